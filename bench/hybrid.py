@@ -17,7 +17,7 @@ from cuebook.config import build
 from cuebook.engine.core.query_vector import sense, space_of
 from cuebook.interfaces.memories import PlaceChange
 from cuebook.interfaces.vectors import EmbeddedPlace
-from cuebook.memory.placed import memory_id
+from cuebook.memory.owner_memories import memory_id
 from cuebook.records.memory import Memory, Place, Scope
 from cuebook.storage.sqlite.connect import connect
 from cuebook.storage.sqlite.vectors import EVERYWHERE, Matrices, scope_of_place

@@ -72,7 +72,7 @@ class Run:
 
 @contextmanager
 def run_in_folders(*, quick: bool, peers: bool) -> Iterator[Run]:
-    """Give a run two folders, gone afterwards: one on the disk, one in memory."""
+    """Yield a run two folders, gone afterwards: one on the disk, one in memory."""
     memory = "/dev/shm"  # noqa: S108  # the name of Linux's tmpfs
     usable = os.path.isdir(memory) and os.access(memory, os.W_OK)  # noqa: PTH112
     with (
@@ -115,7 +115,7 @@ def compared(
     inverse: bool = False,
     note: str = "",
 ) -> Figure:
-    """Give two sides as a figure: ours over theirs, or with `inverse` how many times faster we are."""
+    """Return two sides as a figure: ours over theirs, or with `inverse` how many times faster we are."""
     above, below = (against, ours) if inverse else (ours, against)
     ratios = sorted(one / other for one, other in zip(above.values, below.values, strict=True) if other)
     quartiles = (ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]) if ratios else None
@@ -148,7 +148,7 @@ def wall(times: int, do: Callable[[], object]) -> float:
 
 
 def shown(seconds: float) -> str:
-    """Give a time as a person reads it."""
+    """Return a time as a person reads it."""
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
         if seconds * factor >= 1 or unit == "µs":
             return f"{seconds * factor:.3g} {unit}"
@@ -169,7 +169,7 @@ def fsync_seconds(folder: Path, *, times: int = 40) -> float:
 
 
 def machine(run: Run) -> str:
-    """Say what was measured on."""
+    """Return what was measured on."""
     model = "unknown CPU"
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

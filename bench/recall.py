@@ -67,13 +67,13 @@ def _peers(run: Run, name: str, data: list[dict[str, Any]]) -> Iterator[Figure]:
 
 
 def _line(post: Posted) -> Line:
-    """Give a turn as the others get it: its date and speaker before its words."""
+    """Return a turn as the others get it: its date and speaker before its words."""
     when = datetime.fromtimestamp(post.created_at or 0, UTC)
     return post.id or "", f"[{when:%d %B %Y}] {post.sender}: {post.message}"
 
 
 def _questions(sample: dict[str, Any]) -> Iterator[tuple[int, str, set[str]]]:
-    """Give the questions that count, with their category and the ids of their evidence."""
+    """Yield the questions that count, with their category and the ids of their evidence."""
     for question in sample["qa"]:
         evidence = {f"D{int(a)}:{int(b)}" for each in question["evidence"] for a, b in _ids(each)}
         if evidence and question["category"] in _HEADLINE:
@@ -119,7 +119,7 @@ def _ids(text: str) -> list[tuple[str, str]]:
 
 
 def _posts(talk: dict[str, Any]) -> Iterator[Posted]:
-    """Give a conversation's turns as posts, a second between those of a session."""
+    """Yield a conversation's turns as posts, a second between those of a session."""
     names = [name for name in talk if re.fullmatch(r"session_\d+", name)]
     for name in sorted(names, key=lambda each: int(each[8:])):
         told = talk[f"{name}_date_time"].replace(" on ", " ")
@@ -131,7 +131,7 @@ def _posts(talk: dict[str, Any]) -> Iterator[Posted]:
 
 
 def _score(hits: list[Any], evidence: set[str]) -> tuple[float, float]:
-    """Give R@10, and the part of the evidence in the hits that fit the budget, up to the first that does not."""
+    """Return R@10, and the part of the evidence in the hits that fit the budget, up to the first that does not."""
     first = {source for hit in hits[:10] for source in hit.sources}
     used, within = 0, set()
     for hit in hits:

@@ -90,7 +90,7 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
 
 def chats(seed: int = 7, *, sessions: int = SESSIONS, facts: int = 160) -> list[dict[str, Any]]:
-    """Give one conversation: sessions days apart, long answers, facts said in passing, questions with evidence."""
+    """Return one conversation: sessions days apart, long answers, facts said in passing, questions with evidence."""
     dice = random.Random(seed)  # noqa: S311 - the same in every run is the point
     told = _facts(dice, facts)
     talk: dict[str, Any] = {"speaker_a": "user", "speaker_b": "assistant"}
@@ -109,7 +109,7 @@ def chats(seed: int = 7, *, sessions: int = SESSIONS, facts: int = 160) -> list[
 
 
 def _facts(dice: random.Random, count: int) -> Iterator[tuple[str, str, str]]:
-    """Give facts whose names and places differ, in mixed order."""
+    """Yield facts whose names and places differ, in mixed order."""
     seen: set[str] = set()
     for number in range(10 * count):  # some forms run out of new names
         if len(seen) >= 2 * count:

@@ -28,7 +28,7 @@ Line = tuple[str, str]
 def found_by_peers(
     run: Run, talks: list[list[Line]], questions: list[Question]
 ) -> Iterator[tuple[str, list[tuple[int, list[Line]]] | None]]:
-    """Give for each library what it found for each question, with the question's category; None: it did not run."""
+    """Yield for each library what it found for each question, with the question's category; None: it did not run."""
     data = run.disk / "recall.json"
     data.write_text(json.dumps(asyncio.run(_made(talks, questions))))
     for name, packages in PEERS:
@@ -42,7 +42,7 @@ def found_by_peers(
 
 
 def score(lines: list[Line], evidence: set[str], *, budget: int) -> tuple[float, float]:
-    """Give R@10, and the part of the evidence in what fits a budget of tokens, up to the first line that does not."""
+    """Return R@10, and the part of the evidence in what fits a budget of tokens, up to the first line that does not."""
     used, within = 0, set()
     for id_, text in lines:
         used += math.ceil((len(text) + 1) / 4)

@@ -31,7 +31,7 @@ _PEOPLE = ("Ruth", "Bogdan", "Aiko", "Samir", "Elif", "Jonas")
 
 
 def tools(seed: int = 11, *, rounds: int = ROUNDS) -> list[dict[str, Any]]:
-    """Give one conversation of `rounds` rounds in sessions of six: request, call, long result, word of the agent."""
+    """Return one conversation of `rounds` rounds in sessions of six: request, call, long result, word of the agent."""
     dice = random.Random(seed)  # noqa: S311 - the same in every run is the point
     places = [(part, kind) for part in _PARTS for kind in _KINDS]
     dice.shuffle(places)

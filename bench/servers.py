@@ -69,7 +69,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 def bare_relay(base_url: str) -> App:
-    """Give the least there is between a client and its upstream: bytes in, bytes out."""
+    """Return the least there is between a client and its upstream: bytes in, bytes out."""
     client = httpx2.AsyncClient(timeout=60, trust_env=False)
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -86,7 +86,7 @@ def bare_relay(base_url: str) -> App:
 
 
 def bare_reader(path: str) -> App:
-    """Give the least there is between a client and the store: the same read, the records as JSON."""
+    """Return the least there is between a client and the store: the same read, the records as JSON."""
     store = SqliteStore(path)
     encode = msgspec.json.Encoder().encode
 

@@ -43,11 +43,11 @@ class Side(msgspec.Struct):
     cpu: dict[str, list[float]] = msgspec.field(default_factory=lambda: {each: [] for each in _SEEN})
 
     def sample(self, seen: str) -> Sample:
-        """Give the p95 of each round but the one that warms up."""
+        """Return the p95 of each round but the one that warms up."""
         return Sample(tuple(self.first[seen][1:]))
 
     def spent(self, seen: str) -> Sample:
-        """Give the CPU of a call, with what is done behind it; likewise."""
+        """Return the CPU of a call, with what is done behind it; likewise."""
         return Sample(tuple(self.cpu[seen][1:]))
 
 

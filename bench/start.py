@@ -59,7 +59,7 @@ def _import(what: str, python: str = sys.executable) -> Callable[[], float]:
 
 
 def _heaviest() -> list[tuple[str, int, int]]:
-    """Give the modules that take longest by themselves: name, own microseconds, with what they import."""
+    """Return the modules that take longest by themselves: name, own microseconds, with what they import."""
     times: dict[str, tuple[int, int]] = {}
     for _ in range(_TIMES):
         lines = _python("-X", "importtime", "-c", f"import {_BOOK}").stderr.splitlines()

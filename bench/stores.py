@@ -30,18 +30,18 @@ _AT_ONCE = 500
 
 
 def drafting() -> PostFactory:
-    """Give what makes drafts, as a book has it by default."""
+    """Return what makes drafts, as a book has it by default."""
     return PostFactory(counter("estimate"), Redactor(b"k" * 32), 2 * 1024 * 1024)
 
 
 def posted(talk: Talk, number: int, words: int) -> Posted:
-    """Give a post of a conversation: user and assistant in turn."""
+    """Return a post of a conversation: user and assistant in turn."""
     sender, recipient = ("user", "assistant") if number % 2 else ("assistant", "user")
     return Posted(sender=sender, recipient=recipient, message=talk.about(words))
 
 
 def drafts(count: int, words: int, *, seed: int = 1, prefix: str = "p", start: int = 1) -> Iterator[Draft]:
-    """Give drafts of a conversation, a minute between them."""
+    """Yield drafts of a conversation, a minute between them."""
     talk, writer = Talk(seed), drafting()
     said: list[Draft] = []
     for number in range(start, start + count):
@@ -57,7 +57,9 @@ def drafts(count: int, words: int, *, seed: int = 1, prefix: str = "p", start: i
 
 
 def store(run: Run, posts: int, words: int) -> Path:
-    """Give a store with one conversation of so many posts, of about so many words each. It is not to be written to."""
+    """Return a store with one conversation of so many posts, of about so many
+    words each. It is not to be written to.
+    """
     known = run.stores.get((posts, words))
     if known is None:
         known = run.stores[posts, words] = run.fast / f"store-{posts}-{words}.db"
@@ -83,7 +85,7 @@ def append_together(connection: sqlite3.Connection, conversation: str, batch: Se
 
 
 def copy(path: Path, name: str) -> Path:
-    """Give a copy of a store to write to."""
+    """Return a copy of a store to write to."""
     place = path.with_name(f"{name}-{path.name}")
     place.unlink(missing_ok=True)
     shutil.copyfile(path, place)

@@ -36,11 +36,11 @@ class Talk:
         return "".join(self._dice.choices(_SOUNDS, k=self._dice.choice((2, 2, 3, 3, 4))))
 
     def rare(self, count: int = 1) -> list[str]:
-        """Give words of the vocabulary, as rare as they come."""
+        """Return words of the vocabulary, as rare as they come."""
         return self._dice.choices(self._words, cum_weights=self._weights, k=count)
 
     def post(self, words: int) -> str:
-        """Give a post of so many words, in sentences."""
+        """Return a post of so many words, in sentences."""
         said: list[str] = []
         while len(said) < words:
             length = min(self._dice.randint(5, 18), words - len(said))
@@ -55,11 +55,11 @@ class Talk:
         return " ".join(said)
 
     def about(self, mean: int) -> str:
-        """Give a post of about so many words: most are shorter, some much longer."""
+        """Return a post of about so many words: most are shorter, some much longer."""
         return self.post(max(2, min(mean * 6, round(self._dice.lognormvariate(0, 0.7) * mean * 0.8))))
 
     def log(self, lines: int) -> str:
-        """Give what a tool prints: lines with times, levels and places."""
+        """Return what a tool prints: lines with times, levels and places."""
         return "\n".join(
             f"2024-03-1{number % 9} 10:{number % 60:02}:07 {self._dice.choice(('INFO', 'DEBUG', 'WARN'))}"
             f" /srv/app/{self.rare()[0]}.py:{self._dice.randint(1, 900)} {self.post(self._dice.randint(4, 9))}"
@@ -67,7 +67,7 @@ class Talk:
         )
 
     def number(self, low: int, high: int) -> int:
-        """Give a number between two."""
+        """Return a number between two."""
         return self._dice.randint(low, high)
 
     def _extra(self) -> str:

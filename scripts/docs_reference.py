@@ -31,13 +31,13 @@ SHARED = ("--json", "--config", "-C")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Give a Markdown table; a `|` in a cell stays a character of its text."""
+    """Return a Markdown table; a `|` in a cell stays a character of its text."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
 
 
 def text(value: str | None) -> str:
-    """Give plain text as Markdown shows it: neither tags nor emphasis outside of code."""
+    """Return plain text as Markdown shows it: neither tags nor emphasis outside of code."""
     pieces = re.split(r"(`[^`]*`)", value or "")
     return "".join(
         each if each.startswith("`") else re.sub(r"([<>*_\[\]])", r"\\\1", each).replace("\n", " ") for each in pieces
@@ -66,7 +66,7 @@ def commands() -> str:
 
 
 def walk(command: Any, context: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Give a command and those below it, with their names."""
+    """Yield a command and those below it, with their names."""
     yield path, command
     if hasattr(command, "list_commands"):
         for name in command.list_commands(context):
@@ -116,7 +116,7 @@ def settings() -> str:
 
 
 def between(place: str, kind: type) -> str:
-    """Say which numbers a setting may be; nothing where any is taken, or none."""
+    """Return which numbers a setting may be; nothing where any is taken, or none."""
     if place not in config.RANGES:
         return ""
     least, most = config.RANGES[place]
@@ -180,7 +180,7 @@ def routes() -> str:
 
 
 def served(app: Any) -> Iterator[tuple[str, str, Any]]:
-    """Give every route that takes requests: its path as the document writes it, its method and its handler."""
+    """Yield every route that takes requests: its path as the document writes it, its method and its handler."""
     for route in app.routes:
         path = re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
         for method, (handler, _) in getattr(route, "route_handler_map", {}).items():

@@ -333,7 +333,7 @@ def _convert(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, str]
 
 
 def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Say what cannot be, with the settings at fault."""
+    """Yield what cannot be, with the settings at fault."""
     for place, (least, most) in RANGES.items():
         section, _, key = place.partition(".")
         value = getattr(getattr(settings, section), key)
@@ -360,13 +360,13 @@ def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _lacking(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Say what is switched on without what it needs."""
+    """Yield what is switched on without what it needs."""
     if settings.upstream.shadow and not settings.upstream.url:
         yield ("upstream.shadow", "upstream.url"), "there is nothing to pass to; set upstream.url, or --upstream URL"
 
 
 def languages_of(settings: EmbedderConfig) -> frozenset[str]:
-    """Give the languages a server's model knows (ISO 639-1); none = any."""
+    """Return the languages a server's model knows (ISO 639-1); none = any."""
     return frozenset(settings.languages.replace(",", " ").split())
 
 
@@ -376,7 +376,7 @@ def _is_address(url: str) -> bool:
 
 
 def has_path(url: str) -> bool:
-    """Say whether an address names more than a server: most answer the OpenAI wire below a path such as /v1."""
+    """Return whether an address names more than a server: most answer the OpenAI wire below a path such as /v1."""
     found = _ADDRESS.fullmatch(url)
     return found is not None and (found[2] or "/").strip("/") != ""
 

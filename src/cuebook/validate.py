@@ -239,7 +239,7 @@ class _Reader:
 
 
 def _refuses(kind: inspect.StructType, key: str) -> bool:
-    """Tell whether a struct refuses a key that none of its fields has: it takes none, or a field is meant."""
+    """Return whether a struct refuses a key that none of its fields has: it takes none, or a field is meant."""
     if kind.forbid_unknown_fields:
         return True
     names = [field.encode_name for field in kind.fields]

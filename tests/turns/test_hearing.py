@@ -13,7 +13,7 @@ from cuebook.engine.turn.task_examples import due, embed_kinds
 from cuebook.errors import BackendError
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.conversation import Part
-from cuebook.signals.kinds import EXAMPLES
+from cuebook.signals.task_examples import EXAMPLES
 from cuebook.testing import ScriptedModel
 from cuebook.testing.embedder import HashingEmbedder
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result

@@ -8,7 +8,7 @@ from stage import book_on
 from cuebook import Ask
 from cuebook.errors import NotFound
 from cuebook.interfaces.model import Piece
-from cuebook.memory.corrected import correction_of
+from cuebook.memory.corrections import correction_of
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import CATEGORIES, Scope
 from cuebook.storage.sqlite.store import SqliteStore

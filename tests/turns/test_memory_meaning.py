@@ -176,7 +176,7 @@ async def test_who_embeds_second_keeps_nothing_and_a_text_that_changed_has_no_ve
         kept = await book.memories.put("domain", "pet", "Adopted a puppy", user="ann")
         store = book.desk.store.vectors
         [due] = await store.places_due("m")
-        [said] = await store.said(Scope(), ANN, after=due.upto, limit=9)
+        [said] = await store.memory_texts(Scope(), ANN, after=due.upto, limit=9)
         rows = ((said.number, 0, bytes(16)),)
         late = EmbeddedPlace(place=ANN, model="m", after=0, upto=due.said, rows=rows, now=1.0)
         await book.memories.correct(kept.id, "Bought a canary", user="ann")
@@ -271,7 +271,9 @@ async def test_what_ended_takes_no_place_from_what_holds_in_a_large_place():
         assert [each.id for each in found.memories if each.no in found.found] == [held.id]
         then = await store.memories.find(Scope(), [ANN], MemoryQuery(text="lamp harbour", limit=24, at=1.5))
         assert len(then.found) == 24
-        numbers = {each.number: each.text for each in await store.vectors.said(Scope(), ANN, after=0, limit=9999)}
+        numbers = {
+            each.number: each.text for each in await store.vectors.memory_texts(Scope(), ANN, after=0, limit=9999)
+        }
         unit = {True: _numbers(1.0), False: _numbers(0.0)}
         rows = tuple((number, 0, unit["lamp" in text]) for number, text in numbers.items())
         embedded = EmbeddedPlace(place=ANN, model="m", after=0, upto=max(numbers), rows=rows, now=1.0)

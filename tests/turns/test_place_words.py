@@ -5,7 +5,7 @@ import pytest
 from cuebook import Cuebook
 from cuebook.config import build
 from cuebook.interfaces.memories import PlaceChange
-from cuebook.memory.placed import memory_id
+from cuebook.memory.owner_memories import memory_id
 from cuebook.records.memory import Memory, Place, Scope
 from cuebook.storage.sqlite import search
 from cuebook.storage.sqlite.connect import connect

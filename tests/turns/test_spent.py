@@ -2,7 +2,7 @@
 
 from cuebook import Ask, Cuebook
 from cuebook.app.reports.prices import Price, Prices
-from cuebook.app.reports.usage import CallUsage, taken
+from cuebook.app.reports.usage import CallUsage, usage_of
 from cuebook.records.turn import Usage
 from cuebook.records.usage import Spent
 from cuebook.testing.doubles import ScriptedModel
@@ -12,15 +12,17 @@ PRICES = Prices({}, {"pricey": Price(input=10.0, cached_input=1.0, output=20.0)}
 
 def test_a_call_costs_what_its_provider_counted():
     call = Spent(turn=1, step=1, state="finished", tokens=900, whole=5000, posts=9, reply=40, at=0.0, model="pricey")
-    plain, counted = taken(call, PRICES), Usage(input=1000, output=50, cache_read=600)
+    plain, counted = usage_of(call, PRICES), Usage(input=1000, output=50, cache_read=600)
     assert plain.costs == {"USD": (900 * 10 + 40 * 20) / 1e6}
     assert (plain.cached, plain.cache_known) == (0, 0)
-    told = taken(Spent(**{name: getattr(call, name) for name in call.__struct_fields__} | {"usage": counted}), PRICES)
+    told = usage_of(
+        Spent(**{name: getattr(call, name) for name in call.__struct_fields__} | {"usage": counted}), PRICES
+    )
     assert told.costs == {"USD": (400 * 10 + 600 * 1 + 50 * 20) / 1e6}
     assert told.cache_saved == {"USD": 600 * 9 / 1e6}
     both = plain.plus(told)
     assert (both.calls, both.tokens, both.whole, both.cached, both.cache_known) == (2, 1800, 10_000, 600, 900)
-    assert taken(call, Prices({}, {})).costs == {}
+    assert usage_of(call, Prices({}, {})).costs == {}
 
 
 async def test_a_prompt_stands_beside_its_whole_history_and_sums_agree_with_turns():

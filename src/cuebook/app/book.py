@@ -207,7 +207,7 @@ class Cuebook(Parts):
         return self._desk
 
     def of(self, tenant: str) -> "Cuebook":
-        """Give this book as a tenant with keys sees it, while it is open: nothing of others' is there.
+        """Return this book as a tenant with keys sees it, while it is open: nothing of others' is there.
 
         A conversation that is nobody's is no user's there. Prompt files and the audit's mirror: the default tenant's.
         """
@@ -251,7 +251,7 @@ class Cuebook(Parts):
         return (await turning.assemble(self.desk, Scope(user=ask.user), ask))[0]
 
     async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
-        """Give the same, with the reply's `metadata`."""
+        """Return the same, with the reply's `metadata`."""
         check_ask(ask)
         return await turning.assemble(self.desk, Scope(user=ask.user), ask)
 
@@ -287,7 +287,7 @@ class Cuebook(Parts):
         user: str | None = None,
         idempotency_key: str | None = None,
     ) -> StoredOutcome:
-        """Say how a turn was, in the place of what its user's next message says: `turns.feedback`."""
+        """Return how a turn was, in the place of what its user's next message says: `turns.feedback`."""
         said: dict[str, Any] = {"score": score, "thumb": thumb, "outcome": outcome, "corrections": corrections}
         said |= {"comment": comment, "user": user, "idempotency_key": idempotency_key}
         return await self.turns.feedback(conversation, n, **said)

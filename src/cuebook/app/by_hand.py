@@ -75,7 +75,8 @@ async def recall(
     organization: str | None = None,
     limit: int = 10,
 ) -> list[Hit]:
-    """Give what answers a query, best first, as `memory.search` does; to nobody in particular what the book knows too.
+    """Return what answers a query, best first, as `memory.search` does; to nobody in particular what the book knows
+    too.
 
     Raises InvalidInput.
     """
@@ -91,10 +92,10 @@ async def recall(
     return sorted([*known, *found], key=lambda each: -each.score)[:limit]
 
 
-async def meant(
+async def matching_memories(
     book: Parts, query: str, *, conversation: str | None = None, user: str | None = None, limit: int = 10
 ) -> list[Memory]:
-    """Give memories a query may mean that who asks can forget, best first: of the user, and items of conversations.
+    """Return memories a query may mean that who asks can forget, best first: of the user, and items of conversations.
 
     Of a post that is found it is the items made of it.
     """
@@ -110,7 +111,7 @@ async def meant(
 
 
 async def _behind(book: Parts, hit: Hit, user: str | None) -> list[str]:
-    """Give the names of the memories behind a hit. Raises NotFound."""
+    """Return the names of the memories behind a hit. Raises NotFound."""
     if hit.kind != "post":
         return [hit.memory_id]
     items = await book.memory.items(hit.conversation, user=user)
@@ -118,7 +119,7 @@ async def _behind(book: Parts, hit: Hit, user: str | None) -> list[str]:
 
 
 async def _own(book: Parts, name: str, user: str | None) -> Memory:
-    """Give a memory that who asks may forget. Raises NotFound, Denied."""
+    """Return a memory that who asks may forget. Raises NotFound, Denied."""
     found = await book.memories.get(name, user=user)
     await check_item(book.desk, name, user)
     if user is not None and found.place.kind == "book":

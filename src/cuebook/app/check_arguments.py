@@ -15,7 +15,7 @@ from cuebook.interfaces.model import Analyzer
 from cuebook.memory.scopes import SCOPES
 from cuebook.prompts.names import check_project
 from cuebook.records.turn import Ask
-from cuebook.signals.judged import NAME as BY_MODEL
+from cuebook.signals.model_sentiment import NAME as BY_MODEL
 from cuebook.validate import check, format_value, unknown
 
 _NAMES = ("conversation", "user", "persona", "mode", "organization", "idempotency_key", "time_zone")
@@ -174,7 +174,9 @@ _PARTS = {
 
 
 def check_analyzers(analyzers: object) -> dict[str, Analyzer]:
-    """Give the methods of sentiment given to a book by name; one may stand for a built-in one. Raises InvalidInput."""
+    """Return the methods of sentiment given to a book by name; one may stand
+    for a built-in one. Raises InvalidInput.
+    """
     if isinstance(analyzers, str | bytes | Mapping) or not isinstance(analyzers, Sequence):
         msg = f"analyzers: expected a list of analyzers, got {format_value(analyzers)}; put a single one into a list"
         raise InvalidInput(msg, where="analyzers")

@@ -90,7 +90,7 @@ class Conversations:
             user=user,
             persona=persona,
             parent=parent,
-            idempotency=self._desk.kept(key),
+            idempotency=self._desk.keyed_digest_of(key),
             delivers=bool(personal_places(self._desk.memory_policy, Whose(user=user, persona="-"))),
         )
         try:
@@ -129,7 +129,7 @@ class Conversations:
             raise type(error)(f"posts[{number}]: {error}", where=where) from error
 
     async def _zone(self, scope: Scope, conversation: str, named: str | None) -> tzinfo:
-        """Give whose days posts are said on. Raises InvalidInput naming the field."""
+        """Return whose days posts are said on. Raises InvalidInput naming the field."""
         if named is not None:
             return zone_of(named, None, UTC)
         try:
@@ -146,7 +146,7 @@ class Conversations:
         return Appended(fields["stored"], fields["lastSeq"])
 
     async def _response(self, scope: Scope, key: Key) -> bytes | None:
-        """Give what a request under this key was answered, None for a new key. Raises KeyReused."""
+        """Return what a request under this key was answered, None for a new key. Raises KeyReused."""
         answered = await self._desk.answered(scope, key)
         if answered is None:
             return None
@@ -171,7 +171,7 @@ class Conversations:
     async def listed(
         self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> Paged[dict[str, Any]]:
-        """Give the same in INTERFACE's shape, without the summaries' state."""
+        """Return the same in INTERFACE's shape, without the summaries' state."""
         page = await self.list(q=q, user=user, limit=limit, cursor=cursor)
         found: Sequence[Conversation] = page.items
         return Paged(
@@ -199,7 +199,7 @@ class Conversations:
     async def posts(
         self, conversation: str, *, user: str | None = None, branches: bool = False, last: int | None = None
     ) -> Sequence[Post]:
-        """Give the posts of the head's path, oldest first; with `branches` those of all branches by seq."""
+        """Return the posts of the head's path, oldest first; with `branches` those of all branches by seq."""
         return await self._desk.store.posts(Scope(user=user), conversation, path=not branches, last=last)
 
     async def posts_page(
@@ -211,7 +211,7 @@ class Conversations:
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Paged[Post]:
-        """Give a page of the same. Behind the first, the path stays the one it was, wherever the head moves."""
+        """Return a page of the same. Behind the first, the path stays the one it was, wherever the head moves."""
         found, start = await self._start(conversation, PostsAt, user=user, branches=branches, cursor=cursor)
         check_limit(limit)
         posts = await self._desk.store.posts_behind(
@@ -224,7 +224,7 @@ class Conversations:
     async def _start(
         self, conversation: str, kind: type[A], *, user: str | None, branches: bool, cursor: str | None
     ) -> tuple[Conversation, A]:
-        """Say where a page of a path begins. Raises InvalidInput for a cursor of another list."""
+        """Return where a page of a path begins. Raises InvalidInput for a cursor of another list."""
         found = await self.get(conversation, user=user)
         if cursor is None:
             return found, kind(found.no, 0 if branches else found.head, 0)
@@ -234,7 +234,7 @@ class Conversations:
         return found, start
 
     async def ids(self, conversation: str, posts: Sequence[Post], *, user: str | None = None) -> dict[int, str]:
-        """Give ids by seq, of posts and of those they follow."""
+        """Return ids by seq, of posts and of those they follow."""
         ids = shapes.ids_of(posts)
         before = {post.parent for post in posts} - ids.keys() - {0}
         spans = [(seq, seq) for seq in sorted(before)]
@@ -244,7 +244,7 @@ class Conversations:
     async def rounds(
         self, conversation: str, *, user: str | None = None, role: str | None = None, include_failed: bool = True
     ) -> Sequence[Round]:
-        """Give the rounds of the head's path; with `role` those posts only that it sent or got."""
+        """Return the rounds of the head's path; with `role` those posts only that it sent or got."""
         posts = await self.posts(conversation, user=user)
         rounds = rounds_of(posts, await self._desk.store.round_states(Scope(user=user), conversation))
         return _seen(rounds, role, include_failed=include_failed)
@@ -259,7 +259,7 @@ class Conversations:
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Paged[Round]:
-        """Give a page of the same, read as far as it takes."""
+        """Return a page of the same, read as far as it takes."""
         found, start = await self._start(conversation, RoundsAt, user=user, branches=False, cursor=cursor)
         check_limit(limit)
         scope, after = Scope(user=user), start.seq
@@ -280,7 +280,7 @@ class Conversations:
     async def shared_entries(
         self, conversation: str, *, user: str | None = None, entry_type: str | None = None, include_failed: bool = False
     ) -> Sequence[SharedEntry]:
-        """Give notes the roles left for each other (D), those of a type if named.
+        """Return notes the roles left for each other (D), those of a type if named.
 
         Scope `round` holds in the last round only.
         """
@@ -290,7 +290,7 @@ class Conversations:
     async def session(
         self, conversation: str, *, user: str | None = None, include_compressed: bool = False
     ) -> Sequence[SessionMessage]:
-        """Give the conversation as C's session loads it.
+        """Return the conversation as C's session loads it.
 
         The summary first, then what is not compressed under it, oldest first.
         """
@@ -324,7 +324,7 @@ class Conversations:
                 return True
         try:
             done = await compress_by_hand(
-                desk, scope, conversation, older_than=older_than, text=summary, idempotency=desk.kept(key)
+                desk, scope, conversation, older_than=older_than, text=summary, idempotency=desk.keyed_digest_of(key)
             )
         except CuebookError:  # the same request may have been first meanwhile
             if key is None or await self._response(scope, key) is None:
@@ -339,7 +339,7 @@ class Conversations:
     async def participants(
         self, conversation: str, users: Sequence[str], *, user: str | None = None, by: str = ""
     ) -> Conversation:
-        """Say who takes part: its first user in any case, and these. Nobody else sees it. Raises NotFound."""
+        """Return who takes part: its first user in any case, and these. Nobody else sees it. Raises NotFound."""
         check_users(users)
         said = {"conversation": conversation, "participants": list(users)}
         told = record_of(self._desk, f"conversation:{conversation}", "participants", by=by, said=said)
@@ -365,7 +365,7 @@ def _seen(rounds: Sequence[Round], role: str | None, *, include_failed: bool) ->
 
 
 def _size(given: Posted | Mapping[str, Any]) -> int:
-    """Give about how many characters a post has."""
+    """Return about how many characters a post has."""
     return len(given.message) if isinstance(given, Posted) else len(str(given.get("content", "")))
 
 

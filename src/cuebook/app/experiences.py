@@ -61,7 +61,7 @@ class Experiences:
         self._desk = desk
 
     async def list(self, role: str | None = None) -> ExperienceList:
-        """Give what the files say now; with `role` (a persona's id, or a role) what is offered to that one.
+        """Return what the files say now; with `role` (a persona's id, or a role) what is offered to that one.
 
         Raises NotFound for a role nobody has.
         """
@@ -106,7 +106,7 @@ class Experiences:
         return await asyncio.to_thread(reader.files.unread) if isinstance(reader, Reader) else []
 
     def _names(self, role: str, shelf: Shelf) -> tuple[str, ...]:
-        """Give the names somebody goes by. Raises NotFound."""
+        """Return the names somebody goes by. Raises NotFound."""
         personas: Mapping[str, Persona] = self._desk.personas
         if role in personas:
             return role, personas[role].role
@@ -137,6 +137,6 @@ def _given(query: str, role: str, choice: SelectedExperiences) -> ExperienceChoi
 
 
 def listed(each: Listed) -> dict[str, Any]:
-    """Give an experience with the names its file has."""
+    """Return an experience with the names its file has."""
     said = each.experience
     return {"exp_id": said.exp_id, "who": list(said.who), "when": said.when, "what": said.what, "file": each.file}

@@ -212,7 +212,7 @@ def _read(
 def _cast(
     good: Mapping[str, Persona], before: _Seen, told: dict[str, str]
 ) -> tuple[dict[str, Persona], dict[str, str]]:
-    """Give the personas by id and the file each is from; of two files with one id the one that had it has it.
+    """Return the personas by id and the file each is from; of two files with one id the one that had it has it.
 
     A file that took another's id goes on with the one it had, if nobody has that now.
     """
@@ -235,7 +235,7 @@ def _cast(
 
 
 def _presets(file: Path, before: tuple[Sign | None, int, bytes]) -> tuple[Sign | None, int, bytes]:
-    """Give how the presets file is now: its sign, when it was read, and the digest of what it says."""
+    """Return how the presets file is now: its sign, when it was read, and the digest of what it says."""
     sign, now = _sign(file), time.time_ns()
     if sign and sign == before[0] and before[1] - sign[0] > _UNSURE_NS:
         return before
@@ -246,7 +246,7 @@ def _presets(file: Path, before: tuple[Sign | None, int, bytes]) -> tuple[Sign |
 
 
 async def known_prompts(prompts: Prompts, config: Config) -> set[str]:
-    """Give the ids an add-on may name: prompts in the book, and files that are pushed into it."""
+    """Return the ids an add-on may name: prompts in the book, and files that are pushed into it."""
     known, after = set(files_of(config)), ""
     while True:
         page = await prompts.page(limit=200, after=after)
@@ -257,13 +257,13 @@ async def known_prompts(prompts: Prompts, config: Config) -> set[str]:
 
 
 def _listed(folder: Path) -> list[tuple[str, Sign | None]]:
-    """Give a folder's files that mean a persona, by name. Raises OSError."""
+    """Return a folder's files that mean a persona, by name. Raises OSError."""
     with os.scandir(folder) as entries:
         return sorted((each.name, _sign(each)) for each in entries if means_persona(each.name))
 
 
 def _sign(file: Path | os.DirEntry[str]) -> Sign | None:
-    """Give what tells a changed file from the one read before; None for none."""
+    """Return what tells a changed file from the one read before; None for none."""
     try:
         status = file.stat()
     except OSError:
@@ -272,5 +272,5 @@ def _sign(file: Path | os.DirEntry[str]) -> Sign | None:
 
 
 def _again(kept: _Kept) -> _Kept:
-    """Give a file as one that is to be read again."""
+    """Return a file as one that is to be read again."""
     return _Kept(sign=None, read_ns=0, digest=b"", read=kept.read, good=kept.good)

@@ -62,7 +62,7 @@ def target_of(
     organization: str | None = None,
     memories: Sequence[str] = (),
 ) -> Target:
-    """Give what is to be forgotten. Raises InvalidInput unless exactly one thing is named."""
+    """Return what is to be forgotten. Raises InvalidInput unless exactly one thing is named."""
     conversations = (conversation,) if isinstance(conversation, str) else tuple(conversation or ())
     named: dict[Kind, tuple[str, ...]] = {
         "user": (user,) if user is not None else (),
@@ -97,7 +97,7 @@ async def forget(desk: Desk, target: Target, *, by: str | None = None, reason: s
 
 
 async def would_forget(desk: Desk, target: Target, *, by: str | None = None) -> WouldForget:
-    """Say what a forget would take for who asks. Raises InvalidInput."""
+    """Return what a forget would take for who asks. Raises InvalidInput."""
     return await forgetting.would_forget(desk, Scope(user=by), target)
 
 
@@ -108,7 +108,7 @@ class Receipts:
         self._desk = desk
 
     async def get(self, receipt: str, *, user: str | None = None) -> Receipt:
-        """Give a receipt; one that was pending is finished if that is possible now.
+        """Return a receipt; one that was pending is finished if that is possible now.
 
         With `user` only one that concerns them: something of theirs went, or they asked for it. Raises NotFound.
         """
@@ -126,7 +126,7 @@ class Receipts:
         return await forgetting.pending(self._desk)
 
     async def list(self, *, limit: int = 100) -> Sequence[Receipt]:
-        """Give the newest receipts, the newest first."""
+        """Return the newest receipts, the newest first."""
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit} is not between 1 and {MOST}"
             raise InvalidInput(msg, where="limit")
@@ -166,20 +166,20 @@ def read_receipt(raw: bytes | str) -> Receipt:
 
 
 def receipt_shape(receipt: Receipt) -> dict[str, Any]:
-    """Give a receipt as the doors show it."""
+    """Return a receipt as the doors show it."""
     found: dict[str, Any] = msgspec.to_builtins(receipt)
     return found
 
 
 def preview_shape(found: WouldForget) -> dict[str, Any]:
-    """Give what a forget would take as the doors show it: what stays with why."""
+    """Return what a forget would take as the doors show it: what stays with why."""
     told: dict[str, Any] = msgspec.to_builtins(found)
     told["stays"] = [{"what": kind, "count": count, "why": STAYS[kind]} for kind, count in found.stays.items()]
     return told
 
 
 def in_words(name: str) -> str:
-    """Say what something is that a receipt counts, or a forget leaves."""
+    """Return what something is that a receipt counts, or a forget leaves."""
     return IN_WORDS.get(name) or "".join(f" {each.lower()}" if each.isupper() else each for each in name)
 
 

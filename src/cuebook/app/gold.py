@@ -128,7 +128,7 @@ def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> Gold
 
 
 def facts_of(questions: Sequence[Question], answers: Mapping[str, str]) -> list[Fact]:
-    """Give the questions a file brings as facts, told by the words of their answers."""
+    """Return the questions a file brings as facts, told by the words of their answers."""
     found: list[Fact] = []
     for number, question in enumerate(questions, 1):
         answer = answers.get(question.text, "")
@@ -148,7 +148,7 @@ def facts_of(questions: Sequence[Question], answers: Mapping[str, str]) -> list[
 
 
 def read_answers(document: object) -> list[dict[str, str]]:
-    """Give the answers of LoCoMo's samples by question, a mapping for each sample."""
+    """Return the answers of LoCoMo's samples by question, a mapping for each sample."""
     samples = document if isinstance(document, list) else [document]
     rows = [sample.get("qa") if isinstance(sample, dict) else None for sample in samples]
     return [
@@ -180,7 +180,7 @@ def asked(fact: Fact, *, summary: str, items: Sequence[Item], hits: Sequence[Hit
 
 
 def _telling(fact: Fact, hit: Hit) -> str:
-    """Give the sentence of a hit that tells the fact, nothing where none does.
+    """Return the sentence of a hit that tells the fact, nothing where none does.
 
     In a post that is not the fact's own the answer must stand too: the fact's words alone may tell something else.
     """

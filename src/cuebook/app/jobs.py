@@ -30,7 +30,7 @@ from cuebook.providers.file_sink import FileSink
 def chores_of(
     desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink], *, of: Callable[[str], Desk]
 ) -> list[Chore]:
-    """Give the chores in the order they are done; `of` gives the desk that works for a tenant."""
+    """Return the chores in the order they are done; `of` gives the desk that works for a tenant."""
     kept = config.settings.retention
     watch = Watches(of)
     retention = Retention(conversations_days=kept.conversations_days, memories_days=kept.memories_days)
@@ -56,7 +56,7 @@ def chores_of(
 
 
 def sinks_of(config: Config, given: Sequence[Sink]) -> tuple[Sink, ...]:
-    """Give the sinks of a book: those given, and the file the settings name. Raises InvalidInput for a name twice."""
+    """Return the sinks of a book: those given, and the file the settings name. Raises InvalidInput for a name twice."""
     named = config.settings.memory.sink
     found = (*given, *([FileSink(Path(config.folder) / named)] if named else []))
     names = [each.name for each in found]

@@ -17,19 +17,19 @@ Wire = dict[str, Any]
 
 
 def iso(when: float | None) -> str | None:
-    """Give a Unix time as ISO 8601 UTC."""
+    """Return a Unix time as ISO 8601 UTC."""
     if when is None:
         return None
     return datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def part(value: Part) -> Wire:
-    """Give an attachment."""
+    """Return an attachment."""
     return {"type": value.type, "content": value.content} | ({"extra": value.extra} if value.extra is not None else {})
 
 
 def post(value: Post, ids: Mapping[int, str] | None = None) -> Wire:
-    """Give a post. `ids` name posts by seq, so that `parent` is an id."""
+    """Return a post. `ids` name posts by seq, so that `parent` is an id."""
     shown: Wire = {
         "id": value.id,
         "seq": value.seq,
@@ -47,7 +47,7 @@ def post(value: Post, ids: Mapping[int, str] | None = None) -> Wire:
 
 
 def round_(value: Round, ids: Mapping[int, str] | None = None) -> Wire:
-    """Give a round with its posts."""
+    """Return a round with its posts."""
     return {
         "id": value.id,
         "seq": value.seq,
@@ -58,12 +58,12 @@ def round_(value: Round, ids: Mapping[int, str] | None = None) -> Wire:
 
 
 def day(when: float, zone: tzinfo) -> str:
-    """Give the day of a time in a zone."""
+    """Return the day of a time in a zone."""
     return datetime.fromtimestamp(when, zone).date().isoformat()
 
 
 def conversation(value: Conversation, *, head: str | None = None, summary: Summary | None = None) -> Wire:
-    """Give a conversation's own data; A's state stands in its metadata."""
+    """Return a conversation's own data; A's state stands in its metadata."""
     metadata = dict(value.metadata)
     if summary is not None:
         metadata["rollingSummaryState"] = summary_state(summary)
@@ -96,7 +96,7 @@ def summary_state(value: Summary) -> Wire:
 
 
 def window(value: Window) -> Wire:
-    """Give a window as `/api/assemble` gives it."""
+    """Return a window as `/api/assemble` gives it."""
     return {
         "tokens": value.tokens,
         "budget": value.budget,
@@ -115,12 +115,12 @@ def window(value: Window) -> Wire:
 
 
 def messages(value: Window) -> list[Any]:
-    """Give a window's messages as JSON objects."""
+    """Return a window's messages as JSON objects."""
     return [msgspec.json.decode(message) for message in value.messages]
 
 
 def turn(value: Turn, *, query: str, reply: str, shown: Window | None) -> Wire:
-    """Give a turn with its window."""
+    """Return a turn with its window."""
     return {
         "turn": value.n,
         "state": value.state,
@@ -145,7 +145,7 @@ def turn(value: Turn, *, query: str, reply: str, shown: Window | None) -> Wire:
 
 
 def hit(value: Hit) -> Wire:
-    """Give a search hit."""
+    """Return a search hit."""
     return {
         "memoryId": value.memory_id,
         "kind": value.kind,
@@ -161,7 +161,7 @@ def hit(value: Hit) -> Wire:
 
 
 def item(value: Item, conversation: str = "") -> Wire:
-    """Give a remembered item; with its conversation also the id by which it is corrected and forgotten."""
+    """Return a remembered item; with its conversation also the id by which it is corrected and forgotten."""
     return {
         "id": value.id,
         **({"memoryId": named(conversation, value)} if conversation else {}),
@@ -178,7 +178,7 @@ def item(value: Item, conversation: str = "") -> Wire:
 
 
 def session_message(value: SessionMessage) -> Wire:
-    """Give a message of C's session."""
+    """Return a message of C's session."""
     return {
         "role": value.role,
         "content": value.content,
@@ -189,7 +189,7 @@ def session_message(value: SessionMessage) -> Wire:
 
 
 def shared_entry(value: SharedEntry) -> Wire:
-    """Give a note a role left for the others."""
+    """Return a note a role left for the others."""
     sender = "" if value.sender is msgspec.UNSET else value.sender
     return {"id": value.id, "type": value.type, "scope": value.scope, "content": value.content, "sendFrom": sender}
 

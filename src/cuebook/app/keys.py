@@ -80,11 +80,11 @@ class Keys:
         return NewKey(key, token)
 
     async def list(self) -> Sequence[Key]:
-        """Give the keys, the oldest first; revoked and expired ones too."""
+        """Return the keys, the oldest first; revoked and expired ones too."""
         return await self._desk.store.keys.keys(Scope(self._tenant))
 
     async def describe(self) -> Sequence[Wire]:
-        """Give the same as JSON shows them, each with its `state`."""
+        """Return the same as JSON shows them, each with its `state`."""
         now = self._desk.clock.now()
         return [shape(each, now=now) for each in await self.list()]
 
@@ -100,7 +100,7 @@ class Keys:
         return (await self._desk.store.keys.present(None)).configured
 
     async def admit(self, token: str | None, *, closed: bool = False) -> Caller:
-        """Say who asks with a key, of whichever tenant. Where there are no keys, who asks owns the machine.
+        """Return who asks with a key, of whichever tenant. Where there are no keys, who asks owns the machine.
 
         `closed`: nobody gets in without a key, though none is configured. Raises Unproven.
         """
@@ -142,13 +142,13 @@ def _check(role: str, user: str | None, organizations: Sequence[str], name: str,
 
 
 def record_of(desk: Desk, about: str, event: str, *, by: str, said: Wire) -> Record:
-    """Give the audit's record of something done to what is no prompt: a key, an organization, who takes part."""
+    """Return the audit's record of something done to what is no prompt: a key, an organization, who takes part."""
     made = receipt(desk, Version(slug=about), event, agent=by, context=said)
     return structs.replace(made, selection=None)
 
 
 def shape(key: Key, *, now: float) -> Wire:
-    """Give a key as JSON shows it."""
+    """Return a key as JSON shows it."""
     return {
         "id": key.id,
         "role": key.role,

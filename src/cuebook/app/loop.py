@@ -61,7 +61,7 @@ class LoopThread:
         task.add_done_callback(self._tasks.discard)
 
     def iterate(self, make: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        """Give what an async iterator yields, a piece when one is asked for. Left early, it is closed first."""
+        """Yield what an async iterator yields, a piece when one is asked for. Left early, it is closed first."""
         flow = self.run(lambda: self._begin(make))
         try:
             while not isinstance(piece := self.run(flow.next), _End):

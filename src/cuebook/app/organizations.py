@@ -25,7 +25,7 @@ class Organizations:
         self._scope = Scope(tenant)
 
     async def settings(self, organization: str) -> OrganizationSettings:
-        """Give an organization's settings. Raises InvalidInput for what is no id."""
+        """Return an organization's settings. Raises InvalidInput for what is no id."""
         return await self._desk.store.organizations.settings(self._scope, _checked(organization))
 
     async def change(
@@ -51,6 +51,6 @@ def _checked(organization: str) -> str:
 
 
 def shape(settings: OrganizationSettings) -> Wire:
-    """Give settings as JSON shows them."""
+    """Return settings as JSON shows them."""
     shown: Wire = msgspec.to_builtins(settings)
     return shown

@@ -65,7 +65,7 @@ class RowsAt(Cursor, frozen=True, array_like=True, tag="rows"):
 
 
 def write_cursor(cursor: Cursor) -> str:
-    """Give a cursor as a caller gets it."""
+    """Return a cursor as a caller gets it."""
     return base64.urlsafe_b64encode(msgspec.json.encode(cursor)).decode().rstrip("=")
 
 
@@ -82,7 +82,7 @@ def read_cursor(text: str, kind: type[C], *, no: int) -> C:
 
 
 def page_of(rows: Sequence[T], *, no: int, name: str, state: int, limit: int | None, cursor: str | None) -> Paged[T]:
-    """Give a page of a list that is made anew each time, the whole of it without `limit` and `cursor`.
+    """Return a page of a list that is made anew each time, the whole of it without `limit` and `cursor`.
 
     `state` is a number that is another one when rows no longer stand where they stood. Raises InvalidInput.
     """
@@ -99,7 +99,7 @@ def page_of(rows: Sequence[T], *, no: int, name: str, state: int, limit: int | N
 
 
 def short_page(rows: Sequence[T], name: str, *, limit: int | None, cursor: str | None, grows: bool = False) -> Paged[T]:
-    """Give a page of a list of files or settings, the whole of it without `limit` and `cursor`.
+    """Return a page of a list of files or settings, the whole of it without `limit` and `cursor`.
 
     Of a list that changed since a cursor of it is refused; of one that `grows` at its front, rows come twice instead.
     """
@@ -108,7 +108,7 @@ def short_page(rows: Sequence[T], name: str, *, limit: int | None, cursor: str |
 
 
 def no_cursor(text: str) -> InvalidInput:
-    """Say that a cursor is of no use here."""
+    """Return that a cursor is of no use here."""
     return InvalidInput(f"cursor: {text!r} is none this list gave, or the list has changed since", where="cursor")
 
 

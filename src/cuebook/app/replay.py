@@ -38,7 +38,7 @@ class RecordedPost(Struct, frozen=True, kw_only=True):
         return str(self.message["role"])
 
     def posted(self) -> Posted:
-        """Give the same as a post to store."""
+        """Return the same as a post to store."""
         said = read_message(self.message)
         return Posted(
             sender=self.sender, message=said.message, parts=said.parts, id=self.id, created_at=self.when, role=said.role
@@ -46,12 +46,14 @@ class RecordedPost(Struct, frozen=True, kw_only=True):
 
 
 def is_dated(transcript: Transcript) -> bool:
-    """Say whether any post of a transcript has a time."""
+    """Return whether any post of a transcript has a time."""
     return any(_time_of(given) is not None for given in transcript.posts)
 
 
 def said_of(transcript: Transcript) -> list[RecordedPost]:
-    """Give a transcript's posts as messages of the wire. One without a time was said a little after the one before."""
+    """Return a transcript's posts as messages of the wire. One without a time
+    was said a little after the one before.
+    """
     found: list[RecordedPost] = []
     times = _times([_time_of(given) for given in transcript.posts])
     people = all(
@@ -105,7 +107,7 @@ def _said(given: Posted, id_: str, when: float, transcript: Transcript, *, peopl
 
 
 def is_system(post: RecordedPost) -> bool:
-    """Say whether a post is system text."""
+    """Return whether a post is system text."""
     return post.role in ("system", "developer")
 
 
@@ -116,7 +118,7 @@ class ReplayClock:
         self._now = 0.0
 
     def now(self) -> float:
-        """Give the current Unix time of the recording."""
+        """Return the current Unix time of the recording."""
         return self._now
 
     def at(self, when: float) -> None:
@@ -132,7 +134,7 @@ class ReplayDice:
         self._made = 0
 
     def new_id(self, prefix: str) -> str:
-        """Give the next recorded id, or a counted one."""
+        """Return the next recorded id, or a counted one."""
         if prefix == "post" and self.ids:
             return self.ids.popleft()
         self._made += 1
@@ -152,7 +154,7 @@ class _RecordedAnswer:
         self._body = msgspec.json.encode({"object": "chat.completion", **named, "choices": [choice]})
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Give the body."""
+        """Yield the body."""
         yield self._body
 
     async def aclose(self) -> None:

@@ -21,7 +21,7 @@ class SessionMessage(Struct, frozen=True, kw_only=True):
 def session_of(
     posts: Sequence[Post], summary: Summary | None, *, count: Callable[[str], int], include_compressed: bool
 ) -> list[SessionMessage]:
-    """Give a path, oldest first, as a session; what the summary covers is left out, or marked as compressed."""
+    """Return a path, oldest first, as a session; what the summary covers is left out, or marked as compressed."""
     reach = summary.upto_seq if summary else 0
     rows = [
         _message(post.role, post.message, post.created_at, post.tokens, compressed=post.seq <= reach)

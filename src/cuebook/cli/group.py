@@ -53,7 +53,7 @@ class CommandFunction(Protocol):
 
 
 def seconds(moment: datetime | None) -> float | None:
-    """Give a moment of the command line, UTC, as Unix seconds."""
+    """Return a moment of the command line, UTC, as Unix seconds."""
     return None if moment is None else moment.replace(tzinfo=UTC).timestamp()
 
 
@@ -66,7 +66,7 @@ def new_app(help_: str | None = None, *examples: str) -> typer.Typer:
 
 
 def examples_of(examples: Sequence[str]) -> str:
-    """Give examples as they stand at a help's end."""
+    """Return examples as they stand at a help's end."""
     return "\b\nExamples:\n" + "\n".join(f"  {each}" for each in examples)
 
 
@@ -116,7 +116,7 @@ class LazyGroup(TyperGroup):
     modules: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # the base class names it
-        """Give the names in the order in which they are shown."""
+        """Return the names in the order in which they are shown."""
         return list(self.modules)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002

@@ -7,7 +7,7 @@ class Clock(Protocol):
     """Tells the time; a replay tells the time of its posts."""
 
     def now(self) -> float:
-        """Give the current Unix time in seconds."""
+        """Return the current Unix time in seconds."""
         ...
 
 
@@ -15,5 +15,5 @@ class Dice(Protocol):
     """Makes ids nobody has made before."""
 
     def new_id(self, prefix: str) -> str:
-        """Give a fresh id that begins with `prefix` and a hyphen."""
+        """Return a fresh id that begins with `prefix` and a hyphen."""
         ...

@@ -28,7 +28,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Give a vector of length 1 for each text, in order: float32, little endian, `4 * dimension` bytes.
+        """Return a vector of length 1 for each text, in order: float32, little endian, `4 * dimension` bytes.
 
         Raises BackendError where it cannot; one that is not retryable says that it never takes one of these texts.
         """

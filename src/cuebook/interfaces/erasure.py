@@ -34,7 +34,7 @@ class ErasureStore(Protocol):
         ...
 
     async def would_forget(self, scope: Scope, erasing: Erasing) -> WouldForget:
-        """Say what `forget` would take, and what forbids it; nothing is changed. It takes as long."""
+        """Return what `forget` would take, and what forbids it; nothing is changed. It takes as long."""
         ...
 
     @property
@@ -50,15 +50,15 @@ class ErasureStore(Protocol):
         ...
 
     async def receipt(self, scope: Scope, receipt: str) -> Receipt:
-        """Give a receipt. Raises NotFound."""
+        """Return a receipt. Raises NotFound."""
         ...
 
     async def receipts(self, scope: Scope, *, limit: int = 100) -> list[Receipt]:
-        """Give the newest receipts, the newest first."""
+        """Return the newest receipts, the newest first."""
         ...
 
     async def pending(self, *, limit: int = 100) -> list[tuple[str, Receipt]]:
-        """Give receipts that are not signed, of all tenants, with their tenant."""
+        """Return receipts that are not signed, of all tenants, with their tenant."""
         ...
 
     async def finish(self, scope: Scope, receipt: Receipt) -> bool:
@@ -66,11 +66,11 @@ class ErasureStore(Protocol):
         ...
 
     async def idle(self, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Give conversations nothing was said in since a time: tenant and id, the oldest first."""
+        """Return conversations nothing was said in since a time: tenant and id, the oldest first."""
         ...
 
     async def untouched(self, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Give memories nobody said, repeated or changed since a time: likewise."""
+        """Return memories nobody said, repeated or changed since a time: likewise."""
         ...
 
 
@@ -82,15 +82,15 @@ class AuditStore(Protocol):
         ...
 
     async def records(self, scope: Scope, *, after: int = 0, limit: int = 1000) -> list[Record]:
-        """Give records behind a seq, the oldest first."""
+        """Return records behind a seq, the oldest first."""
         ...
 
     async def last(self, scope: Scope) -> tuple[int, str]:
-        """Give seq and hash of the newest record, (0, GENESIS) for none."""
+        """Return seq and hash of the newest record, (0, GENESIS) for none."""
         ...
 
     async def checkpoints(self, scope: Scope) -> list[Checkpoint]:
-        """Give the checkpoints, the smallest first."""
+        """Return the checkpoints, the smallest first."""
         ...
 
     async def keep_checkpoint(self, scope: Scope, checkpoint: Checkpoint) -> None:

@@ -31,7 +31,7 @@ class KeyStore(Protocol):
         ...
 
     async def keys(self, scope: Scope) -> list[Key]:
-        """Give a tenant's keys, the oldest first."""
+        """Return a tenant's keys, the oldest first."""
         ...
 
     async def revoke(self, scope: Scope, id_: str, *, now: float, audit: Sequence[Record] = ()) -> Key:
@@ -43,7 +43,7 @@ class OrganizationStore(Protocol):
     """Keeps the settings of organizations."""
 
     async def settings(self, scope: Scope, organization: str) -> OrganizationSettings:
-        """Give an organization's settings, the defaults where nobody has set any."""
+        """Return an organization's settings, the defaults where nobody has set any."""
         ...
 
     async def change(

@@ -39,7 +39,7 @@ class CorrectionStore(Protocol):
     """Keeps corrections of conversations."""
 
     async def of(self, scope: Scope, conversation: str) -> tuple[Correction, ...]:
-        """Give a conversation's corrections, in the order they were made. Raises NotFound."""
+        """Return a conversation's corrections, in the order they were made. Raises NotFound."""
         ...
 
     async def keep(self, scope: Scope, correction: Correction) -> None:
@@ -47,7 +47,7 @@ class CorrectionStore(Protocol):
         ...
 
     async def said_in(self, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
-        """Give memories of users and personas that come from some of a conversation's posts."""
+        """Return memories of users and personas that come from some of a conversation's posts."""
         ...
 
     async def due(self, *, limit: int = 100) -> list[tuple[str, str]]:

@@ -40,7 +40,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """Say what answers, for turn records and `/readyz`."""
+        """Return what answers, for turn records and `/readyz`."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
@@ -77,7 +77,7 @@ class RelayAnswer(Protocol):
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """Give the body as it comes."""
+        """Return the body as it comes."""
         ...
 
     async def aclose(self) -> None:
@@ -111,5 +111,5 @@ class Analyzer(Protocol):
         ...
 
     def read(self, text: str) -> Sentiment:
-        """Say how a text sounds; of one it cannot read, polarity `unknown` with score and intensity 0."""
+        """Return how a text sounds; of one it cannot read, polarity `unknown` with score and intensity 0."""
         ...

@@ -33,7 +33,7 @@ class Once(Struct, frozen=True, kw_only=True):
     answer: Callable[[Any], Any] = lambda result: result  # to something JSON can say
 
     def telling(self, answer: Callable[[Any], Any]) -> "Once":
-        """Give it with what is told of a result."""
+        """Return it with what is told of a result."""
         return replace(self, answer=answer)
 
 
@@ -58,11 +58,11 @@ class Family(Struct, frozen=True, kw_only=True):
     evidence: Mapping[str, Posterior] = {}  # by branch: what its active version's observations say
 
     def branch(self, name: str = MAIN) -> Branch | None:
-        """Give a branch by its name."""
+        """Return a branch by its name."""
         return next((each for each in self.branches if each.name == name), None)
 
     def version(self, branch: str = MAIN) -> Version | None:
-        """Give a branch's active version."""
+        """Return a branch's active version."""
         return next((each for each in self.active if each.branch == branch), None)
 
 
@@ -91,7 +91,7 @@ class PromptStore(Protocol):
     """Where prompts are kept."""
 
     async def families(self, scope: Scope, slugs: Sequence[str], *, ancestors: bool = True) -> dict[str, Family]:
-        """Give prompts by name, those that are, and with `ancestors` all they inherit from."""
+        """Return prompts by name, those that are, and with `ancestors` all they inherit from."""
         ...
 
     async def page(self, scope: Scope, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
@@ -101,7 +101,7 @@ class PromptStore(Protocol):
     async def versions(
         self, scope: Scope, slug: str, *, branch: str | None = None, numbers: Sequence[int] = ()
     ) -> list[Version]:
-        """Give versions of a prompt by branch and number, oldest first; all of them unless numbers are named."""
+        """Return versions of a prompt by branch and number, oldest first; all of them unless numbers are named."""
         ...
 
     async def save(
@@ -129,7 +129,7 @@ class PromptStore(Protocol):
     async def events(
         self, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100
     ) -> list[PromptEvent]:
-        """Give what was done to a prompt, or to one branch but for its labels, the newest first."""
+        """Return what was done to a prompt, or to one branch but for its labels, the newest first."""
         ...
 
     async def observe(
@@ -154,10 +154,10 @@ class PromptStore(Protocol):
         """Name the tenants of which something was observed."""
         ...
 
-    async def heard(
+    async def observations_since(
         self, scope: Scope, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
     ) -> tuple[list[Observation], int, int]:
-        """Give observations of two versions behind a mark, 0 for the beginning: in the order they came, the newest
+        """Return observations of two versions behind a mark, 0 for the beginning: in the order they came, the newest
         `limit` of them. Answers with the mark now, too, and with a number that grows where one that lies before it
         was corrected: who has read them reads them anew.
         """
@@ -166,7 +166,7 @@ class PromptStore(Protocol):
     async def observations(
         self, scope: Scope, slug: str, *, branch: str | None = None, since: float = 0.0, limit: int = 5000
     ) -> list[Observation]:
-        """Give observations of a prompt, oldest first, the newest `limit` of them."""
+        """Return observations of a prompt, oldest first, the newest `limit` of them."""
         ...
 
 
@@ -189,11 +189,11 @@ class OutcomeStore(Protocol):
     """Keeps one outcome a turn. `Opening.outcome` adds that of the turn before; one that stands is left as it is."""
 
     async def get(self, scope: Scope, conversation: str, turn: int) -> StoredOutcome | None:
-        """Give a turn's outcome, None where nothing was heard. Raises NotFound for a conversation of others."""
+        """Return a turn's outcome, None where nothing was heard. Raises NotFound for a conversation of others."""
         ...
 
     async def lately(self, scope: Scope, conversation: str, *, limit: int) -> list[Outcome]:
-        """Give the outcomes of a conversation's newest turns that have one, newest first. Raises NotFound."""
+        """Return the outcomes of a conversation's newest turns that have one, newest first. Raises NotFound."""
         ...
 
     async def give(
@@ -206,7 +206,7 @@ class OutcomeStore(Protocol):
         ...
 
     async def due(self, *, limit: int) -> list[DueOutcome]:
-        """Give turns whose outcome is due, in a fixed order."""
+        """Return turns whose outcome is due, in a fixed order."""
         ...
 
     async def fold(

@@ -81,7 +81,7 @@ class ReflectionStore(Protocol):
     async def of(
         self, scope: Scope, conversation: str, *, turn: int | None = None, limit: int = 50
     ) -> list[Reflection]:
-        """Give a conversation's reflections on all branches, or on one turn, the newest first. Raises NotFound."""
+        """Return a conversation's reflections on all branches, or on one turn, the newest first. Raises NotFound."""
         ...
 
 

@@ -28,7 +28,7 @@ class Passed(Struct, frozen=True, kw_only=True):
         return f"{self.conversation}:{self.no}:{self.summary.version}"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give the pass as A's knowledge rows: one `rolling_memory`, and a `rolling_memory_item` for each item."""
+        """Return the pass as A's knowledge rows: one `rolling_memory`, and a `rolling_memory_item` for each item."""
         shared = {
             "collection": COLLECTION,
             "category": CATEGORY,

@@ -31,7 +31,7 @@ class TalkStore(Protocol):
     """Reads conversations as lists and readers see them."""
 
     async def written(self) -> tuple[int, int]:
-        """Give a reader and its mark: read again by the same reader it differs when anything was written meanwhile.
+        """Return a reader and its mark: read again by the same reader it differs when anything was written meanwhile.
 
         By whichever process, and to whichever tenant: it says when to look again, and nothing else.
         """
@@ -48,19 +48,19 @@ class TalkStore(Protocol):
         ...
 
     async def runs(self, scope: Scope, conversation: str) -> list[PostRun]:
-        """Give the runs of a conversation's tree, by their first post. Raises NotFound."""
+        """Return the runs of a conversation's tree, by their first post. Raises NotFound."""
         ...
 
     async def answering(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Answering]:
-        """Give the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
+        """Return the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
         ...
 
     async def answers(self, scope: Scope, conversation: str, rounds: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Give the turn and step of each answer in some rounds, by its seq. Raises NotFound."""
+        """Return the turn and step of each answer in some rounds, by its seq. Raises NotFound."""
         ...
 
     async def places(self, scope: Scope, conversation: str, ids: Sequence[str]) -> dict[str, PostPlace]:
-        """Give the places of posts by id; of a post that is not there, nothing. Raises NotFound."""
+        """Return the places of posts by id; of a post that is not there, nothing. Raises NotFound."""
         ...
 
 
@@ -68,7 +68,7 @@ class ShadowStore(Protocol):
     """Reads the calls that were kept in shadow."""
 
     async def calls(self, scope: Scope, conversation: str | None) -> list[ShadowedCall]:
-        """Give the calls of a conversation, or of all that who asks takes part in, oldest first. Raises NotFound."""
+        """Return the calls of a conversation, or of all that who asks takes part in, oldest first. Raises NotFound."""
         ...
 
 
@@ -76,7 +76,7 @@ class SpentStore(Protocol):
     """Reads what model calls took."""
 
     async def calls(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Spent]:
-        """Give the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
+        """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
         ...
 
 
@@ -367,7 +367,7 @@ class Store(Protocol):
     @property
     def shadow(self) -> ShadowStore: ...
     @property
-    def spent(self) -> SpentStore: ...
+    def usage(self) -> SpentStore: ...
     @property
     def talks(self) -> TalkStore: ...
     # the turn

@@ -81,7 +81,7 @@ class VectorStore(Protocol):
         """Find places in which something was said since a time that has no vectors, the newest first."""
         ...
 
-    async def said(self, scope: Scope, place: Place, *, after: int, limit: int) -> Sequence[MemoryText]:
+    async def memory_texts(self, scope: Scope, place: Place, *, after: int, limit: int) -> Sequence[MemoryText]:
         """Read what a place's memories say, ended ones too, behind a text, in the order it came."""
         ...
 

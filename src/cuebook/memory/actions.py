@@ -47,12 +47,12 @@ class Action(Struct, frozen=True, gc=False):
 
 
 def has_key_facts(text: str) -> bool:
-    """Tell whether a text holds one of the listed key facts."""
+    """Return whether a text holds one of the listed key facts."""
     return _KEY_FACT.search(lowered(text)) is not None
 
 
 def suggest(entries: Iterable[JudgedPost], *, least: int = LEAST) -> Iterator[Action]:
-    """Say what should become of each post, in their order; `least` is the lowest relevance that is kept whole."""
+    """Yield what should become of each post, in their order; `least` is the lowest relevance that is kept whole."""
     for each in entries:
         low = each.score < least
         if not each.gone and low and each.compressed and not each.held:

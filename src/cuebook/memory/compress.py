@@ -5,7 +5,7 @@ survive.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from cuebook.memory.facts import SECRET, facts_in
+from cuebook.memory.key_facts import SECRET, facts_in
 from cuebook.records.memory import Line
 
 #: C, Memory Compression: texts up to here are kept as they are; also the longest kept first and last line.
@@ -92,7 +92,7 @@ def _fill(facts: Iterable[str], *, room: int) -> Iterator[str]:
 
 
 def _visible(fact: str, shown: str) -> bool:
-    """Tell whether `shown` holds `fact` as a whole: 123 is not visible in 91234."""
+    """Return whether `shown` holds `fact` as a whole: 123 is not visible in 91234."""
     start = shown.find(fact)
     while start >= 0:
         before, after = shown[start - 1 : start], shown[start + len(fact) : start + len(fact) + 1]

@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.memory.words import stop_words, words
+from cuebook.memory.tokenizer import stop_words, words
 from cuebook.records.persona import Experience
 
 # ---- weights of words -----------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ _FOREIGN: Final = """
 
 
 def share_of(word: str) -> float:
-    """Give the share of its weight that a stemmed word keeps, in (0, 1]."""
+    """Return the share of its weight that a stemmed word keeps, in (0, 1]."""
     return FRAMING_SHARE if word in _framing() else 1.0
 
 
@@ -177,7 +177,7 @@ def _who(given: object, file: str) -> tuple[str, ...]:
 
 
 def offered(experiences: Iterable[Experience], names: Collection[str]) -> tuple[Experience, ...]:
-    """Give those that are for somebody of these names (a persona's id and role), letter case aside."""
+    """Return those that are for somebody of these names (a persona's id and role), letter case aside."""
     own = {name.casefold() for name in names}
     return tuple(each for each in experiences if not each.who or own & {name.casefold() for name in each.who})
 
@@ -187,7 +187,7 @@ def offered(experiences: Iterable[Experience], names: Collection[str]) -> tuple[
 
 @lru_cache(maxsize=4096)
 def clauses(when: str) -> tuple[str, ...]:
-    """Give what a `when` is about: its sentences and their alternatives, each without what frames it."""
+    """Return what a `when` is about: its sentences and their alternatives, each without what frames it."""
     found: list[str] = []
     for sentence in map(str.strip, _SENTENCE.split(when[:READ])):
         parts = _CLAUSE.split(sentence)

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cuebook.memory.subject import normal
+from cuebook.memory.item_keys import normal
 from cuebook.records.memory import Memory
 
 #: C's categories of knowledge; a memory of one of them has a key.
@@ -20,12 +20,12 @@ LEAST: Final = 0.1
 
 
 def raised(confidence: float, by: float) -> float:
-    """Give a confidence raised, at most 1."""
+    """Return a confidence raised, at most 1."""
     return min(1.0, round(confidence + by, 6))
 
 
 def decayed(memory: Memory, now: float) -> Memory | None:
-    """Give a memory as it stands now: LOSS for each whole period since it was last touched, once; None when it goes.
+    """Return a memory as it stands now: LOSS for each whole period since it was last touched, once; None when it goes.
 
     However often it is called within a period the answer is the same: what is lost is counted from `decayed_at`.
     """
@@ -38,7 +38,7 @@ def decayed(memory: Memory, now: float) -> Memory | None:
 
 
 def standing(memory: Memory) -> float:
-    """Give how much a memory deserves to be said unasked, in [0, 1]."""
+    """Return how much a memory deserves to be said unasked, in [0, 1]."""
     return memory.confidence * (0.5 + 0.5 * max(memory.weight, 0.5 if memory.category in KNOWLEDGE else 0.0))
 
 

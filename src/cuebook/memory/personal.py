@@ -216,7 +216,7 @@ def matter_of(text: str) -> Matter | None:
 
 
 def filed(category: Category, text: str) -> Category:
-    """Give the category a statement is filed under: of somebody's own life, none of decisions and projects.
+    """Return the category a statement is filed under: of somebody's own life, none of decisions and projects.
 
     What others are or have stands with them (`people`), how one eats with what one likes (`preferences`). A thing's
     name makes it nobody.

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from cuebook.languages import Language, detect, language
-from cuebook.memory.subject import item_id, subject_of
+from cuebook.memory.item_keys import item_id, subject_of
 from cuebook.records.memory import Category, Item, Line
 
 #: A quote of this score or more is listed as an item; one below it only fills the summary.

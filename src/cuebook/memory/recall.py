@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cuebook.memory.words import is_pair, key_text, query_words, read_period, words
+from cuebook.memory.tokenizer import is_pair, key_text, query_words, read_period, words
 
 __all__ = [
     "CANDIDATES",

@@ -81,7 +81,7 @@ class Redundancy:
 
 
 def alike(words: frozenset[int], others: Collection[int]) -> bool:
-    """Tell whether two sets have a Jaccard similarity of at least 0.9, in whole numbers."""
+    """Return whether two sets have a Jaccard similarity of at least 0.9, in whole numbers."""
     both = len(words.intersection(others))
     return 10 * both >= 9 * (len(words) + len(others) - both)
 

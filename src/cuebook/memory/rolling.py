@@ -20,7 +20,7 @@ class Calls(Struct, frozen=True):
 
 
 def held_together(posts: Mapping[int, Calls]) -> frozenset[int]:
-    """Give the places no cut may fall before, by the numbers of the posts that make or answer calls, in order.
+    """Return the places no cut may fall before, by the numbers of the posts that make or answer calls, in order.
 
     A result whose call is not there belongs to the post before it.
     """
@@ -65,7 +65,7 @@ def due(
     not_before: float,
     hurry: bool = False,
 ) -> PassDue:
-    """Say whether a conversation's backlog calls for a pass.
+    """Return whether a conversation's backlog calls for a pass.
 
     `room` is what posts may take of a window, `not_before` when a failed pass may be tried again. A backlog larger than
     a pass goes on at once; the cool-down separates passes that keep up. `hurry` waits for nothing (`settle`).
@@ -84,7 +84,7 @@ def due(
 
 
 def least_backlog(compaction: Compaction) -> int:
-    """Give how many posts behind no summary call for a pass by the keenest profile."""
+    """Return how many posts behind no summary call for a pass by the keenest profile."""
     least = [each.tail + max(1, each.least) for each in compaction.profiles.values() if each.enabled]
     return min(least, default=1)
 
@@ -110,7 +110,7 @@ def covered(
 
 
 def between_steps(lines: Sequence[Line], end: int) -> bool:
-    """Say whether a cut before number `end` parts no tool call from its results."""
+    """Return whether a cut before number `end` parts no tool call from its results."""
     if lines[end - 1].calls:
         return False
     return end >= len(lines) or lines[end].role != "tool"

@@ -9,8 +9,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
+from cuebook.memory.item_keys import item_id, subject_of
 from cuebook.memory.personal import filed
-from cuebook.memory.subject import item_id, subject_of
 from cuebook.records.answers import check, read_object
 from cuebook.records.memory import CATEGORIES, Category, Item, Line, Trust
 

@@ -105,14 +105,16 @@ def _fields(read: _LongTermMemory) -> dict[str, Any]:
 
 
 def effective(control: Mapping[str, Any], kept: Any, defaults: Policy) -> Policy:
-    """Give the policy that holds: the request's word over the kept one, over the host's defaults where none is kept."""
+    """Return the policy that holds: the request's word over the kept one, over
+    the host's defaults where none is kept.
+    """
     base = defaults if not isinstance(kept, Mapping) else Policy(**read_policy(kept))
     known = {name: getattr(base, name) for name in Policy.__struct_fields__}
     return Policy(**(known | dict(control)))
 
 
 def policy_to_wire(policy: Policy) -> dict[str, Any]:
-    """Give a policy as it is kept and shown."""
+    """Return a policy as it is kept and shown."""
     return {
         "enabled": policy.enabled,
         "scopes": {scope: getattr(policy, scope) for scope in SCOPES},
@@ -123,7 +125,7 @@ def policy_to_wire(policy: Policy) -> dict[str, Any]:
 
 
 def read_places(policy: Policy, whose: Whose, organization: Mapping[str, Any] | None = None) -> tuple[Place, ...]:
-    """Give the places a conversation may read. What is one person's is read only where nobody else reads along.
+    """Return the places a conversation may read. What is one person's is read only where nobody else reads along.
 
     `organization` are its settings, if one is named.
     """
@@ -135,7 +137,7 @@ def read_places(policy: Policy, whose: Whose, organization: Mapping[str, Any] | 
 
 
 def personal_places(policy: Policy, whose: Whose) -> tuple[Place, ...]:
-    """Give the places of the user that a conversation may write."""
+    """Return the places of the user that a conversation may write."""
     if not (policy.enabled and policy.items and whose.user):
         return ()
     places = [Place("user", whose.user)] if policy.user else []
@@ -145,7 +147,7 @@ def personal_places(policy: Policy, whose: Whose) -> tuple[Place, ...]:
 def published_place(
     policy: Policy, whose: Whose, organization: Mapping[str, Any] | None, *, may_publish: bool
 ) -> Place | None:
-    """Give the organization a turn may write to: named, switched on, shared with, allowed, and by one who may."""
+    """Return the organization a turn may write to: named, switched on, shared with, allowed, and by one who may."""
     wanted = policy.enabled and policy.items and policy.organization and policy.share and whose.organization
     if not wanted or not may_publish or whose.organization is None:
         return None
@@ -155,7 +157,7 @@ def published_place(
 
 
 def unshared(policy: Policy, whose: Whose, organization: Mapping[str, Any] | None, *, may_publish: bool) -> str:
-    """Say why a turn that asks to share with an organization tells it nothing; "" where it does or asks nothing."""
+    """Return why a turn that asks to share with an organization tells it nothing; "" where it does or asks nothing."""
     if not policy.share or published_place(policy, whose, organization, may_publish=may_publish):
         return ""
     reasons = (
@@ -171,8 +173,8 @@ def unshared(policy: Policy, whose: Whose, organization: Mapping[str, Any] | Non
 def told_places(
     policy: Policy, whose: Whose, category: str, settings: Mapping[str, Mapping[str, Any]]
 ) -> frozenset[Place]:
-    """Give the places that what was said of a category under a policy may reach. `settings` are organizations', by id;
-    `whose.organization` is the one it was shared with, by who might.
+    """Return the places that what was said of a category under a policy may reach. `settings` are organizations', by
+    id; `whose.organization` is the one it was shared with, by who might.
     """
     of = settings.get(whose.organization or "", {})
     published = published_place(policy, whose, of, may_publish=True)
@@ -181,7 +183,7 @@ def told_places(
 
 
 def org_setting(settings: Mapping[str, Any] | None, name: str) -> bool:
-    """Give an organization's switch, on unless it is set."""
+    """Return an organization's switch, on unless it is set."""
     found: Any = settings or {}
     for part in ("memory", "longTermMemory", name):
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -189,19 +191,19 @@ def org_setting(settings: Mapping[str, Any] | None, name: str) -> bool:
 
 
 def persona_place(user: str, persona: str) -> Place:
-    """Give the place of what one user and one persona share."""
+    """Return the place of what one user and one persona share."""
     return Place("persona", f"{persona}\x1f{user}")
 
 
 def owner_of(place: Place) -> str | None:
-    """Give the one user whose a place is, None for one of others."""
+    """Return the one user whose a place is, None for one of others."""
     if place.kind == "user":
         return place.id
     return place.id.partition("\x1f")[2] if place.kind == "persona" else None
 
 
 def categories_for(place: Place, policy: Policy, organization: Mapping[str, Any] | None = None) -> frozenset[str]:
-    """Give what may be written to a place."""
+    """Return what may be written to a place."""
     allowed = set(CATEGORIES if policy.categories is None else policy.categories)
     if place.kind == "organization":
         allowed &= set(SHARED)

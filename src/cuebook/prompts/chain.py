@@ -35,7 +35,7 @@ _LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def commit(text: str, salt: bytes, *, where: str = "text") -> str:
-    """Give SHA-256(salt + text) in hex: says nothing of the text to who has not the salt, and fits no other text."""
+    """Return SHA-256(salt + text) in hex: says nothing of the text to who has not the salt, and fits no other text."""
     if len(salt) != SALT_SIZE:
         raise InvalidInput(f"salt: has {len(salt)} bytes; give {SALT_SIZE}", where="salt")
     try:
@@ -88,7 +88,7 @@ def _hash_of(record: Record) -> str:
 
 
 def public_key_of(private_key: bytes) -> bytes:
-    """Give the public half (32 bytes) of an Ed25519 key (32 bytes)."""
+    """Return the public half (32 bytes) of an Ed25519 key (32 bytes)."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     try:
@@ -170,7 +170,7 @@ def verify(
 
 
 def _sort(checkpoints: Iterable[Checkpoint], public_key: bytes) -> tuple[dict[int, Checkpoint], str]:
-    """Give the checkpoints that vouch for something by their size, and what is wrong with the others."""
+    """Return the checkpoints that vouch for something by their size, and what is wrong with the others."""
     good: dict[int, Checkpoint] = {}
     origin, fault = None, ""
     for each in checkpoints:
@@ -187,7 +187,7 @@ def _sort(checkpoints: Iterable[Checkpoint], public_key: bytes) -> tuple[dict[in
 
 
 def _fault(record: Record | InvalidInput, place: int, prev: str, checkpoint: Checkpoint | None, signed: int) -> str:
-    """Say what is wrong at a place of the chain, "" for nothing."""
+    """Return what is wrong at a place of the chain, "" for nothing."""
     if isinstance(record, InvalidInput):
         return str(record)
     if record.seq != place:
@@ -204,7 +204,7 @@ def _fault(record: Record | InvalidInput, place: int, prev: str, checkpoint: Che
 
 
 def _changed(record: Record, prev: str) -> str:
-    """Say what of a record is not what its hash and its commitments were made of, "" for nothing."""
+    """Return what of a record is not what its hash and its commitments were made of, "" for nothing."""
     if record.event == UNREADABLE:
         return "cannot be read any more: it was damaged"
     if record.prev != prev:
@@ -291,7 +291,7 @@ def read_mirror(lines: Iterable[bytes]) -> Iterator[Record | InvalidInput]:
 
 
 def _shown(name: str, value: object) -> str:
-    """Give the text that was committed to from what a line shows of it."""
+    """Return the text that was committed to from what a line shows of it."""
     if name == "input_context":
         return canonical(msgspec.convert(value, dict[str, Any])).decode()
     return msgspec.convert(value, str)

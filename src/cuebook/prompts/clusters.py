@@ -97,7 +97,7 @@ def _group(names: Sequence[str], like: Sequence[Sequence[float]], weights: Weigh
 
 
 def _told(names: Sequence[str], weights: Weights) -> tuple[str, ...]:
-    """Give the words that two of a group say at least, those first that weigh most and that few others say."""
+    """Return the words that two of a group say at least, those first that weigh most and that few others say."""
     holders = Counter(word for name in names for word in weights[name])
     everywhere = Counter(word for said in weights.values() for word in said)
     elsewhere = max(1, len(weights) - len(names))

@@ -79,7 +79,7 @@ def merge_lines(base: str, ours: str, theirs: str) -> str | None:
 
 
 def _hunks(changes: Sequence[Edit]) -> Iterator[tuple[int, list[Edit]]]:
-    """Give the edits that share their context, each group with the lines all before it have added."""
+    """Yield the edits that share their context, each group with the lines all before it have added."""
     group = 0
     groups: list[int] = []
     for place, edit in enumerate(changes):
@@ -93,7 +93,7 @@ def _hunks(changes: Sequence[Edit]) -> Iterator[tuple[int, list[Edit]]]:
 
 
 def _printed(old: Sequence[str], added: int, together: Sequence[Edit]) -> Iterator[str]:
-    """Give one hunk's lines, its header first."""
+    """Yield one hunk's lines, its header first."""
     start = max(0, together[0].start - CONTEXT)
     end = min(len(old), together[-1].end + CONTEXT)
     grown = sum(len(edit.new) - (edit.end - edit.start) for edit in together)
@@ -283,7 +283,7 @@ def check_semver(semver: object, *, where: str = "semver") -> str:
 
 
 def _sections(before: Mapping[str, str], after: Mapping[str, str], *, override: bool) -> Iterator[SectionDifference]:
-    """Give the sections that changed: those of the older version in its order, then the new ones."""
+    """Yield the sections that changed: those of the older version in its order, then the new ones."""
     for name, text in before.items():
         if name not in after:
             yield SectionDifference(name, "removed", tuple(f"-{line}" for line in text.split("\n")), override)

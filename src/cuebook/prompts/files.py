@@ -67,10 +67,10 @@ def read_file(text: str | bytes, *, path: str) -> Version:
     )
 
 
-def said(text: str | bytes, *, path: str) -> frozenset[str]:
+def stated_keys(text: str | bytes, *, path: str) -> frozenset[str]:
     """Return the keys a file's front matter gives a value, by the names we write; empty for a file without any."""
     front = FrontMatter(open_page(text, path=path))
-    return frozenset(key for key in front.nodes if front.given(key) is not None)
+    return frozenset(key for key in front.nodes if front.value_of(key) is not None)
 
 
 def slug_of(path: str) -> str:

@@ -45,7 +45,7 @@ class FrontMatter:
     def refuse(self, key: str, why: str) -> NoReturn:
         self.page.refuse(self.nodes[key].line, f"{key}: {why}")
 
-    def given(self, key: str) -> Node | None:
+    def value_of(self, key: str) -> Node | None:
         """Return a key's value; None where it is missing, empty or null."""
         node = self.nodes.get(key)
         if node is None or (isinstance(node.value, str) and not node.quoted and node.value in _NOTHING):
@@ -54,7 +54,7 @@ class FrontMatter:
 
     def text(self, key: str) -> str:
         """Return a text, "" where there is none."""
-        node = self.given(key)
+        node = self.value_of(key)
         if node is None:
             return ""
         if not isinstance(node.value, str):
@@ -70,7 +70,7 @@ class FrontMatter:
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return a list of texts; a single one needs no brackets."""
-        node = self.given(key)
+        node = self.value_of(key)
         if node is None:
             return ()
         texts = [child.value for child in node.value] if isinstance(node.value, list) else [node.value]
@@ -95,7 +95,7 @@ class FrontMatter:
 
     def params(self) -> tuple[Param, ...]:
         """Return the parameters of `input.schema` with the defaults of `input.default`, or those of `params`."""
-        listed, node = self.given("params"), self.given("input")
+        listed, node = self.value_of("params"), self.value_of("input")
         if listed is not None:
             return self.page.check(listed.line, lambda: read_params(raw(listed), where="params"))
         if node is None:
@@ -112,7 +112,7 @@ class FrontMatter:
 
     def metadata(self) -> dict[str, Any]:
         """Return what has no field of its own: `metadata`, our keys beside it, in `extra` what we do not know."""
-        node = self.given("metadata")
+        node = self.value_of("metadata")
         found = {} if node is None else plain(node)
         if not isinstance(found, dict):
             self.refuse("metadata", "expected `key: value` lines")
@@ -128,7 +128,7 @@ class FrontMatter:
 
     def weights(self, key: str) -> dict[str, float]:
         """Return signals and their weights."""
-        node = self.given(key) or Node({}, 0)
+        node = self.value_of(key) or Node({}, 0)
         if not isinstance(node.value, dict):
             self.refuse(key, "expected the names of signals and their weights")
         weights: dict[str, float] = {}
@@ -220,7 +220,7 @@ def _default(param: Param) -> Any:
 
 
 def _metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Give metadata's keys: those of their own, then `metadata` for the rest, then those of `extra`."""
+    """Yield metadata's keys: those of their own, then `metadata` for the rest, then those of `extra`."""
     rest = dict(metadata)
     for key in OWN_METADATA:
         if key in rest and (key != "context_weights" or _are_weights(rest[key])):

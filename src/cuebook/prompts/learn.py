@@ -93,7 +93,7 @@ def update(posterior: Posterior, x: Sequence[float], y: float) -> Posterior:
 
 
 def ema_revised(weight: float, change: float, later: int) -> float:
-    """Give the weight there would be had an observation's score been so much more; `later` came behind it.
+    """Return the weight there would be had an observation's score been so much more; `later` came behind it.
 
     Exact up to rounding, without the others: what one score adds to a weight shrinks by a tenth with each that follows.
     """
@@ -101,7 +101,7 @@ def ema_revised(weight: float, change: float, later: int) -> float:
 
 
 def update_revised(posterior: Posterior, x: Sequence[float], change: float, later: int) -> Posterior:
-    """Give the evidence there would be had an observation's score been so much more; `later` came behind it. O(d).
+    """Return the evidence there would be had an observation's score been so much more; `later` came behind it. O(d).
 
     `x` is as for `update`; what was folded since is folded of the change, too. Raises InvalidInput for another length.
     """
@@ -115,7 +115,7 @@ def update_revised(posterior: Posterior, x: Sequence[float], change: float, late
 
 
 def aligned(posterior: Posterior, signals: Sequence[str]) -> Posterior:
-    """Give the same evidence over these signals and its own; where it knew nothing of one, that one was 0."""
+    """Return the same evidence over these signals and its own; where it knew nothing of one, that one was 0."""
     names = tuple(sorted({*signals, *posterior.signals}))
     if names == posterior.signals:
         return posterior
@@ -131,7 +131,7 @@ def aligned(posterior: Posterior, signals: Sequence[str]) -> Posterior:
 
 
 def capped(recent: Sequence[tuple[str, float]], user: str) -> float:
-    """Say how much an observation of a shared prompt counts: 1, or 0 when its user has had their fifth.
+    """Return how much an observation of a shared prompt counts: 1, or 0 when its user has had their fifth.
 
     `recent` are the version's last observations as (user, how much it counted), oldest first; the newest 49 are read.
     An observation counts unless ten of its user's count among them. So of any 50 in a row at most ten are one user's,
@@ -145,7 +145,7 @@ def capped(recent: Sequence[tuple[str, float]], user: str) -> float:
 
 
 def trail(seen: Sequence[Observation]) -> list[float]:
-    """Give the edge weight behind each of a version's observations, oldest first, as they moved it from 0.5.
+    """Return the edge weight behind each of a version's observations, oldest first, as they moved it from 0.5.
 
     Exact where all of them are there and each is as it was heard at first, up to rounding where one was corrected.
     """
@@ -161,7 +161,7 @@ def trail(seen: Sequence[Observation]) -> list[float]:
 
 
 def finite(value: object, name: str) -> float:
-    """Give a number as it is; raises InvalidInput naming one that is none, too large, NaN or infinite."""
+    """Return a number as it is; raises InvalidInput naming one that is none, too large, NaN or infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         msg = f"{name}: {value!r} is no number"
         raise InvalidInput(msg, where=name)

@@ -81,7 +81,7 @@ class TextSpot(NamedTuple):
 
 
 def spots(text: str) -> Iterator[TextSpot]:
-    """Give what is suspicious about a text; of a kind, only the first is told."""
+    """Yield what is suspicious about a text; of a kind, only the first is told."""
     for start, _, family in spans(text)[:1]:
         yield TextSpot(
             "secret", start, f"holds a secret ({family.replace('_', ' ')}); give it as a parameter, or not at all"
@@ -280,7 +280,7 @@ def _subject(version: Version, parent_of: Callable[[str], Version | None]) -> _S
 
 # ---------------------------------------------------------------- rules
 def _own(version: Version) -> Iterator[tuple[str, str]]:
-    """Give a version's own texts with their places."""
+    """Yield a version's own texts with their places."""
     yield from ((f"sections.{name}", text) for name, text in version.sections.items())
     yield from ((f"override_sections.{name}", text) for name, text in version.override_sections.items())
 
@@ -301,7 +301,7 @@ def _texts(subject: _Subject) -> Iterator[Finding]:
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Give the texts of metadata; one whose key announces a secret is told with it."""
+    """Yield the texts of metadata; one whose key announces a secret is told with it."""
     if isinstance(value, Mapping):
         for key, child in value.items():
             secret = isinstance(child, str) and (family := family_of(str(key))) and announced(child, family)

@@ -418,7 +418,7 @@ def _check_parents(step: MigrationStep, chains: _Chains) -> None:
 
 
 def _parents_first(steps: Sequence[MigrationStep]) -> Iterator[MigrationStep]:
-    """Give steps branch by branch, each behind its slug's `main` and its parents; no branch waits for itself."""
+    """Yield steps branch by branch, each behind its slug's `main` and its parents; no branch waits for itself."""
     branches: dict[tuple[str, str], list[MigrationStep]] = {}
     for step in steps:
         branches.setdefault((step.version.slug, step.version.branch), []).append(step)
@@ -437,7 +437,7 @@ def _parents_first(steps: Sequence[MigrationStep]) -> Iterator[MigrationStep]:
 
 
 def _ahead(steps: Iterable[MigrationStep]) -> Iterator[tuple[str, str]]:
-    """Give the branches that must be there before these versions of one."""
+    """Yield the branches that must be there before these versions of one."""
     for step in steps:
         yield step.version.slug, MAIN
         if step.version.inherits:

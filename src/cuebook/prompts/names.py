@@ -175,7 +175,7 @@ def _short_enough(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _fault(part: str) -> str:
-    """Say why a part is none, "" for a good one: the first reason that holds."""
+    """Return why a part is none, "" for a good one: the first reason that holds."""
     reasons = (
         (not part, "it has an empty part (a '/' at its begin or end, or two in a row)"),
         (len(part) > MAX_PART, f"a part has {len(part)} characters; at most {MAX_PART} are allowed"),
@@ -188,7 +188,7 @@ def _fault(part: str) -> str:
 
 
 def _foreign(part: str) -> str:
-    """Say what is wrong about the first character that may not stand where it does."""
+    """Return what is wrong about the first character that may not stand where it does."""
     good = _PART.match(part)
     rest = part[good.end() :] if good else part
     char = rest[:1]

@@ -140,5 +140,5 @@ def _shown(text: str) -> str:
 
 
 def _hidden(text: str) -> str:
-    """Give the lines that look like markers one `@` more."""
+    """Return the lines that look like markers one `@` more."""
     return _MARKER.sub(lambda match: match.group().replace("@", "@@", 1), text)

@@ -103,7 +103,7 @@ class Profile(Struct, frozen=True, kw_only=True):
 def route(
     presets: Presets, *, message: str, mode: str | None, turn: int, state: ProfileState | None, compacted: bool
 ) -> Profile:
-    """Give the profile of a turn (from 1): the one kept, or a new choice where a review is due.
+    """Return the profile of a turn (from 1): the one kept, or a new choice where a review is due.
 
     `state` is what the last turn's Profile says, None for none. A kept preset that the file no longer has is reviewed.
     """

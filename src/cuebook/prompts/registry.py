@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.prompts.digest import digest_of, unix
-from cuebook.prompts.files import read_file, said, write_file
+from cuebook.prompts.files import read_file, stated_keys, write_file
 from cuebook.prompts.names import DEFAULT, check_branch, check_slug
 from cuebook.prompts.pages import decoded
 from cuebook.prompts.params import bare, read_params
@@ -319,7 +319,7 @@ def complete(version: Version, entry: RegistryEntry) -> Version:
 
 
 def time_of(text: str) -> float:
-    """Give an entry's time; 0 where it is none, or names no zone: it would be read as this machine's."""
+    """Return an entry's time; 0 where it is none, or names no zone: it would be read as this machine's."""
     try:
         when = datetime.fromisoformat(text)
         return max(0.0, when.timestamp()) if when.tzinfo is not None else 0.0
@@ -398,7 +398,7 @@ def _of_entry(entry: RegistryEntry, text: str | bytes | None) -> Iterator[Disagr
         return
     try:
         version = read_file(text, path=entry.path)
-        version = version if said(text, path=entry.path) else complete(version, entry)
+        version = version if stated_keys(text, path=entry.path) else complete(version, entry)
         digest = digest_of(version)
     except InvalidInput as error:
         yield Disagreement("unreadable", entry.path, entry.id, str(error))

@@ -113,7 +113,9 @@ def units(
     makes people talk decides nothing. One in which several versions spoke says nothing of either, observations
     without a conversation neither.
     """
-    return EvidenceUnits(rounds=rounds, idle_s=idle_s).heard(sorted(observations, key=lambda each: each.at), now)
+    return EvidenceUnits(rounds=rounds, idle_s=idle_s).add_observations(
+        sorted(observations, key=lambda each: each.at), now
+    )
 
 
 class EvidenceUnits:
@@ -125,7 +127,7 @@ class EvidenceUnits:
         self._open: dict[str, list[Observation]] = {}  # in the order they began
         self._counted: set[str] = set()
 
-    def heard(self, observations: Iterable[Observation], now: float) -> tuple[Unit, ...]:
+    def add_observations(self, observations: Iterable[Observation], now: float) -> tuple[Unit, ...]:
         """Add observations in the order they came, and give the conversations that count from here on."""
         for each in observations:
             if each.conversation and each.conversation not in self._counted:
@@ -143,7 +145,7 @@ class EvidenceUnits:
         return tuple(found)
 
     def _whole(self, talk: Sequence[Observation], now: float) -> Sequence[Observation]:
-        """Give what counts of a conversation, nothing while it is open."""
+        """Return what counts of a conversation, nothing while it is open."""
         gaps = (at for at in range(1, len(talk)) if talk[at].at - talk[at - 1].at >= self._idle_s)
         counted = talk[: min(next(gaps, len(talk)), self._rounds)]
         is_open = len(counted) == len(talk) < self._rounds and now - talk[-1].at < self._idle_s
@@ -235,18 +237,18 @@ def guarded(pairs: Iterable[Pair], settings: GuardSettings | None = None) -> Rol
 
 
 def halved(settings: GuardSettings) -> GuardSettings:
-    """Give what each of two looks at one trial may risk, so that both together risk what one may."""
+    """Return what each of two looks at one trial may risk, so that both together risk what one may."""
     return structs.replace(settings, alpha=settings.alpha / 2.0, arl=settings.arl * 2.0)
 
 
 def either(*verdicts: RollbackVerdict) -> RollbackVerdict:
-    """Give what several looks at one trial come to: the first that would take back, then hold, then wait."""
+    """Return what several looks at one trial come to: the first that would take back, then hold, then wait."""
     order: tuple[Decision, ...] = ("rollback", "hold", "wait", "keep")
     return min(verdicts, key=lambda each: order.index(each.decision))
 
 
 def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
-    """Say what the trial comes to."""
+    """Return what the trial comes to."""
     found = {
         "effect": trial.effect / trial.n if trial.n else 0.0,
         "wealth": wealth(trial),
@@ -277,7 +279,7 @@ def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
 
 
 def _decided(trial: Trial, settings: GuardSettings, found: Mapping[str, float]) -> tuple[Decision, str]:
-    """Give the first that holds."""
+    """Return the first that holds."""
     n, worse = trial.n, f"{-found['effect']:.3f} worse than the version beside it over {trial.n} conversations"
     few = n < settings.least or min(trial.new, trial.control) < settings.least_arm
     ruined = settings.method == "betting" and found["wealth"] >= 1.0 / settings.alpha
@@ -302,7 +304,7 @@ def _decided(trial: Trial, settings: GuardSettings, found: Mapping[str, float]) 
 
 
 def allowed(history: Sequence[Rollback], now: float, *, number: int, target: int) -> Permission:
-    """Say whether a branch may be rolled back from `number` to `target` by itself. `history` is the branch's.
+    """Return whether a branch may be rolled back from `number` to `target` by itself. `history` is the branch's.
 
     At most once in 24 hours; never away from a version that was itself restored by a rollback, and never to one that
     was taken back: between two bad versions a person decides, not a ping-pong.
@@ -322,7 +324,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _fell_too(others: Sequence[tuple[Sequence[float], Sequence[float]]], *, least: float, most: float) -> bool:
-    """Say whether one of the others fell by `least` and a standard error, or all together by more than `most`."""
+    """Return whether one of the others fell by `least` and a standard error, or all together by more than `most`."""
     told = [(before, during) for before, during in others if len(before) > 1 and len(during) > 1]
     for before, during in told:
         drop = _mean(before) - _mean(during)

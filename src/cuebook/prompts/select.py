@@ -59,11 +59,11 @@ class Chance(Protocol):
     """Where numbers come from; a `random.Random` is one."""
 
     def random(self) -> float:
-        """Give a number in [0, 1)."""
+        """Return a number in [0, 1)."""
         ...
 
     def gauss(self, mu: float, sigma: float) -> float:
-        """Give a normally distributed number."""
+        """Return a normally distributed number."""
         ...
 
 
@@ -116,7 +116,7 @@ def variant(version: Version, branch: Branch) -> Variant:
 
 
 def context_fit(weights: Mapping[str, float], signals: Mapping[str, float]) -> float:
-    """Give dot(weights, signals) / sum(|weights|) (B); 0 without weights. In [-1, 1] for signals in [0, 1]."""
+    """Return dot(weights, signals) / sum(|weights|) (B); 0 without weights. In [-1, 1] for signals in [0, 1]."""
     known = {name: finite(weight, f"context_weights.{name}") for name, weight in weights.items()}
     largest = max(map(abs, known.values()), default=0.0)
     if largest == 0.0:
@@ -188,21 +188,21 @@ def thompson(
 
 def declared(variants: Sequence[Variant]) -> tuple[str, ...]:
     """Name the known signals any of the variants has a weight for, sorted, `sentiment_high` under its first name."""
-    return known(name for each in variants for name in each.context_weights)
+    return known_signals(name for each in variants for name in each.context_weights)
 
 
-def known(names: Iterable[str]) -> tuple[str, ...]:
+def known_signals(names: Iterable[str]) -> tuple[str, ...]:
     """Name the signals among these, sorted, each once and under its first name; others teach nothing."""
     return tuple(sorted({_CANONICAL[name] for name in names if name in _CANONICAL}))
 
 
 def features(names: Sequence[str], signals: Mapping[str, float]) -> tuple[float, ...]:
-    """Give x = (1, the signals of these names), each within [0, 1], 0 where nothing was heard of it."""
+    """Return x = (1, the signals of these names), each within [0, 1], 0 where nothing was heard of it."""
     return (1.0, *(min(max(_value(name, signals), 0.0), 1.0) for name in names))
 
 
 def win_chances(beliefs: Sequence[tuple[float, float]]) -> list[float]:
-    """Give for independent normal draws (mean, sd > 0) the probability that each is the highest; they sum to 1.
+    """Return for independent normal draws (mean, sd > 0) the probability that each is the highest; they sum to 1.
 
     It is ∫ φ_i Π_{j≠i} Φ_j by the trapezoidal rule, which converges exponentially on such smooth functions: with
     steps of 0.75 of the least sd the error is below 1e-5, where 256 draws would leave 0.03.
@@ -233,7 +233,7 @@ def _value(name: str, signals: Mapping[str, float]) -> float:
 
 
 def checked(signals: Mapping[str, Any]) -> dict[str, float]:
-    """Give the signals as numbers from 0 to 1 (B, "Context Signals"); True and False are 1 and 0.
+    """Return the signals as numbers from 0 to 1 (B, "Context Signals"); True and False are 1 and 0.
 
     Raises InvalidInput naming one that is not, and for more names than `MOST_SIGNALS`.
     """
@@ -291,7 +291,7 @@ def _selection(choices: list[Choice], chances: list[float], picked: int, *, expl
 
 
 def _prior(names: Sequence[str], weights: Mapping[str, float]) -> tuple[float, ...]:
-    """Give the coefficients an author's weights stand for before anything was observed."""
+    """Return the coefficients an author's weights stand for before anything was observed."""
     own = dict.fromkeys(names, 0.0)
     given = {
         name: finite(weight, f"context_weights.{name}")
@@ -309,7 +309,7 @@ def _prior(names: Sequence[str], weights: Mapping[str, float]) -> tuple[float, .
 
 
 def _belief(evidence: Posterior, prior: Sequence[float], x: Sequence[float]) -> tuple[float, float]:
-    """Give mean and sd of x·θ: with u = (A + 4 I)⁻¹ x they are u·b and 0.13 sqrt(x·u). O(d³)."""
+    """Return mean and sd of x·θ: with u = (A + 4 I)⁻¹ x they are u·b and 0.13 sqrt(x·u). O(d³)."""
     solved = _solve(evidence.A, x)
     mean = sum((seen + PRIOR * own) * u for seen, own, u in zip(evidence.b, prior, solved, strict=True))
     return mean, NOISE * math.sqrt(sum(map(mul, x, solved)))

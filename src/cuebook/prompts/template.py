@@ -86,7 +86,7 @@ def placeholders(text: str, engine: Engine) -> set[str]:
 
 
 def _places(text: str, engine: Engine, declared: Collection[str] | None) -> Iterator[_Place]:
-    """Give the places where a declared name (any name for None) stands between marks, in order."""
+    """Yield the places where a declared name (any name for None) stands between marks, in order."""
     pattern = _PATTERNS.get(engine)
     if pattern is None:
         return

@@ -126,12 +126,12 @@ def tried(trial: Trial, pair: Pair, settings: GuardSettings) -> Trial:
 
 
 def wealth(trial: Trial) -> float:
-    """Give W, the mean of what the bets have made of a stake of 1."""
+    """Return W, the mean of what the bets have made of a stake of 1."""
     return statistics.fmean(math.exp(min(held, 690.0)) for held in trial.wealth)
 
 
 def margin(trial: Trial, settings: GuardSettings) -> float:
-    """Give how far the drop lies beyond its asymptotic confidence sequence; positive is an alarm, -1 is too early."""
+    """Return how far the drop lies beyond its asymptotic confidence sequence; positive is an alarm, -1 is too early."""
     n, a = trial.n, settings.alpha
     if n < max(settings.least, 2):
         return -1.0
@@ -144,7 +144,7 @@ def margin(trial: Trial, settings: GuardSettings) -> float:
 
 
 def ratio_p(trial: Trial) -> float:
-    """Give the p of a chi-square test (one degree of freedom) that the arms are as large as they were drawn."""
+    """Return the p of a chi-square test (one degree of freedom) that the arms are as large as they were drawn."""
     if trial.spread == 0.0:
         return 1.0
     return math.erfc(abs(trial.new - trial.drawn) / math.sqrt(2.0 * trial.spread))

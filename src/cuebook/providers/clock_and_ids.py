@@ -22,7 +22,7 @@ class SystemClock:
         self._last = (0.0, ticks())
 
     def now(self) -> float:
-        """Give the Unix time in seconds; behind a clock that was set back it runs at half speed until caught up."""
+        """Return the Unix time in seconds; behind a clock that was set back it runs at half speed until caught up."""
         (told, when), ticks = self._last, self._ticks()
         now = max(self._wall(), told + max(0.0, ticks - when) / 2)
         self._last = (now, ticks)
@@ -33,12 +33,14 @@ class SystemDice:
     """Makes ids of 80 random bits."""
 
     def new_id(self, prefix: str) -> str:
-        """Give a fresh id."""
+        """Return a fresh id."""
         return f"{prefix}-{secrets.token_hex(10)}"
 
 
 def book_key(path: Path | None) -> bytes:
-    """Give the book's key from its file, made once, readable by its owner alone; a fresh one where no file keeps it."""
+    """Return the book's key from its file, made once, readable by its owner
+    alone; a fresh one where no file keeps it.
+    """
     if path is None:
         return secrets.token_bytes(KEY_BYTES)
     try:

@@ -34,13 +34,13 @@ _TEMPLATE: Final = "tokenizer.chat_template"
 
 
 def context_of(file: Path) -> int:
-    """Give the tokens a model was trained to read, 0 where its file does not say. Raises InvalidInput for no GGUF."""
+    """Return the tokens a model was trained to read, 0 where its file does not say. Raises InvalidInput for no GGUF."""
     found = _sought(file, lambda known: f"{known.get(_ARCHITECTURE)}.context_length")
     return found if isinstance(found, int) else 0
 
 
 def template_of(file: Path) -> str:
-    """Give a model's chat template, "" where its file holds none. Raises InvalidInput for no GGUF.
+    """Return a model's chat template, "" where its file holds none. Raises InvalidInput for no GGUF.
 
     It stands behind the model's words: to read past 100,000 of them takes 0.1 s.
     """
@@ -171,7 +171,7 @@ class LlamaModel:
         return LlamaAnswer(first, events, self.name)
 
     async def _said(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Give what is computed, event by event. Raises UpstreamError, BackendError."""
+        """Yield what is computed, event by event. Raises UpstreamError, BackendError."""
         loop, stop = asyncio.get_running_loop(), threading.Event()
         heard: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -199,7 +199,7 @@ class LlamaModel:
             self._loaded().handle_chat_completions(body, tell)
 
     def _loaded(self) -> Any:
-        """Give the model, loaded once."""
+        """Return the model, loaded once."""
         if self._server is None:
             import xllamacpp
 
@@ -247,7 +247,7 @@ class LlamaAnswer:
         self.headers: dict[str, str] = {"content-type": "application/json" if error else "text/event-stream"}
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Give it as it is computed. Raises BackendError."""
+        """Yield it as it is computed. Raises BackendError."""
         if self.status != 200:
             yield msgspec.json.encode(self._first)
             return
@@ -287,7 +287,7 @@ def file_named(name: str, folder: Path) -> Path:
 
 
 def _places(package: str) -> list[Path]:
-    """Give the folders of a package; it is not imported: what it needs beside its file need not be there."""
+    """Return the folders of a package; it is not imported: what it needs beside its file need not be there."""
     try:
         spec = importlib.util.find_spec(package.replace("-", "_")) if "." not in package else None
     except ValueError:  # no name of a package
@@ -312,7 +312,7 @@ def _piece(event: dict[str, Any]) -> Piece:
 
 
 def _failed(name: str, error: BaseException) -> Exception:
-    """Say what llama.cpp raised: what it cannot read is the request's fault, anything else its own."""
+    """Return what llama.cpp raised: what it cannot read is the request's fault, anything else its own."""
     if isinstance(error, ValueError | RuntimeError):
         failure: BackendError = UpstreamError(f"{name} cannot answer this: {error}", status=400)
     else:

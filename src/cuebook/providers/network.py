@@ -71,7 +71,7 @@ class Stream(asyncio.Protocol):
     # what httpcore asks for
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Give the next bytes, none at the end. Raises httpcore's ReadTimeout and ReadError."""
+        """Return the next bytes, none at the end. Raises httpcore's ReadTimeout and ReadError."""
         import httpcore2
 
         try:

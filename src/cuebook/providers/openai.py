@@ -67,7 +67,7 @@ class HttpAnswer:
         )
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Give the body's bytes as they come. Raises UpstreamError when it breaks off."""
+        """Yield the body's bytes as they come. Raises UpstreamError when it breaks off."""
         import httpx2
 
         try:
@@ -182,7 +182,7 @@ class HttpUpstream:
 
 
 def _readable(accepted: str) -> str:
-    """Give the codings of an Accept-Encoding that are read here, as they came."""
+    """Return the codings of an Accept-Encoding that are read here, as they came."""
     named = [each.strip() for each in accepted.split(",")]
     kept = [each for each in named if each.partition(";")[0].strip().lower() in READABLE]
     return accepted if kept == named else ", ".join(kept) or "identity"
@@ -198,7 +198,7 @@ def _verbatim_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def shown_url(url: str) -> str:
-    """Give an address as it may be shown, without the user and password it may hold. Raises InvalidInput."""
+    """Return an address as it may be shown, without the user and password it may hold. Raises InvalidInput."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -284,7 +284,7 @@ async def _refuse(answer: HttpAnswer) -> None:
 
 
 async def _events(answer: HttpAnswer) -> AsyncIterator[dict[str, Any]]:
-    """Give the JSON objects of a server-sent-event stream; a server that answers in one piece gives one."""
+    """Yield the JSON objects of a server-sent-event stream; a server that answers in one piece gives one."""
     if "text/event-stream" not in answer.headers.get("content-type", "").lower():
         body = b"".join([chunk async for chunk in answer.chunks()])
         event = read_event(body)

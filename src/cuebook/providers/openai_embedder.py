@@ -92,7 +92,7 @@ class OpenAIEmbedder:
 
 
 def unit(numbers: Sequence[float]) -> bytes:
-    """Give a vector at length 1, as float32 in little endian. Raises UpstreamError for one that has no direction."""
+    """Return a vector at length 1, as float32 in little endian. Raises UpstreamError for one that has no direction."""
     length = sqrt(sum(number * number for number in numbers))
     if not length or not isfinite(length):
         msg = "the embedder's server sent a vector without a direction"

@@ -105,7 +105,7 @@ _HALVES = re.compile("[\ud800-\udfff]")
 
 
 def mended(text: str) -> str:
-    """Give a text with its surrogate pairs joined, and U+FFFD for a half that is alone."""
+    """Return a text with its surrogate pairs joined, and U+FFFD for a half that is alone."""
     if text.isascii() or not _HALVES.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -52,7 +52,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def unreadable(seq: int) -> Record:
-    """Give what stands for a record that cannot be read any more: nothing proves it."""
+    """Return what stands for a record that cannot be read any more: nothing proves it."""
     return Record(
         timestamp="",
         agent="",

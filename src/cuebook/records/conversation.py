@@ -51,7 +51,7 @@ class Part(Struct, frozen=True, omit_defaults=True):
 
 
 def calls_in(parts: Iterable[Part]) -> set[str]:
-    """Give the ids of the tool calls that parts make or answer."""
+    """Return the ids of the tool calls that parts make or answer."""
     extras = (part.extra for part in parts if part.type in (CALL, RESULT, ERROR) and isinstance(part.extra, dict))
     return {call for extra in extras if isinstance(call := extra.get("callId"), str) and call}
 

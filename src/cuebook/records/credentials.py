@@ -200,7 +200,7 @@ def begun(text: str) -> int:
 
 
 def hinted(text: str) -> bool:
-    """Tell whether `spans` could find anything, without looking closer."""
+    """Return whether `spans` could find anything, without looking closer."""
     lower = _lower(text)
     return (
         any(map(text.__contains__, _HINTS))
@@ -228,7 +228,7 @@ def announced(value: str, family: str) -> tuple[int, int] | None:
 
 
 def is_card(digits: str) -> bool:
-    """Tell a payment card: an issuer's prefix and length, and Luhn's sum (ISO/IEC 7812-1, annex B)."""
+    """Return a payment card: an issuer's prefix and length, and Luhn's sum (ISO/IEC 7812-1, annex B)."""
     if len(digits) not in _CARD_LENGTHS or not _CARD.fullmatch(digits):
         return False
     doubled = (int(digit) * 2 for digit in digits[-2::-2])
@@ -310,7 +310,7 @@ def _named(text: str) -> Iterator[Span]:
 
 
 def _is_part(text: str, at: int, end: int) -> bool:
-    """Tell a word that is only a part of a name: of a CSS selector (`#password`), an ARN (`:secret:`) or a token."""
+    """Return a word that is only a part of a name: of a CSS selector (`#password`), an ARN (`:secret:`) or a token."""
     before = text[at - 1] if at else ""
     return before == "#" or (before in {":", "["} and text.startswith(":", end))
 
@@ -362,7 +362,7 @@ def _closing(text: str, opened: re.Match[str]) -> int:
 
 
 def _may_be(value: str, family: str) -> bool:
-    """Tell whether an announced value may be a secret of the family: no placeholder, no name, no prose."""
+    """Return whether an announced value may be a secret of the family: no placeholder, no name, no prose."""
     if family == "pin":
         return _PIN.fullmatch(value) is not None
     if len(value) < 3 or _is_no_secret(value) or (" " in value and _PROSE.search(value)):
@@ -386,13 +386,15 @@ def _is_random(value: str) -> bool:
 
 
 def _is_worded(text: str, end: int, *, family: str, value: str) -> bool:
-    """Tell whether words behind a bare verb ("is") are a password: a capital one at a clause's end, or three joined."""
+    """Return whether words behind a bare verb ("is") are a password: a capital
+    one at a clause's end, or three joined.
+    """
     capital = value.isalpha() and value.istitle() and _CLAUSE_END.match(text, end)
     return family == "password" and bool(capital or value.count("-") >= 2)
 
 
 def _ends(text: str, end: int, *, link: str, value: str) -> bool:
-    """Tell whether a plain word is the whole value: its line or clause ends there, and it is no name in code."""
+    """Return whether a plain word is the whole value: its line or clause ends there, and it is no name in code."""
     after = text[end : end + 48]
     if "_" in value and (" =" in link or not _LINE_END.match(after)):
         return False

@@ -10,22 +10,22 @@ SIZE = 16
 
 
 def digest_of(body: bytes) -> bytes:
-    """Give the digest of a body."""
+    """Return the digest of a body."""
     return hashlib.blake2b(body, digest_size=SIZE).digest()
 
 
 def keyed_digest(body: bytes, key: bytes) -> bytes:
-    """Give the digest of a body under a key: nobody without it can try out what the body was."""
+    """Return the digest of a body under a key: nobody without it can try out what the body was."""
     return hashlib.blake2b(body, digest_size=SIZE, key=key[:64]).digest()
 
 
 def text_digest(text: str) -> str:
-    """Give the digest of a text in hex, as manifests name it."""
+    """Return the digest of a text in hex, as manifests name it."""
     return digest_of(text.encode("utf-8", "surrogatepass")).hex()
 
 
 def chain(start: bytes, digests: Iterable[bytes]) -> bytes:
-    """Give the digest of a path: that of the path before it and of the posts that follow."""
+    """Return the digest of a path: that of the path before it and of the posts that follow."""
     hasher = hashlib.blake2b(start, digest_size=SIZE)
     for digest in digests:
         hasher.update(digest)
@@ -33,7 +33,7 @@ def chain(start: bytes, digests: Iterable[bytes]) -> bytes:
 
 
 def messages_digest(messages: Sequence[bytes]) -> str:
-    """Give the digest (hex) of rendered messages, their lengths in front so that boundaries count.
+    """Return the digest (hex) of rendered messages, their lengths in front so that boundaries count.
 
     SHA-256, cut to the size of the others: there is much to read, and processors do that one themselves.
     """
@@ -43,7 +43,7 @@ def messages_digest(messages: Sequence[bytes]) -> str:
 
 
 def fence_of(key: bytes, conversation: str, turn: int) -> str:
-    """Give the fence of a turn's volatile block: keyed, so that no stored text can guess it (DESIGN §6)."""
+    """Return the fence of a turn's volatile block: keyed, so that no stored text can guess it (DESIGN §6)."""
     return hashlib.blake2b(
         f"{conversation}\x00{turn}".encode("utf-8", "surrogatepass"), key=key[:64], digest_size=8
     ).hexdigest()

@@ -94,10 +94,10 @@ class WouldForget(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def salted(name: str, salt: str) -> str:
-    """Give an id as a receipt names it. Raises ValueError for a salt that is no hex."""
+    """Return an id as a receipt names it. Raises ValueError for a salt that is no hex."""
     return hashlib.sha256(bytes.fromhex(salt) + name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def no_receipt(receipt: str) -> NotFound:
-    """Say the one thing for a receipt there is not and one that concerns others."""
+    """Return the one thing for a receipt there is not and one that concerns others."""
     return NotFound(f"no receipt {receipt!r}; `cuebook memory receipt list` names those there are")

@@ -43,7 +43,7 @@ class Key(Struct, frozen=True, kw_only=True):
     revoked_at: float | None = None
 
     def state(self, now: float) -> Literal["valid", "expired", "revoked"]:
-        """Say whether it opens anything at a time."""
+        """Return whether it opens anything at a time."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "valid"
@@ -74,7 +74,7 @@ class Caller(Struct, frozen=True, kw_only=True):
             raise Denied(msg)
 
     def acts_as(self, *named: str | None) -> str | None:
-        """Give the user who asks: the key's own, else the first of `named` that is not empty.
+        """Return the user who asks: the key's own, else the first of `named` that is not empty.
 
         Raises Denied where a key that is one user's comes with another's name.
         """
@@ -97,12 +97,12 @@ class Caller(Struct, frozen=True, kw_only=True):
 
 
 def no_organization(organization: str) -> NotFound:
-    """Say the one thing for an organization there is not and one that is others'."""
+    """Return the one thing for an organization there is not and one that is others'."""
     return NotFound(f"no organization {organization!r} for this key; `cuebook key list` says which it names")
 
 
 def write_token(key: str, secret: bytes) -> str:
-    """Give what its holder keeps, from 32 random bytes. Raises InvalidInput."""
+    """Return what its holder keeps, from 32 random bytes. Raises InvalidInput."""
     if len(secret) != SECRET_BYTES:
         msg = f"secret: has {len(secret)} bytes; give {SECRET_BYTES}"
         raise InvalidInput(msg, where="secret")
@@ -114,7 +114,7 @@ def write_token(key: str, secret: bytes) -> str:
 
 
 def id_of(token: str) -> str | None:
-    """Give the id of a key as it was presented; None for what is no key at all."""
+    """Return the id of a key as it was presented; None for what is no key at all."""
     found = _TOKEN.fullmatch(token)
     return found[1] if found else None
 
@@ -125,7 +125,7 @@ def holds_token(text: str) -> bool:
 
 
 def digest_of_token(token: str, book_key: bytes) -> bytes:
-    """Give what is kept of a key: HMAC-SHA256 under the book's key. A slow hash adds nothing to 256 random bits."""
+    """Return what is kept of a key: HMAC-SHA256 under the book's key. A slow hash adds nothing to 256 random bits."""
     return hmac.new(book_key, _DOMAIN + token.encode(), hashlib.sha256).digest()
 
 

@@ -69,7 +69,7 @@ def checked(change: OrganizationChange) -> OrganizationChange:
 
 
 def changed(settings: OrganizationSettings, change: OrganizationChange) -> OrganizationSettings:
-    """Give the settings as they are afterwards."""
+    """Return the settings as they are afterwards."""
     wanted = change.memory.long_term_memory
     fields: dict[str, Any] = {
         name: value for name in wanted.__struct_fields__ if (value := getattr(wanted, name)) is not UNSET

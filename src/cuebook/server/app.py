@@ -170,7 +170,7 @@ class Closed(OpenAPISchemaPlugin):
         return not field_definition.is_union and field_definition.is_subclass_of(In)
 
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
-        """Give the schema Litestar makes, closed."""
+        """Return the schema Litestar makes, closed."""
         plugins = (each for each in schema_creator.plugins if isinstance(each, OpenAPISchemaPlugin))
         others = (each for each in plugins if each is not self)  # those of attrs and pydantic ask otherwise
         made = next(each for each in others if each.is_plugin_supported_field(field_definition))

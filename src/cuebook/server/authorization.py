@@ -57,7 +57,7 @@ def check_named(request: AnyRequest, *, user: str | None = None, organization: s
 
 
 def token_of(scope: Scope) -> str | None:
-    """Give the key a request brings: X-Cuebook-Key, the bearer of Authorization, or one of ours in Anthropic's
+    """Return the key a request brings: X-Cuebook-Key, the bearer of Authorization, or one of ours in Anthropic's
     X-Api-Key. Raises InvalidInput.
     """
     own = header(scope, b"x-cuebook-key")
@@ -83,19 +83,19 @@ def is_ours(authorization: str) -> bool:
 
 
 def caller_of(request: AnyRequest) -> Caller:
-    """Give who asks."""
+    """Return who asks."""
     caller: Caller = request.scope["state"]["caller"]
     return caller
 
 
 def known_caller(request: AnyRequest) -> Caller | None:
-    """Give who asks; None on an open route."""
+    """Return who asks; None on an open route."""
     caller: Caller | None = request.scope["state"].get("caller")
     return caller
 
 
 def book_of(request: AnyRequest) -> Cuebook:
-    """Give the book this server serves, as who asks sees it."""
+    """Return the book this server serves, as who asks sees it."""
     book, caller = _book(request), known_caller(request)
     return book.of(caller.tenant) if caller is not None and caller.key else book
 
@@ -106,7 +106,7 @@ def _book(request: AnyRequest) -> Cuebook:
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """Give a header's value as UTF-8; None where it is missing or empty. Raises InvalidInput."""
+    """Return a header's value as UTF-8; None where it is missing or empty. Raises InvalidInput."""
     for given, value in scope["headers"]:
         if given == name and value:
             try:
@@ -119,7 +119,7 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 def user_of(request: AnyRequest, *named: str | None) -> str | None:
-    """Give who asks: the key's user, else the first of `named` that is not empty, else header X-User-Id.
+    """Return who asks: the key's user, else the first of `named` that is not empty, else header X-User-Id.
 
     Raises Denied where the key is one user's and another is named.
     """
@@ -138,13 +138,13 @@ async def check_first(request: AnyRequest, conversation: str, user: str | None, 
 
 
 def actor_of(request: AnyRequest) -> str:
-    """Say who did something, for the audit."""
+    """Return who did something, for the audit."""
     caller = caller_of(request)
     return f"key:{caller.key}" if caller.key else "owner"
 
 
 def idempotency_key(scope: Scope) -> str | None:
-    """Give the request's Idempotency-Key; each API key has its own. Raises InvalidInput."""
+    """Return the request's Idempotency-Key; each API key has its own. Raises InvalidInput."""
     key, caller = header(scope, b"idempotency-key"), scope["state"]["caller"]
     if key is None:
         return None

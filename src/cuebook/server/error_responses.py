@@ -148,7 +148,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
 
     def problem(self, instance: str | None = None) -> Problem:
-        """Give it as a problem document."""
+        """Return it as a problem document."""
         return Problem(
             type=f"urn:cuebook:problem:{self.name}",
             title=HTTPStatus(self.status).phrase if self.status in _STATUSES else "Error",
@@ -161,7 +161,7 @@ class Failure(Struct, frozen=True, kw_only=True):
         )
 
     def openai(self) -> OpenAIError:
-        """Give it as OpenAI's error object."""
+        """Return it as OpenAI's error object."""
         kind = (
             "server_error"
             if self.status >= 500
@@ -174,7 +174,7 @@ class Failure(Struct, frozen=True, kw_only=True):
         )
 
     def anthropic(self) -> AnthropicError:
-        """Give it as Anthropic's error object."""
+        """Return it as Anthropic's error object."""
         kind = _ANTHROPIC.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
         return AnthropicError(AnthropicErrorBody(kind, self.detail))
 
@@ -261,7 +261,7 @@ def _field_error(given: Mapping[str, Any]) -> FieldError:
 
 
 def in_words(complaint: str) -> str:
-    """Give what a decoder says of a value with its types in words: "Expected `int`, got `str`"."""
+    """Return what a decoder says of a value with its types in words: "Expected `int`, got `str`"."""
     said, got, given = complaint.partition(", got ")
     wanted = _TYPE.sub(lambda found: " or ".join(_TYPES.get(each, each) for each in found[1].split(" | ")), said)
     given = _TYPE.sub(lambda found: "a fraction" if found[1] == "float" else _TYPES.get(found[1], found[1]), given)
@@ -269,7 +269,7 @@ def in_words(complaint: str) -> str:
 
 
 def body_of(failure: Failure, *, wire: bool, instance: str | None = None) -> tuple[bytes, str]:
-    """Give an error's body and its media type; `wire` for the OpenAI wire's form."""
+    """Return an error's body and its media type; `wire` for the OpenAI wire's form."""
     if wire:
         return _encode(failure.openai()), "application/json"
     return _encode(failure.problem(instance)), PROBLEM_TYPE

@@ -60,7 +60,7 @@ class WireAddress(Struct, frozen=True, kw_only=True):
 
 
 def name_in(segment: str) -> str:
-    """Give the name a path's segment stands for."""
+    """Return the name a path's segment stands for."""
     return segment.replace(_SLASH, "/")
 
 
@@ -182,7 +182,7 @@ def read_path(scope: HTTPScope) -> tuple[str, WireAddress | None]:
 
 
 def _methods(rest: list[str]) -> tuple[str, ...]:
-    """Give the methods of an address behind `/v1` that are ours to answer; names stand at odd places in it."""
+    """Return the methods of an address behind `/v1` that are ours to answer; names stand at odd places in it."""
     shape = "/".join("*" if at % 2 else word for at, word in enumerate(rest))
     if rest in _NO_NAMES:
         shape = "/".join(rest)

@@ -103,7 +103,7 @@ _NEEDED: Final[Mapping[str, Role]] = {
 
 
 def declared(method: str, path: str) -> Role | None:
-    """Give the least role a route needs by this table; None where it says nothing of it."""
+    """Return the least role a route needs by this table; None where it says nothing of it."""
     bare = _NAME.sub("{}", path)
     return _NEEDED.get(f"{method} {bare}") or _NEEDED.get(f"* {bare}")
 

@@ -159,7 +159,7 @@ class Streamed(ASGIResponse):
 
 
 def encoded(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Give headers as bytes; control characters, which no header may hold, are percent-encoded."""
+    """Return headers as bytes; control characters, which no header may hold, are percent-encoded."""
     return [(name.lower().encode("latin-1"), _value(value)) for name, value in headers]
 
 

@@ -22,8 +22,8 @@ from cuebook.records.expression import Expression
 from cuebook.records.mind import Polarity, Sentiment
 from cuebook.signals.emphasis import intensity_of
 from cuebook.signals.irony import tempered
-from cuebook.signals.matter import plain, sentences, without_matter
-from cuebook.signals.spoken import spoken
+from cuebook.signals.topic_words import plain, sentences, without_matter
+from cuebook.signals.user_text import spoken
 
 NAME: Final = "trained_classifier"
 FILE: Final = "weights.bin"
@@ -75,7 +75,7 @@ def features(text: str) -> list[str]:
 
 
 def probabilities(found: Sequence[str], weights: Weights) -> tuple[float, float, float]:
-    """Give the probabilities of negative, neutral and positive. With no known feature: those of the biases."""
+    """Return the probabilities of negative, neutral and positive. With no known feature: those of the biases."""
     length = positive = negative = 0.0
     for feature, times in Counter(found).items():
         known = weights.features.get(feature)
@@ -97,7 +97,7 @@ def _sounds_bad(feature: str, weights: Weights) -> bool:
 
 
 def pack(weights: Weights) -> bytes:
-    """Give weights as they are kept: half-precision numbers, compressed. `unpack` reads them."""
+    """Return weights as they are kept: half-precision numbers, compressed. `unpack` reads them."""
     names = "\n".join(weights.features).encode()
     columns = list(zip(*weights.features.values(), strict=True))
     count = len(weights.features)

@@ -72,7 +72,7 @@ _LITTLE: Final = frozenset(
 def signals_of(
     said: str, sentiment: Sentiment, counters: Counters, *, before: Counters, tracking: Tracking, drift: float | None
 ) -> Mapping[str, float]:
-    """Give the signals of a message; `counters` are with it, `before` without. `drift` is 0..1, None unknown."""
+    """Return the signals of a message; `counters` are with it, `before` without. `drift` is 0..1, None unknown."""
     found: dict[str, float] = {}
     if counters.scores:
         mean = _faded(counters.scores)
@@ -92,7 +92,7 @@ def goes_on(said: str) -> bool:
 
 
 def drift_by_meaning(said: str, cosine: float, *, akin: float) -> float:
-    """Say how far a message's topic is from that of those before it, 0..1, by the cosine with their mean."""
+    """Return how far a message's topic is from that of those before it, 0..1, by the cosine with their mean."""
     if len(set(stems(said))) < LEAST:
         return 0.0
     far = min(max((NEAR * akin - cosine) / ((NEAR - FAR) * akin), 0.0), 1.0)
@@ -100,7 +100,7 @@ def drift_by_meaning(said: str, cosine: float, *, akin: float) -> float:
 
 
 def drift_by_words(said: str, earlier: Sequence[str]) -> float:
-    """Say how far a message's words are from those of earlier ones, 0..`WORDS_ALONE`.
+    """Return how far a message's words are from those of earlier ones, 0..`WORDS_ALONE`.
 
     0 for the first message, for short ones and for those that go on in words like "and" or "it".
     """
@@ -114,18 +114,20 @@ def drift_by_words(said: str, earlier: Sequence[str]) -> float:
 
 
 def stems(text: str) -> Iterable[str]:
-    """Give the first letters of a text's words with content: "deploy" and "deployment" are one. O(1): READ at most."""
+    """Return the first letters of a text's words with content: "deploy" and
+    "deployment" are one. O(1): READ at most.
+    """
     return (word[:5] for word in map(str.lower, _WORD.findall(text[:READ])) if word not in _LITTLE)
 
 
 def _faded(scores: Sequence[float]) -> float:
-    """Give the mean of scores, each weighing half of the next newer one."""
+    """Return the mean of scores, each weighing half of the next newer one."""
     weights = [FADES**age for age in range(len(scores) - 1, -1, -1)]
     return sum(weight * score for weight, score in zip(weights, scores, strict=True)) / sum(weights)
 
 
 def _beyond(mean: float, threshold: float) -> float:
-    """Give 0 up to a mean of 0, one half at the threshold, 1 from twice the threshold on."""
+    """Return 0 up to a mean of 0, one half at the threshold, 1 from twice the threshold on."""
     return min(max(0.5 * mean / max(threshold, _LEAST), 0.0), 1.0)
 
 

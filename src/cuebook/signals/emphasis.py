@@ -30,7 +30,7 @@ _SWORN: Final = Expression(
 
 
 def intensity_of(said: str, weight: float, *, emphasized: bool = False) -> float:
-    """Say how strongly a text is meant, 0..1: its weight, and what is said louder than needed.
+    """Return how strongly a text is meant, 0..1: its weight, and what is said louder than needed.
 
     Each of these adds: `!` 0.08 (three at most), `??` 0.15, a swear word 0.25, capitals 0.2, a stretched word 0.1.
     Capitals are half the words or more, or the words that weigh (`emphasized`).

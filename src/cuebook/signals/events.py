@@ -34,7 +34,7 @@ SHORT: Final = 50
 def events_in(
     sentiment: Sentiment, counters: Counters, keywords: tuple[str, ...], *, tracking: Tracking, new_error: bool
 ) -> tuple[Event, ...]:
-    """Give the events that hold now, whether or not they fired lately. `counters` are with this message."""
+    """Return the events that hold now, whether or not they fired lately. `counters` are with this message."""
     found = [_errors(counters)] if new_error else []
     if sentiment.polarity != "unknown":
         found = [

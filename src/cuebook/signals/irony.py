@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from cuebook.records.expression import Expression
-from cuebook.signals import tone
+from cuebook.signals import sentiment_words as tone
 
 #: The most words of a message that only acknowledges.
 _BRIEF: Final = 5
@@ -37,7 +37,7 @@ _MENDED: Final = Expression(
 
 
 def tempered(score: float, said: str, parts: list[str]) -> float:
-    """Give a score as it is meant; `parts` are the sentences of what is said.
+    """Return a score as it is meant; `parts` are the sentences of what is said.
 
     Praise of a mishap is negative, -0.6 to -0.3; a message that only acknowledges counts half.
     """

@@ -12,11 +12,11 @@ from typing import Any, Final
 from cuebook.languages import reads
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Sentiment
-from cuebook.signals import tone
+from cuebook.signals import sentiment_words as tone
 from cuebook.signals.emphasis import intensity_of, polarity_of
 from cuebook.signals.irony import tempered
-from cuebook.signals.matter import plain, sentences, without_matter
-from cuebook.signals.spoken import spoken
+from cuebook.signals.topic_words import plain, sentences, without_matter
+from cuebook.signals.user_text import spoken
 
 NAME: Final = "lexicon_based"
 #: Words of a passage that is scored as one. VADER's sum grows with the text; a longer one is scored in passages.
@@ -52,7 +52,7 @@ class Lexicon:
 
 
 def _score(said: str) -> tuple[float, float, int]:
-    """Give score, the weight of the strongest word (0..1), and how many words sound bad."""
+    """Return score, the weight of the strongest word (0..1), and how many words sound bad."""
     parts = sentences(said)
     meant = [_meant(each) for each in parts]
     score = _together([_rules().polarity_scores(passage)["compound"] for passage in _passages(meant)])
@@ -63,7 +63,7 @@ def _score(said: str) -> tuple[float, float, int]:
 
 
 def _meant(sentence: str) -> str:
-    """Give a sentence without the words that name its matter."""
+    """Return a sentence without the words that name its matter."""
     answer = _ANSWER.match(sentence)
     return without_matter(tone.join_phrases(sentence[answer.end() if answer else 0 :])).replace(", ", _PAUSE)
 
@@ -83,14 +83,14 @@ def _passages(meant: list[str]) -> list[str]:
 
 
 def _together(parts: list[float]) -> float:
-    """Give the mean of passages, each weighing what it says."""
+    """Return the mean of passages, each weighing what it says."""
     if len(parts) < 2:
         return parts[0] if parts else 0.0
     return sum(part * abs(part) for part in parts) / sum(abs(part) + 0.1 for part in parts)
 
 
 def _weights(words: list[str]) -> tuple[float, int]:
-    """Give the strongest word's weight as VADER would score it alone, and how many words sound bad."""
+    """Return the strongest word's weight as VADER would score it alone, and how many words sound bad."""
     lexicon, denied = _words(), _rules().negations
     strongest, negatives = 0.0, 0
     for place, word in enumerate(words):
@@ -110,7 +110,7 @@ def sounds_bad(sentence: str) -> bool:
 
 
 def _emphasized(said: str) -> bool:
-    """Tell whether a word that weighs stands in capitals, or the only word there is."""
+    """Return whether a word that weighs stands in capitals, or the only word there is."""
     words = _WORD.findall(said)
     return any(len(word) > 2 and word.isupper() and (len(words) == 1 or word.lower() in _words()) for word in words)
 
@@ -126,5 +126,5 @@ def _rules() -> Any:
 
 
 def _words() -> dict[str, float]:
-    """Give the valence of every word the lexicon has."""
+    """Return the valence of every word the lexicon has."""
     return _rules().lexicon  # type: ignore[no-any-return]

@@ -74,7 +74,7 @@ class DueMetaprompt(Struct, frozen=True, kw_only=True):
 
 
 def metaprompts_of(own: Sequence[Metaprompt], tracking: Tracking) -> tuple[Metaprompt, ...]:
-    """Give all metaprompts of a persona: the presets its tracking names, while it tracks, and its own.
+    """Return all metaprompts of a persona: the presets its tracking names, while it tracks, and its own.
 
     Its own stands for a preset of the same id; one that has neither text nor key and the id of a shipped one says that.
     """
@@ -100,7 +100,7 @@ def _completed(own: Metaprompt) -> Metaprompt:
 
 
 def fires(metaprompts: Iterable[Metaprompt], *, events: Sequence[Event], turns: int) -> tuple[DueMetaprompt, ...]:
-    """Give the metaprompts that run after a turn: events first, then intervals.
+    """Return the metaprompts that run after a turn: events first, then intervals.
 
     `turns` counts those of the path, from 1: an interval of 5 fires at 5, 10, 15.
     """
@@ -121,7 +121,7 @@ def fires(metaprompts: Iterable[Metaprompt], *, events: Sequence[Event], turns: 
 
 
 def schema_of(metaprompt: Metaprompt) -> dict[str, Any]:
-    """Give the JSON schema of the answer to a metaprompt."""
+    """Return the JSON schema of the answer to a metaprompt."""
     return {
         "type": "object",
         "required": ["adjustmentRationale"],
@@ -185,12 +185,12 @@ def read_answer(
 
 
 def _line(text: str, clean: Callable[[str], str]) -> str:
-    """Give a text as one line without secrets, and without halves of characters, which nothing can hold."""
+    """Return a text as one line without secrets, and without halves of characters, which nothing can hold."""
     return " ".join(clean(mended(text)).split())
 
 
 def _plain(key: str, value: Any) -> Any:
-    """Give a value as it is checked: names in small letters, and an imprint's number or truth as text."""
+    """Return a value as it is checked: names in small letters, and an imprint's number or truth as text."""
     if key.startswith("updated") and isinstance(value, str):
         return value.strip().casefold()
     if key == "newMemoryImprints" and isinstance(value, list):
@@ -208,7 +208,7 @@ def _imprint(given: Mapping[str, Any]) -> dict[str, Any]:
 def _imprinted(
     before: Mapping[str, str], new: Sequence[Mapping[str, str]], clean: Callable[[str], str]
 ) -> dict[str, str]:
-    """Give imprints with new ones behind, the newest IMPRINTS of them. A key has no way out of its name space.
+    """Return imprints with new ones behind, the newest IMPRINTS of them. A key has no way out of its name space.
 
     A value is cleaned behind its key, as it will be said: `password: …` tells that it is one.
     """
@@ -231,7 +231,7 @@ def _imprinted(
 
 
 def changes_of(before: Mind, after: Mind) -> dict[str, list[Any]]:
-    """Say what moved, by name: what it was and is."""
+    """Return what moved, by name: what it was and is."""
     plain = {"mood": "mood", "userSkill": "user_skill", "taskComplexity": "task_complexity", "strategy": "strategy"}
     pairs = {name: [getattr(before, field), getattr(after, field)] for name, field in plain.items()}
     keys = dict.fromkeys([*before.imprints, *after.imprints])
@@ -239,8 +239,10 @@ def changes_of(before: Mind, after: Mind) -> dict[str, list[Any]]:
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def told(mind: Mind) -> str:
-    """Say a Mind to the model that answers next, of what is noted the newest NOTED characters; "" for a neutral one."""
+def describe_mood(mind: Mind) -> str:
+    """Return a Mind to the model that answers next, of what is noted the newest
+    NOTED characters; "" for a neutral one.
+    """
     if mind == Mind():
         return ""
     skill, task = mind.user_skill, mind.task_complexity

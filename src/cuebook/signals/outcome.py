@@ -15,7 +15,7 @@ from msgspec import Struct
 from cuebook.records.expression import Expression
 from cuebook.records.mind import TurnSignals
 from cuebook.records.prompt import TaskOutcome
-from cuebook.signals.spoken import spoken
+from cuebook.signals.user_text import spoken
 
 #: Sentences of a message that are read: it says how the answer did before it goes on to something else.
 SENTENCES: Final = 6
@@ -113,7 +113,7 @@ class Word(Struct, frozen=True, kw_only=True):
 
 
 def word_on(heard: TurnSignals, text: str, *, results: Sequence[bool] = ()) -> Word | None:
-    """Give what a message says of the turn before it; None where nothing of it can be read.
+    """Return what a message says of the turn before it; None where nothing of it can be read.
 
     `results` says of each of that turn's tool results, oldest first, whether it failed. Of a message whose sentiment is
     not known, as in a language the method does not read, only what it corrects and states counts.
@@ -127,7 +127,7 @@ def word_on(heard: TurnSignals, text: str, *, results: Sequence[bool] = ()) -> W
 
 
 def task_outcome(text: str, *, results: Sequence[bool] = ()) -> tuple[TaskOutcome, tuple[str, ...]]:
-    """Say how the task of the turn before came out, and what says so."""
+    """Return how the task of the turn before came out, and what says so."""
     said = spoken(text).replace("\u2019", "'")
     found: dict[TaskOutcome, str] = {}
     for whole in [each.strip() for each in _SENTENCE.split(said) if each.strip()][:SENTENCES]:
@@ -147,7 +147,7 @@ def task_outcome(text: str, *, results: Sequence[bool] = ()) -> tuple[TaskOutcom
 
 
 def _stated(sentence: str) -> tuple[TaskOutcome, str] | None:
-    """Give what a sentence states and the words that state it; the rest of it is not kept."""
+    """Return what a sentence states and the words that state it; the rest of it is not kept."""
     rules: tuple[tuple[TaskOutcome, Expression], ...] = (
         ("partial", _IN_PART),
         ("failure", _FAILED),

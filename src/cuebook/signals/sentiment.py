@@ -1,4 +1,4 @@
-"""The methods that read how a message sounds, by their names. Method `llm` is none of these: `signals/judged`."""
+"""The methods that read how a message sounds, by name. Method `llm` is in `signals/model_sentiment`."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -41,7 +41,7 @@ class Both:
 
 
 def analyzers_of() -> dict[str, Any]:
-    """Give the methods a book has of its own. Nothing is loaded until one of them reads."""
+    """Return the methods a book has of its own. Nothing is loaded until one of them reads."""
     return {each.name: each for each in (Lexicon(), Classifier(), Both())}
 
 

@@ -22,7 +22,7 @@ class FrozenClock:
         self.time = now
 
     def now(self) -> float:
-        """Give the time it was set to."""
+        """Return the time it was set to."""
         return self.time
 
     def set(self, now: float) -> None:
@@ -42,7 +42,7 @@ class LoadedDice:
         self._given: Counter[str] = Counter()
 
     def new_id(self, prefix: str) -> str:
-        """Give the next id of a prefix."""
+        """Return the next id of a prefix."""
         self._given[prefix] += 1
         return f"{prefix}-{self._given[prefix]:06d}"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import sqrt
 
 from cuebook.errors import BackendError
-from cuebook.memory.words import words
+from cuebook.memory.tokenizer import words
 
 
 class HashingEmbedder:

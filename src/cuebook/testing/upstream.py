@@ -32,17 +32,17 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 def call(id_: str, name: str = "look", arguments: Any = None) -> dict[str, Any]:
-    """Give a tool call of the wire."""
+    """Return a tool call of the wire."""
     return {"id": id_, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments or {})}}
 
 
 def result(id_: str, text: str = "found") -> dict[str, Any]:
-    """Give a tool's message."""
+    """Return a tool's message."""
     return {"role": "tool", "tool_call_id": id_, "content": text}
 
 
 def completion(*texts: str, calls: Sequence[Mapping[str, Any]] = (), usage: Any = None, **fields: Any) -> Answer:
-    """Give a whole answer, a choice for each text."""
+    """Return a whole answer, a choice for each text."""
     choices = []
     for index, text in enumerate(texts or ("",)):
         message: dict[str, Any] = {"role": "assistant", "content": text or None, **fields}
@@ -54,7 +54,7 @@ def completion(*texts: str, calls: Sequence[Mapping[str, Any]] = (), usage: Any 
 
 
 def event(delta: Mapping[str, Any] | None = None, *, finish: str | None = None, index: int = 0, **fields: Any) -> bytes:
-    """Give one event of a stream."""
+    """Return one event of a stream."""
     choices = [] if delta is None else [{"index": index, "delta": delta, "finish_reason": finish}]
     return b"data: " + json.dumps({"object": "chat.completion.chunk", "choices": choices, **fields}).encode() + b"\n\n"
 
@@ -62,7 +62,7 @@ def event(delta: Mapping[str, Any] | None = None, *, finish: str | None = None, 
 def streamed(
     text: str = "", *, calls: Sequence[Mapping[str, Any]] = (), size: int = 8, done: bool = True, **fields: Any
 ) -> Answer:
-    """Give a streamed answer, its text in events of `size` characters. `fields` are the Answer's."""
+    """Return a streamed answer, its text in events of `size` characters. `fields` are the Answer's."""
     pieces = [event({"role": "assistant", "content": ""})]
     pieces += [event({"content": text[start : start + size]}) for start in range(0, len(text), size)]
     for index, each in enumerate(calls):
@@ -102,12 +102,12 @@ class ScriptedUpstream:
         return _Given(self, answer)
 
     def sent(self, number: int = -1) -> dict[str, Any]:
-        """Give a request's body."""
+        """Return a request's body."""
         body: dict[str, Any] = json.loads(self.requests[number].body)
         return body
 
     def messages(self, number: int = -1) -> list[dict[str, Any]]:
-        """Give the messages of a request."""
+        """Return the messages of a request."""
         messages: list[dict[str, Any]] = self.sent(number)["messages"]
         return messages
 
@@ -125,7 +125,7 @@ class _Given:
         self._answer = answer
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Give the body's pieces."""
+        """Yield the body's pieces."""
         for number, piece in enumerate(self._answer.pieces):
             if number and self._answer.waits:
                 self._answer.waits()
@@ -140,6 +140,6 @@ class _Given:
 
 
 def cut(body: bytes, places: Iterable[int]) -> list[bytes]:
-    """Give a body in pieces, cut at these places."""
+    """Return a body in pieces, cut at these places."""
     marks = [0, *sorted({min(place, len(body)) for place in places}), len(body)]
     return [body[start:end] for start, end in itertools.pairwise(marks)]

@@ -35,7 +35,7 @@ def with_breakpoints(messages: Sequence[bytes], anchors: Sequence[Anchor], sheet
 
 
 def _parts(content: object, tail: str, *, mark_tail: bool) -> list[Any]:
-    """Give a content as parts with its stable part marked, and its tail (a summary, or volatile text) apart."""
+    """Return a content as parts with its stable part marked, and its tail (a summary, or volatile text) apart."""
     parts: list[Any]
     if isinstance(content, list):
         parts = list(content)
@@ -113,7 +113,7 @@ def _messages(fields: dict[str, Raw], mark: dict[str, str]) -> dict[str, Raw]:
 
 
 def _marked_blocks(content: object, mark: dict[str, str]) -> list[Any]:
-    """Give a content as blocks whose last one is marked; nothing where that carries no marker."""
+    """Return a content as blocks whose last one is marked; nothing where that carries no marker."""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(parts, list) or not parts or not isinstance(parts[-1], dict):
         return []

@@ -11,7 +11,7 @@ _NAMES = ("url", "file_id", "filename")
 
 
 def text_of(message: bytes) -> str:
-    """Give a message of the wire as a text: what it says, then a line for each picture, file and call."""
+    """Return a message of the wire as a text: what it says, then a line for each picture, file and call."""
     if not message:
         return ""
     said = msgspec.json.decode(message, type=dict[str, Any])
@@ -37,7 +37,7 @@ def _call(call: Mapping[str, Any]) -> str:
 
 
 def _bodies(call: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Give where a call's name and arguments may stand: under its type, or in the call itself."""
+    """Yield where a call's name and arguments may stand: under its type, or in the call itself."""
     inner = call.get(str(call.get("type") or "function"))
     if isinstance(inner, dict):
         yield inner

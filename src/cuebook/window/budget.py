@@ -93,12 +93,12 @@ _EMERGENCY_RELEVANCE: Final = 0.70
 
 
 def untuned(limits: Limits) -> Tuning:
-    """Give the parameters before the first run: those of the settings."""
+    """Return the parameters before the first run: those of the settings."""
     return Tuning(compression_trigger=limits.trigger_ratio, full_message_window=limits.window_posts)
 
 
 def tuned(tuning: Tuning, *, usage: float, savings: float, served: float | None = None) -> Tuning:
-    """Give the parameters after a run: `usage` is the share of the room in use, `savings` what the run saved of it.
+    """Return the parameters after a run: `usage` is the share of the room in use, `savings` what the run saved of it.
 
     `served` is how the conversation's newest rounds were, 0..1 as observations are scored, None where nobody said:
     while its user is not served well nothing more is taken from what its prompts show (N5).

@@ -168,7 +168,7 @@ _REASONING = re.compile(r"(?:o[134]|chatgpt-4o|codex-mini)(?:-|$)")
 
 
 def rule_for(model: str, base_url: str | None = None) -> CacheRule | None:
-    """Tell the cache rule of a model at its provider's own host (`base_url` None), None where it cannot be told.
+    """Return the cache rule of a model at its provider's own host (`base_url` None), None where it cannot be told.
 
     None means "not simulated": an unknown model, one without a cache, or another host. A gateway may rewrite, reroute
     or drop markers, so nothing is assumed of it; who knows better names a rule (`rule_named`).
@@ -181,7 +181,7 @@ def rule_for(model: str, base_url: str | None = None) -> CacheRule | None:
 
 
 def rule_named(name: str) -> CacheRule:
-    """Give the rule of that name. Raises InvalidInput for an unknown one."""
+    """Return the rule of that name. Raises InvalidInput for an unknown one."""
     if name in RULES:
         return RULES[name]
     raise InvalidInput(f"There is no cache rule {name!r}; name one of {', '.join(RULES)}.", where="cacheRule")

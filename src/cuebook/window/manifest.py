@@ -35,7 +35,7 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: s
         texts[digest] = text
         return digest
 
-    def told(text: Text) -> ManifestText:
+    def stored_text(text: Text) -> ManifestText:
         return ManifestText(text.kind, text.source, text.role, text.tokens, keep(text.text))
 
     client = [
@@ -46,9 +46,9 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: s
         renderer=RENDERER,
         budget=window.budget,
         tokens=window.tokens,
-        front=(*map(told, sheet.front), *client, *([told(sheet.summary)] if sheet.summary else [])),
+        front=(*map(stored_text, sheet.front), *client, *([stored_text(sheet.summary)] if sheet.summary else [])),
         path=tuple(_ranges(sheet.partition.kept)),
-        volatile=tuple(map(told, sheet.volatile)),
+        volatile=tuple(map(stored_text, sheet.volatile)),
         query=sheet.query,
         fence=sheet.fence,
         dropped=window.dropped,
@@ -77,7 +77,7 @@ def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:
 
 
 def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
-    """Give posts left out as ranges of consecutive seqs, oldest first."""
+    """Return posts left out as ranges of consecutive seqs, oldest first."""
     found: list[Dropped] = []
     start = 0
     for end, post in enumerate(posts, 1):
@@ -94,7 +94,7 @@ def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
 
 
 def anchored(manifest: Manifest) -> frozenset[int]:
-    """Give the posts (seqs) behind which a window had its last anchors: what a provider's cache may still hold."""
+    """Return the posts (seqs) behind which a window had its last anchors: what a provider's cache may still hold."""
     systems = next((each.after + 1 for each in manifest.anchors if each.name in ("system", "summary")), 0)
     places = {each.after - systems for each in manifest.anchors if each.name in ("last", "step")}
     found: set[int] = set()
@@ -107,18 +107,18 @@ def anchored(manifest: Manifest) -> frozenset[int]:
 
 
 def digests_of(manifest: Manifest) -> list[str]:
-    """Give the texts a manifest needs."""
+    """Return the texts a manifest needs."""
     texts = [text.digest for text in (*manifest.front, *manifest.volatile)]
     return texts + ([manifest.tools_digest] if manifest.tools_digest else [])
 
 
 def ranges_of(manifest: Manifest) -> list[tuple[int, int]]:
-    """Give the posts a manifest needs."""
+    """Return the posts a manifest needs."""
     return [(each.first, each.last) for each in manifest.path]
 
 
 def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, str], *, user: str | None) -> Sheet:
-    """Give the sheet a window was rendered from; `user` is the conversation's owner.
+    """Return the sheet a window was rendered from; `user` is the conversation's owner.
 
     Raises NotFound where a post or a text of it was erased.
     """

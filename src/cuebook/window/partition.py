@@ -50,7 +50,7 @@ class Reach(Struct, frozen=True):
 
 
 def reach(limits: Limits, token_budget: int | None) -> Reach:
-    """Say how far back a window of this budget may reach, whatever else will stand in it."""
+    """Return how far back a window of this budget may reach, whatever else will stand in it."""
     room = most_posts(limits, token_budget)
     full, small = int(room * limits.full_share), int(room * limits.small_share)
     return Reach(full=small + _ROUNDING, small_after=full, small=small - full + _ROUNDING, post=int(room * POST_SHARE))
@@ -124,7 +124,7 @@ def _whole_from(path: Sequence[PathPost]) -> int:
 
 
 def _held(path: Sequence[PathPost]) -> frozenset[int]:
-    """Say where no cut may fall: between a call and its results."""
+    """Return where no cut may fall: between a call and its results."""
     if not any(map(_parts, path)) and TOOL not in map(_role, path):
         return frozenset()
     calls = {i: calls_of(post) for i, post in enumerate(path)}
@@ -132,7 +132,7 @@ def _held(path: Sequence[PathPost]) -> frozenset[int]:
 
 
 def _caps(path: Sequence[PathPost], room: int, query: int) -> list[int]:
-    """Give what each post takes in full: an oversized one a share of the room that depends on the room alone."""
+    """Return what each post takes in full: an oversized one a share of the room that depends on the room alone."""
     most, own = int(room * POST_SHARE), int(room * QUERY_SHARE)
     caps = list(map(_tokens, path))
     for i in [i for i, tokens in enumerate(caps) if tokens > most]:
@@ -143,7 +143,7 @@ def _caps(path: Sequence[PathPost], room: int, query: int) -> list[int]:
 
 
 def _pinned(path: Sequence[PathPost], query: int) -> frozenset[int]:
-    """Say what must stay: the query, and the newest call with its results."""
+    """Return what must stay: the query, and the newest call with its results."""
     if not path:
         return frozenset()
     last = start = len(path) - 1
@@ -238,7 +238,7 @@ def _on_grid(lay: _Lay, first: int) -> int:
 
 
 def _at_line(lay: _Lay, line: int) -> int:
-    """Give the cut point of a line: the first post behind it, the first round if one begins before the next line."""
+    """Return the cut point of a line: the first post behind it, the first round if one begins before the next line."""
     path = lay.path
     first = _search(lay, line)
     for i in range(first, len(path)):

@@ -127,7 +127,7 @@ def weigh_json(value: object, count: Counter, depth: int = 0) -> int:
 
 
 def whole(post: PathPost, owner: str | None) -> bytes:
-    """Give a post as it came. What came with no message of its own is written; who is not the owner is named."""
+    """Return a post as it came. What came with no message of its own is written; who is not the owner is named."""
     if post.wire is not None:
         return post.wire
     if post.parts is None and post.state == "complete" and _unnamed(post, owner):
@@ -136,7 +136,7 @@ def whole(post: PathPost, owner: str | None) -> bytes:
 
 
 def short(post: PathPost, text: str, owner: str | None) -> bytes:
-    """Give a post with another text: its role, its speaker and the call it answers stay, nothing else does."""
+    """Return a post with another text: its role, its speaker and the call it answers stay, nothing else does."""
     answered = tuple(
         Part(part.type, "", part.extra)
         for part in parts_of(post)
@@ -146,7 +146,7 @@ def short(post: PathPost, text: str, owner: str | None) -> bytes:
 
 
 def text_of(post: PathPost) -> str:
-    """Give what a post says as one text: its message, then its parts as they are written."""
+    """Return what a post says as one text: its message, then its parts as they are written."""
     parts = parts_of(post)
     if not parts:
         return post.message or ""
@@ -161,7 +161,7 @@ def text_of(post: PathPost) -> str:
 
 
 def can_cut(post: PathPost) -> bool:
-    """Say whether a post may be cut: text may, a call's arguments and what is no text never."""
+    """Return whether a post may be cut: text may, a call's arguments and what is no text never."""
     return post.parts is None or not any(part.type == CALL or part.type in _NO_TEXT for part in parts_of(post))
 
 
@@ -173,7 +173,7 @@ def least_of(post: PathPost) -> int:
 
 
 def cut_down(placed: Placed, owner: str | None, count: Counter) -> Placed:
-    """Give a post cut to the tokens it may take, with how it was cut; it takes what it weighs then."""
+    """Return a post cut to the tokens it may take, with how it was cut; it takes what it weighs then."""
     post, most = placed.post, placed.tokens
     text = text_of(post)
     room = most - weigh(decode(short(post, "", owner)), count)
@@ -190,14 +190,14 @@ def cut_down(placed: Placed, owner: str | None, count: Counter) -> Placed:
 
 
 def cut_again(post: PathPost, how: Cut) -> Placed:
-    """Give a post cut as it was before."""
+    """Return a post cut as it was before."""
     text = text_of(post)
     shown = text[: how.head] + how.marker + (text[-how.tail :] if how.tail else "")
     return Placed(post, "cut", how.tokens, how, shown)
 
 
 def messages_of(kept: Sequence[Placed], owner: str | None) -> list[bytes]:
-    """Give kept posts' messages, each in its form."""
+    """Return kept posts' messages, each in its form."""
     posts = [placed.post for placed in kept]
     if not _all_plain(posts, (owner, "user")):
         return [message_of(placed, owner) for placed in kept]
@@ -206,7 +206,7 @@ def messages_of(kept: Sequence[Placed], owner: str | None) -> list[bytes]:
 
 
 def _all_plain(posts: Sequence[PathPost], unnamed: Collection[str | None]) -> bool:
-    """Say whether posts are nothing but text of the user and the assistant: those are quickly written."""
+    """Return whether posts are nothing but text of the user and the assistant: those are quickly written."""
     return (
         not any(map(_WIRE, posts))
         and not any(map(_PARTS, posts))
@@ -217,14 +217,14 @@ def _all_plain(posts: Sequence[PathPost], unnamed: Collection[str | None]) -> bo
 
 
 def message_of(placed: Placed, owner: str | None) -> bytes:
-    """Give a kept post's message in its form."""
+    """Return a kept post's message in its form."""
     if placed.form == "full":
         return whole(placed.post, owner)
     return short(placed.post, shown_of(placed), owner)
 
 
 def shown_of(placed: Placed) -> str:
-    """Give the text a kept post shows in its form."""
+    """Return the text a kept post shows in its form."""
     if placed.form == "full":
         return placed.post.message or ""
     return placed.text if placed.form == "cut" else placed.post.small or ""
@@ -236,7 +236,7 @@ def parts_of(post: PathPost) -> tuple[Part, ...]:
 
 
 def calls_of(post: PathPost) -> Calls | None:
-    """Say which calls a post makes and answers, None for none."""
+    """Return which calls a post makes and answers, None for none."""
     if post.parts is None or b'"callId"' not in post.parts:
         return Calls(answered=("",)) if post.role == TOOL else None
     made = [_call_id(part) for part in parts_of(post) if part.type == CALL]

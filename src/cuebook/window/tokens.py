@@ -280,7 +280,7 @@ def _seam(text: str, at: int, *, back: bool) -> int:
 
 
 def _is_inside(text: str, at: int) -> bool:
-    """Tell whether a place is inside what reads as one character: a letter with its marks, a joined emoji, a flag."""
+    """Return whether a place is inside what reads as one character: a letter with its marks, a joined emoji, a flag."""
     before, after = text[at - 1], text[at]
     if before == "\u200d" or after in "\u200d\ufe0e\ufe0f" or "\U0001f3fb" <= after <= "\U0001f3ff":
         return True

@@ -32,7 +32,7 @@ NO_MARKS = Marks()
 
 
 def newest(tuning: Tuning | None) -> Marks:
-    """Give a tuning as its last run left it."""
+    """Return a tuning as its last run left it."""
     if tuning is None or not tuning.runs:
         return NO_MARKS
     return Marks(
@@ -45,7 +45,7 @@ def newest(tuning: Tuning | None) -> Marks:
 
 
 def in_force(tuning: Tuning | None, metadata: Mapping[str, Any]) -> Marks:
-    """Give a tuning as a turn used it, told by its metadata."""
+    """Return a tuning as a turn used it, told by its metadata."""
     told = metadata.get("window", {}).get("tuning")
     if tuning is None or not told:
         return NO_MARKS
@@ -58,8 +58,8 @@ def in_force(tuning: Tuning | None, metadata: Mapping[str, Any]) -> Marks:
     )
 
 
-def told(marks: Marks) -> dict[str, Any]:
-    """Give what `in_force` reads again, for `metadata.window`; nothing where nothing is tuned."""
+def marks_metadata(marks: Marks) -> dict[str, Any]:
+    """Return what `in_force` reads again, for `metadata.window`; nothing where nothing is tuned."""
     if not marks.run:
         return {}
     parameters = {"fullMessageWindow": marks.window, "compressionTrigger": marks.trigger}
@@ -67,7 +67,7 @@ def told(marks: Marks) -> dict[str, Any]:
 
 
 def limited(limits: Limits, marks: Marks) -> Limits:
-    """Give the limits with what is tuned of them."""
+    """Return the limits with what is tuned of them."""
     if not marks.run:
         return limits
     return msgspec.structs.replace(limits, window_posts=marks.window, trigger_ratio=marks.trigger)
@@ -96,7 +96,7 @@ def _shorter(placed: Placed, short: frozenset[int]) -> Placed:
 
 
 def moves(before: Manifest, now: Manifest) -> bool:
-    """Tell whether a window changes what stood before its new posts: another summary, or another cut."""
+    """Return whether a window changes what stood before its new posts: another summary, or another cut."""
     reach = before.path[-1].last if before.path else 0
     return before.summary_version != now.summary_version or _until(before, reach) != _until(now, reach)
 

@@ -54,7 +54,7 @@ class MessageTelling:
         return self._frame(content, self._why)
 
     def begin(self) -> bytes:
-        """Give how every stream begins."""
+        """Return how every stream begins."""
         return event("message_start", message=self._frame([], None))
 
     def take(self, chunk: Mapping[str, Any], said: str = "delta") -> bytes:
@@ -76,7 +76,7 @@ class MessageTelling:
         return events
 
     def end(self) -> bytes:
-        """Give how a stream ends: its blocks, why it ended, and what was counted. An error has ended it already."""
+        """Return how a stream ends: its blocks, why it ended, and what was counted. An error has ended it already."""
         if self.error:
             return b""
         events = b"".join(self._close(place) for place in list(self._open))
@@ -150,7 +150,7 @@ class MessageTelling:
 
 
 def told_usage(given: int, said: int, *, read: int, written: int) -> dict[str, int]:
-    """Give what was counted as this wire does: of the input, what was read of a cache or written to it is apart."""
+    """Return what was counted as this wire does: of the input, what was read of a cache or written to it is apart."""
     return {
         "input_tokens": max(given - read - written, 0), "cache_creation_input_tokens": written,
         "cache_read_input_tokens": read, "output_tokens": said,
@@ -158,7 +158,7 @@ def told_usage(given: int, said: int, *, read: int, written: int) -> dict[str, i
 
 
 def events_of(message: Mapping[str, Any]) -> Iterator[bytes]:
-    """Give a whole message as the events of a stream."""
+    """Yield a whole message as the events of a stream."""
     content: Sequence[Mapping[str, Any]] = message["content"]
     yield event("message_start", message={**message, "content": [], "stop_reason": None})
     for place, block in enumerate(content):
@@ -180,7 +180,7 @@ def events_of(message: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def event(kind: str, **fields: Any) -> bytes:
-    """Give an event of a stream."""
+    """Return an event of a stream."""
     return b"event: " + kind.encode() + b"\ndata: " + _encode({"type": kind, **fields}) + b"\n\n"
 
 

@@ -69,7 +69,7 @@ def read_turned(raws: Sequence[Raw]) -> list[Turned]:
 
 
 def read_reminders(raw: Raw) -> list[dict[str, Any]]:
-    """Give a system message's texts as blocks of the user's message before it. Raises InvalidInput."""
+    """Return a system message's texts as blocks of the user's message before it. Raises InvalidInput."""
     blocks = [_load(block, "system") for block in read_system(_fields(raw).get("content", Raw(b"null")))]
     texts = [block.get("text") for block in blocks]
     if not all(isinstance(text, str) for text in texts):
@@ -78,7 +78,7 @@ def read_reminders(raw: Raw) -> list[dict[str, Any]]:
 
 
 def read_system(raw: Raw) -> list[Raw]:
-    """Give a request's system text as blocks, empty ones left out. Raises InvalidInput."""
+    """Return a request's system text as blocks, empty ones left out. Raises InvalidInput."""
     given = _load(raw, "system")
     if isinstance(given, str):
         return [Raw(_encode({"type": "text", "text": given}))] if given.strip() else []
@@ -88,7 +88,7 @@ def read_system(raw: Raw) -> list[Raw]:
 
 
 def read_reply(content: object) -> bytes:
-    """Give what an answer's blocks say as a chat message. Raises InvalidInput where that cannot be."""
+    """Return what an answer's blocks say as a chat message. Raises InvalidInput where that cannot be."""
     blocks = content if isinstance(content, list) else []
     return _written(_reply([block for block in blocks if isinstance(block, dict)]))
 
@@ -169,7 +169,7 @@ def _result(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _joined(parts: list[dict[str, Any]]) -> Any:
-    """Give texts alone as one: a result's is cut where it is too long, and several would not be."""
+    """Return texts alone as one: a result's is cut where it is too long, and several would not be."""
     if all(part.get("type") == "text" and isinstance(part.get("text"), str) for part in parts):
         return "\n\n".join(part["text"] for part in parts)
     return parts
@@ -194,7 +194,7 @@ def _call(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(block: Mapping[str, Any], *, reminds: bool = True) -> dict[str, Any]:
-    """Give a block as a part of a chat message; one without a form there stays as it is."""
+    """Return a block as a part of a chat message; one without a form there stays as it is."""
     kind, source = _kind(block), block.get("source")
     if kind == "text" and isinstance(text := block.get("text"), str):
         return {"type": REMINDED if reminds and _is_reminder(block) else "text", "text": text}
@@ -216,7 +216,7 @@ def _url(source: Mapping[str, Any]) -> str:
 
 
 def _bare(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a block without what is not said in it: markers, and fields a client's library writes as null."""
+    """Return a block without what is not said in it: markers, and fields a client's library writes as null."""
     return {name: value for name, value in block.items() if name != MARK and value is not None}
 
 
@@ -227,7 +227,7 @@ def _content(parts: list[dict[str, Any]]) -> Any:
 
 # ---------------------------------------------------------------- writing
 def write_blocks(chat: bytes, *, thoughts: bool = False) -> tuple[str, list[dict[str, Any]]]:
-    """Give a chat message's role and blocks; none where it says nothing. `thoughts`: what was thought goes along."""
+    """Return a chat message's role and blocks; none where it says nothing. `thoughts`: what was thought goes along."""
     message = _decode(chat)
     role, blocks = message.get("role"), _blocks(message.get("content"))
     if role in (TOOL, "function"):
@@ -243,7 +243,7 @@ def write_blocks(chat: bytes, *, thoughts: bool = False) -> tuple[str, list[dict
 
 
 def _blocks(content: object) -> list[dict[str, Any]]:
-    """Give a content's blocks; empty texts, which the API refuses, are left out."""
+    """Return a content's blocks; empty texts, which the API refuses, are left out."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
     found = [_block(part) for part in content if isinstance(part, dict)] if isinstance(content, list) else []

@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def chat_fields(fields: Mapping[str, Raw]) -> dict[str, Any]:
-    """Give a request's fields as a chat completion's, without its messages. Raises InvalidInput naming the field."""
+    """Return a request's fields as a chat completion's, without its messages. Raises InvalidInput naming the field."""
     given = {name: _load(raw, name) for name, raw in fields.items() if name in _KNOWN and name != "messages"}
     told: dict[str, Any] = {new: given[name] for name, new in _NAMES.items() if given.get(name) is not None}
     if isinstance(given.get("max_tokens"), int):
@@ -59,7 +59,7 @@ def left_out(fields: Iterable[str], *, lacks: Collection[str] = ()) -> tuple[str
 
 
 def plain_chat(raws: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Give chat messages as servers of OpenAI's wire read them.
+    """Return chat messages as servers of OpenAI's wire read them.
 
     Reminders become texts, thoughts go, and images of tools' results stand behind the last result.
     """
@@ -88,7 +88,7 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _result(message: dict[str, Any], images: list[dict[str, Any]]) -> dict[str, Any]:
-    """Give a tool's result as a text; what of it is none is added to `images`."""
+    """Return a tool's result as a text; what of it is none is added to `images`."""
     said = _FAILED if message.pop("is_error", None) is True else ""
     content = message.get("content")
     if isinstance(content, list):

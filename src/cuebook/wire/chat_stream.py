@@ -33,7 +33,7 @@ class ByteLines:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Give the lines that are complete, each with its end."""
+        """Yield the lines that are complete, each with its end."""
         if self._pieces and self._pieces[-1].endswith(b"\r"):
             data = self.rest() + data
         end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1  # a "\r" at the end may be half a line end
@@ -47,7 +47,7 @@ class ByteLines:
             yield self.rest()
 
     def rest(self) -> bytes:
-        """Give what came behind the last line end."""
+        """Return what came behind the last line end."""
         rest = b"".join(self._pieces)
         self._pieces, self._size = [], 0
         return rest
@@ -61,7 +61,7 @@ class Events:
         self._held = bytearray()  # data of an event that has not ended
 
     def read(self, line: bytes) -> Any:
-        """Give the JSON of the event a line completes; None where it completes none, or one that is no JSON.
+        """Return the JSON of the event a line completes; None where it completes none, or one that is no JSON.
 
         A line that is a whole event by itself is given at once, one that is not when its event ends.
         """
@@ -84,7 +84,7 @@ class Events:
 
 
 def read_event(data: bytes) -> Any:
-    """Give an event's JSON, None where it is none or nests too deep; bytes that are no UTF-8 are replaced.
+    """Return an event's JSON, None where it is none or nests too deep; bytes that are no UTF-8 are replaced.
 
     Half a surrogate pair stays: servers that cut texts between the halves send the other one next (`mended`).
     """
@@ -101,7 +101,7 @@ def read_event(data: bytes) -> Any:
 
 
 def read_usage(usage: Mapping[str, Any]) -> Usage:
-    """Give a provider's count, with what its cache read and wrote; None for what is no count."""
+    """Return a provider's count, with what its cache read and wrote; None for what is no count."""
     details = usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
     return Usage(

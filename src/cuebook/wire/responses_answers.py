@@ -42,7 +42,7 @@ class Telling:
         self._finish = ""
 
     def begin(self) -> bytes:
-        """Give how every stream begins."""
+        """Return how every stream begins."""
         return self._tell("response.created") + self._tell("response.in_progress")
 
     def take(self, chunk: Mapping[str, Any], said: str = "delta") -> bytes:

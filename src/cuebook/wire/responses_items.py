@@ -39,7 +39,7 @@ class ItemLocation(Struct, frozen=True, array_like=True):
 
 
 def conversation_id(digest: bytes) -> str:
-    """Give a conversation that this wire begins its id."""
+    """Return a conversation that this wire begins its id."""
     return f"conv_cb{digest.hex()[:20]}"
 
 
@@ -75,7 +75,7 @@ def _wrong(where: str, expected: str) -> InvalidInput:
 
 
 def read_item_id(id_: str) -> ItemLocation | None:
-    """Give where the item is that an id names, None for one that is not ours."""
+    """Return where the item is that an id names, None for one that is not ours."""
     stem = id_.partition("_")[2].rpartition("_")[0]
     try:
         return msgspec.json.decode(
@@ -97,7 +97,7 @@ def _stem(conversation: str, seq: int, answer: tuple[int, int] | None) -> str:
 def items_of(
     post: Post, *, conversation: str, user: str | None, answer: tuple[int, int] | None
 ) -> list[dict[str, Any]]:
-    """Give a post's items in their order, none for one that was erased. `answer`: the turn and step that said it."""
+    """Return a post's items in their order, none for one that was erased. `answer`: the turn and step that said it."""
     if post.state == GONE:
         return []
     message = msgspec.json.decode(post.wire or write_message(post, user=user))

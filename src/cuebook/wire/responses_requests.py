@@ -53,7 +53,7 @@ class ResponseRequest(Struct, frozen=True, kw_only=True):
 
 
 def write_id(answer: AnswerId, *, stored: bool = True) -> str:
-    """Give an answer's id."""
+    """Return an answer's id."""
     return (
         PREFIX
         + ("" if stored else UNSTORED)
@@ -62,7 +62,7 @@ def write_id(answer: AnswerId, *, stored: bool = True) -> str:
 
 
 def read_id(id_: str) -> AnswerId | None:
-    """Give the answer an id names, None for one that is not ours."""
+    """Return the answer an id names, None for one that is not ours."""
     raw = id_.removeprefix(PREFIX).removeprefix(UNSTORED)
     try:
         return msgspec.json.decode(base64.b64decode(raw + "=" * (-len(raw) % 4), b"-_", validate=True), type=AnswerId)
@@ -76,7 +76,7 @@ def is_stored(id_: str) -> bool:
 
 
 def continued(given: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Give the answer a request continues, or the conversation."""
+    """Return the answer a request continues, or the conversation."""
     conversation, previous = given.get("conversation"), given.get("previous_response_id")
     if isinstance(conversation, dict):
         conversation = conversation.get("id")
@@ -140,7 +140,8 @@ def _messages(given: Any, instructions: Any) -> list[dict[str, Any]]:
 
 
 def read_items(items: Iterable[Any], where: str) -> list[dict[str, Any]]:
-    """Give items as chat messages that say the same; calls of functions stand in one message with what is said before.
+    """Return items as chat messages that say the same; calls of functions stand in one message with what is said
+    before.
 
     Raises InvalidInput naming the item.
     """

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.memory.compress import compress, compress_batch
-from cuebook.memory.facts import facts_in
+from cuebook.memory.key_facts import facts_in
 from cuebook.records.memory import Line
 
 PIECES = st.sampled_from(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cuebook.memory.digest import HEADING, fit, write
-from cuebook.memory.links import merge
 from cuebook.memory.quotes import quotes_of
 from cuebook.memory.schema import compact
+from cuebook.memory.summary import HEADING, fit, write
+from cuebook.memory.supersede import merge
 from cuebook.records.memory import Item, Line
 from cuebook.window.tokens import estimate
 

@@ -4,8 +4,8 @@ from itertools import permutations
 
 import pytest
 
-from cuebook.memory.links import companions, merge, unmarked
 from cuebook.memory.quotes import quotes_of
+from cuebook.memory.supersede import companions, merge, unmarked
 from cuebook.records.memory import Item, Line
 
 

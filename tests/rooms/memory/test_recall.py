@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from cuebook.memory.excerpt import excerpt, pack
 from cuebook.memory.recall import (
     Corpus,
     RecallCandidate,
@@ -15,8 +16,7 @@ from cuebook.memory.recall import (
     rank,
     read_query,
 )
-from cuebook.memory.shown import excerpt, pack
-from cuebook.memory.words import KEY_WORDS, query_words, read_period, words
+from cuebook.memory.tokenizer import KEY_WORDS, query_words, read_period, words
 
 DAY = 86_400.0
 MONDAY = datetime(2024, 5, 13, 9, tzinfo=UTC).timestamp()

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.prompts.digest import digest_of
-from cuebook.prompts.files import read_file, said, write_file
+from cuebook.prompts.files import read_file, stated_keys, write_file
 from cuebook.prompts.names import check_section
 from cuebook.prompts.params import read_params
 from cuebook.records.prompt import Param, Version
@@ -192,8 +192,8 @@ def test_the_names_of_the_seeds_are_read():
         "base",
         ["agent_name", "user_name"],
     )
-    assert said(text, path="x.md") == {"name", "params", "inherits"}
-    assert said("Hi", path="x.md") == frozenset()
+    assert stated_keys(text, path="x.md") == {"name", "params", "inherits"}
+    assert stated_keys("Hi", path="x.md") == frozenset()
 
 
 def test_a_json_schema_and_defaults_are_read():

@@ -10,10 +10,10 @@ from cuebook.records.mind import Counters, Sentiment, TurnSignals
 from cuebook.records.persona import EVENTS, Tracking
 from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import drift_by_meaning, drift_by_words, goes_on
-from cuebook.signals.hear import hear, is_about_its_matter
-from cuebook.signals.kinds import EXAMPLES, nearest
+from cuebook.signals.message_signals import hear, is_about_its_matter
+from cuebook.signals.task_examples import EXAMPLES, nearest
 from cuebook.signals.tasks import TASKS
-from cuebook.signals.trace import failed
+from cuebook.signals.tool_errors import failed
 
 ON = Tracking(enabled=True)
 NOW = 1.7e9

@@ -18,11 +18,11 @@ from cuebook.signals.metaprompts import (
     SHIPPED,
     SKILLS,
     changes_of,
+    describe_mood,
     fires,
     metaprompts_of,
     read_answer,
     schema_of,
-    told,
 )
 
 FRUSTRATION = PRESETS["frustration_recovery"]
@@ -178,8 +178,8 @@ def test_the_schema_names_the_strategy_s_own_key():
 
 
 def test_a_neutral_mind_says_nothing_and_another_says_all_that_moved():
-    assert told(Mind()) == ""
-    said = told(MIND)
+    assert describe_mood(Mind()) == ""
+    said = describe_mood(MIND)
     assert "mood focused" in said
     assert "skill: expert" in said
     assert "Be brief." in said

@@ -13,10 +13,10 @@ from cuebook.errors import InvalidInput
 from cuebook.languages import reads
 from cuebook.records.mind import Sentiment
 from cuebook.signals.classifier import Weights, features, pack, probabilities, shipped, unpack
-from cuebook.signals.judged import SCHEMA, asked, parse_reply
 from cuebook.signals.lexicon import Lexicon
+from cuebook.signals.model_sentiment import SCHEMA, asked, parse_reply
 from cuebook.signals.sentiment import analyzers_of
-from cuebook.signals.spoken import spoken
+from cuebook.signals.user_text import spoken
 
 HERE = Path(__file__).parent
 lexicon = analyzers_of()["lexicon_based"]

@@ -134,7 +134,7 @@ class OutcomeContract:
             for n in range(later):
                 seen = lesson(n / later, slug=slug, turn=0, user=f"u{n}", task_coding=n % 2)
                 await store.prompts.observe(OWNER, seen.observation)
-        _, mark, revised = await store.prompts.heard(OWNER, SLUG, MAIN, (1, 2), after=0, limit=99)
+        _, mark, revised = await store.prompts.observations_since(OWNER, SLUG, MAIN, (1, 2), after=0, limit=99)
         await store.outcomes.give(OWNER, "c", 1, heard(0.2, by="feedback"), once=None)
         await taught(store, 0.2, energy_high=0.5)
         weight, count, evidence = await learnt(store)
@@ -144,7 +144,7 @@ class OutcomeContract:
             name: pytest.approx(value) if name in ("A", "b") else value
             for name, value in msgspec.to_builtins(other_evidence).items()
         }
-        again, same, newer = await store.prompts.heard(OWNER, SLUG, MAIN, (1, 2), after=0, limit=99)
+        again, same, newer = await store.prompts.observations_since(OWNER, SLUG, MAIN, (1, 2), after=0, limit=99)
         assert (same, newer > revised, 0.2 in [each.score for each in again]) == (mark, True, True)
 
     async def test_a_user_without_a_name_has_their_conversations_share(self, store: Store) -> None:

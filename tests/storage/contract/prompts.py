@@ -173,14 +173,14 @@ class PromptContract:
             await write(store, text("a", f"text {n}"))
         for n in range(1, 10):
             await store.prompts.observe(HERE, seen("a", n / 10, number=n % 3 + 1))
-        found, mark, _ = await store.prompts.heard(HERE, "a", MAIN, (3, 2), after=0, limit=100)
+        found, mark, _ = await store.prompts.observations_since(HERE, "a", MAIN, (3, 2), after=0, limit=100)
         assert [each.score for each in found] == [0.1, 0.2, 0.4, 0.5, 0.7, 0.8]
-        assert await store.prompts.heard(HERE, "a", MAIN, (3, 2), after=mark, limit=100) == ([], mark, 0)
+        assert await store.prompts.observations_since(HERE, "a", MAIN, (3, 2), after=mark, limit=100) == ([], mark, 0)
         await store.prompts.observe(HERE, seen("a", 1.0, number=3))
         for after, limit, scores in ((mark, 9, [1.0]), (0, 2, [0.8, 1.0])):
-            found, _, _ = await store.prompts.heard(HERE, "a", MAIN, (3, 2), after=after, limit=limit)
+            found, _, _ = await store.prompts.observations_since(HERE, "a", MAIN, (3, 2), after=after, limit=limit)
             assert [each.score for each in found] == scores
-        assert await store.prompts.heard(THERE, "a", MAIN, (3, 2), after=0, limit=9) == ([], 0, 0)
+        assert await store.prompts.observations_since(THERE, "a", MAIN, (3, 2), after=0, limit=9) == ([], 0, 0)
 
     async def test_names_that_are_no_signals_teach_nothing(self, store: Store) -> None:
         await write(store, text("a"))

@@ -61,10 +61,10 @@ class TalksContract:
         assert (ended.state, ended.replies, ended.tokens, ended.shadow) == ("finished", {2: 1}, 90, True)
         assert await store.talks.answering(OWNER, "c", first=2, last=9) == []
         assert await store.talks.answers(OWNER, "c", [1, 5]) == {2: (1, 1)}
-        [call] = await store.spent.calls(OWNER, "c", first=1, last=9)
+        [call] = await store.usage.calls(OWNER, "c", first=1, last=9)
         assert (call.turn, call.step, call.tokens, call.whole, call.posts, call.reply) == (1, 1, 90, 4, 1, 6)
         assert (call.usage, call.shadow) == (Usage(input=80, output=5), True)
-        assert await store.spent.calls(OWNER, "c", first=2, last=9) == []
+        assert await store.usage.calls(OWNER, "c", first=2, last=9) == []
 
     async def test_what_is_read_is_who_asks_own(self, store: Store) -> None:
         await store.append(OWNER, Batch(conversation="c", drafts=(draft("p1", "hello"),), now=NOW, user="ann"))
@@ -78,4 +78,4 @@ class TalksContract:
             with pytest.raises(NotFound):
                 await store.talks.places(scope, name, ["p1"])
             with pytest.raises(NotFound):
-                await store.spent.calls(scope, name, first=1, last=1)
+                await store.usage.calls(scope, name, first=1, last=1)

@@ -146,7 +146,7 @@ class VectorsContract:
         await store.memories.save(US, PlaceChange(place=ANN, generation=generation, memories=changes), now=BEGINNING)
         assert await close(store, dense(1, 0), ANN) == {"lantern": 0.0}
         [due] = await store.vectors.places_due(MODEL)
-        assert [each.text for each in await store.vectors.said(US, ANN, after=due.upto, limit=9)] == ["torch"]
+        assert [each.text for each in await store.vectors.memory_texts(US, ANN, after=due.upto, limit=9)] == ["torch"]
         late = embedded_place(ANN, (2, 0, vector(1, 0)), (3, 0, vector(1, 0)), after=2, upto=3)
         assert await store.memories.remove(US, [(await store.memories.place(US, ANN))[1][0]]) == 1
         assert await store.vectors.keep_of_place(US, late)

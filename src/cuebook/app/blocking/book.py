@@ -78,7 +78,7 @@ class BlockingCuebook(BlockingParts):
         return self._host.book.config
 
     def of(self, tenant: str) -> "BlockingCuebook":
-        """Give this book as a tenant with keys sees it, while it is open: nothing of others' is there."""
+        """Return this book as a tenant with keys sees it, while it is open: nothing of others' is there."""
         seen = copy.copy(self)
         seen._host = self._host.of(tenant)  # noqa: SLF001  # it is one of us
         return seen

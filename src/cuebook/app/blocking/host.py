@@ -25,11 +25,11 @@ class Host:
         return self._opened().run(lambda: call(self.book))
 
     def iterate(self, call: Callable[[Cuebook], AsyncIterator[T]]) -> Iterator[T]:
-        """Give what a method of the book yields."""
+        """Yield what a method of the book yields."""
         yield from self._opened().iterate(lambda: call(self.book))
 
     def read(self, call: Callable[[Cuebook], T]) -> T:
-        """Give what the open book gives without waiting."""
+        """Return what the open book gives without waiting."""
         self._opened()
         return call(self.book)
 
@@ -39,7 +39,7 @@ class Host:
         return self._loop
 
     def of(self, tenant: str) -> "Host":
-        """Give the same for the open book as a tenant sees it."""
+        """Return the same for the open book as a tenant sees it."""
         seen = Host(self.read(lambda book: book.of(tenant)))
         seen._loop = self._loop
         return seen

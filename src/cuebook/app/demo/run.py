@@ -91,7 +91,7 @@ class Meter:
             self._history.append(self._chunk(call.answer))
 
     def _chunks(self, window: Window) -> list[CacheChunk]:
-        """Give a window's chunks, the query of the call before marked too where no turn was opened for it."""
+        """Return a window's chunks, the query of the call before marked too where no turn was opened for it."""
         known = {block.message for block in window.blocks if block.seq and block.seq == self._asked}
         self._asked = next((block.seq for block in window.blocks if block.kind == "query"), 0)
         chunks = chunks_of(window, tools="")
@@ -107,7 +107,7 @@ class Meter:
         self.identical += verdict == "identical"
 
     def costs(self) -> tuple[PromptCost, PromptCost]:
-        """Say what ours and sending everything came to."""
+        """Return what ours and sending everything came to."""
         return _cost(self.ours, self.last_ours), _cost(self.everything, self.last_everything)
 
 
@@ -155,7 +155,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def shipped() -> tuple[Transcript, list[Fact]]:
-    """Give the conversation that ships with Cuebook, written for it, and its gold list."""
+    """Return the conversation that ships with Cuebook, written for it, and its gold list."""
     folder = resources.files("cuebook.app.demo").joinpath("data")
     [transcript] = read_transcripts(folder.joinpath("conversation.json").read_text("utf-8"), name="mara.json")
     facts = gold.read_facts(json.loads(folder.joinpath("gold.json").read_text("utf-8")))
@@ -212,13 +212,13 @@ async def replay(
 
 @contextmanager
 def demo_folder() -> Iterator[Path]:
-    """Give a folder for a demo's book, gone afterwards."""
+    """Yield a folder for a demo's book, gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="cuebook-demo-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
 def demo_config(folder: Path) -> Config:
-    """Give the settings of a demo's book: nothing of the folder the demo is called in has a say."""
+    """Return the settings of a demo's book: nothing of the folder the demo is called in has a say."""
     (folder / "demo.key").write_text(KEY.hex(), "ascii")
     settings = Settings(
         store=StoreConfig(url="demo.db"),
@@ -298,12 +298,12 @@ async def _report(book: Cuebook, transcript: Transcript, facts: Sequence[Fact], 
 
 
 def _some(facts: Sequence[Fact]) -> Sequence[Fact]:
-    """Give at most QUESTIONS of them, from all over the conversation: each takes a search."""
+    """Return at most QUESTIONS of them, from all over the conversation: each takes a search."""
     return [facts[number * len(facts) // QUESTIONS] for number in range(QUESTIONS)] if len(facts) > QUESTIONS else facts
 
 
 def to_wire(report: ReplayReport) -> dict[str, Any]:
-    """Give a report as JSON, its parts in the shapes of the HTTP API."""
+    """Return a report as JSON, its parts in the shapes of the HTTP API."""
     dated = report.days is not None
     summary = shapes.summary_state(report.summary) if report.summary else None
     items = [shapes.item(item) for item in report.items]

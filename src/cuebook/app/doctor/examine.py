@@ -39,7 +39,7 @@ from cuebook.app.setup.project_files import (
     with_own,
 )
 from cuebook.config import Config, Settings, has_path
-from cuebook.engine.core.instructions import said
+from cuebook.engine.core.instructions import render_instruction
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.time_zones import read_zone
 from cuebook.engine.jobs.compaction import VALUES
@@ -107,7 +107,7 @@ async def look_at_prompts(config: Config, database: str) -> Prompted:
 
 
 async def _stored(store: Store) -> set[str]:
-    """Give the ids of the prompts in a store."""
+    """Return the ids of the prompts in a store."""
     known: set[str] = set()
     after: str | None = ""
     while after is not None:
@@ -118,7 +118,7 @@ async def _stored(store: Store) -> set[str]:
 
 
 async def _unsaid(store: Store, slug: str, files: Mapping[str, Version]) -> list[str]:
-    """Say why an instruction cannot be said: as it is stored, and as its file has it."""
+    """Return why an instruction cannot be said: as it is stored, and as its file has it."""
     families = await store.prompts.families(Scope(), [slug])
     fresh = families | {name: _family(each) for name, each in files.items()}
     stored = families[slug].version(MAIN) if slug in families else None
@@ -126,7 +126,7 @@ async def _unsaid(store: Store, slug: str, files: Mapping[str, Version]) -> list
     for version, parents in ((stored, families), (files.get(slug), fresh)):
         if version is not None:
             try:
-                said(await resolved_of(store, version, parents), VALUES)
+                render_instruction(await resolved_of(store, version, parents), VALUES)
             except CuebookError as error:
                 reasons.append(f"{slug}: {error}")
     return reasons
@@ -144,7 +144,7 @@ def _contents(config: Config) -> Contents:
 
 
 def _files(contents: Contents) -> Iterator[Version]:
-    """Give what stands in the project's files on `main`."""
+    """Yield what stands in the project's files on `main`."""
     for each in contents.prompts:
         if each.version is not None and each.place[1] == MAIN:
             yield each.version
@@ -332,7 +332,7 @@ def _key(config: Config) -> Check:
 
 
 def _database(config: Config) -> Path | None:
-    """Give the store's file, None for one in memory."""
+    """Return the store's file, None for one in memory."""
     url = database_of(config)
     return None if url == MEMORY else Path(url)
 
@@ -365,7 +365,7 @@ def _folder(config: Config) -> Iterator[Check]:
 
 
 def _file_system(folder: Path) -> str:
-    """Give the type of the file system a folder lies on; empty where the machine does not tell (no /proc)."""
+    """Return the type of the file system a folder lies on; empty where the machine does not tell (no /proc)."""
     try:
         mounts = Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()
     except OSError:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from cuebook.languages import detect, language
-from cuebook.memory.facts import facts_in
+from cuebook.memory.key_facts import facts_in
 from cuebook.memory.quotes import names_of, values_of
 
 #: Where a text is cut into what may tell a fact.
@@ -35,12 +35,12 @@ class FactToken(Struct, frozen=True):
 
 @lru_cache(maxsize=1 << 14)
 def content(text: str) -> frozenset[str]:
-    """Give a text's content words and numbers in lower case, as they are written."""
+    """Return a text's content words and numbers in lower case, as they are written."""
     return frozenset(language(detect(text)).content(text))
 
 
 def values_in(text: str) -> list[str]:
-    """Give what a shorter form must keep word for word: memory's kinds of fact, amounts, numbers, and names."""
+    """Return what a shorter form must keep word for word: memory's kinds of fact, amounts, numbers, and names."""
     found = facts_in(text)
     rest = _SECRET.sub(" ", text)
     for _, value in values_of(rest):
@@ -53,7 +53,7 @@ def values_in(text: str) -> list[str]:
 
 
 def tokens_of(text: str) -> Iterator[FactToken]:
-    """Give the facts a post states, a value once; what it only asks, quotes or hands over as code is none."""
+    """Yield the facts a post states, a value once; what it only asks, quotes or hands over as code is none."""
     known: set[str] = set()
     for sentence in sentences_of(text):
         for value in values_in(sentence):
@@ -65,7 +65,7 @@ def tokens_of(text: str) -> Iterator[FactToken]:
 
 
 def sentences_of(text: str) -> Iterator[str]:
-    """Give the sentences of a post that state something."""
+    """Yield the sentences of a post that state something."""
     for sentence in _SENTENCE.split(_HANDED.sub("\n", text)):
         stated = sentence.strip()
         if stated and not stated.endswith("?"):
@@ -73,7 +73,7 @@ def sentences_of(text: str) -> Iterator[str]:
 
 
 def visible(value: str, text: str) -> bool:
-    """Tell whether a text holds a value as a whole, in any case: 123 does not stand in 91234."""
+    """Return whether a text holds a value as a whole, in any case: 123 does not stand in 91234."""
     value, text = " ".join(value.lower().split()), " ".join(text.lower().split())
     start = text.find(value)
     while start >= 0:

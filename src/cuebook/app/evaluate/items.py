@@ -109,6 +109,6 @@ def _of(item: _Read, kind: str) -> frozenset[str]:
 
 
 def _alike(one: _Read, two: _Read) -> float:
-    """Give the Jaccard similarity of two items' content words; of items without any 0."""
+    """Return the Jaccard similarity of two items' content words; of items without any 0."""
     every = len(one.words | two.words)
     return len(one.words & two.words) / every if every else 0.0

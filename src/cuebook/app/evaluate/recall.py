@@ -76,7 +76,7 @@ def answered(question: Question, hits: Sequence[Hit]) -> EvidenceShares:
 
 
 def recall(origin: Origin, found: Sequence[EvidenceShares], *, there_are: int) -> EvidenceRecall:
-    """Give the means."""
+    """Return the means."""
     return EvidenceRecall(
         origin=origin,
         questions=len(found),
@@ -94,7 +94,9 @@ def _mean(values: Sequence[float]) -> float | None:
 def questions_of(
     given: Sequence[Question], facts: Sequence[Fact], posts: Sequence[tuple[str, str]]
 ) -> tuple[Origin, list[Question]]:
-    """Give the questions to ask: the file's; else of the gold facts that hold; else clozes of `posts` (id and text)."""
+    """Return the questions to ask: the file's; else of the gold facts that
+    hold; else clozes of `posts` (id and text).
+    """
     if given:
         return "file", list(given)
     told = [Question(text=fact.question, evidence=fact.sources) for fact in facts if fact.current and fact.sources]
@@ -102,7 +104,7 @@ def questions_of(
 
 
 def _clozes(posts: Sequence[tuple[str, str]]) -> Iterator[Question]:
-    """Give for each post that states a fact every other content word of the first such sentence, not the value's."""
+    """Yield for each post that states a fact every other content word of the first such sentence, not the value's."""
     for id_, text in posts:
         asked = (_half(token) for token in tokens_of(text) if len(token.about) >= LEAST_WORDS)
         words = next(asked, None)
@@ -111,13 +113,13 @@ def _clozes(posts: Sequence[tuple[str, str]]) -> Iterator[Question]:
 
 
 def _half(token: FactToken) -> list[str]:
-    """Give half of a sentence's words, LEAST_WORDS at least: more than somebody recalls makes every search easy."""
+    """Return half of a sentence's words, LEAST_WORDS at least: more than somebody recalls makes every search easy."""
     words = [word for word in dict.fromkeys(words_of(token.sentence)) if word in token.about]
     return words[::2] if len(words) >= 2 * LEAST_WORDS else words[:LEAST_WORDS]
 
 
 def some(every: Sequence[T], most: int) -> Sequence[T]:
-    """Give at most so many, taken evenly from the first to the last."""
+    """Return at most so many, taken evenly from the first to the last."""
     if len(every) <= most:
         return every
     return [every[number * len(every) // most] for number in range(most)]

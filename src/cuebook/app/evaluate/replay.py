@@ -77,13 +77,13 @@ class Held(Struct, frozen=True):
     ended: tuple[str, ...]
 
     def fate(self, known: TrackedFact) -> Fate:
-        """Tell where a fact stands; "lost" before it is searched for."""
+        """Return where a fact stands; "lost" before it is searched for."""
         if any(known.fact.in_text(text) for text in self.current):
             return "held"
         return "ended" if any(known.fact.in_text(text) for text in self.ended) else "lost"
 
 
-def held(summary: str, items: Iterable[Item]) -> Held:
+def memory_state(summary: str, items: Iterable[Item]) -> Held:
     """Read what memory holds: the summary's lines and the items."""
     every = list(items)
     return Held(
@@ -208,7 +208,7 @@ class Rehearsal:
         self._covered += [[] for _ in range(before + 1, summary.version)]  # two passes at once are seen as one
         self.summary = summary
         items = await self._book.memory.items(self._transcript.conversation, ended=True)
-        holds = held(summary.markdown, items)
+        holds = memory_state(summary.markdown, items)
         for version in range(before + 1, summary.version + 1):
             for mark in MARKS:
                 number = version - mark + 1
@@ -224,7 +224,7 @@ class Rehearsal:
             fates.append((known, fate))
 
     def _known(self, start: int, end: int) -> Iterator[TrackedFact]:
-        """Give the facts of the posts a pass covered."""
+        """Yield the facts of the posts a pass covered."""
         places = {post.id: number for number, post in enumerate(self.heard)}
         for fact in self._facts:
             if fact.current and start <= max((places.get(source, -1) for source in fact.sources), default=-1) < end:
@@ -236,12 +236,12 @@ class Rehearsal:
 
 
 def _rest(token: FactToken) -> str:
-    """Give a fact's sentence without the value: what is searched for."""
+    """Return a fact's sentence without the value: what is searched for."""
     return token.sentence.replace(token.value, " ")
 
 
 def on_path(transcript: Transcript) -> list[RecordedPost]:
-    """Give what was said on the way to a transcript's head; what stands on other branches of a tree is left out."""
+    """Return what was said on the way to a transcript's head; what stands on other branches of a tree is left out."""
     every = said_of(transcript)
     if not transcript.parents:
         return every

@@ -97,7 +97,7 @@ def together(every: Sequence[Evaluation]) -> Evaluation | None:
 
 
 def to_wire(every: Sequence[Evaluation]) -> dict[str, Any]:
-    """Give the figures as JSON: `items`, one for each conversation, and `together`."""
+    """Return the figures as JSON: `items`, one for each conversation, and `together`."""
     whole: dict[str, Any] = msgspec.to_builtins({"items": every, "together": together(every)})
     return whole
 

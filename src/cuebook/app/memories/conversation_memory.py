@@ -26,9 +26,9 @@ from cuebook.engine.turn.recall_results import rank_found
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import SearchLook
 from cuebook.memory.compress import compress, compress_batch
+from cuebook.memory.excerpt import excerpt, pack
 from cuebook.memory.quotes import LISTED
 from cuebook.memory.recall import Query, read_query
-from cuebook.memory.shown import excerpt, pack
 from cuebook.records.erasure import Receipt, WouldForget
 from cuebook.records.memory import Hit, Item, Scope, Summary
 
@@ -69,7 +69,8 @@ class ConversationMemory(MemoryAnalysis):
         token_budget: int | None = None,
         time_zone: str | None = None,
     ) -> list[Hit]:
-        """Give what answers a query, best first: posts of the conversation named, else of all the user's, and memories.
+        """Return what answers a query, best first: posts of the conversation named, else of all the user's, and
+        memories.
 
         Memories are those of the user, their personas and the organization named, that hold, or held at `as_of` (Unix
         seconds); posts said after it are left out. With `token_budget` (tokens) the hits are packed by value per token.
@@ -113,7 +114,7 @@ class ConversationMemory(MemoryAnalysis):
     async def zone(
         self, *, conversation: str | None = None, user: str | None = None, time_zone: str | None = None
     ) -> tzinfo:
-        """Give whose days hold: those of the zone named, else of the one the conversation keeps, else the book's."""
+        """Return whose days hold: those of the zone named, else of the one the conversation keeps, else the book's."""
         known = None
         if time_zone is None and conversation is not None:
             with suppress(NotFound):
@@ -130,7 +131,7 @@ class ConversationMemory(MemoryAnalysis):
     async def items(
         self, conversation: str, *, user: str | None = None, ended: bool = False, as_of: float | None = None
     ) -> list[Item]:
-        """Give a conversation's items as they stand at its head; with `ended` those that no longer hold too.
+        """Return a conversation's items as they stand at its head; with `ended` those that no longer hold too.
 
         With `as_of` (Unix seconds) those that held then, as they are known now.
 
@@ -152,7 +153,7 @@ class ConversationMemory(MemoryAnalysis):
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Paged[Item]:
-        """Give a page of the same."""
+        """Return a page of the same."""
         found = await self._desk.store.conversation(Scope(user=user), conversation)
         start = read_cursor(cursor, ItemsAt, no=found.no) if cursor is not None else None
         check_limit(limit)
@@ -182,7 +183,7 @@ class ConversationMemory(MemoryAnalysis):
         return Compressed(text=shorter, tokens_before=count(text), tokens_after=count(shorter))
 
     async def digest(self, conversation: str, *, user: str | None = None, last: int = 15) -> str:
-        """Give the newest posts of a conversation in C's batch form: actions, results, key facts."""
+        """Return the newest posts of a conversation in C's batch form: actions, results, key facts."""
         posts = await self._desk.store.posts(Scope(user=user), conversation, last=last)
         lines = [line_of(post) for post in posts]
         large = sum(len(line.text) for line in lines) > LARGE
@@ -191,7 +192,7 @@ class ConversationMemory(MemoryAnalysis):
     async def summary(
         self, conversation: str, *, user: str | None = None, version: int | None = None
     ) -> Summary | None:
-        """Give the rolling summary that stands for the head's path, or a named version."""
+        """Return the rolling summary that stands for the head's path, or a named version."""
         return await self._desk.store.summary(Scope(user=user), conversation, version=version)
 
     async def forget(
@@ -225,7 +226,7 @@ class ConversationMemory(MemoryAnalysis):
         memories: Sequence[str] = (),
         by: str | None = None,
     ) -> WouldForget:
-        """Say what `forget` would take, were it asked now, and what would stay.
+        """Return what `forget` would take, were it asked now, and what would stay.
 
         Nothing is changed; writes wait as long as for the forget itself. Raises InvalidInput.
         """
@@ -248,7 +249,7 @@ class ConversationMemory(MemoryAnalysis):
     async def utility_cost(
         self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
     ) -> MeasureCost:
-        """Say what `utility` would ask the book's model with this budget, and cost at most; none is asked.
+        """Return what `utility` would ask the book's model with this budget, and cost at most; none is asked.
 
         Raises NotFound, and InvalidInput for prices of the project that cannot be read too.
         """

@@ -6,7 +6,7 @@ from cuebook.records.memory import Memory, Place
 
 
 def memory(value: Memory) -> Wire:
-    """Give a memory."""
+    """Return a memory."""
     return {
         "id": value.id,
         "kind": "knowledge" if value.category in KNOWLEDGE else "item",
@@ -27,7 +27,7 @@ def memory(value: Memory) -> Wire:
 
 
 def owner(place: Place) -> Wire:
-    """Give whose a memory is."""
+    """Return whose a memory is."""
     if place.kind == "persona":
         persona, _, user = place.id.partition("\x1f")
         return {"scope": "persona", "userId": user, "personaId": persona}
@@ -36,7 +36,7 @@ def owner(place: Place) -> Wire:
 
 
 def knowledge(value: Memory) -> Wire:
-    """Give knowledge as C's routes do."""
+    """Return knowledge as C's routes do."""
     return {
         "id": value.id,
         "category": value.category,

@@ -14,7 +14,7 @@ from cuebook.engine.jobs.delivery import decay
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.memories import MemoryQuery, PlaceChange
 from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
-from cuebook.memory.placed import memory_id
+from cuebook.memory.owner_memories import memory_id
 from cuebook.memory.recall import read_query
 from cuebook.records.memory import Memory, Place, Scope
 
@@ -41,7 +41,7 @@ class Knowing(MemoryWriting):
         limit: int = 20,
         cursor: str | None = None,
     ) -> tuple[list[Memory], str | None]:
-        """Give knowledge of a user, or of the book, that holds: what answers a query best first, else in the order it
+        """Return knowledge of a user, or of the book, that holds: what answers a query best first, else in the order it
         came.
 
         Raises InvalidInput.

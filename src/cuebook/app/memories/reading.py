@@ -13,7 +13,7 @@ from cuebook.engine.core.query_vector import sense
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.interfaces.memories import MemoryQuery
-from cuebook.memory.corrected import corrected, correction_of, says
+from cuebook.memory.corrections import corrected, correction_of, says
 from cuebook.memory.knowledge import KNOWLEDGE
 from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, owner_of, persona_place
@@ -23,7 +23,7 @@ from cuebook.records.memory import CATEGORIES, Correction, Dense, Hit, Item, Mem
 
 
 async def get_item(desk: Desk, name: str, user: str | None) -> Memory:
-    """Give an item. Raises NotFound, also in another's conversation."""
+    """Return an item. Raises NotFound, also in another's conversation."""
     conversation, item = await _item(desk, name, user)
     return as_memory(conversation, item, await desk.store.memories.corrections.of(Scope(user=user), conversation))
 
@@ -97,7 +97,7 @@ class MemoryReading:
     async def places(
         self, *, user: str | None = None, persona: str | None = None, organization: str | None = None
     ) -> list[Place] | None:
-        """Give the places somebody means: a user's with all their personas', or those named; None = all there are."""
+        """Return the places somebody means: a user's with all their personas', or those named; None = all there are."""
         if user is None and persona is None and organization is None:
             return None
         found: list[Place] = []
@@ -124,7 +124,7 @@ class MemoryReading:
         as_of: float | None = None,
         limit: int = 10,
     ) -> list[Hit]:
-        """Give memories that answer a query, best first: those that hold, or that held at `as_of` (Unix seconds)."""
+        """Return memories that answer a query, best first: those that hold, or that held at `as_of` (Unix seconds)."""
         dense = await sense(self._desk, query.text)
         return await self.answer(
             query, dense, user=user, persona=persona, organization=organization, scopes=scopes, as_of=as_of, limit=limit
@@ -142,7 +142,7 @@ class MemoryReading:
         as_of: float | None,
         limit: int,
     ) -> list[Hit]:
-        """Give the same for a query whose vector is known."""
+        """Return the same for a query whose vector is known."""
         wanted = SCOPES if scopes is None else scopes
         named = await self.places(user=user, persona=persona, organization=organization) or []
         places = [each for each in named if each.kind in wanted] + ([BOOK] if scopes is None else [])
@@ -185,7 +185,7 @@ class MemoryReading:
         return Paged(tuple(found[:limit]), more)
 
     async def get(self, id: str, *, user: str | None = None, organization: str | None = None) -> Memory:  # noqa: A002
-        """Give a memory by its id, or an item of a conversation by `item:CONVERSATION:ID`.
+        """Return a memory by its id, or an item of a conversation by `item:CONVERSATION:ID`.
 
         Raises NotFound, also for another user's.
         """
@@ -199,7 +199,7 @@ class MemoryReading:
         raise missing(id)
 
     async def export(self, *, user: str | None = None, organization: str | None = None) -> AsyncGenerator[Memory, None]:
-        """Give all memories of a user or an organization, ended ones too, with what they come from."""
+        """Yield all memories of a user or an organization, ended ones too, with what they come from."""
         cursor: str | None = None
         while True:
             page = await self.page(user=user, organization=organization, ended=True, limit=200, cursor=cursor)
@@ -217,5 +217,5 @@ def _holds(memory: Memory, as_of: float | None) -> bool:
 
 
 def missing(name: str) -> NotFound:
-    """Say that there is no memory of that name."""
+    """Return that there is no memory of that name."""
     return NotFound(f"no memory {name!r}; `cuebook memory list` names those there are")

@@ -12,9 +12,9 @@ from cuebook.engine.core.drafts import check_text
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
 from cuebook.interfaces.memories import PlaceChange
-from cuebook.memory.corrected import corrections_of
+from cuebook.memory.corrections import corrections_of
 from cuebook.memory.knowledge import KNOWLEDGE
-from cuebook.memory.placed import memory_id
+from cuebook.memory.owner_memories import memory_id
 from cuebook.records.erasure import Receipt, Target
 from cuebook.records.memory import Correction, Memory, Place, Scope
 
@@ -33,7 +33,7 @@ class MemoryWriting(MemoryReading):
         user: str | None = None,
         organization: str | None = None,
     ) -> Memory:
-        """Say what a memory should have said; it was wrong, so nothing of the old text is kept.
+        """Return what a memory should have said; it was wrong, so nothing of the old text is kept.
 
         Raises NotFound, and Denied where it is the book's and a user or an organization is named.
         """
@@ -68,7 +68,7 @@ class MemoryWriting(MemoryReading):
         return await forget(self._desk, scope, Target("memory", (found.id,)))
 
     async def _own(self, id: str, *, user: str | None, organization: str | None) -> Memory:  # noqa: A002
-        """Give a memory that who is named may change: what is the book's is everybody's to read only.
+        """Return a memory that who is named may change: what is the book's is everybody's to read only.
 
         Raises NotFound, Denied.
         """
@@ -86,7 +86,7 @@ class MemoryWriting(MemoryReading):
         return await self._now(await self._own(names[-1], user=user, organization=organization))
 
     async def _now(self, memory: Memory) -> tuple[int, Memory]:
-        """Give a place's generation, and its memory as it is from there on. Raises NotFound."""
+        """Return a place's generation, and its memory as it is from there on. Raises NotFound."""
         store = self._desk.store.memories
         generation, _ = await store.place(Scope(), memory.place, near=())
         again = await store.get(Scope(), memory.id, places=[memory.place])
@@ -105,7 +105,7 @@ class MemoryWriting(MemoryReading):
         return await self._desk.store.memories.save(Scope(), change, now=self._desk.clock.now())
 
     def _said(self, text: Any, where: str) -> str:
-        """Give a text as it is kept: without secrets. Raises InvalidInput."""
+        """Return a text as it is kept: without secrets. Raises InvalidInput."""
         check_text(text, where)
         if not isinstance(text, str) or not text.strip():
             msg = f"{where}: expected a string"
@@ -114,5 +114,5 @@ class MemoryWriting(MemoryReading):
 
 
 def busy() -> Conflict:
-    """Say that others changed the same again and again."""
+    """Return that others changed the same again and again."""
     return Conflict("these memories change faster than this can be written; try again")

@@ -119,7 +119,7 @@ class BaseFile:
 
 
 def base_file_of(config: Config) -> BaseFile:
-    """Give the file of a book."""
+    """Return the file of a book."""
     database = database_of(config)
     return BaseFile(None if database == MEMORY else Path(f"{database}.prompts"))
 

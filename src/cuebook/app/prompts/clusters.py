@@ -74,7 +74,7 @@ async def clusters_of(desk: Desk, *, prefix: str = "", least: float | None = Non
 
 
 def _text(version: Version) -> str:
-    """Give a version's own text, without what it inherits: children are not alike for what their parent says."""
+    """Return a version's own text, without what it inherits: children are not alike for what their parent says."""
     return "\n".join((dict(version.sections) | dict(version.override_sections)).values())
 
 
@@ -111,7 +111,7 @@ def _clusters(
 
 
 async def _vectors(desk: Desk, texts: Mapping[str, str]) -> tuple[dict[str, Sequence[float]], str]:
-    """Give vectors of length 1 of the texts an embedder knows the language of, and why others have none."""
+    """Return vectors of length 1 of the texts an embedder knows the language of, and why others have none."""
     embedder = desk.embedder
     if embedder is None or not texts:
         return {}, ""

@@ -46,7 +46,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     text: str = ""  # SHA-256 of what the file says
 
     @property
-    def shown(self) -> Version | None:
+    def display_version(self) -> Version | None:
         """What to tell of it: the head, or the file where there is none."""
         return self.head or self.file
 
@@ -57,7 +57,7 @@ class Standing(Struct, frozen=True, kw_only=True):
 
 
 async def families_of(desk: Desk, slugs: Collection[str] | None) -> dict[str, Family]:
-    """Give prompts by name, all of them unless named."""
+    """Return prompts by name, all of them unless named."""
     if slugs is not None:
         return await desk.prompts.families(Scope(), sorted(set(slugs)), ancestors=False)
     found: dict[str, Family] = {}
@@ -83,7 +83,7 @@ async def compare(
             standings.append(Standing(place=place, path=path_of(*place), state="missing", head=head))
             continue
         if head is None and source.version is None:  # another database than the one it was pushed to
-            source = await asyncio.to_thread(shelf.again, source)
+            source = await asyncio.to_thread(shelf.reread, source)
         file = wanted(source, head)
         base = agreed.get(place)
         text = text_hash(file) if file else base.text if base else ""
@@ -95,7 +95,7 @@ async def compare(
 
 
 def wanted(source: PromptFile, head: Version | None) -> Version | None:
-    """Give the version a file would be on top of the head: what it does not say is as it was."""
+    """Return the version a file would be on top of the head: what it does not say is as it was."""
     version = source.version
     if version is None or head is None:
         return version
@@ -107,7 +107,7 @@ def wanted(source: PromptFile, head: Version | None) -> Version | None:
 
 
 async def _heads(desk: Desk, families: Mapping[str, Family]) -> dict[Place, Version]:
-    """Give the newest version of each branch."""
+    """Return the newest version of each branch."""
     heads: dict[Place, Version] = {}
     for slug, family in families.items():
         for branch in family.branches:

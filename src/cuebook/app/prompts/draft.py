@@ -13,7 +13,7 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Family, Write
 from cuebook.prompts.difference import bump, difference, next_semver
 from cuebook.prompts.digest import sealed
-from cuebook.prompts.files import read_file, said, write_file
+from cuebook.prompts.files import read_file, stated_keys, write_file
 from cuebook.prompts.names import check_branch, parse_reference
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import BODY, MAIN, Version
@@ -107,7 +107,7 @@ class PromptDraft(Struct, frozen=True, kw_only=True):
 
 
 async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: bool = False) -> PromptDraft:
-    """Give a branch's text to edit: that of its active version. Raises NotFound.
+    """Return a branch's text to edit: that of its active version. Raises NotFound.
 
     With `new` an empty one where there is no prompt of this id, with or without `default/`.
     """
@@ -137,7 +137,7 @@ def read_draft(draft: PromptDraft, text: str | bytes, *, name: str = "") -> Vers
     asks for where it was left as it was. Raises InvalidInput naming line and reason.
     """
     path = name or f"{draft.slug.rpartition('/')[2]}.md"
-    keys = said(text, path=path)
+    keys = stated_keys(text, path=path)
     version = read_file(text, path=path if "name" in keys else f"{draft.slug}.md")
     if not keys:
         was = draft.before or Version(slug=draft.slug, branch=draft.branch)

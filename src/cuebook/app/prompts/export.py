@@ -16,7 +16,7 @@ from cuebook.records.prompt import MAIN, Version
 
 
 async def export_prompts(desk: Desk, slugs: Sequence[str] = ()) -> Wire:
-    """Give all versions of prompts, `main` first, oldest first; of all prompts unless named. Raises NotFound."""
+    """Return all versions of prompts, `main` first, oldest first; of all prompts unless named. Raises NotFound."""
     prompts = Prompts(desk)
     names = [(await prompts.family(slug)).slug for slug in slugs] or sorted(await families_of(desk, None))
     rows = []
@@ -36,7 +36,7 @@ def read_document(data: bytes, *, name: str) -> Any:
 
 
 def file_of(version: Version) -> str:
-    """Give the file a version is."""
+    """Return the file a version is."""
     return write_file(version)
 
 

@@ -158,7 +158,7 @@ class PromptFiles:
         return found
 
     async def edited(self, slug: str, branch: str) -> tuple[str, Version] | None:
-        """Give a branch's file, its path and what it says, where it was edited and is not stored yet.
+        """Return a branch's file, its path and what it says, where it was edited and is not stored yet.
 
         Raises InvalidInput, BackendError where it is odd.
         """
@@ -166,19 +166,19 @@ class PromptFiles:
         contents, agreed = await asyncio.to_thread(lambda: (shelf.read(lenient=True), base.read()))
         ours = {path_of(slug, branch), *(each.path for place, each in agreed.items() if place == (slug, branch))}
         for path, why in contents.odd:
-            if path in {shelf.shown(each) for each in ours}:
+            if path in {shelf.display_name(each) for each in ours}:
                 raise InvalidInput(why, where=path)
         own = replace(contents, prompts=tuple(each for each in contents.prompts if each.place == (slug, branch)))
         families = await families_of(self._desk, [slug])
         for each in await compare(self._desk, shelf, own, families, agreed):
             if each.place == (slug, branch) and each.state in ("changed", "both") and each.file is not None:
-                return shelf.shown(each.path), replace(each.file, number=0, digest="")
+                return shelf.display_name(each.path), replace(each.file, number=0, digest="")
         return None
 
     # ---- inside
 
     def _shelf(self, folder: Path | None) -> tuple[PromptFolder, BaseFile]:
-        """Give a folder, and what it agreed about: of the project's own folder that is kept."""
+        """Return a folder, and what it agreed about: of the project's own folder that is kept."""
         if folder is None or folder.resolve() == self._root.resolve():
             return PromptFolder(self._root), self._base
         return PromptFolder(folder), BaseFile(None)
@@ -187,11 +187,11 @@ class PromptFiles:
         """Read a file again whose bytes were known."""
         if standing.file is not None or standing.source is None:
             return standing
-        source = await asyncio.to_thread(shelf.again, standing.source)
+        source = await asyncio.to_thread(shelf.reread, standing.source)
         return replace(standing, source=source, file=wanted(source, standing.head))
 
     async def _planned(self, shelf: PromptFolder, contents: Contents, standing: Standing) -> list[PlannedVersion]:
-        """Give the versions a file brings: its own, behind those its registry lists on top of what the graph has."""
+        """Return the versions a file brings: its own, behind those its registry lists on top of what the graph has."""
         if standing.file is None:
             return []
         past = await asyncio.to_thread(history_of, shelf, contents.registry, standing.file, standing.head)
@@ -279,7 +279,9 @@ def _refuse_clash(shelf: PromptFolder, standings: Sequence[Standing], way_out: s
     for each in standings:
         if each.state == "both" and each.head is not None:
             where = each.head.source.removeprefix("prompt:")
-            raise Conflict(f"{shelf.shown(each.path)}: changed on disk, and in the graph ({where}) too; {way_out}")
+            raise Conflict(
+                f"{shelf.display_name(each.path)}: changed on disk, and in the graph ({where}) too; {way_out}"
+            )
 
 
 def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[Standing]) -> None:
@@ -288,7 +290,7 @@ def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[Standing]
     for each in due:
         owner = owners.get(each.path.lower(), each.place)
         if owner != each.place:
-            shown = shelf.shown(each.path)
+            shown = shelf.display_name(each.path)
             msg = f"{shown}: is prompt {owner[0]!r}, and the place of {each.place[0]!r}; move it to another name"
             raise Conflict(msg)
 
@@ -309,7 +311,7 @@ def _pushed(standing: Standing, number: int) -> SyncChange:
 
 def _change(standing: Standing, shown: Version | None = None) -> SyncChange:
     slug, branch = standing.place
-    told = shown or standing.shown
+    told = shown or standing.display_version
     return SyncChange(
         path=standing.path,
         slug=slug,

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from cuebook.app.setup.atomic_files import write_whole
 from cuebook.errors import BackendError, InvalidInput, TooLarge
 from cuebook.prompts import registry as registries
-from cuebook.prompts.files import read_file, said
+from cuebook.prompts.files import read_file, stated_keys
 from cuebook.prompts.names import check_branch, check_slug
 from cuebook.prompts.pages import MAX_FILE
 from cuebook.records.prompt import MAIN, Version
@@ -71,17 +71,17 @@ class PromptFolder:
         self.root = root
         self._inner: set[Path] = set()  # folders that are known to lie in it
 
-    def shown(self, path: str) -> str:
-        """Give a file as messages name it: with the folder's name."""
+    def display_name(self, path: str) -> str:
+        """Return a file as messages name it: with the folder's name."""
         return f"{self.root.name}/{path}"
 
     def located(self, message: str, path: str) -> str:
-        """Give a message about a file with the file as it is shown."""
+        """Return a message about a file with the file as it is shown."""
         plain = f"{path.partition('@')[0].removesuffix(ENDING)}{ENDING}"
         for named in (path, plain):
             if message.startswith(named):
-                return f"{self.shown(path)}{message.removeprefix(named)}"
-        return f"{self.shown(path)}: {message}"
+                return f"{self.display_name(path)}{message.removeprefix(named)}"
+        return f"{self.display_name(path)}: {message}"
 
     # ---- reading
 
@@ -102,7 +102,7 @@ class PromptFolder:
             except (InvalidInput, BackendError) as error:
                 if not lenient:
                     raise
-                odd.append((self.shown(path), str(error)))
+                odd.append((self.display_name(path), str(error)))
         return Contents(prompts=tuple(found.values()), odd=tuple(odd), registry=registry, fault=fault)
 
     def _read(
@@ -118,11 +118,11 @@ class PromptFolder:
         if other is not each:
             slug, branch = each.place
             named = slug if branch == MAIN else f"{slug}@{branch}"
-            both = f"{self.shown(other.path)} and {self.shown(each.path)}"
+            both = f"{self.display_name(other.path)} and {self.display_name(each.path)}"
             msg = f"{both} are both prompt {named!r}; give one another `name`, or delete it"
-            raise InvalidInput(msg, where=self.shown(each.path))
+            raise InvalidInput(msg, where=self.display_name(each.path))
 
-    def again(self, known: PromptFile) -> PromptFile:
+    def reread(self, known: PromptFile) -> PromptFile:
         """Read a prompt whose bytes were known."""
         return self._prompt(known.path, self.bytes_of(known.path), None, None)
 
@@ -135,7 +135,7 @@ class PromptFolder:
 
     def bytes_of(self, path: str) -> bytes:
         """Read a file of this folder. Raises InvalidInput, BackendError naming it."""
-        shown, file = self.shown(path), self._inside(path)
+        shown, file = self.display_name(path), self._inside(path)
         try:
             with open(file, "rb", opener=_opened_at_once) as stream:  # a Path takes no opener
                 before = os.fstat(stream.fileno())
@@ -157,10 +157,12 @@ class PromptFolder:
         try:
             return registries.read(self.bytes_of(registries.FILE)), None
         except InvalidInput as error:
-            return None, InvalidInput(self.located(str(error), registries.FILE), where=self.shown(registries.FILE))
+            return None, InvalidInput(
+                self.located(str(error), registries.FILE), where=self.display_name(registries.FILE)
+            )
 
     def _paths(self, odd: list[tuple[str, str]] | None = None) -> list[str]:
-        """Give the places of all prompts' files, in their order; odd folders go to the list where there is one."""
+        """Return the places of all prompts' files, in their order; odd folders go to the list where there is one."""
         return sorted(self._walk("", odd)) if self.root.is_dir() else []
 
     def _walk(self, below: str, odd: list[tuple[str, str]] | None) -> Iterator[str]:
@@ -168,7 +170,7 @@ class PromptFolder:
             with os.scandir(self.root / below) as entries:
                 listed = sorted(entries, key=lambda each: each.name)
         except OSError as error:
-            raise BackendError(f"{self.shown(below)}: cannot be read ({error.strerror})") from error
+            raise BackendError(f"{self.display_name(below)}: cannot be read ({error.strerror})") from error
         for each in listed:
             path = f"{below}{each.name}"
             if each.name.startswith(".") or each.name == README:
@@ -176,7 +178,7 @@ class PromptFolder:
             if each.is_dir(follow_symlinks=False):
                 yield from self._walk(f"{path}/", odd)
             elif each.is_dir():
-                shown = self.shown(path)
+                shown = self.display_name(path)
                 msg = f"{shown}: is a link to a folder; put the folder itself here"
                 if odd is None:
                     raise InvalidInput(msg, where=shown)
@@ -184,7 +186,7 @@ class PromptFolder:
             elif each.name.endswith(ENDING):
                 yield path
             elif each.name.lower().endswith(ENDING) and each.name.lower() != README.lower():
-                shown = self.shown(path)
+                shown = self.display_name(path)
                 msg = f"{shown}: its ending is written {ENDING!r}; rename it"
                 if odd is None:
                     raise InvalidInput(msg, where=shown)
@@ -193,7 +195,7 @@ class PromptFolder:
     def _prompt(
         self, path: str, data: bytes, entry: registries.RegistryEntry | None, fault: InvalidInput | None
     ) -> PromptFile:
-        shown = self.shown(path)
+        shown = self.display_name(path)
         if not data.strip(b"\x00 \t\r\n\xef\xbb\xbf"):
             raise InvalidInput(f"{shown}: is empty; write its text, or delete it", where=shown)
         folder, _, name = path.removesuffix(ENDING).rpartition("/")
@@ -202,7 +204,7 @@ class PromptFolder:
         try:
             check_slug(plain, where=path)
             check_branch(branch or MAIN, where=path)
-            keys = said(data, path=path)
+            keys = stated_keys(data, path=path)
             version = read_file(data, path=path if "name" in keys else f"{plain}{ENDING}")
         except InvalidInput as error:
             raise type(error)(self.located(str(error), path), where=shown) from error
@@ -230,15 +232,15 @@ class PromptFolder:
             place.parent.mkdir(parents=True, exist_ok=True)
             write_whole(place, [text], durable=not path.startswith(registries.OBJECTS))
         except OSError as error:
-            raise BackendError(f"{self.shown(path)}: cannot be written ({error.strerror})") from error
+            raise BackendError(f"{self.display_name(path)}: cannot be written ({error.strerror})") from error
         return True
 
     def _inside(self, path: str) -> Path:
-        """Give a file's place if it really lies in this folder, whatever links lead there."""
+        """Return a file's place if it really lies in this folder, whatever links lead there."""
         place = self.root / path
         if place.parent in self._inner and not place.is_symlink():
             return place
-        shown = self.shown(path)
+        shown = self.display_name(path)
         try:
             real = place.resolve()
         except (OSError, RuntimeError) as error:  # a link to itself
@@ -253,7 +255,7 @@ class PromptFolder:
 
 
 def data_hash(data: bytes) -> str:
-    """Give the SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file's bytes."""
     return hashlib.sha256(data).hexdigest()
 
 

@@ -41,7 +41,7 @@ class Past(Struct, frozen=True, kw_only=True):
 
 
 def history_of(shelf: PromptFolder, registry: Registry | None, file: Version, head: Version | None) -> Past:
-    """Give the versions of a branch between the graph's head, None for none, and its file. Blocks.
+    """Return the versions of a branch between the graph's head, None for none, and its file. Blocks.
 
     None of them where the registry does not list all, one's text is not the one its place is named after, or the
     registry's past is not the graph's: the file is one more version on top of the head then.
@@ -69,7 +69,7 @@ def history_of(shelf: PromptFolder, registry: Registry | None, file: Version, he
 
 
 def _object(shelf: PromptFolder, entry: RegistryEntry, place: Place) -> Version | None:
-    """Give an older version's text; None where it is not there, or not the one its place is named after."""
+    """Return an older version's text; None where it is not there, or not the one its place is named after."""
     try:
         text = shelf.bytes_of(entry.path)
         version = read_file(text, path=entry.path)
@@ -83,7 +83,7 @@ def _time(entry: RegistryEntry) -> float:
 
 
 def pointers_of(registry: Registry | None, place: Place) -> Pointers:
-    """Give what points at a branch's versions."""
+    """Return what points at a branch's versions."""
     entries = _entries(registry, place)
     labels = tuple((name, entry.number) for entry in entries for name in entry.labels)
     active = next((entry.number for entry in entries if entry.active), 0)
@@ -91,7 +91,7 @@ def pointers_of(registry: Registry | None, place: Place) -> Pointers:
 
 
 def brought(registry: Registry | None, file: Version, state: str) -> Pointers:
-    """Give what points at the versions a file brings: all of a new branch, else those of the text that is new."""
+    """Return what points at the versions a file brings: all of a new branch, else those of the text that is new."""
     place = (file.slug, file.branch)
     pointers = pointers_of(registry, place)
     if state == "new":
@@ -103,7 +103,7 @@ def brought(registry: Registry | None, file: Version, state: str) -> Pointers:
 
 
 def astray(registry: Registry, family: Family) -> list[str]:
-    """Say which labels and active versions of a prompt are others in the registry than in the graph.
+    """Return which labels and active versions of a prompt are others in the registry than in the graph.
 
     So it is where somebody else moved a label or rolled back. Nothing of a prompt the registry does not list.
     """
@@ -137,7 +137,7 @@ def _labels_astray(entries: Sequence[RegistryEntry], family: Family) -> list[str
 
 
 def _entries(registry: Registry | None, place: Place) -> list[RegistryEntry]:
-    """Give a branch's entries, oldest first; those of E's forms have no numbers and no history."""
+    """Return a branch's entries, oldest first; those of E's forms have no numbers and no history."""
     found = [each for each in registry.entries if (each.id, each.branch) == place] if registry else []
     return sorted((each for each in found if each.number), key=lambda each: each.number)
 
@@ -153,7 +153,7 @@ def registry_of(
     paths: Mapping[Place, str],
     others: Sequence[RegistryEntry] = (),
 ) -> dict[str, str]:
-    """Give all files of these versions by their place, the registry among them; `others` stay in it as they are."""
+    """Return all files of these versions by their place, the registry among them; `others` stay in it as they are."""
     places = {(slug, branch.name): branch for slug, family in families.items() for branch in family.branches}
     files = registries.layout(
         versions,

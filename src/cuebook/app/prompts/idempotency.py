@@ -21,7 +21,7 @@ T = TypeVar("T")
 LONGEST = 255
 
 
-async def once(
+async def run_once(
     desk: Desk,
     key: str | None,
     asked: Any,
@@ -37,7 +37,7 @@ async def once(
     if not key:
         return await work(None)
     pair = (check_key(key), desk.request_digest(_written(asked)))
-    kept = desk.kept(pair) or pair
+    kept = desk.keyed_digest_of(pair) or pair
     scope = Scope(user=user or None)
     told = await _told(desk, scope, pair)
     if told is None:
@@ -59,7 +59,7 @@ async def stored_once(
     async def work(asking: Once | None) -> Version:
         return await write(asking.telling(lambda versions: bare(versions[-1])) if asking else None)
 
-    found = await once(desk, key, asked, Version, work, user=user)
+    found = await run_once(desk, key, asked, Version, work, user=user)
     if found.created_at:
         return found
     [version] = await desk.prompts.versions(Scope(), found.slug, branch=found.branch, numbers=[found.number])
@@ -67,13 +67,13 @@ async def stored_once(
 
 
 def bare(version: Version) -> Version:
-    """Give a version without its texts."""
+    """Return a version without its texts."""
     place = {"slug": version.slug, "branch": version.branch, "number": version.number}
     return Version(**place, semver=version.semver, digest=version.digest)  # type: ignore[arg-type]
 
 
 def check_key(key: object) -> str:
-    """Give a key as it is. Raises InvalidInput."""
+    """Return a key as it is. Raises InvalidInput."""
     if not isinstance(key, str):
         msg = f"idempotency_key: expected a string, got {type(key).__name__}"
         raise InvalidInput(msg, where="Idempotency-Key")

@@ -124,7 +124,7 @@ class Measuring(PromptReading):
         turns: int = TURNS,
         user: str | None = None,
     ) -> Impact:
-        """Say what version `b` (the active one unless named) would have done to past windows in the place of `a`.
+        """Return what version `b` (the active one unless named) would have done to past windows in the place of `a`.
 
         Measured on the last `turns` (1 to 200) that had the prompt in front; with `user` those of their conversations
         alone are named. Raises NotFound, InvalidInput.
@@ -165,7 +165,7 @@ async def measure(
 
 
 def to_wire(impact: Impact) -> Wire:
-    """Give it as INTERFACE writes it."""
+    """Return it as INTERFACE writes it."""
     return {
         "summary": impact.summary,
         "turns": impact.turns,
@@ -190,7 +190,7 @@ def to_wire(impact: Impact) -> Wire:
 
 
 async def _turns_with(desk: Desk, versions: Versions, most: int) -> tuple[list[tuple[Conversation, Turn]], int]:
-    """Give the newest turns of the book that had the prompt in front, newest first, and how many were looked at.
+    """Return the newest turns of the book that had the prompt in front, newest first, and how many were looked at.
 
     Of each conversation the last `most` turns are read.
     """
@@ -254,7 +254,7 @@ def _mean(pairs: Sequence[tuple[int, int]]) -> Tokens:
 
 
 def _newest(turns: Iterable[TurnAt | None]) -> tuple[TurnAt, ...]:
-    """Give those that may be named; the newest come first."""
+    """Return those that may be named; the newest come first."""
     return tuple(islice((each for each in turns if each is not None), NAMED))
 
 

@@ -15,7 +15,7 @@ from cuebook.records.prompt import Branch, Label, Param, Resolved, Version
 
 
 def written(value: Version) -> Wire:
-    """Give which version it is: what every route that makes one answers."""
+    """Return which version it is: what every route that makes one answers."""
     return {
         "slug": value.slug,
         "branch": value.branch,
@@ -26,7 +26,7 @@ def written(value: Version) -> Wire:
 
 
 def summary(value: Version, family: Family) -> Wire:
-    """Give a version without its texts, and where it stands in its family."""
+    """Return a version without its texts, and where it stands in its family."""
     stands = family.branch(value.branch)
     return written(value) | {
         "type": value.type,
@@ -47,7 +47,9 @@ def summary(value: Version, family: Family) -> Wire:
 
 
 def version(value: Version, family: Family, resolved: Resolved | None = None) -> Wire:
-    """Give a version with its own texts, or with those of its ancestors merged in; `lineage` is what they are from."""
+    """Return a version with its own texts, or with those of its ancestors
+    merged in; `lineage` is what they are from.
+    """
     return summary(value, family) | {
         "sections": dict(resolved.sections if resolved else value.sections),
         "overrideSections": dict(value.override_sections),
@@ -58,7 +60,7 @@ def version(value: Version, family: Family, resolved: Resolved | None = None) ->
 
 
 def param(value: Param) -> Wire:
-    """Give a declared parameter."""
+    """Return a declared parameter."""
     return {
         "name": value.name,
         "type": value.type,
@@ -69,7 +71,7 @@ def param(value: Param) -> Wire:
 
 
 def family(value: Family) -> Wire:
-    """Give a prompt as a list shows it: the active version of `main`, its branches and its labels."""
+    """Return a prompt as a list shows it: the active version of `main`, its branches and its labels."""
     shown = value.version() or value.active[0]
     return written(shown) | {
         "type": shown.type,
@@ -83,7 +85,7 @@ def family(value: Family) -> Wire:
 
 
 def branch(value: Branch, family: Family) -> Wire:
-    """Give a branch: its numbers, and what its active version has learnt."""
+    """Return a branch: its numbers, and what its active version has learnt."""
     active = family.version(value.name)
     return {
         "name": value.name,
@@ -98,7 +100,7 @@ def branch(value: Branch, family: Family) -> Wire:
 
 
 def label(value: Label) -> Wire:
-    """Give a label, where it points, and who moved it there."""
+    """Return a label, where it points, and who moved it there."""
     return {
         "name": value.name,
         "branch": value.branch,
@@ -109,7 +111,7 @@ def label(value: Label) -> Wire:
 
 
 def event(value: PromptEvent) -> Wire:
-    """Give what was done to a prompt; `to` is the version that is active or labelled since."""
+    """Return what was done to a prompt; `to` is the version that is active or labelled since."""
     return {
         "kind": value.kind,
         "branch": value.branch,
@@ -124,7 +126,7 @@ def event(value: PromptEvent) -> Wire:
 
 
 def difference(value: Difference) -> Wire:
-    """Give what is other between two versions, and what that asks of the semantic version."""
+    """Return what is other between two versions, and what that asks of the semantic version."""
     return {
         "bump": bump(value),
         "sections": [
@@ -145,19 +147,19 @@ def difference(value: Difference) -> Wire:
 
 
 def conflict(value: Clash) -> dict[str, str | None]:
-    """Give a section both sides of a merge changed, with what it was."""
+    """Return a section both sides of a merge changed, with what it was."""
     return {"section": value.section, "base": value.base, "ours": value.ours, "theirs": value.theirs}
 
 
 def rendered(value: Rendered) -> Wire:
-    """Give a rendered prompt and what it was rendered from."""
+    """Return a rendered prompt and what it was rendered from."""
     shown: dict[str, Any] = msgspec.to_builtins(value)
     seq = shown.pop("audit_seq")
     return shown | ({} if seq is None else {"auditSeq": seq})
 
 
 def selection(value: Selection) -> Wire:
-    """Give which variant was picked, with which probability, and the others."""
+    """Return which variant was picked, with which probability, and the others."""
     return {
         "selected": _choice(value.selected),
         "propensity": value.propensity,
@@ -179,12 +181,12 @@ def _choice(value: Choice) -> Wire:
 
 
 def observed(value: Observed) -> Wire:
-    """Give what an observation came to."""
+    """Return what an observation came to."""
     return {"score": value.score, "edgeWeight": value.edge_weight, "rolledBack": value.rolled_back}
 
 
 def migrated(value: Migrated) -> Wire:
-    """Give what a migration wrote or would write, and what stood there already, each with its place in the file."""
+    """Return what a migration wrote or would write, and what stood there already, each with its place in the file."""
     return {
         "dryRun": value.dry_run,
         "written": [{"place": place} | written(each) | {"bump": asked} for place, asked, each in value.written],
@@ -196,5 +198,5 @@ def migrated(value: Migrated) -> Wire:
 
 
 def rolled_back(value: Version, stands: Branch) -> Wire:
-    """Give the version that is active again, and those of its branch that are not explored."""
+    """Return the version that is active again, and those of its branch that are not explored."""
     return written(value) | {"head": stands.head == value.number, "rolledBackVersions": list(stands.rolled_back)}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from cuebook.app.prompts.idempotency import once
+from cuebook.app.prompts.idempotency import run_once
 from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import GUARD, OBSERVATIONS
@@ -12,8 +12,8 @@ from cuebook.engine.core.prompt_reading import select_from
 from cuebook.engine.jobs.rollback import learn
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Once, PromptEvent
-from cuebook.prompts.docket import Course, course
 from cuebook.prompts.learn import score, trail
+from cuebook.prompts.rollback_evidence import Course, course
 from cuebook.prompts.select import EPSILON, Selection
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Observation, TaskOutcome
@@ -41,7 +41,7 @@ class Learning(PromptReading):
     """Prompts as they are chosen and learn."""
 
     async def weights(self, slug: str) -> list[EdgeWeights]:
-        """Give how the edge weight of each version that was observed went, by the newest 5,000 observations.
+        """Return how the edge weight of each version that was observed went, by the newest 5,000 observations.
 
         Branches and versions in order, points oldest first. Raises NotFound.
         """
@@ -59,7 +59,7 @@ class Learning(PromptReading):
         ]
 
     async def course(self, slug: str, event: PromptEvent) -> Course:
-        """Give how the evidence went that a version was taken back on: `event` is a rollback of `events`.
+        """Return how the evidence went that a version was taken back on: `event` is a rollback of `events`.
 
         Made of the newest 50,000 observations of both versions, as they stand by now. Raises InvalidInput for another
         event, NotFound.
@@ -68,7 +68,9 @@ class Learning(PromptReading):
             msg = f"event: {event.kind!r} has no evidence; give a rollback"
             raise InvalidInput(msg, where="event")
         name, numbers = (await self.family(slug)).slug, (event.number, event.to)
-        seen, *_ = await self._desk.prompts.heard(Scope(), name, event.branch, numbers, after=0, limit=OBSERVATIONS)
+        seen, *_ = await self._desk.prompts.observations_since(
+            Scope(), name, event.branch, numbers, after=0, limit=OBSERVATIONS
+        )
         since = float(event.evidence.get("since", 0.0))
         return course(seen, new=event.number, control=event.to, since=since, until=event.at, settings=GUARD)
 
@@ -133,7 +135,7 @@ class Learning(PromptReading):
 
         how = [sentiment, corrections, outcome, dict(signals or {}), propensity, conversation]
         asked = ["observe", slug, branch, version, label, *how]
-        return await once(desk, idempotency_key, asked, Observed, work, user=user)
+        return await run_once(desk, idempotency_key, asked, Observed, work, user=user)
 
     async def roll_back(
         self,
@@ -171,7 +173,7 @@ class Learning(PromptReading):
             told = receipt(desk, active, "rollback", agent=by, context={"to": target, "reason": reason})
             return await desk.prompts.activate(Scope(), active.slug, event, audit=told, once=asking)
 
-        return await once(desk, idempotency_key, ["rollback", slug, branch, to, reason], Branch, work, user=by)
+        return await run_once(desk, idempotency_key, ["rollback", slug, branch, to, reason], Branch, work, user=by)
 
     async def clear(
         self,
@@ -194,4 +196,4 @@ class Learning(PromptReading):
             told = receipt(desk, found, "clear", agent=by, context={"reason": reason})
             return await desk.prompts.activate(Scope(), found.slug, event, audit=told, once=asking)
 
-        return await once(desk, idempotency_key, ["clear", slug, branch, version, reason], Branch, work, user=by)
+        return await run_once(desk, idempotency_key, ["clear", slug, branch, version, reason], Branch, work, user=by)

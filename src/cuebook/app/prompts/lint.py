@@ -26,7 +26,8 @@ _OBSERVED = 1_000
 async def lint_prompts(
     desk: Desk, shelf: PromptFolder | None, slugs: Collection[str] = (), *, max_tokens: int = MOST_TOKENS
 ) -> list[Finding]:
-    """Give what the rules find, the worst first; of all prompts, or of some beside all. Without `shelf` of the book's.
+    """Return what the rules find, the worst first; of all prompts, or of some beside all. Without `shelf` of the
+    book's.
 
     A file that is none is an error of the rule `unreadable`, and the others are looked at all the same.
     """
@@ -38,7 +39,7 @@ async def lint_prompts(
 
 
 def _known(slug: str, known: Collection[str]) -> str:
-    """Give the id a name means. Raises NotFound."""
+    """Return the id a name means. Raises NotFound."""
     for name in candidates(slug):
         if name in known:
             return name
@@ -47,7 +48,7 @@ def _known(slug: str, known: Collection[str]) -> str:
 
 
 async def rate_version(desk: Desk, shelf: PromptFolder | None, version: Version) -> Rating:
-    """Say how good a version is, from 0 to 100, and which parts that is made of."""
+    """Return how good a version is, from 0 to 100, and which parts that is made of."""
     versions, _ = await _versions(desk, shelf)
     others = [each for each in versions if (each.slug, each.branch) != (version.slug, version.branch)]
     findings = await asyncio.to_thread(lint, [*others, version], count=desk.count, known=_others(desk))
@@ -57,7 +58,7 @@ async def rate_version(desk: Desk, shelf: PromptFolder | None, version: Version)
 
 
 def rating_to_wire(version: Version, rating: Rating) -> Wire:
-    """Give a rating as the doors show it."""
+    """Return a rating as the doors show it."""
     parts = [
         {"name": each.name, "points": each.points, "most": each.most, "reason": each.reason} for each in rating.parts
     ]
@@ -71,17 +72,17 @@ def rating_to_wire(version: Version, rating: Rating) -> Wire:
 
 
 def _others(desk: Desk) -> set[str]:
-    """Give the ids that mean a text without being prompts of the book: personas' own, and what ships."""
+    """Return the ids that mean a text without being prompts of the book: personas' own, and what ships."""
     return {name for each in desk.personas.values() for name in own_names(each)} | desk.builtin.keys()
 
 
 def rules() -> list[Wire]:
-    """Give every rule: its name, how bad what it finds is, and what that is."""
+    """Return every rule: its name, how bad what it finds is, and what that is."""
     return [{"rule": name, "severity": severity, "what": what} for name, (severity, what) in RULES.items()]
 
 
 async def _versions(desk: Desk, shelf: PromptFolder | None) -> tuple[Sequence[Version], list[Finding]]:
-    """Give the version each branch would have after a push, and the files that are none."""
+    """Return the version each branch would have after a push, and the files that are none."""
     families = await families_of(desk, None)
     heads = {(each.slug, each.branch): each for family in families.values() for each in family.active}
     if shelf is None:

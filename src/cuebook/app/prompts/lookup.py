@@ -42,7 +42,7 @@ def read_place(text: str, *, branch: str | None = None, version: int | None = No
 async def find(
     prompts: Prompts, text: str, *, branch: str | None = None, version: int | None = None, project: str = ""
 ) -> Version:
-    """Give the version a name means, a project's own where it has one. Raises NotFound, InvalidInput."""
+    """Return the version a name means, a project's own where it has one. Raises NotFound, InvalidInput."""
     place = read_place(text, branch=branch, version=version)
     family = await prompts.family(place.slug, project=project)
     if place.branch is not None and place.version is None and family.branch(place.branch) is None:
@@ -53,7 +53,7 @@ async def find(
 
 
 async def find_beside(prompts: Prompts, other: Version, text: str) -> Version:
-    """Give another version of the same prompt: `3`, `trial`, `trial:2` or a label."""
+    """Return another version of the same prompt: `3`, `trial`, `trial:2` or a label."""
     branch, _, number = text.partition(":")
     if branch.isdecimal() and not number:
         return await find(prompts, f"{other.slug}@{other.branch}:{branch}")
@@ -61,7 +61,7 @@ async def find_beside(prompts: Prompts, other: Version, text: str) -> Version:
 
 
 async def compare(desk: Desk, before: Version, after: Version, *, turns: int = 0, user: str | None = None) -> Wire:
-    """Give what is other in a version than in one before it, and what that costs: the tokens of their whole texts.
+    """Return what is other in a version than in one before it, and what that costs: the tokens of their whole texts.
 
     And what it would have done to the last `turns` that had the prompt in front; 0 measures none. With
     `user` turns of their conversations alone are named.
@@ -82,7 +82,7 @@ async def compare(desk: Desk, before: Version, after: Version, *, turns: int = 0
 
 
 async def whole_text(desk: Desk, version: Version) -> str:
-    """Give a version's text with all it inherits, not rendered."""
+    """Return a version's text with all it inherits, not rendered."""
     return text_of(await resolved_of(desk, version))
 
 
@@ -105,7 +105,7 @@ async def try_out(
     Raises NotFound, and InvalidInput naming the parameter that is missing or unknown.
     """
     prompts = Prompts(desk)
-    found = await find(prompts, text, branch=branch, version=version, project=prompts.whose(project))
+    found = await find(prompts, text, branch=branch, version=version, project=prompts.project_scope(project))
     made = await prompts.render(
         found.slug,
         params,

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
-from cuebook.app.prompts.idempotency import bare, once
+from cuebook.app.prompts.idempotency import bare, run_once
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
 from cuebook.interfaces.prompts import Once, Write
@@ -42,7 +42,7 @@ async def migrate(
     async def work(asking: Once | None) -> Migrated:
         return await _migrate(desk, document, dry_run=dry_run, by=by, asking=asking)
 
-    return await once(desk, idempotency_key, ["migrate", document, dry_run], Migrated, work, user=by)
+    return await run_once(desk, idempotency_key, ["migrate", document, dry_run], Migrated, work, user=by)
 
 
 async def _migrate(desk: Desk, document: Any, *, dry_run: bool, by: str, asking: Once | None) -> Migrated:
@@ -76,7 +76,7 @@ def _told(found: Migration, stored: Sequence[Version], *, dry_run: bool = False)
 
 
 async def _existing(desk: Desk, named: Iterable[str]) -> list[Version]:
-    """Give all versions of prompts, and of all they inherit from."""
+    """Return all versions of prompts, and of all they inherit from."""
     families = await desk.prompts.families(Scope(), list(named))
     return [version for slug in families for version in await desk.prompts.versions(Scope(), slug)]
 
@@ -97,7 +97,7 @@ def _begins(steps: Sequence[MigrationStep], existing: Sequence[Version]) -> list
 
 
 def _most_like(version: Version, origins: Sequence[Version]) -> tuple[str, int]:
-    """Give the place of the version that differs in the fewest sections and parameters, the newest of several."""
+    """Return the place of the version that differs in the fewest sections and parameters, the newest of several."""
 
     def far(origin: Version) -> tuple[int, int]:
         change = difference(origin, version)

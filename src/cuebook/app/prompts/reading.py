@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.prompts.clusters import Clusters, clusters_of
-from cuebook.app.prompts.idempotency import once
+from cuebook.app.prompts.idempotency import run_once
 from cuebook.app.prompts.lint import lint_prompts, rate_version
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
@@ -46,7 +46,7 @@ class Rendered(Struct, frozen=True, kw_only=True):
 
 
 async def standing(desk: Desk, slug: str) -> str:
-    """Give the id a prompt has in the book, where it may be with or without `default/`; a new one's is as given."""
+    """Return the id a prompt has in the book, where it may be with or without `default/`; a new one's is as given."""
     names = [name for name in (check_slug(slug), twin(slug)) if name]
     found = await desk.prompts.families(Scope(), names, ancestors=False)
     return next((name for name in names if name in found), slug)
@@ -65,12 +65,12 @@ class PromptReading:
             raise InvalidInput(msg, where="limit")
         return await self._desk.prompts.page(Scope(), prefix=prefix, limit=limit, after=after)
 
-    def whose(self, project: str | None) -> str:
-        """Give the project whose own prompts hold: the one named, "" for nobody's, else the setting's."""
+    def project_scope(self, project: str | None) -> str:
+        """Return the project whose own prompts hold: the one named, "" for nobody's, else the setting's."""
         return self._desk.project if project is None else project
 
     async def family(self, slug: str, *, project: str = "") -> Family:
-        """Give a prompt as it stands: branches, active versions, labels. Raises NotFound.
+        """Return a prompt as it stands: branches, active versions, labels. Raises NotFound.
 
         A `project` that has its own of that id gives that one.
         """
@@ -91,7 +91,7 @@ class PromptReading:
         label: str | None = None,
         project: str = "",
     ) -> Version:
-        """Give a version: the active one of a branch unless named, or the one a label points at. Raises NotFound."""
+        """Return a version: the active one of a branch unless named, or the one a label points at. Raises NotFound."""
         family = await self.family(slug, project=project)
         if label is not None:
             branch, version = _labelled(family, label, branch=branch, version=version)
@@ -112,12 +112,12 @@ class PromptReading:
         return found[0]
 
     async def versions(self, slug: str, *, branch: str | None = None) -> list[Version]:
-        """Give all versions of a prompt, of one branch or of all, oldest first."""
+        """Return all versions of a prompt, of one branch or of all, oldest first."""
         family = await self.family(slug)
         return await self._desk.prompts.versions(Scope(), family.slug, branch=branch)
 
     async def events(self, slug: str, *, limit: int = 100) -> list[PromptEvent]:
-        """Give what was done to a prompt, the newest first."""
+        """Return what was done to a prompt, the newest first."""
         return await self._desk.prompts.events(Scope(), (await self.family(slug)).slug, limit=limit)
 
     async def resolve(
@@ -129,7 +129,7 @@ class PromptReading:
         label: str | None = None,
         project: str = "",
     ) -> Resolved:
-        """Give a version with its ancestors merged in. Raises NotFound, InvalidInput."""
+        """Return a version with its ancestors merged in. Raises NotFound, InvalidInput."""
         found = await self.get(slug, branch=branch, version=version, label=label, project=project)
         return await resolved_of(self._desk, found)
 
@@ -153,14 +153,14 @@ class PromptReading:
         """
 
         async def work(asking: Once | None) -> Rendered:
-            whose = self.whose(project)
+            whose = self.project_scope(project)
             found = await self.resolve(slug, branch=branch, version=version, label=label, project=whose)
             given = coerce(found.params, params or {})
             made = self._rendered(found, given)
             return await self._logged(found, given, made, by, asking) if log else made
 
         asked = ["render", slug, params or {}, branch, version, label, *([project] if project is not None else [])]
-        made = await once(self._desk, idempotency_key if log else None, asked, Rendered, work, user=by)
+        made = await run_once(self._desk, idempotency_key if log else None, asked, Rendered, work, user=by)
         return made if made.text or made.audit_seq is None else await self._said_before(made)
 
     def _rendered(self, found: Resolved, given: Mapping[str, Any]) -> Rendered:
@@ -192,13 +192,13 @@ class PromptReading:
         return replace(made, audit_seq=record.seq)
 
     async def _said_before(self, made: Rendered) -> Rendered:
-        """Give a render with the text its record holds, "" where that was erased."""
+        """Return a render with the text its record holds, "" where that was erased."""
         found = await self._desk.audit.records(Scope(), after=(made.audit_seq or 0) - 1, limit=1)
         text = found[0].texts.get("interpolated_text") if found else None
         return replace(made, text=text.text) if text else made
 
     async def lint(self, *slugs: str) -> list[Finding]:
-        """Give what is wrong about prompts, the worst first: of all, or of some beside all. Raises NotFound."""
+        """Return what is wrong about prompts, the worst first: of all, or of some beside all. Raises NotFound."""
         return await lint_prompts(self._desk, None, slugs)
 
     async def clusters(self, *, prefix: str = "", least: float | None = None) -> Clusters:
@@ -211,19 +211,19 @@ class PromptReading:
     async def rating(
         self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
     ) -> Rating:
-        """Say how good a version is, from 0 to 100: the sum of parts, each with its name, points and reason."""
+        """Return how good a version is, from 0 to 100: the sum of parts, each with its name, points and reason."""
         found = await self.get(slug, branch=branch, version=version, label=label)
         return await rate_version(self._desk, None, found)
 
     async def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
-        """Give what is other in version `b` (the active one unless named) than in `a`."""
+        """Return what is other in version `b` (the active one unless named) than in `a`."""
         return await differ(
             await self.get(slug, branch=branch, version=a), await self.get(slug, branch=branch, version=b)
         )
 
 
 async def differ(before: Version, after: Version) -> Difference:
-    """Give what is other in a version than in one before it. Large ones are compared in a thread: up to 0.5 s."""
+    """Return what is other in a version than in one before it. Large ones are compared in a thread: up to 0.5 s."""
     large = sum(len(text) for each in (before, after) for text in _texts(each)) > LARGE
     return await asyncio.to_thread(difference, before, after) if large else difference(before, after)
 
@@ -233,7 +233,7 @@ def _texts(version: Version) -> list[str]:
 
 
 def _labelled(family: Family, label: str, *, branch: str | None, version: int | None) -> tuple[str, int]:
-    """Give where a label points. Raises NotFound naming those there are, and InvalidInput beside another place."""
+    """Return where a label points. Raises NotFound naming those there are, and InvalidInput beside another place."""
     if branch is not None or version is not None:
         msg = f"label: {label!r} names a version by itself; leave out branch and version, or the label"
         raise InvalidInput(msg, where="label")

@@ -66,11 +66,11 @@ async def show(
     resolve: bool = False,
     project: str | None = None,
 ) -> Wire:
-    """Give a version, the active one unless named; with `resolve` what it says with its ancestors.
+    """Return a version, the active one unless named; with `resolve` what it says with its ancestors.
 
     `project` says whose own prompt stands for it, "" nobody's: the setting's unless named.
     """
-    family = await prompts.family(slug, project=prompts.whose(project))
+    family = await prompts.family(slug, project=prompts.project_scope(project))
     found = family.version(branch or MAIN)
     if found is None or version not in (None, found.number) or label is not None:
         found = await prompts.get(family.slug, branch=branch, version=version, label=label)
@@ -132,7 +132,7 @@ async def compare(
     turns: int = 0,
     user: str | None = None,
 ) -> Wire:
-    """Give what is other in version `b`, the active one unless named, than in `a`, and what that costs."""
+    """Return what is other in version `b`, the active one unless named, than in `a`, and what that costs."""
     prompts = Prompts(desk)
     after = await prompts.get(slug, branch=branch, version=b)
     before = await prompts.get(after.slug, branch=after.branch, version=a)
@@ -142,14 +142,14 @@ async def compare(
 async def rating(
     prompts: Prompts, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
 ) -> Wire:
-    """Say how good a version is, the active one unless named."""
+    """Return how good a version is, the active one unless named."""
     found = await prompts.get(slug, branch=branch, version=version, label=label)
     made = await prompts.rating(found.slug, branch=found.branch, version=found.number)
     return linting.rating_to_wire(found, made)
 
 
 async def findings(prompts: Prompts, slug: str) -> list[Wire]:
-    """Give what is wrong about a prompt."""
+    """Return what is wrong about a prompt."""
     return [msgspec.to_builtins(each) for each in await prompts.lint(slug)]
 
 
@@ -169,7 +169,7 @@ async def merge(
 def _page(
     rows: Sequence[T], key: Callable[[T], str], name: str, limit: int | None, cursor: str | None
 ) -> tuple[Sequence[T], str | None]:
-    """Give a page of rows that stand in the order of their keys."""
+    """Return a page of rows that stand in the order of their keys."""
     if limit is None and cursor is None:
         return rows, None
     start = read_cursor(cursor, KeysAt, no=0) if cursor is not None else KeysAt(0, name, "")
@@ -187,5 +187,5 @@ def _checked(limit: int | None) -> int:
 
 
 def _key(branch: str) -> str:
-    """Give where a branch stands among others: `main` first, then by name. A space comes before all their letters."""
+    """Return where a branch stands among others: `main` first, then by name. A space comes before all their letters."""
     return f"{branch != MAIN:d}{branch}"

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from cuebook.app.prompts.idempotency import once, stored_once
+from cuebook.app.prompts.idempotency import run_once, stored_once
 from cuebook.app.prompts.reading import LARGE, PromptReading, differ, standing
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
@@ -275,7 +275,7 @@ class PromptWriting(PromptReading):
             return await self._desk.prompts.move_label(Scope(), found.slug, moved, audit=told, once=asking)
 
         asked = ["label", slug, name, branch, version, label]
-        return await once(self._desk, idempotency_key, asked, Label, move, user=by)
+        return await run_once(self._desk, idempotency_key, asked, Label, move, user=by)
 
     # inside
 
@@ -297,7 +297,7 @@ class PromptWriting(PromptReading):
         return await self._desk.prompts.save(Scope(), writes, by=by, now=self._desk.clock.now(), once=asking)
 
     async def _head(self, family: Family | None, branch: str) -> Version | None:
-        """Give a branch's newest version."""
+        """Return a branch's newest version."""
         found = family.branch(branch) if family else None
         if family is None or found is None:
             return None
@@ -326,7 +326,7 @@ class PromptWriting(PromptReading):
 
 
 async def _numbered(version: Version, before: Version | None, semver: str | None) -> Version:
-    """Give a version with its semantic version: the given one, else what the change asks for."""
+    """Return a version with its semantic version: the given one, else what the change asks for."""
     if semver is not None:
         return replace(version, semver=semver)
     if before is None:

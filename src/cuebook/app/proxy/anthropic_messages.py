@@ -31,7 +31,7 @@ class _NamedModel(Struct):
 
 
 def upstream_model(desk: Desk, config: Config, call: RelayCall) -> str | None:
-    """Give the upstream's model for a request that names a persona, None for any other. Raises InvalidInput."""
+    """Return the upstream's model for a request that names a persona, None for any other. Raises InvalidInput."""
     try:
         named = msgspec.json.decode(call.body, type=_NamedModel).model
     except (msgspec.DecodeError, RecursionError):
@@ -46,7 +46,7 @@ def upstream_model(desk: Desk, config: Config, call: RelayCall) -> str | None:
 
 
 def digest_of_ask(ask: Ask, key: bytes) -> bytes:
-    """Give a request's digest, keyed: it is kept, and nobody may try out on it what secret the request held."""
+    """Return a request's digest, keyed: it is kept, and nobody may try out on it what secret the request held."""
     fields = {name: getattr(ask, name) for name in ask.__struct_fields__ if name != "idempotency_key"}
     try:
         encoded = msgspec.json.encode(fields)
@@ -146,13 +146,13 @@ class Messages:
             yield msgspec.json.encode(telling.message) if good else _refused(502, said)
 
     def _model(self, call: RelayCall, asked: "_Asked") -> str | None:
-        """Give the model in the place of the one that is named: a persona's, or the one that is set."""
+        """Return the model in the place of the one that is named: a persona's, or the one that is set."""
         named, own = upstream_model(self._desk, self._config, call), self._config.settings.model.name
         return own if named is None and own and (self._upstream is None or asked.model.startswith(_CLAUDE)) else named
 
 
 def _server_of(model: Model) -> Upstream | None:
-    """Give a model of the book as a server of OpenAI's wire, where it can be asked as one: with tools."""
+    """Return a model of the book as a server of OpenAI's wire, where it can be asked as one: with tools."""
     return model if isinstance(model, OpenAIModel | LlamaModel) else None
 
 
@@ -183,7 +183,7 @@ def _headed(head: Head, kind: str, lost: tuple[str, ...]) -> Head:
 
 
 async def _events(telling: MessageTelling, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
-    """Tell a stream's chunks as events; how it ends is told when its turn is durable."""
+    """Yield a stream's chunks as events; how it ends is told when its turn is durable."""
     lines, events = ByteLines(), Events()
     yield telling.begin()
     async for piece in pieces:
@@ -198,7 +198,7 @@ async def _events(telling: MessageTelling, pieces: AsyncIterator[Head | bytes]) 
 
 
 def _refused(status: int, body: bytes) -> bytes:
-    """Give an error of the other wire as this wire's."""
+    """Return an error of the other wire as this wire's."""
     said = read_event(body)
     error = said.get("error") if isinstance(said, dict) else None
     reason = error.get("message") if isinstance(error, dict) else error

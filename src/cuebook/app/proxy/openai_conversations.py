@@ -66,7 +66,7 @@ class OpenAIConversations:
         return await self.get(name, user=user)
 
     async def get(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
-        """Give a conversation and what its client attached to it. Raises NotFound."""
+        """Return a conversation and what its client attached to it. Raises NotFound."""
         return _shape(await self._desk.store.conversation(Scope(user=user), conversation))
 
     async def attach(self, conversation: str, metadata: Any, *, user: str | None = None) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class OpenAIConversations:
         return _page([item async for item in self._items(scope, found, posts)], more=False)
 
     async def _told_again(self, scope: Scope, found: Conversation, drafts: Sequence[Draft]) -> list[Post]:
-        """Give the posts at the head that the first of some drafts say again, an answer of a turn in front."""
+        """Return the posts at the head that the first of some drafts say again, an answer of a turn in front."""
         path = await self._desk.store.posts(scope, found.id, last=len(drafts), head=found.head) if found.head else []
         for many in range(len(path), 0, -1):
             tail = path[-many:]
@@ -130,7 +130,7 @@ class OpenAIConversations:
         after: str | None = None,
         limit: int = LIMIT,
     ) -> dict[str, Any]:
-        """Give a page of the items on the head's path, the newest first; `after` is an item's id.
+        """Return a page of the items on the head's path, the newest first; `after` is an item's id.
 
         Raises NotFound for an item that is not there.
         """
@@ -141,7 +141,7 @@ class OpenAIConversations:
     async def page(
         self, scope: Scope, found: Conversation, head: int, *, order: Order, after: str | None, limit: int
     ) -> dict[str, Any]:
-        """Give a page of the items on the path that ends at a post. Raises NotFound."""
+        """Return a page of the items on the path that ends at a post. Raises NotFound."""
         start = await self._seq(scope, found, after) if after else 0
         listed: list[dict[str, Any]] = []
         behind = not after
@@ -156,7 +156,7 @@ class OpenAIConversations:
         return _page(listed[:limit], more=len(listed) > limit)
 
     async def item(self, conversation: str, item: str, *, user: str | None = None) -> dict[str, Any]:
-        """Give an item by its id. Raises NotFound."""
+        """Return an item by its id. Raises NotFound."""
         scope = Scope(user=user)
         found = await self._desk.store.conversation(scope, conversation)
         seq = await self._seq(scope, found, item)
@@ -199,7 +199,9 @@ class OpenAIConversations:
     async def _store(self, batch: Batch, *, user: str | None, key: Key | None) -> Appended:
         whose = Whose(user=user, persona="-")
         delivers = bool(batch.drafts) and bool(personal_places(self._desk.memory_policy, whose))
-        batch = msgspec.structs.replace(batch, user=user, idempotency=self._desk.kept(key), delivers=delivers)
+        batch = msgspec.structs.replace(
+            batch, user=user, idempotency=self._desk.keyed_digest_of(key), delivers=delivers
+        )
         stored = await self._desk.store.append(Scope(user=user), batch)
         self._desk.stirred()
         return stored
@@ -220,7 +222,7 @@ class OpenAIConversations:
     # ---- what is read ------------------------------------------------------------------------------------------------
 
     async def _seq(self, scope: Scope, found: Conversation, item: str) -> int:
-        """Give the post an item is in."""
+        """Return the post an item is in."""
         named = read_item_id(item)
         if named is None or named.conversation != found.id:
             raise no_item(item)
@@ -235,7 +237,7 @@ class OpenAIConversations:
     async def _walk(
         self, scope: Scope, found: Conversation, head: int, start: int, *, order: Order, many: int
     ) -> AsyncIterator[dict[str, Any]]:
-        """Give the items of a path from a post on, 0 for its end; `many` posts are read at a time."""
+        """Yield the items of a path from a post on, 0 for its end; `many` posts are read at a time."""
         store, at = self._desk.store, start
         while True:
             if order == "asc":
@@ -264,7 +266,7 @@ class OpenAIConversations:
 
 
 def no_item(item: str) -> NotFound:
-    """Say the one thing for an item there is not and one of another conversation."""
+    """Return the one thing for an item there is not and one of another conversation."""
     return NotFound(f"no item {item!r} in this conversation")
 
 

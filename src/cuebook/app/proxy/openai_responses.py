@@ -44,7 +44,7 @@ class Responses:
         self._most = most
 
     async def refused(self, body: bytes, *, user: str | None = None) -> InvalidInput | None:
-        """Say why a request is not ours to answer, None where it is.
+        """Return why a request is not ours to answer, None where it is.
 
         Raises InvalidInput where nobody can: it continues what the upstream does not know.
         """
@@ -67,7 +67,7 @@ class Responses:
         return None
 
     async def _continues(self, body: bytes, user: str | None) -> str | None:
-        """Give what of the book a request continues that the book cannot answer."""
+        """Return what of the book a request continues that the book cannot answer."""
         try:
             previous, conversation = continued(msgspec.json.decode(body, type=dict[str, Any]))
         except (ValueError, RecursionError, InvalidInput):
@@ -78,7 +78,7 @@ class Responses:
         return conversation if known else None
 
     async def with_items(self, body: bytes, *, user: str | None = None) -> bytes:
-        """Give a request with the items of the book it refers to by their ids.
+        """Return a request with the items of the book it refers to by their ids.
 
         Raises NotFound for one that is gone, TooLarge where they say more than a request may.
         """
@@ -107,7 +107,7 @@ class Responses:
         return read_id(id_) is not None
 
     async def get(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
-        """Give a response as it is kept: of its request its metadata, and what it continues. Raises NotFound."""
+        """Return a response as it is kept: of its request its metadata, and what it continues. Raises NotFound."""
         named, turn, step = await _found(self._desk, id_, user)
         about = turn.metadata.get("answer", {})
         telling = Telling(
@@ -131,7 +131,7 @@ class Responses:
     async def input_items(
         self, id_: str, *, user: str | None = None, order: Order = "desc", after: str | None = None, limit: int = LIMIT
     ) -> dict[str, Any]:
-        """Give a page of what a response answers: the items of its conversation up to it. Raises NotFound."""
+        """Return a page of what a response answers: the items of its conversation up to it. Raises NotFound."""
         named, turn, step = await _found(self._desk, id_, user)
         scope, head = Scope(user=user), turn.query_seq
         found = await self._desk.store.conversation(scope, named.conversation)
@@ -144,7 +144,7 @@ class Responses:
         return await talk.page(scope, found, head, order=order, after=after, limit=limit)
 
     def conversation_of(self, id_: str) -> str:
-        """Give the conversation an answer is in, by its id; "" for one that is not ours."""
+        """Return the conversation an answer is in, by its id; "" for one that is not ours."""
         named = read_id(id_)
         return named.conversation if named else ""
 
@@ -163,7 +163,7 @@ class Responses:
         return {"id": id_, "object": "response", "deleted": True}
 
     async def _exchange(self, scope: Scope, conversation: str, turn: Turn, step: Step) -> list[int]:
-        """Give an answer's post, and those it was asked, back to the answer before."""
+        """Return an answer's post, and those it was asked, back to the answer before."""
         seqs: list[int] = []
         at = step.reply_seq or turn.query_seq
         while at:
@@ -254,7 +254,7 @@ async def respond(
 
 
 def _kept_of(desk: Desk, asked: ResponseRequest) -> dict[str, Any]:
-    """Give what is kept of a request beside what it says: what it was given to tell it by, and what it continues."""
+    """Return what is kept of a request beside what it says: what it was given to tell it by, and what it continues."""
     given = asked.echo["metadata"]
     pairs = given.items() if isinstance(given, dict) and asked.echo["store"] else ()
     metadata = {name: desk.writer.clean(value) for name, value in pairs if isinstance(value, str)}
@@ -263,7 +263,7 @@ def _kept_of(desk: Desk, asked: ResponseRequest) -> dict[str, Any]:
 
 
 async def _as_chat(desk: Desk, call: RelayCall, asked: ResponseRequest) -> RelayCall:
-    """Give a request as the chat completion that means the same, behind the answer it continues."""
+    """Return a request as the chat completion that means the same, behind the answer it continues."""
     body = msgspec.json.encode(asked.fields)
     leading = int(bool(asked.echo["instructions"]))  # they hold for this answer; what a developer says goes on to hold
     if asked.previous is None:
@@ -300,7 +300,7 @@ async def _check_named(desk: Desk, conversation: str | None, user: str | None) -
 
 
 async def _events(telling: Telling, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
-    """Tell a stream of chunks as events; the last of them comes when the turn is durable."""
+    """Yield a stream of chunks as events; the last of them comes when the turn is durable."""
     yield telling.begin()
     lines, events, broken = ByteLines(), Events(), ""
     try:

@@ -50,14 +50,14 @@ class Audit:
         self._mirror = mirror
 
     async def records(self, *, after: int = 0, limit: int = 50) -> list[Record]:
-        """Give records behind a seq, the oldest first."""
+        """Return records behind a seq, the oldest first."""
         if not 1 <= limit <= _PAGE or not 0 <= after <= HIGHEST:
             msg = f"limit: {limit} is not between 1 and {_PAGE}, or after: {after} is no record's number"
             raise InvalidInput(msg, where="limit")
         return await self._desk.audit.records(Scope(), after=after, limit=limit)
 
     async def get(self, seq: int) -> Record:
-        """Give a record. Raises NotFound."""
+        """Return a record. Raises NotFound."""
         found = await self._desk.audit.records(Scope(), after=seq - 1, limit=1) if 0 < seq <= HIGHEST else []
         if not found or found[0].seq != seq:
             msg = f"no audit record {seq}; `cuebook audit tail` shows the newest"
@@ -65,7 +65,7 @@ class Audit:
         return found[0]
 
     async def tail(self, last: int = 10) -> list[Record]:
-        """Give the newest records, oldest first."""
+        """Return the newest records, oldest first."""
         newest, _ = await self._desk.audit.last(Scope())
         return await self.records(after=max(0, newest - last), limit=max(1, last))
 
@@ -103,7 +103,7 @@ class Audit:
         return FoundRecords(records=tuple(found), before=end if end > 1 else None)
 
     async def export(self) -> AsyncIterator[Record]:
-        """Give all records, the oldest first."""
+        """Yield all records, the oldest first."""
         after = 0
         while page := await self._desk.audit.records(Scope(), after=after, limit=_PAGE):
             for record in page:
@@ -111,7 +111,7 @@ class Audit:
             after = page[-1].seq
 
     async def checkpoints(self) -> list[Checkpoint]:
-        """Give the signed checkpoints, the smallest first; a copy kept elsewhere shows what this store cannot."""
+        """Return the signed checkpoints, the smallest first; a copy kept elsewhere shows what this store cannot."""
         return await self._desk.audit.checkpoints(Scope())
 
     async def verify(self, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
@@ -135,7 +135,7 @@ class Audit:
         return structs.replace(found, ok=False, first_bad=mirrored.first_bad, reason=reason)
 
     async def _not_cut(self, found: Verdict, file: Path) -> Verdict:
-        """Give a verdict, unless the mirror goes on behind a record where the table ends, or goes on otherwise."""
+        """Return a verdict, unless the mirror goes on behind a record where the table ends, or goes on otherwise."""
         hashes = {record.seq: record.hash async for record in self.export()}
         lost = await asyncio.to_thread(_lost, file, hashes)
         if not lost:
@@ -187,7 +187,7 @@ class Audit:
 
 
 def _lost(file: Path, hashes: Mapping[int, str]) -> int:
-    """Give the first record that a mirror chains onto one of the table's and the table does not hold; 0 for none."""
+    """Return the first record that a mirror chains onto one of the table's and the table does not hold; 0 for none."""
     before = ""
     try:
         with file.open("rb") as lines:

@@ -14,7 +14,7 @@ from cuebook.records.audit import Checkpoint, Record, Verdict
 
 
 def record(value: Record) -> Wire:
-    """Give a record. A text that was erased is null, one that never was is empty."""
+    """Return a record. A text that was erased is null, one that never was is empty."""
     context = _said(value, "input_context")
     return {
         "seq": value.seq,
@@ -45,7 +45,7 @@ def _said(value: Record, name: str) -> str | None:
 
 
 def _values(context: str) -> Any:
-    """Give the values of a context, or the text itself of one that somebody damaged."""
+    """Return the values of a context, or the text itself of one that somebody damaged."""
     try:
         return json.loads(context or "{}")
     except ValueError:
@@ -53,18 +53,18 @@ def _values(context: str) -> Any:
 
 
 def verdict(value: Verdict) -> Wire:
-    """Give what a check found; `firstBad` is the seq of the first record that is not as it was written."""
+    """Return what a check found; `firstBad` is the seq of the first record that is not as it was written."""
     first: Wire = {} if value.first_bad is None else {"firstBad": value.first_bad}
     return {"ok": value.ok, "records": value.records} | first | ({"reason": value.reason} if value.reason else {})
 
 
 def replayed(value: ReplayedRender) -> Wire:
-    """Give a prompt rendered again."""
+    """Return a prompt rendered again."""
     return {"seq": value.seq, "verdict": value.verdict, "text": value.text}
 
 
 def checkpoint(value: Checkpoint) -> Wire:
-    """Give a checkpoint as it was signed, the signature beside."""
+    """Return a checkpoint as it was signed, the signature beside."""
     return dict(msgspec.to_builtins(value))
 
 
@@ -80,5 +80,5 @@ def checkpoints_of(document: bytes | str) -> list[Checkpoint]:
 
 
 def lines(records: Iterable[Record]) -> Iterator[str]:
-    """Give records as lines of the mirror file, which anyone can check."""
+    """Return records as lines of the mirror file, which anyone can check."""
     return map(mirror_line, records)

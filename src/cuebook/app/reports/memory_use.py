@@ -25,7 +25,7 @@ from cuebook.engine.replay.memory_use import (
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.memory import personal
 from cuebook.memory.personal import matter_of
-from cuebook.memory.words import words
+from cuebook.memory.tokenizer import words
 from cuebook.records.conversation import Conversation
 from cuebook.records.expression import lowered
 from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Memory, Scope
@@ -146,7 +146,7 @@ async def cost_of(
     turns: int = TURNS,
     budget: int = BUDGET,
 ) -> MeasureCost:
-    """Say what `leave_one_out` would ask the model, and cost at most; none is asked. Raises likewise."""
+    """Return what `leave_one_out` would ask the model, and cost at most; none is asked. Raises likewise."""
     reckoning = _Reckoning(desk, Scope(user=user), budget)
     await reckoning.take_all(conversations, turns)
     price = prices.of(desk.model.name)
@@ -167,12 +167,12 @@ async def cost_of(
 
 
 def reason_of(found: Utilities) -> str:
-    """Give why what a measure proposes is forgotten, for the receipt."""
+    """Return why what a measure proposes is forgotten, for the receipt."""
     return f"of no use in the turns that said it (leave one out, by {found.by})"
 
 
 def cost_to_wire(cost: MeasureCost) -> Wire:
-    """Give a cost as JSON."""
+    """Return a cost as JSON."""
     return {
         "model": cost.model,
         "turns": cost.turns,
@@ -184,7 +184,7 @@ def cost_to_wire(cost: MeasureCost) -> Wire:
 
 
 def to_wire(found: Utilities) -> Wire:
-    """Give it as JSON."""
+    """Return it as JSON."""
     return {
         "by": found.by,
         "turns": found.turns,
@@ -258,7 +258,7 @@ class _Measure:
             self._uses.setdefault(use.memory, []).append(use)
 
     async def report(self) -> Utilities:
-        """Give what was found."""
+        """Return what was found."""
         if self._calls:
             context = {"turns": self._turns, "calls": self._calls, "memories": len(self._uses)}
             told = receipt(self._desk, Version(slug="eval"), "leave-one-out", context=context)
@@ -308,7 +308,7 @@ class _Measure:
         return await uses_by_asking(self._desk, self._scope, conversation, turn, memories)
 
     async def _memory(self, id_: str) -> Memory | None:
-        """Give a memory as it is kept, None where it holds no longer."""
+        """Return a memory as it is kept, None where it holds no longer."""
         found = await self._desk.store.memories.get(self._scope, id_)
         return next((each for each in found if each.valid_to is None), None)
 
@@ -364,7 +364,7 @@ def _alike(one: set[str], other: set[str]) -> bool:
 async def _recorded(
     desk: Desk, scope: Scope, conversations: Sequence[str], turns: int
 ) -> AsyncIterator[tuple[Conversation, Turn]]:
-    """Give the newest turns of conversations, LOOKED_AT in all, that are not for others than their first user."""
+    """Yield the newest turns of conversations, LOOKED_AT in all, that are not for others than their first user."""
     left = LOOKED_AT
     async for found in _named(desk, scope, conversations):
         last = await _last(desk, scope, found, min(turns, left))
@@ -376,7 +376,7 @@ async def _recorded(
 
 
 async def _named(desk: Desk, scope: Scope, names: Sequence[str]) -> AsyncIterator[Conversation]:
-    """Give the conversations named, or all, the most recent first."""
+    """Yield the conversations named, or all, the most recent first."""
     for name in dict.fromkeys(names):
         yield await desk.store.conversation(scope, name)
     cursor, more = None, not names

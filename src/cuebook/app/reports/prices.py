@@ -41,12 +41,12 @@ class Price(Rates, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
     long: Long | None = None  # None: a token costs the same in every prompt
 
     def of(self, use: Reckoned, *, write: float) -> float:
-        """Give what the input of a request costs; `write` is the rule's factor for tokens written to the cache."""
+        """Return what the input of a request costs; `write` is the rule's factor for tokens written to the cache."""
         rates = self._at(use)
         return (use.uncached * rates.input + use.read * rates.cached_input + use.write * write * rates.input) / _MILLION
 
     def of_output(self, tokens: int, use: Reckoned) -> float:
-        """Give what the answer to a request costs."""
+        """Return what the answer to a request costs."""
         return tokens * self._at(use).output / _MILLION
 
     def _at(self, use: Reckoned) -> Rates:
@@ -68,7 +68,7 @@ class Prices(Struct, frozen=True):
     as_of: str = ""
 
     def of(self, model: str) -> Price | None:
-        """Give the price of a model, of several globs that of the longest; None for one that nobody knows.
+        """Return the price of a model, of several globs that of the longest; None for one that nobody knows.
 
         Looked for is its name, then the same without what a gateway puts before it and the date behind it.
         """

@@ -155,7 +155,8 @@ class ShadowLedger:
         )
 
     async def calls(self, conversation: str | None = None, *, user: str | None = None) -> list[ShadowCall]:
-        """Give each call of a conversation, or of all that who asks takes part in, the oldest first; none was refused.
+        """Return each call of a conversation, or of all that who asks takes part in, the oldest first; none was
+        refused.
 
         Raises NotFound, and InvalidInput for prices of the project that cannot be read.
         """
@@ -239,5 +240,5 @@ def _write(rule: str) -> float:
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Give the nearest-rank percentile of values in order; None of none."""
+    """Return the nearest-rank percentile of values in order; None of none."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None

@@ -36,7 +36,7 @@ class CallUsage(Struct, frozen=True, kw_only=True, rename="camel"):
     models: tuple[str, ...] = ()  # whose prices these are
 
     def plus(self, other: "CallUsage") -> "CallUsage":
-        """Give both together."""
+        """Return both together."""
         return CallUsage(
             calls=self.calls + other.calls,
             tokens=self.tokens + other.tokens,
@@ -59,23 +59,23 @@ class SpentOn:
         self._prices: Prices | None = None  # read once
 
     async def turns(self, conversation: str, first: int, last: int, *, user: str | None = None) -> dict[int, CallUsage]:
-        """Give what each of the turns `first`..`last` took, by number, without those that passed in shadow.
+        """Return what each of the turns `first`..`last` took, by number, without those that passed in shadow.
 
         Raises NotFound, and InvalidInput for prices of the project that cannot be read.
         """
-        calls = await self._desk.store.spent.calls(Scope(user=user), conversation, first=first, last=last)
+        calls = await self._desk.store.usage.calls(Scope(user=user), conversation, first=first, last=last)
         prices = await self._known()
         found: dict[int, CallUsage] = {}
         for call in calls:
             if not call.shadow:
-                found[call.turn] = found.get(call.turn, CallUsage()).plus(taken(call, prices))
+                found[call.turn] = found.get(call.turn, CallUsage()).plus(usage_of(call, prices))
         return found
 
     async def step(self, conversation: str, n: int, step: int, *, user: str | None = None) -> CallUsage:
-        """Give what one call took, or would have. Raises NotFound, InvalidInput."""
-        calls = await self._desk.store.spent.calls(Scope(user=user), conversation, first=n, last=n)
+        """Return what one call took, or would have. Raises NotFound, InvalidInput."""
+        calls = await self._desk.store.usage.calls(Scope(user=user), conversation, first=n, last=n)
         prices = await self._known()
-        return next((taken(each, prices) for each in calls if each.step == step), CallUsage())
+        return next((usage_of(each, prices) for each in calls if each.step == step), CallUsage())
 
     async def _known(self) -> Prices:
         if self._prices is None:
@@ -83,8 +83,8 @@ class SpentOn:
         return self._prices
 
 
-def taken(call: Spent, prices: Prices) -> CallUsage:
-    """Say what a call took: as its provider counted it, else by our counter and the cache's rule."""
+def usage_of(call: Spent, prices: Prices) -> CallUsage:
+    """Return what a call took: as its provider counted it, else by our counter and the cache's rule."""
     use, cache = call.usage, call.cache or {}
     read = use.cache_read if use is not None and use.cache_read is not None else cache.get("readTokens")
     written = use.cache_write if use is not None and use.cache_write is not None else cache.get("writeTokens") or 0

@@ -19,7 +19,7 @@ _PROMPTS = Path(__file__).with_name("project") / "prompts"
 
 
 def builtin_prompts() -> dict[str, Version]:
-    """Give them by id."""
+    """Return them by id."""
     return dict(_read())
 
 

@@ -67,7 +67,7 @@ class Within:
 
 
 def desk_of(desk: Desk, tenant: str, *, most_waiting: int) -> Desk:
-    """Give a desk that works for one tenant: another store, and nothing remembered of other tenants."""
+    """Return a desk that works for one tenant: another store, and nothing remembered of other tenants."""
     store = cast("Store", Within(desk.store, tenant))
     lines = desk.lines if tenant == DEFAULT_TENANT else ConversationQueue(most_waiting)
     fresh = {"last": type(desk.last)(), "heard": type(desk.heard)(), "trials": {}, "dockets": {}, "epoch": 0}
@@ -141,13 +141,13 @@ def compose(
 
 
 def experience_files(config: Config) -> ExperienceFiles:
-    """Give the project's experiences; nothing is read."""
+    """Return the project's experiences; nothing is read."""
     folder = config.settings.experience.folder
     return ExperienceFiles(Path(config.folder) / folder, shown=folder)
 
 
 def _advised(config: Config, **models: Any) -> dict[str, Any]:
-    """Give what a desk needs to choose among experiences. Raises InvalidInput."""
+    """Return what a desk needs to choose among experiences. Raises InvalidInput."""
     settings = config.settings.experience
     return {
         "experiences": None if settings.selection == "off" else Reader(experience_files(config)),
@@ -160,7 +160,7 @@ def _advised(config: Config, **models: Any) -> dict[str, Any]:
 def experience_model_of(
     config: Config, *, model: Model, work_model: Model | None, upstream: Upstream | None
 ) -> Model | None:
-    """Give what chooses among experiences, None where words and meaning do; nothing is sent. Raises InvalidInput."""
+    """Return what chooses among experiences, None where words and meaning do; nothing is sent. Raises InvalidInput."""
     settings = config.settings.experience
     if settings.selection in ("off", "similarity"):
         return None
@@ -175,7 +175,7 @@ def experience_model_of(
 
 
 def _named(config: Config, name: str, upstream: Upstream | None) -> Model:
-    """Give another model of the server that answers, or that /v1 goes to."""
+    """Return another model of the server that answers, or that /v1 goes to."""
     if config.settings.model.provider == "llama":
         return _llama(config, name)
     if config.settings.model.provider != "none":
@@ -187,7 +187,7 @@ def _named(config: Config, name: str, upstream: Upstream | None) -> Model:
 
 
 def _policy(config: Config, *, unset: bool = False) -> Policy:
-    """Give the scopes the host switched on, and with `unset` those it said nothing of."""
+    """Return the scopes the host switched on, and with `unset` those it said nothing of."""
     memory = config.settings.memory
 
     def on(scope: str) -> bool:
@@ -225,14 +225,14 @@ def _limits(budget: BudgetConfig, model: Model) -> Limits:
 def models_of(
     config: Config, *, model: Model | None = None, upstream: Upstream | None = None
 ) -> tuple[Model, Model | None, Upstream | None]:
-    """Give what answers, what does the work behind, and where `/v1` goes; nothing is sent. Raises InvalidInput."""
+    """Return what answers, what does the work behind, and where `/v1` goes; nothing is sent. Raises InvalidInput."""
     upstream = upstream or _upstream(config)
     model = model or _model(config)
     return model, _work_model(config, model, upstream), upstream
 
 
 def database_of(config: Config) -> str:
-    """Give the store's file, or MEMORY. Raises InvalidInput for a kind of store this version has not."""
+    """Return the store's file, or MEMORY. Raises InvalidInput for a kind of store this version has not."""
     url = config.settings.store.url
     if url == MEMORY:
         return url
@@ -243,7 +243,7 @@ def database_of(config: Config) -> str:
 
 
 def key_file_of(config: Config) -> Path | None:
-    """Give the file of the book's key, None where it is kept in memory."""
+    """Return the file of the book's key, None where it is kept in memory."""
     named = config.settings.secrets.key_file
     if named:
         return Path(config.folder) / named
@@ -300,7 +300,7 @@ def _server(settings: ModelConfig) -> HttpUpstream:
 
 
 def check_numpy(embedder: Embedder | None) -> Embedder | None:
-    """Give an embedder back where something compares its vectors. Raises InvalidInput."""
+    """Return an embedder back where something compares its vectors. Raises InvalidInput."""
     if embedder is not None and find_spec("numpy") is None:
         msg = "embedder.provider: numpy compares vectors and is not installed; pip install 'cuebook[embeddings]'"
         raise InvalidInput(msg, where="embedder.provider")
@@ -308,7 +308,7 @@ def check_numpy(embedder: Embedder | None) -> Embedder | None:
 
 
 def embedder_of(config: Config) -> Embedder | None:
-    """Give what embeds, None where nothing does; nothing is loaded and nothing sent. Raises InvalidInput."""
+    """Return what embeds, None where nothing does; nothing is loaded and nothing sent. Raises InvalidInput."""
     settings = config.settings.embedder
     if settings.provider == "none":
         return None
@@ -336,7 +336,7 @@ def _work_model(config: Config, model: Model, upstream: Upstream | None) -> Mode
 
 
 def _cache_rule(config: Config) -> CacheRule | None:
-    """Give the provider's cache rule that windows are judged by.
+    """Return the provider's cache rule that windows are judged by.
 
     A longest-prefix rule where the provider is not known.
     """

@@ -76,7 +76,7 @@ class ExperienceFiles:
         self._lock = threading.Lock()
 
     def read(self, *, quiet: bool = False) -> Shelf:
-        """Give what the files say now. Costs a look at each file; only a changed one is read.
+        """Return what the files say now. Costs a look at each file; only a changed one is read.
 
         What is wrong is told once in the log, not to who is `quiet`: that one tells it itself.
         """
@@ -113,7 +113,7 @@ class ExperienceFiles:
         return self._files[name].mark if name in self._files else None
 
     def _look(self) -> tuple[dict[str, Mark], str]:
-        """Give what tells whether a file changed, by name, and why the folder cannot be read: then none did."""
+        """Return what tells whether a file changed, by name, and why the folder cannot be read: then none did."""
         try:
             with os.scandir(self._folder) as entries:
                 found = [
@@ -163,7 +163,7 @@ class ExperienceFiles:
         return read_experience(document, file=shown)
 
     def _named(self, name: str) -> str:
-        """Give a file as it is called in what is said about it; bytes that are no UTF-8 are written out."""
+        """Return a file as it is called in what is said about it; bytes that are no UTF-8 are written out."""
         return f"{self._shown}/{os.fsencode(name).decode('utf-8', 'backslashreplace')}"
 
     def _gathered(self, fault: str) -> Shelf:
@@ -198,7 +198,7 @@ class Reader:
 
 
 def _mark(entry: "os.DirEntry[str]") -> Mark:
-    """Give what changes with a file; the same for one that cannot be looked at, which is told when it is read."""
+    """Return what changes with a file; the same for one that cannot be looked at, which is told when it is read."""
     try:
         status = entry.stat()
     except OSError:
@@ -207,7 +207,7 @@ def _mark(entry: "os.DirEntry[str]") -> Mark:
 
 
 def _value(node: yaml_text.Node) -> object:
-    """Give a value with every scalar as the text that stands there: an id 007 is none 7."""
+    """Return a value with every scalar as the text that stands there: an id 007 is none 7."""
     if isinstance(node.value, list):
         return [_value(child) for child in node.value]
     if isinstance(node.value, dict):

@@ -55,12 +55,12 @@ def own_methods() -> tuple[str, ...]:
 
 
 def folder_of(config: Config) -> Path:
-    """Give the folder of a project's personas."""
+    """Return the folder of a project's personas."""
     return Path(config.folder) / config.settings.persona.folder
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Give the files of a folder that mean a persona, by name; none where there is no folder. Raises OSError."""
+    """Yield the files of a folder that mean a persona, by name; none where there is no folder. Raises OSError."""
     if folder.exists():
         yield from (file for file in sorted(folder.iterdir()) if means_persona(file.name))
 
@@ -92,13 +92,13 @@ def persona_of(document: object, *, name: str, profiles: Profiles, methods: tupl
 
 
 def keys_of(persona: Persona) -> dict[str, str]:
-    """Give the ids of prompts a persona names, by their paths in its file."""
+    """Return the ids of prompts a persona names, by their paths in its file."""
     named = {f"prompts.{link}": slug for link, slug in persona.chain.items()}
     return named | {f"metaPrompts[{n}].promptKey": each.key for n, each in enumerate(persona.metaprompts) if each.key}
 
 
 def _keys(persona: Persona) -> list[Fault]:
-    """Say which ids of prompts could name none."""
+    """Return which ids of prompts could name none."""
     faults = []
     for path, slug in keys_of(persona).items():
         try:
@@ -149,7 +149,7 @@ def _text_of(data: bytes, name: str) -> str:
 
 
 def _value(key: str, node: yaml_text.Node) -> Any:
-    """Give a YAML value as its field means it."""
+    """Return a YAML value as its field means it."""
     if isinstance(node.value, dict):
         return {name: _value(name, child) for name, child in node.value.items()}
     if isinstance(node.value, list):
@@ -167,7 +167,7 @@ def _value(key: str, node: yaml_text.Node) -> Any:
 
 
 def settle_ids(files: list[PersonaFile]) -> list[PersonaFile]:
-    """Give files of which no two name one id: the first of them has it, the others have a fault."""
+    """Return files of which no two name one id: the first of them has it, the others have a fault."""
     taken: dict[str, str] = {}
     found = []
     for each in files:

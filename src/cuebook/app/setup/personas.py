@@ -91,21 +91,21 @@ _Shown = TypeVar("_Shown", bound=PersonaShown)
 
 
 async def list_personas(desk: Desk, *, mode: str | None = None) -> PersonaList:
-    """Give all personas as their files are now."""
+    """Return all personas as their files are now."""
     await desk.catch_up()
     found = [each for _, each in sorted(desk.personas.items())]
     return PersonaList(items=[_shown(each, desk.default_persona, desk.profiles, mode, PersonaShown) for each in found])
 
 
 async def get_persona(desk: Desk, name: str, *, mode: str | None = None) -> PersonaWhole:
-    """Give a persona as its file is now, a secret in its text replaced. Raises NotFound."""
+    """Return a persona as its file is now, a secret in its text replaced. Raises NotFound."""
     await desk.catch_up()
     shown = whole(desk.persona(name), default=desk.default_persona, profiles=desk.profiles, mode=mode)
     return replace(shown, base_system_prompt=desk.writer.clean(shown.base_system_prompt))
 
 
 def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:
-    """Give a persona as the doors show it."""
+    """Return a persona as the doors show it."""
     text = persona.base_system_prompt
     return _shown(persona, default, profiles, mode, PersonaWhole, base_system_prompt=text)
 
@@ -152,7 +152,7 @@ class CheckedPersonas(Struct, frozen=True, kw_only=True):
     default: str
 
     def find(self, name: str) -> tuple[Persona, str]:
-        """Give a persona and its file, "" for none. Raises NotFound, and InvalidInput where its file is at fault."""
+        """Return a persona and its file, "" for none. Raises NotFound, and InvalidInput where its file is at fault."""
         for file in self.files:
             if file.persona is not None and file.persona.id == name:
                 if file.whole is None:
@@ -185,7 +185,7 @@ def look_at_personas(config: Config, files: Sequence[Path] = ()) -> CheckedPerso
 
 
 def _with_prompts(file: PersonaFile, known: Collection[str], project: str) -> PersonaFile:
-    """Give a file with what it names that is no prompt: `known` are the project's and those that ship."""
+    """Return a file with what it names that is no prompt: `known` are the project's and those that ship."""
     if file.whole is None:
         return file
     odd = list(file.odd)
@@ -202,7 +202,7 @@ def _with_prompts(file: PersonaFile, known: Collection[str], project: str) -> Pe
 
 
 def gallery() -> dict[str, PersonaFile]:
-    """Give the personas that ship, by id."""
+    """Return the personas that ship, by id."""
     files = sorted(file for file in _GALLERY.iterdir() if means_persona(file.name))
     read = [read_file(file, name=file.name, profiles=SHIPPED) for file in files]
     return {each.persona.id: each for each in read if each.persona is not None}
@@ -233,7 +233,7 @@ def new_persona(config: Config, name: str, *, like: str) -> Path:
 
 
 def _renamed(text: str, name: str) -> str:
-    """Give a definition of the gallery another id and a name like it; the rest stays byte by byte, comments too."""
+    """Return a definition of the gallery another id and a name like it; the rest stays byte by byte, comments too."""
     title = json.dumps(re.sub(r"[-_.]+", " ", name).strip().title() or name)
     for field, value in (("id", json.dumps(name)), ("name", title)):
         line = re.compile(rf'(?m)^( *"?{field}"?: )[^,\n]*')
@@ -242,6 +242,6 @@ def _renamed(text: str, name: str) -> str:
 
 
 def to_wire(value: Struct) -> dict[str, Any]:
-    """Give what is shown as JSON does."""
+    """Return what is shown as JSON does."""
     shown: dict[str, Any] = msgspec.to_builtins(value)
     return shown

@@ -51,13 +51,13 @@ def load_config(
 
 
 def is_project(config: Config) -> bool:
-    """Say whether there is anything to open: a file of settings, a setting given, or a book in its usual place."""
+    """Return whether there is anything to open: a file of settings, a setting given, or a book in its usual place."""
     folder = Path(config.folder)
     return bool(config.origins) or (folder / FILE).exists() or (folder / StoreConfig().url).exists()
 
 
 def no_project(config: Config) -> str:
-    """Say that there is none."""
+    """Return that there is none."""
     return f"there is no {FILE} and no book in {str(Path(config.folder).resolve())!r}"
 
 
@@ -88,7 +88,7 @@ def load_presets(config: Config, prompts: Collection[str]) -> Presets:
 
 
 def modes_of(config: Config) -> set[str]:
-    """Give the modes the presets file tells something of: which add-ons are told, or how the past is condensed."""
+    """Return the modes the presets file tells something of: which add-ons are told, or how the past is condensed."""
     modes = set(load_compaction(config).by_mode)
     file = Path(config.folder) / config.settings.memory.presets
     if file.exists():
@@ -119,13 +119,13 @@ def check_instructions(config: Config, compaction: Compaction, prompts: Collecti
 
 
 def with_own(config: Config, prompts: Collection[str]) -> set[str]:
-    """Give the ids keys may name: those of prompts, and those a project's own prompts stand for."""
+    """Return the ids keys may name: those of prompts, and those a project's own prompts stand for."""
     own = f"{PROJECTS}{config.settings.prompts.project}/"
     return {*prompts, *(slug.removeprefix(own) for slug in prompts if slug.startswith(own))}
 
 
 def files_of(config: Config) -> list[str]:
-    """Give the ids of the project's prompt files."""
+    """Return the ids of the project's prompt files."""
     folder = Path(config.folder) / config.settings.prompts.folder
     return [file.relative_to(folder).with_suffix("").as_posix() for file in sorted(folder.rglob("*.md"))]
 

@@ -10,7 +10,7 @@ from cuebook.records.credentials import spans
 
 
 def setting_rows(config: Config) -> list[Wire]:
-    """Give every setting by `section.key` with `value` and `source`, then what the environment says of compaction."""
+    """Return every setting by `section.key` with `value` and `source`, then what the environment says of compaction."""
     rows = [
         _row(f"{section}.{name}", value, config.origins.get(f"{section}.{name}", "default"))
         for section, values in msgspec.to_builtins(config.settings).items()
@@ -20,7 +20,7 @@ def setting_rows(config: Config) -> list[Wire]:
 
 
 def shown_setting(value: Any) -> str:
-    """Give a value as a table shows it."""
+    """Return a value as a table shows it."""
     return str(value).lower() if isinstance(value, bool) else str(value) or '""'
 
 

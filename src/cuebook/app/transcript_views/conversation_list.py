@@ -118,13 +118,13 @@ class Talking:
         )
 
     async def places(self, conversation: str, ids: Sequence[str], *, user: str | None = None) -> dict[str, PostPlace]:
-        """Give where posts stand, by id; of one that is not there, nothing. Raises NotFound."""
+        """Return where posts stand, by id; of one that is not there, nothing. Raises NotFound."""
         return await self._desk.store.talks.places(Scope(user=user), conversation, ids)
 
     async def _partings(
         self, scope: Scope, conversation: str, tree: "_RunTree", way: "_Path", parents: Sequence[int]
     ) -> dict[int, tuple[Way, ...]]:
-        """Give the ways on from posts of a way where there are several, or one that it does not take."""
+        """Return the ways on from posts of a way where there are several, or one that it does not take."""
         found: dict[int, list[int]] = {}
         for parent in parents:
             ways = tree.behind(parent)
@@ -164,7 +164,7 @@ class _Path:
         return 0 if at < 0 else self._before[at] + min(seq, self._lasts[at]) - self._firsts[at] + 1
 
     def seq_at(self, count: int) -> int:
-        """Give the seq of its post number `count` from 1; 0 for 0."""
+        """Return the seq of its post number `count` from 1; 0 for 0."""
         if not count:
             return 0
         at = bisect_right(self._before, count - 1) - 1
@@ -202,12 +202,14 @@ class _RunTree:
         return _Path(spans[::-1])
 
     def behind(self, seq: int) -> list[int]:
-        """Give the posts that follow one, oldest first; 0 for those that begin."""
+        """Return the posts that follow one, oldest first; 0 for those that begin."""
         own = [seq + 1] if seq and seq < self._run(seq).last else []
         return own + self._behind.get(seq, [])
 
     def newest(self, seq: int) -> int:
-        """Give where the way through a post ends: at the head if it leads there, else at the newest post behind it."""
+        """Return where the way through a post ends: at the head if it leads
+        there, else at the newest post behind it.
+        """
         if self._head.holds(seq):
             return self._head.last
         run = self._run(seq)
@@ -216,7 +218,7 @@ class _RunTree:
         return max([run.last, *(last for post, last in self._deep.get(run.first, ()) if post >= seq)])
 
     def shared(self, way: _Path) -> int:
-        """Give the last post of a way that the head's path has too; 0 for none."""
+        """Return the last post of a way that the head's path has too; 0 for none."""
         low, high = 0, min(way.count, self._head.count)
         while low < high:  # two ways have the same posts up to where they part
             middle = (low + high + 1) // 2
@@ -225,7 +227,7 @@ class _RunTree:
         return way.seq_at(low)
 
     def way_through(self, seq: int | None) -> _Path:
-        """Give the way through a post, the head's for None. Raises NotFound."""
+        """Return the way through a post, the head's for None. Raises NotFound."""
         if seq is None:
             return self._head
         if not self._runs or not 1 <= seq <= self._runs[-1].last:

@@ -42,7 +42,7 @@ class LiveTurn(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 async def lines_of(desk: Desk, known: Conversation, user: str | None, *, last: int) -> list[LiveTurn]:
-    """Give the newest turns of a conversation, oldest first; what they took is not read."""
+    """Return the newest turns of a conversation, oldest first; what they took is not read."""
     scope = Scope(user=user)
     try:
         turns = await desk.store.turns(scope, known.id, last=last)
@@ -87,7 +87,7 @@ def _line(known: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
 
 
 def kinds_of(manifest: Manifest) -> dict[str, int]:
-    """Give what a window takes by kind of block, in the order they stand; the query counts as a post."""
+    """Return what a window takes by kind of block, in the order they stand; the query counts as a post."""
     found: dict[str, int] = {}
     for text in manifest.front:
         found[text.kind] = found.get(text.kind, 0) + text.tokens
@@ -100,7 +100,7 @@ def kinds_of(manifest: Manifest) -> dict[str, int]:
 
 
 def _seconds(turn: Turn) -> float | None:
-    """Give how long a turn took until it was answered.
+    """Return how long a turn took until it was answered.
 
     None while it is not, and where it passed in shadow: it was opened and closed behind its answer.
     """
@@ -115,6 +115,6 @@ def _short(text: str) -> str:
 
 
 def _tail(text: str) -> str:
-    """Give the end of an answer that still grows."""
+    """Return the end of an answer that still grows."""
     text = " ".join(text.split())
     return text if len(text) <= SAID else f"…{text[1 - SAID :]}"

@@ -48,7 +48,7 @@ class Live:
         self.talks = Talking(desk)
 
     async def newest(self, *, user: str | None = None) -> list[LiveTurn]:
-        """Give the newest turns of the recent conversations, the newest first."""
+        """Return the newest turns of the recent conversations, the newest first."""
         page = await self._desk.store.conversations(Scope(user=user), limit=WATCHED, cursor=None)
         recent = [each for each in page.items if each.turns]
         share = max(1, LISTED // max(1, len(recent)))
@@ -60,7 +60,7 @@ class Live:
         return sorted(found, key=lambda each: each.at or "", reverse=True)
 
     async def changes(self, *, user: str | None = None) -> AsyncGenerator[LiveTurn | Sums | None, None]:
-        """Give each turn anew when something of it changed, and behind them the sums; None after a look that found
+        """Yield each turn anew when something of it changed, and behind them the sums; None after a look that found
         nothing, and before all.
 
         Whoever watches shares one reader of the store. What happens before the first None may not be told.
@@ -79,7 +79,7 @@ class Live:
                     stale += bool(told or stale)
                     if stale and (not told or stale > LONGEST):
                         stale = 0
-                        sums: Sums = await looks.once(user, lambda: self.sums(user=user))
+                        sums: Sums = await looks.shared_change(user, lambda: self.sums(user=user))
                         yield sums
                     elif not told:
                         yield None

@@ -65,7 +65,7 @@ class Looks:
         return bool(self._watchers)
 
     async def changes(self, user: str | None) -> AsyncGenerator[list[LiveTurn], None]:
-        """Give after each look what changed of what a user may see, nothing after the one that the rest goes on from.
+        """Yield after each look what changed of what a user may see, nothing after the one that the rest goes on from.
 
         Who is slow gets in one what changed meanwhile. Raises what the store raised, to all who watch.
         """
@@ -90,8 +90,8 @@ class Looks:
                 self._reader.cancel()
                 await asyncio.wait((self._reader,))
 
-    async def once(self, user: str | None, make: Callable[[], Awaitable[Any]]) -> Any:
-        """Give what is made of the last change, once for all who watch as one user, and one after the other."""
+    async def shared_change(self, user: str | None, make: Callable[[], Awaitable[Any]]) -> Any:
+        """Return what is made of the last change, once for all who watch as one user, and one after the other."""
         async with self._sharing:
             made = self._shared.get(user)
             if made is None or made[0] != self._changed:
@@ -136,7 +136,7 @@ class Looks:
             self._seen = {(turn.conversation, turn.turn): turn for _, turn in found}
 
     async def _spoken_in(self) -> list[Conversation]:
-        """Give the conversations to look at: the most recent, all since the last look, and where a turn goes on."""
+        """Return the conversations to look at: the most recent, all since the last look, and where a turn goes on."""
         found: dict[str, Conversation] = {}
         cursor: str | None = None
         while len(found) < MOST:
@@ -164,5 +164,5 @@ class Looks:
         return taken.get(turn.turn, CallUsage())
 
     def _may_see(self, user: str | None, known: Conversation) -> bool:
-        """Say what the store says of who takes part."""
+        """Return what the store says of who takes part."""
         return user is None or (known.user is None and not self._proven) or user in known.participants

@@ -113,8 +113,8 @@ def _parts(fields: Mapping[str, Any], key: str, place: FilePlace) -> list[Part]:
     return parts
 
 
-def given(post: Post, place: FilePlace) -> Posted:
-    """Give a post of another store to this one, with its verbatim message, if it has one."""
+def post_of(post: Post, place: FilePlace) -> Posted:
+    """Return a post of another store to this one, with its verbatim message, if it has one."""
     if post.wire is not None:
         _check_message(post.wire, place)
     return Posted(
@@ -131,5 +131,5 @@ def given(post: Post, place: FilePlace) -> Posted:
 
 
 def id_of(post: Given) -> str:
-    """Give a post's id."""
+    """Return a post's id."""
     return post.id if isinstance(post, Posted) else str(post["id"])

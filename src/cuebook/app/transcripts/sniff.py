@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cuebook.app.transcripts.posts import given, id_of, read_messages, read_posts
+from cuebook.app.transcripts.posts import id_of, post_of, read_messages, read_posts
 from cuebook.app.transcripts.transcript import FilePlace, Question, Transcript, kind_of
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import InvalidInput
@@ -290,7 +290,7 @@ def _taskweaver(value: Mapping[str, Any], place: FilePlace, stem: str) -> Transc
         raise InvalidInput(msg, where=error.where) from error
     rounds = place.at("rounds")
     found = [
-        given(post, rounds.at(n).at("post_list").at(m))
+        post_of(post, rounds.at(n).at("post_list").at(m))
         for n, round_ in enumerate(read.rounds)
         for m, post in enumerate(round_.posts)
     ]

@@ -73,13 +73,13 @@ def _part(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exact(when: float) -> str:
-    """Give a time to the microsecond, shorter where it says no more."""
+    """Return a time to the microsecond, shorter where it says no more."""
     read = datetime.fromtimestamp(when, UTC)
     return read.isoformat(timespec="microseconds" if read.microsecond % 1000 else "milliseconds").replace("+00:00", "Z")
 
 
 def _verbatim(wire: bytes) -> Any:
-    """Give a message as JSON, or as a string of its bytes where reading and writing it would change them."""
+    """Return a message as JSON, or as a string of its bytes where reading and writing it would change them."""
     value = msgspec.json.decode(wire)
     return value if msgspec.json.encode(json.loads(json.dumps(value))) == wire else wire.decode()
 

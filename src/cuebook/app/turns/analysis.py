@@ -103,7 +103,7 @@ class MemoryAnalysis:
         )
 
     async def budget(self, conversation: str | None = None, *, user: str | None = None) -> Budget:
-        """Say what posts may take of a prompt, and what a conversation's take of it. Raises NotFound."""
+        """Return what posts may take of a prompt, and what a conversation's take of it. Raises NotFound."""
         tuning, used = untuned(self._desk.limits), 0
         if conversation is not None:
             found = await analyze(self._desk, Scope(user=user), conversation)

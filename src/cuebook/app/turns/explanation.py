@@ -25,7 +25,7 @@ def told_of(shown: Wire) -> Iterator[str]:
 
 
 def window_lines(window: Wire) -> Iterator[str]:
-    """Say what a prompt held, a line for each block, and what was left out and why; texts by their first words."""
+    """Yield what a prompt held, a line for each block, and what was left out and why; texts by their first words."""
     yield f"prompt: {window['tokens']:,} of {window['budget']:,} tokens"
     for block in window["blocks"]:
         form = " (cut)" if block.get("cut") else " (short form)" if block.get("compressed") else ""
@@ -37,7 +37,7 @@ def window_lines(window: Wire) -> Iterator[str]:
 
 
 def heard_lines(told: Wire) -> Iterator[str]:
-    """Say what `metadata.sentiment` tells of a turn; nothing where nothing was heard."""
+    """Yield what `metadata.sentiment` tells of a turn; nothing where nothing was heard."""
     sentiment = told.get("sentiment")
     if not isinstance(sentiment, Mapping) or "polarity" not in sentiment:
         return
@@ -53,7 +53,7 @@ def heard_lines(told: Wire) -> Iterator[str]:
 
 
 def mind_lines(told: Wire, reflections: Sequence[Wire]) -> Iterator[str]:
-    """Say the state of mind a turn was answered in, and what came of reflecting on it."""
+    """Yield the state of mind a turn was answered in, and what came of reflecting on it."""
     if mind := told.get("mind"):
         yield f"mind: mood {mind['mood']}, user's skill {mind['userSkill']}, task {mind['taskComplexity']}"
     for made in reflections:
@@ -68,7 +68,7 @@ def mind_lines(told: Wire, reflections: Sequence[Wire]) -> Iterator[str]:
 
 
 def changed(changes: Mapping[str, Any]) -> Iterator[str]:
-    """Say what moved, of long texts only that they did."""
+    """Yield what moved, of long texts only that they did."""
     for name, (before, after) in changes.items():
         if name == "strategy" or name.startswith("imprint."):
             yield f"{name} {'gone' if after in (None, '') else 'new'}"
@@ -94,7 +94,7 @@ def _said(sentiment: Mapping[str, Any]) -> Iterator[str]:
 
 
 def why_lines(told: Wire) -> Iterator[str]:
-    """Say why these prompts spoke: the preset that brought add-ons, and how each of several variants was chosen."""
+    """Yield why these prompts spoke: the preset that brought add-ons, and how each of several variants was chosen."""
     if told.get("personaSilent"):
         yield "persona and presets: silent, for the program brings its own system text (persona.speaks)"
     profile = told.get("promptProfile") or {}
@@ -113,7 +113,7 @@ def why_lines(told: Wire) -> Iterator[str]:
 
 
 def _experiences(selection: Wire, stood: list[str]) -> str:
-    """Say what was chosen, how well each fits, and by whom; what found no room in the window is said too."""
+    """Return what was chosen, how well each fits, and by whom; what found no room in the window is said too."""
     named = [
         f"{name} ({score:.2f}{'' if name in stood else ', no room'})" for name, score in selection["chosen"].items()
     ]
@@ -122,7 +122,9 @@ def _experiences(selection: Wire, stood: list[str]) -> str:
 
 
 def observed_lines(said: Wire) -> Iterator[str]:
-    """Say what the user's next message, or feedback, said of a turn, and which prompts learnt it; else why nothing."""
+    """Yield what the user's next message, or feedback, said of a turn, and
+    which prompts learnt it; else why nothing.
+    """
     if said["by"] is None:
         yield f"observed: nothing; {said['reason']}"
         return

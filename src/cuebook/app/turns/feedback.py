@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
-from cuebook.app.prompts.idempotency import once
+from cuebook.app.prompts.idempotency import run_once
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.jobs.observation import spoke_in, teach
@@ -51,7 +51,7 @@ async def give(
         return (await desk.store.outcomes.give(scope, conversation, n, spoken, once=told)).revision
 
     asked = ["feedback", conversation, n, score, thumb, outcome, corrections, comment]
-    await once(desk, idempotency_key, asked, int, work, user=user or "")
+    await run_once(desk, idempotency_key, asked, int, work, user=user or "")
     await teach(desk, scope, conversation, n)
     known = await desk.store.outcomes.get(scope, conversation, n)
     if known is None:
@@ -115,13 +115,13 @@ def _outcome(
 
 
 async def observation(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> dict[str, Any]:
-    """Give the word on a turn: what was said, and whom it taught; else why there is none."""
+    """Return the word on a turn: what was said, and whom it taught; else why there is none."""
     known = await desk.store.outcomes.get(scope, conversation, turn.n)
     return to_wire(known) if known else {"by": None, "reason": await _why_none(desk, scope, conversation, turn)}
 
 
 async def _why_none(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> str:
-    """Say why there is no word on a turn."""
+    """Return why there is no word on a turn."""
     if turn.state == "running":
         return "the turn is being answered"
     if not turn.reply_seq:
@@ -136,7 +136,7 @@ async def _why_none(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> 
 
 
 async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> str:
-    """Say why what follows a turn's answer said nothing of it."""
+    """Return why what follows a turn's answer said nothing of it."""
     after = await _next_post(desk, scope, conversation, turn.reply_seq)
     if after is None:
         return "nobody has gone on from it yet"
@@ -153,7 +153,7 @@ async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -
 
 
 async def _next_post(desk: Desk, scope: Scope, conversation: str, seq: int) -> Post | None:
-    """Give the first post that goes on from one, whatever branch it began."""
+    """Return the first post that goes on from one, whatever branch it began."""
     after = seq
     while found := await desk.store.posts_behind(scope, conversation, after=after, limit=PAGE, path=False):
         for post in found:
@@ -164,7 +164,7 @@ async def _next_post(desk: Desk, scope: Scope, conversation: str, seq: int) -> P
 
 
 async def _turn_asking(desk: Desk, scope: Scope, conversation: str, n: int, seq: int) -> Turn | None:
-    """Give the first turn behind turn `n` that answers a post or what was sent with it, None where none does."""
+    """Return the first turn behind turn `n` that answers a post or what was sent with it, None where none does."""
     newest = (await desk.store.conversation(scope, conversation)).turns
     for number in range(n + 1, newest + 1):
         turn = await desk.store.turn(scope, conversation, number)
@@ -174,7 +174,7 @@ async def _turn_asking(desk: Desk, scope: Scope, conversation: str, n: int, seq:
 
 
 def to_wire(known: StoredOutcome) -> dict[str, Any]:
-    """Give the word on a turn with names as on the wire. `pending`: its prompts have not learnt it yet."""
+    """Return the word on a turn with names as on the wire. `pending`: its prompts have not learnt it yet."""
     said = known.outcome
     return {
         "by": said.by,

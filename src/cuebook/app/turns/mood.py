@@ -39,7 +39,7 @@ class MindOf:
         self._desk = desk
 
     async def show(self, conversation: str, *, user: str | None = None, limit: int = 20) -> MindState:
-        """Give a conversation's Mind and what moved it. Raises NotFound, InvalidInput."""
+        """Return a conversation's Mind and what moved it. Raises NotFound, InvalidInput."""
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit} is not between 1 and {MOST}"
             raise InvalidInput(msg, where="limit")
@@ -79,7 +79,7 @@ class MindOf:
 
 
 def mind_shape(state: MindState) -> Wire:
-    """Give a conversation's Mind as JSON shows it."""
+    """Return a conversation's Mind as JSON shows it."""
     return {
         "conversationId": state.conversation,
         **_mind(state.mind),
@@ -94,7 +94,7 @@ def _mind(mind: Mind) -> Wire:
 
 
 def reflection_shape(made: Reflection) -> Wire:
-    """Give what came of reflecting on a turn as JSON shows it."""
+    """Return what came of reflecting on a turn as JSON shows it."""
     runs: list[dict[str, Any]] = [
         {"reason": "", "changes": {}, "prompt": "", **msgspec.to_builtins(run)} for run in made.runs
     ]

@@ -42,7 +42,7 @@ class Optimizer:
         self._desk = desk
 
     async def status(self, conversation: str | None = None, *, user: str | None = None) -> OptimizerStatus:
-        """Say what the runs so far came to, of a conversation or of all. Raises NotFound."""
+        """Return what the runs so far came to, of a conversation or of all. Raises NotFound."""
         totals = await self._desk.store.tuning.totals(Scope(user=user), conversation)
         return OptimizerStatus(
             total_optimizations=totals.runs,
@@ -77,7 +77,7 @@ class Optimizer:
     async def history(
         self, conversation: str | None = None, *, user: str | None = None, limit: int = 20
     ) -> list[Snapshot]:
-        """Give the snapshots of the runs, newest first; of a conversation 500 are kept. Raises NotFound."""
+        """Return the snapshots of the runs, newest first; of a conversation 500 are kept. Raises NotFound."""
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit} is not between 1 and {MOST}"
             raise InvalidInput(msg, where="limit")
@@ -112,6 +112,6 @@ def _sum(made: list[Snapshot], untuned: Tuning, now: float) -> Snapshot:
 
 
 def snapshot(value: Snapshot) -> Wire:
-    """Give a snapshot as C does, with its conversation, null where it sums up several, and why it tuned nothing."""
+    """Return a snapshot as C does, with its conversation, null where it sums up several, and why it tuned nothing."""
     shown: dict[str, Any] = msgspec.to_builtins(value)
     return shown | {"conversationId": value.conversation_id or None, "timestamp": iso(value.timestamp)}

@@ -45,7 +45,7 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 def replay_shape(found: Replay) -> shapes.Wire:
-    """Give a replay as JSON shows it."""
+    """Return a replay as JSON shows it."""
     window = shapes.window(found.window) if found.window else None
     told = {"verdict": found.verdict, "digest": found.digest, "reason": found.reason, "window": window}
     return told | ({"counterfactual": to_wire(found.counterfactual)} if found.counterfactual else {})
@@ -67,7 +67,7 @@ class Turns:
         return _for_guest(turn) if await self._is_guest(scope, conversation) else turn
 
     async def last(self, conversation: str, *, user: str | None = None, last: int = 20) -> list[Turn]:
-        """Give the newest turns, oldest first."""
+        """Return the newest turns, oldest first."""
         scope = Scope(user=user)
         turns = await self._desk.store.turns(scope, conversation, last=last)
         return list(map(_for_guest, turns)) if await self._is_guest(scope, conversation) else turns
@@ -75,7 +75,7 @@ class Turns:
     async def page(
         self, conversation: str, *, user: str | None = None, limit: int = LIMIT, cursor: str | None = None
     ) -> Paged[Turn]:
-        """Give a page of all turns, oldest first."""
+        """Return a page of all turns, oldest first."""
         scope = Scope(user=user)
         found = await self._desk.store.conversation(scope, conversation)
         start = read_cursor(cursor, TurnsAt, no=found.no) if cursor is not None else TurnsAt(found.no, 0)
@@ -89,7 +89,9 @@ class Turns:
     async def show(
         self, conversation: str, n: int, *, step: int | None = None, user: str | None = None
     ) -> dict[str, Any]:
-        """Give a turn in INTERFACE's shape: query, reply, and every block of its window with its source and tokens."""
+        """Return a turn in INTERFACE's shape: query, reply, and every block of
+        its window with its source and tokens.
+        """
         scope = Scope(user=user)
         turn = await self.get(conversation, n, user=user)
         shown_step = self._step(turn, step)
@@ -158,7 +160,7 @@ class Turns:
         user: str | None = None,
         idempotency_key: str | None = None,
     ) -> StoredOutcome:
-        """Say how a turn was, in the place of what its user's next message says; the newest word stands.
+        """Return how a turn was, in the place of what its user's next message says; the newest word stands.
 
         `score` from 0 to 1, or `thumb` for 1 and 0, is the sentiment of the observation made of it. The prompts that
         spoke have learnt it when this returns; what they had learnt of the turn is corrected. Raises InvalidInput,
@@ -180,7 +182,7 @@ class Turns:
         raise NotFound(msg)
 
     async def _covered(self, scope: Scope, conversation: str, manifest: Manifest) -> list[tuple[int, int]]:
-        """Give the posts (ranges of seqs, both included) that stand under a window's summary, shown in it or not."""
+        """Return the posts (ranges of seqs, both included) that stand under a window's summary, shown in it or not."""
         version = manifest.summary_version
         summary = await self._desk.store.summary(scope, conversation, version=version) if version else None
         if summary is None:
@@ -227,12 +229,12 @@ def _is_guest(found: Conversation, scope: Scope) -> bool:
 
 
 def _for_guest(turn: Turn) -> Turn:
-    """Give a turn without the names of what was remembered: they are made of its words."""
+    """Return a turn without the names of what was remembered: they are made of its words."""
     return replace(turn, metadata={name: told for name, told in turn.metadata.items() if name != _RECALLED})
 
 
 def _upto(place: Alignment, upto: int) -> list[tuple[int, int]]:
-    """Give the head's path up to a post of it as ranges, oldest first; nothing for a post beside it."""
+    """Return the head's path up to a post of it as ranges, oldest first; nothing for a post beside it."""
     runs: list[tuple[int, int]] = []
     seq = place.conversation.head
     run = place.posts[seq].run if seq in place.posts else 0
@@ -255,7 +257,7 @@ def _ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _cache(turn: Turn, step: Step) -> dict[str, Any]:
-    """Say what a provider's cache made of a step: as the provider reported it, else simulated for the newest.
+    """Return what a provider's cache made of a step: as the provider reported it, else simulated for the newest.
 
     What was answered in shadow is no report: it was another prompt's.
     """

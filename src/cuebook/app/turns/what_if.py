@@ -32,7 +32,7 @@ async def what_if(
     without: Sequence[str],
     ask: bool,
 ) -> Counterfactual:
-    """Give what a turn's first window would have been. Raises InvalidInput, NotFound, Denied."""
+    """Return what a turn's first window would have been. Raises InvalidInput, NotFound, Denied."""
     found = await desk.store.conversation(scope, conversation)
     if scope.user is not None and found.user not in (None, scope.user):
         msg = "what a prompt would have been is for its conversation's first user alone: it says what they were told"
@@ -51,7 +51,7 @@ async def what_if(
 
 
 def to_wire(told: Counterfactual) -> Wire:
-    """Give it as JSON shows it."""
+    """Return it as JSON shows it."""
     before, after = told.before.tokens, told.after.tokens if told.after else None
     return {
         "tokens": {"before": before, "after": after, "change": None if after is None else after - before},
@@ -77,7 +77,7 @@ async def _version(desk: Desk, named: str) -> Version:
 
 
 async def _moment(desk: Desk, scope: Scope, conversation: str, given: datetime | str | int) -> float:
-    """Give a time as Unix seconds: a turn's is when it began, one without a zone is UTC's."""
+    """Return a time as Unix seconds: a turn's is when it began, one without a zone is UTC's."""
     if isinstance(given, str) and given.strip().isdecimal() and len(given) <= _DIGITS:
         given = int(given)
     if isinstance(given, int):

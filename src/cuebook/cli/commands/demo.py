@@ -95,7 +95,7 @@ FIGURE = 14
 
 
 def report_lines(report: ReplayReport) -> Iterator[str]:
-    """Give a report line by line."""
+    """Yield a report line by line."""
     yield f"{report.title}: {counted(report.posts, 'post')}{_span(report.days)}, turn by turn, no model, no network"
     yield ""
     yield from _cost_lines(report)
@@ -175,7 +175,7 @@ def _answers(asked: Sequence[QuestionResult]) -> Iterator[str]:
 
 
 def _given(asked: QuestionResult) -> Iterator[str]:
-    """Say where the answer stands, and the first hit where it is another; else a post the answer can be told from."""
+    """Yield where the answer stands, and the first hit where it is another; else a post the answer can be told from."""
     first, source = asked.first, asked.source
     if first is None and not asked.stands:
         yield "    nothing found"

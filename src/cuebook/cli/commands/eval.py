@@ -179,7 +179,7 @@ _WHOSE = {
 
 
 def report_lines(report: Evaluation) -> Iterator[str]:
-    """Give a report line by line."""
+    """Yield a report line by line."""
     talks = f"{report.conversations} conversations, " if report.conversations > 1 else ""
     posts, compactions = counted(report.posts, "post"), counted(report.compactions, "compaction")
     yield f"{report.title}: {talks}{posts}, {compactions}, no model"
@@ -269,7 +269,7 @@ _HOW: Final = {
 
 
 def utility_lines(found: Utilities) -> Iterator[str]:
-    """Give a measure line by line, the most useful first."""
+    """Yield a measure line by line, the most useful first."""
     calls = f", {found.calls:,} calls" if found.calls else ""
     memories, turns = counted(len(found.items), "memory", "memories"), counted(found.turns, "turn")
     yield f"{memories} said in {turns}, {_HOW[found.by]}{calls}"
@@ -289,7 +289,7 @@ def utility_lines(found: Utilities) -> Iterator[str]:
 
 
 def cost_line(cost: MeasureCost) -> str:
-    """Say what a measure asks a model, and costs at most."""
+    """Return what a measure asks a model, and costs at most."""
     if not cost.calls:
         return "asks no model"
     money = " + ".join(f"{spent:.4f} {currency}" for currency, spent in cost.costs.items())

@@ -295,7 +295,7 @@ def _show_memory(state: State, name: str, user: str | None) -> None:
 
 
 def _newest(book: BlockingCuebook, conversation: str, user: str | None) -> int:
-    """Give the number of the newest summary, of whatever branch; 0 for none."""
+    """Return the number of the newest summary, of whatever branch; 0 for none."""
     summary = book.memory.summary(conversation, user=user)
     newest = summary.version if summary else 0
     while book.memory.summary(conversation, user=user, version=newest + 1):

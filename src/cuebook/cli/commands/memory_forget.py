@@ -97,7 +97,7 @@ def _would_forget(state: State, target: Any) -> None:
 
 
 def _preview_lines(found: WouldForget) -> Iterator[str]:
-    """Say what would go and what would stay, a line each."""
+    """Yield what would go and what would stay, a line each."""
     yield "nothing was forgotten; this would go: " + (_counted(found.counts) or "nothing is there")
     for touched in found.conversations:
         stays = f", leaving {counted(touched.left, 'post')}" if touched.left else ""

@@ -58,7 +58,7 @@ def settle(
 
 
 def _marks(book: BlockingCuebook, conversation: str | None) -> dict[str, int]:
-    """Give how far the summary of each conversation reaches. Raises NotFound for one there is not."""
+    """Return how far the summary of each conversation reaches. Raises NotFound for one there is not."""
     if conversation is not None:
         return {conversation: book.conversations.get(conversation).mark}
     found: dict[str, int] = {}

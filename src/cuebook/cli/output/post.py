@@ -15,7 +15,7 @@ _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 def lines_of(post: Post) -> Iterator[str]:
-    """Give a post's texts and parts in their order; a post of several texts holds all of them in its parts."""
+    """Yield a post's texts and parts in their order; a post of several texts holds all of them in its parts."""
     if post.message and not any(part.type == "text" for part in post.parts):
         yield without_data(post.message)
     for part in post.parts:
@@ -24,7 +24,7 @@ def lines_of(post: Post) -> Iterator[str]:
 
 
 def without_data(text: str) -> str:
-    """Give a text with each piece of data in it as what it is: `[image png, 16 kB]`."""
+    """Return a text with each piece of data in it as what it is: `[image png, 16 kB]`."""
     return _DATA.sub(lambda found: _named(found[1], found[2], found[3]), text)
 
 
@@ -43,7 +43,7 @@ def _shown(part: Part) -> str:
 
 
 def _opaque(content: str) -> tuple[str, str]:
-    """Give a part nobody here knows by the type it names itself, and its text where it holds nothing else."""
+    """Return a part nobody here knows by the type it names itself, and its text where it holds nothing else."""
     try:
         told = json.decode(content)
     except (DecodeError, RecursionError):
@@ -60,7 +60,7 @@ def _named(kind: str, form: str, base64: str) -> str:
 
 
 def size_of(count: int) -> str:
-    """Give a number of bytes in its largest unit."""
+    """Return a number of bytes in its largest unit."""
     for unit, name in _UNITS:
         if count >= unit:
             return f"{count / unit:.0f} {name}"

@@ -59,7 +59,7 @@ async def write_through(book: Cuebook, *slugs: str) -> None:
 
 
 def whoever(by: str | None) -> str:
-    """Give the name given, else that of the account this runs under."""
+    """Return the name given, else that of the account this runs under."""
     if by is not None:
         return by
     try:

@@ -78,7 +78,7 @@ def show(
     """Show a version: its sections, parameters and where it stands."""
 
     async def read(book: Cuebook) -> tuple[Version, Wire]:
-        whose = book.prompts.whose(project)
+        whose = book.prompts.project_scope(project)
         found = await lookup.find(book.prompts, prompt, branch=branch, version=version, project=whose)
         at: dict[str, Any] = {"branch": found.branch, "version": found.number, "project": ""}
         return found, await views.show(book.prompts, found.slug, **at, resolve=resolve)
@@ -225,7 +225,7 @@ def _draw_impact(impact: Wire) -> None:
 
 
 async def _edited(book: Cuebook, prompt: str, named: Version) -> tuple[str, Version] | None:
-    """Give the file of a branch where it was edited; none where a number or a label was named."""
+    """Return the file of a branch where it was edited; none where a number or a label was named."""
     place = lookup.read_place(prompt)
     if place.version is not None or place.branch not in (None, named.branch):
         return None

@@ -27,7 +27,7 @@ def receipt(
     selection: Mapping[str, Any] | None = None,
     conversation: str = "",
 ) -> Record:
-    """Give the record of something done with a version. Secrets are replaced; texts are salted, and can be erased."""
+    """Return the record of something done with a version. Secrets are replaced; texts are salted, and can be erased."""
     name = desk.dice.new_id("salt").encode()
     salt = hashlib.blake2b(name, key=desk.key[:64], digest_size=SALT_SIZE * len(PERSONAL)).digest()
     now = datetime.fromtimestamp(desk.clock.now(), UTC)
@@ -61,7 +61,7 @@ def receipt(
 
 
 def answered(desk: Desk, renders: Sequence[Record], output: str) -> tuple[Record, ...]:
-    """Give the record of what a model answered to what was rendered; none where no prompt of the book was."""
+    """Return the record of what a model answered to what was rendered; none where no prompt of the book was."""
     if not renders or not output:
         return ()
     first = renders[0]

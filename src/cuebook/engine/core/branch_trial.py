@@ -28,8 +28,8 @@ from msgspec import Struct, structs
 from cuebook.engine.core.desk import Desk, OnTrial, TrialCacheEntry
 from cuebook.errors import NotFound
 from cuebook.interfaces.prompts import Family, PromptEvent
-from cuebook.prompts.docket import Docket
 from cuebook.prompts.rollback import Rollback
+from cuebook.prompts.rollback_evidence import Docket
 from cuebook.prompts.trial import GuardSettings
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Observation, Version
@@ -93,20 +93,22 @@ async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | None:
 
 
 async def _docket(desk: Desk, place: tuple[str, str], *, new: int, control: int, since: float) -> Docket:
-    """Give a contest's evidence, with what has come since somebody last asked for it."""
+    """Return a contest's evidence, with what has come since somebody last asked for it."""
     name = f"{new}:{control}:{since}"  # turns name the trial so; one that begins anew has another name
     while True:
         known = desk.dockets.get(place)
         if known is None or known.name != name:
             fresh = Docket(name, new, control, since, settings=GUARD)
-            seen, mark, revised = await desk.prompts.heard(Scope(), *place, (new, control), after=0, limit=OBSERVATIONS)
+            seen, mark, revised = await desk.prompts.observations_since(
+                Scope(), *place, (new, control), after=0, limit=OBSERVATIONS
+            )
             fresh.revised = revised
             cut = len(seen) == OBSERVATIONS
             await asyncio.to_thread(fresh.add, seen, mark, desk.clock.now(), cut=cut)  # they may be many
             desk.dockets[place] = fresh
             return fresh
         before = known.mark
-        seen, mark, revised = await desk.prompts.heard(
+        seen, mark, revised = await desk.prompts.observations_since(
             Scope(), *place, (new, control), after=before, limit=OBSERVATIONS
         )
         if known.revised != revised:  # something that was read is no longer so
@@ -117,7 +119,7 @@ async def _docket(desk: Desk, place: tuple[str, str], *, new: int, control: int,
 
 
 def _before(events: Sequence[PromptEvent], branch: Branch) -> tuple[int, float]:
-    """Give the version that was active before the newest, 0 for none, and since when the newest counts."""
+    """Return the version that was active before the newest, 0 for none, and since when the newest counts."""
     active = before = 0
     since = math.inf
     for each in events:
@@ -136,7 +138,7 @@ def _before(events: Sequence[PromptEvent], branch: Branch) -> tuple[int, float]:
 
 
 async def on_trial(desk: Desk, slug: str, branch: Branch) -> OnTrial | None:
-    """Give a branch's trial: as last looked at, for a minute, unless its versions have changed."""
+    """Return a branch's trial: as last looked at, for a minute, unless its versions have changed."""
     if desk.rollback != "guarded" or branch.head == 1 or branch.head in branch.rolled_back:
         return None
     known, now = desk.trials.get((slug, branch.name)), desk.clock.now()
@@ -164,7 +166,7 @@ async def look(desk: Desk, branch: Branch, contest: Contest | None, *, slug: str
 
 
 async def drawn(desk: Desk, family: Family, branch: str, *, conversation: str, told: object) -> Lot | None:
-    """Say which version of a branch on trial speaks: the one this conversation was told, or its lot."""
+    """Return which version of a branch on trial speaks: the one this conversation was told, or its lot."""
     stands = family.branch(branch)
     trial = await on_trial(desk, family.slug, stands) if stands else None
     if trial is None:
@@ -192,7 +194,8 @@ def _key(branch: Branch) -> tuple[int, int, tuple[int, ...]]:
 async def spoken(
     desk: Desk, seen: Observation, version: Version, *, named: bool, placed: bool = True
 ) -> tuple[Observation, Version]:
-    """Say which version an observation is about and with what probability it spoke, by its conversation's newest turn.
+    """Return which version an observation is about and with what probability it spoke, by its conversation's newest
+    turn.
 
     What the caller names (`named`: the version, `placed`: the branch, or a propensity below 1) stands; a conversation
     nobody knows tells nothing.

@@ -2,10 +2,10 @@
 
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import unlearned
-from cuebook.memory.corrected import corrected
-from cuebook.memory.links import merge, unmarked
+from cuebook.memory.corrections import corrected
+from cuebook.memory.item_keys import normal
 from cuebook.memory.quotes import quotes_of
-from cuebook.memory.subject import normal
+from cuebook.memory.supersede import merge, unmarked
 from cuebook.records.conversation import ASSISTANT, ERROR, TOOL, Post
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import Correction, Item, Line, Memory, Place, Scope, Source
@@ -17,7 +17,7 @@ ITEM = "item:"
 
 
 async def items_at_head(desk: Desk, scope: Scope, conversation: str) -> list[Item]:
-    """Give a conversation's items as they stand at its head, ended ones too, with what was said since the last pass
+    """Return a conversation's items as they stand at its head, ended ones too, with what was said since the last pass
     (the newest UNREAD posts of it), so that nothing waits for a pass. Raises NotFound.
     """
     written = await desk.store.memories.corrections.of(scope, conversation)
@@ -35,7 +35,7 @@ async def items_at_head(desk: Desk, scope: Scope, conversation: str) -> list[Ite
 
 
 def parted(name: str) -> tuple[str, str] | None:
-    """Give the conversation and the id of an item's name; None where it names a memory of a place."""
+    """Return the conversation and the id of an item's name; None where it names a memory of a place."""
     if not name.startswith(ITEM):
         return None
     conversation, _, id_ = name.removeprefix(ITEM).rpartition(":")
@@ -43,12 +43,12 @@ def parted(name: str) -> tuple[str, str] | None:
 
 
 def named(conversation: str, item: Item) -> str:
-    """Give an item's name."""
+    """Return an item's name."""
     return f"{ITEM}{conversation}:{item.id}"
 
 
 async def item_of(desk: Desk, scope: Scope, name: str) -> tuple[str, Item] | None:
-    """Give the item a name is of, one that holds before one that does not, and its conversation; None for none.
+    """Return the item a name is of, one that holds before one that does not, and its conversation; None for none.
 
     Raises NotFound for a conversation there is not, and for another's.
     """
@@ -68,7 +68,7 @@ async def is_guest(desk: Desk, scope: Scope, conversation: str) -> bool:
 
 
 def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = ()) -> Memory:
-    """Give an item as a memory of its conversation."""
+    """Return an item as a memory of its conversation."""
     return Memory(
         id=named(conversation, item),
         place=Place("conversation", conversation),
@@ -90,7 +90,7 @@ def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = (
 
 
 def line_of(post: Post) -> Line:
-    """Give a post as memory reads it. What was recalled is never taken in again."""
+    """Return a post as memory reads it. What was recalled is never taken in again."""
     return Line(
         id=post.id,
         seq=post.seq,

@@ -21,9 +21,9 @@ from cuebook.interfaces.prompts import PromptStore
 from cuebook.interfaces.store import Store, StoredAnswer
 from cuebook.memory.profiles import Compaction
 from cuebook.memory.scopes import Policy
-from cuebook.prompts.docket import Docket
 from cuebook.prompts.presets import NONE as NO_PRESETS
 from cuebook.prompts.presets import Presets
+from cuebook.prompts.rollback_evidence import Docket
 from cuebook.records.digest import digest_of, keyed_digest
 from cuebook.records.memory import Dense, Scope
 from cuebook.records.persona import Experience, Persona
@@ -107,7 +107,7 @@ Known = tuple[str, bytes, bool]
 
 
 async def nothing_mirrored() -> bool:
-    """Say that no file holds what the audit's table holds."""
+    """Return that no file holds what the audit's table holds."""
     return True
 
 
@@ -116,7 +116,7 @@ async def nothing_changed() -> None:
 
 
 async def nothing_logged(_: Collection[str]) -> bool:
-    """Say that no log holds what was forgotten: there are none."""
+    """Return that no log holds what was forgotten: there are none."""
     return True
 
 
@@ -193,7 +193,7 @@ class Desk(Struct, kw_only=True):
     erase_mirror: Callable[[], Awaitable[bool]] = nothing_mirrored  # False: another process is at the file
 
     def persona(self, name: str | None) -> Persona:
-        """Give the named persona, or the default one."""
+        """Return the named persona, or the default one."""
         name = name or self.default_persona
         if name not in self.personas:
             known = ", ".join(sorted(self.personas))
@@ -202,16 +202,16 @@ class Desk(Struct, kw_only=True):
         return self.personas[name]
 
     def request_digest(self, request: bytes) -> bytes:
-        """Give a request's digest as it is kept: keyed, for nobody may try out on it what secret the request held."""
+        """Return a request's digest as it is kept: keyed, for nobody may try out on it what secret the request held."""
         return keyed_digest(request, self.key)
 
-    def kept(self, key: Key | None) -> Key | None:
-        """Give an Idempotency-Key as it is kept: what its client made it of is not to be read."""
+    def keyed_digest_of(self, key: Key | None) -> Key | None:
+        """Return an Idempotency-Key as it is kept: what its client made it of is not to be read."""
         return None if key is None else (keyed_digest(key[0].encode("utf-8", "surrogatepass"), self.key).hex(), key[1])
 
     async def answered(self, scope: Scope, key: Key) -> StoredAnswer | None:
-        """Tell what an Idempotency-Key stands for."""
-        kept = self.kept(key)
+        """Return what an Idempotency-Key stands for."""
+        kept = self.keyed_digest_of(key)
         return await self.store.answered(scope, kept[0]) if kept else None
 
     async def expire(self) -> int:
@@ -256,7 +256,7 @@ def prefix_ratio(before: Sequence[bytes] | None, now: Sequence[bytes]) -> float:
 
 
 def chunks_of(window: Window, *, tools: str) -> list[CacheChunk]:
-    """Give a window as the cache simulator sees it: tools, the system text, each message, the volatile text apart."""
+    """Return a window as the cache simulator sees it: tools, the system text, each message, the volatile text apart."""
     chunks: list[CacheChunk] = []
     if tools:
         chunks.append(CacheChunk(window.tools_tokens, digest_of(tools.encode()), "tools"))

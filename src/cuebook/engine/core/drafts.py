@@ -63,22 +63,22 @@ class PostFactory(Struct, frozen=True):
     max_post: int
 
     def clean(self, text: str) -> str:
-        """Give a text with its secrets replaced."""
+        """Return a text with its secrets replaced."""
         return self.redactor.text(text)[0] if self.redactor and text else text
 
     def clean_json(self, raw: bytes) -> bytes:
-        """Give a JSON document with its secrets replaced; the same object where there were none."""
+        """Return a JSON document with its secrets replaced; the same object where there were none."""
         return self.redactor.json(raw)[0] if self.redactor else raw
 
     def settled(self, text: str) -> str:
-        """Give a text that broke off without the key it broke off in: half of one has no shape to be known by."""
+        """Return a text that broke off without the key it broke off in: half of one has no shape to be known by."""
         if self.redactor is None:
             return text
         clean = self.clean(text)
         return text[: len(text) - (len(clean) - begun(clean))]
 
     def posted(self, posted: Posted, *, id: str, now: float, persona: str | None, user: str | None) -> Draft:  # noqa: A002
-        """Give a draft of a post a caller gives. Raises TooLarge, InvalidInput."""
+        """Return a draft of a post a caller gives. Raises TooLarge, InvalidInput."""
         if posted.state not in _STATES:
             msg = f"state: {posted.state!r} is none of {', '.join(_STATES)}"
             raise InvalidInput(msg, where="state")
@@ -122,7 +122,8 @@ class PostFactory(Struct, frozen=True):
         owner: str | None = None,
         clean: bool = False,
     ) -> Draft:
-        """Give a draft of a message of the OpenAI wire, its own bytes kept where writing it anew would lose something.
+        """Return a draft of a message of the OpenAI wire, its own bytes kept where writing it anew would lose
+        something.
 
         It takes the tokens of what goes to the model now: the live message where that is the larger one. `user` sends
         what names nobody; `owner` is whose posts are written without a name. `clean`: it is known to hold no secret.
@@ -159,7 +160,7 @@ class PostFactory(Struct, frozen=True):
         limited: bool = True,
         clean: bool = False,
     ) -> Draft:
-        """Give a draft of what was said. Raises TooLarge for too much text, if it is `limited`.
+        """Return a draft of what was said. Raises TooLarge for too much text, if it is `limited`.
 
         `clean`: `wire` says the same, and no secret was found there. A text that is all a message says is one string of
         its JSON; one of several, or a call's, is made of it.
@@ -204,7 +205,7 @@ class PostFactory(Struct, frozen=True):
         return weigh(decode(whole(post, None)), self.count)
 
     def _compressed(self, post: PathPost, tokens: int, parts: Sequence[Part]) -> tuple[str | None, int]:
-        """Give the compressed form and what it takes; none where it would not be smaller, or lose a part."""
+        """Return the compressed form and what it takes; none where it would not be smaller, or lose a part."""
         if any(part.type not in _COMPRESSIBLE or part.content not in ("", post.message) for part in parts):
             return None, tokens
         small = compress(post.message or "", role=post.role)
@@ -224,7 +225,7 @@ class PostFactory(Struct, frozen=True):
             raise TooLarge(msg, where="message")
 
     def _clean_parts(self, parts: Sequence[Part]) -> tuple[tuple[Part, ...], bytes | None]:
-        """Give parts with their secrets replaced, and their JSON. Raises InvalidInput where they have none."""
+        """Return parts with their secrets replaced, and their JSON. Raises InvalidInput where they have none."""
         try:
             clean = tuple(self._clean_part(part) for part in parts)
             return clean, msgspec.json.encode(clean) if clean else None
@@ -248,24 +249,26 @@ class PostFactory(Struct, frozen=True):
 
 
 def unlearned(role: str, message: str) -> bool:
-    """Say whether memory passes a post over: an answer that was itself recalled."""
+    """Return whether memory passes a post over: an answer that was itself recalled."""
     return role == ASSISTANT and message.startswith(NO_MODEL_LABEL)
 
 
 def sender_of(said: MessageContent, user: str | None) -> str:
-    """Give who sends a message of the wire; `user` where it names nobody."""
+    """Return who sends a message of the wire; `user` where it names nobody."""
     if said.role == "user":
         return said.name or user or "user"
     return {TOOL: TOOL, SYSTEM: SYSTEM}.get(said.role, ASSISTANT)
 
 
 def recipient_of(role: Role) -> str:
-    """Give to whom a post goes that names nobody: a user's or a tool's to the assistant, an assistant's to the user."""
+    """Return to whom a post goes that names nobody: a user's or a tool's to the
+    assistant, an assistant's to the user.
+    """
     return {ASSISTANT: "user", "user": ASSISTANT, TOOL: ASSISTANT}.get(role, "")
 
 
 def _is_bare(post: PathPost) -> bool:
-    """Say whether a post is written as its role and a text, whoever owns the conversation."""
+    """Return whether a post is written as its role and a text, whoever owns the conversation."""
     unnamed = post.role in (ASSISTANT, SYSTEM) or (post.role == "user" and post.sender == "user")
     return unnamed and post.parts is None and post.state == "complete"
 
@@ -280,7 +283,7 @@ def _is_plain(raw: bytes) -> bool:
 
 
 def role_of(sender: str, persona: str | None) -> Role:
-    """Give the role a post has in the prompt by who sends it (INTERFACE, Posts)."""
+    """Return the role a post has in the prompt by who sends it (INTERFACE, Posts)."""
     if sender in (ASSISTANT, persona):
         return ASSISTANT
     if sender == TOOL:

@@ -49,21 +49,21 @@ class Work(Struct, frozen=True, kw_only=True):
 
 
 async def instruct(desk: Desk, scope: Scope, work: Work) -> Instruction:
-    """Give what is said for a piece of work."""
+    """Return what is said for a piece of work."""
     try:
         names = instructions(work.key, work.project)
         families = await desk.prompts.families(scope, names)
         version = standing(names, families, desk.builtin)
-        return said(await resolved_of(desk, version, families, scope=scope), work.values)
+        return render_instruction(await resolved_of(desk, version, families, scope=scope), work.values)
     except CuebookError as error:
         shipped = desk.builtin.get(SYSTEM + work.key) or desk.builtin[SYSTEM + work.otherwise]
         reason = desk.writer.clean(str(error))
         log.warning("%s is told the built-in %s: %s: %s", work.agent, shipped.slug, work.key, reason)
-        return said(await resolved_of(desk, shipped), work.values)
+        return render_instruction(await resolved_of(desk, shipped), work.values)
 
 
 def standing(names: tuple[str, ...], families: Mapping[str, Family], builtin: Mapping[str, Version]) -> Version:
-    """Give the version that speaks under the first of these names: of the book, else a shipped one.
+    """Return the version that speaks under the first of these names: of the book, else a shipped one.
 
     Raises InvalidInput.
     """
@@ -78,7 +78,7 @@ def standing(names: tuple[str, ...], families: Mapping[str, Family], builtin: Ma
     raise InvalidInput(msg, where="promptKey")
 
 
-def said(found: Resolved, values: Mapping[str, Any]) -> Instruction:
+def render_instruction(found: Resolved, values: Mapping[str, Any]) -> Instruction:
     """Render an instruction with those of the values it declares. Raises InvalidInput where it says nothing."""
     declared = {param.name for param in found.params}
     context = coerce(found.params, {name: values[name] for name in declared & set(values)})
@@ -89,8 +89,8 @@ def said(found: Resolved, values: Mapping[str, Any]) -> Instruction:
     return Instruction(text=text, version=found.version, context=context)
 
 
-def told(desk: Desk, instruction: Instruction, work: Work, *, conversation: str) -> Record:
-    """Give the audit's record of it."""
+def instruction_record(desk: Desk, instruction: Instruction, work: Work, *, conversation: str) -> Record:
+    """Return the audit's record of it."""
     return receipt(
         desk,
         instruction.version,
@@ -112,7 +112,7 @@ _PARAMS = tuple(Param(name=name, required=False) for name in VARIABLES)
 
 
 def own_version(persona: Persona, metaprompt: Metaprompt) -> Version:
-    """Give a metaprompt with a text of its own as a version, named after persona and metaprompt."""
+    """Return a metaprompt with a text of its own as a version, named after persona and metaprompt."""
     return sealed(
         Version(
             slug=f"{PLACE}{persona.id}/{metaprompt.id}",
@@ -128,7 +128,7 @@ def own_version(persona: Persona, metaprompt: Metaprompt) -> Version:
 
 
 def own_versions(desk: Desk, slug: str) -> Iterator[Version]:
-    """Give the versions of a name that stand in the personas' files now."""
+    """Yield the versions of a name that stand in the personas' files now."""
     if slug.startswith(PLACE):
         for persona in desk.personas.values():
             made = (own_version(persona, each) for each in persona.metaprompts if each.template)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from cuebook.engine.core.drafts import unlearned
 from cuebook.interfaces.reflections import TuningStore
-from cuebook.memory.ledger import PathJudgement
+from cuebook.memory.judgement import PathJudgement
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
 

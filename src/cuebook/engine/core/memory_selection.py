@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from cuebook.interfaces.memories import Matched
 from cuebook.interfaces.store import Scene
+from cuebook.memory.item_keys import memory_key, normal, said_of
 from cuebook.memory.knowledge import KNOWLEDGE, standing
 from cuebook.memory.recall import Corpus, Query, RecallCandidate, rank
-from cuebook.memory.subject import memory_key, normal, said_of
-from cuebook.memory.words import day_of
+from cuebook.memory.tokenizer import day_of
 from cuebook.records.memory import Hit, Memory, Place
 from cuebook.window.tokens import Counter
 
@@ -44,7 +44,7 @@ def retrieve(
     told = scene.told.get("longTermMemoryRetrieval")
     kept = _kept(told, turn=turn, every=every, compacted=_compacted(scene)) if isinstance(told, Mapping) else None
     holding = [each for each in known.memories if each.valid_to is None]
-    memories = {each.id: each for each in once(holding, said=kept[0] if kept else ())}
+    memories = {each.id: each for each in without_repeats(holding, said=kept[0] if kept else ())}
     by_query = _by_query(list(memories.values()), known, query, hits, count) if query else []
     if kept is None or not memories.keys() >= set(kept[0]):  # one was corrected, ended or forgotten
         kept = None
@@ -73,11 +73,11 @@ def retrieve(
 
 def answers(matched: Matched, query: Query, *, limit: int, count: Counter) -> list[Hit]:
     """Order memories that answer a query, best first, as hits."""
-    return _by_query(once(matched.memories), matched, query, limit, count)
+    return _by_query(without_repeats(matched.memories), matched, query, limit, count)
 
 
-def once(memories: Iterable[Memory], *, said: Collection[str] = ()) -> list[Memory]:
-    """Give memories, those that say the same once, in the order they came.
+def without_repeats(memories: Iterable[Memory], *, said: Collection[str] = ()) -> list[Memory]:
+    """Return memories, those that say the same once, in the order they came.
 
     Of several places the narrowest speaks: a persona's, then the user's, then an organization's; but what was `said`
     (ids) goes on being said.
@@ -95,7 +95,7 @@ def _breadth(place: Place) -> int:
 
 
 def line_of(hit: Hit, zone: tzinfo = UTC) -> str:
-    """Give a memory's line in the volatile block: the day it is known since, and the text."""
+    """Return a memory's line in the volatile block: the day it is known since, and the text."""
     return f"- [{day_of(hit.timestamp, zone)}] {' '.join(hit.text.split())}"
 
 
@@ -105,7 +105,7 @@ def _compacted(scene: Scene) -> bool:
 
 
 def _kept(told: Mapping[str, object], *, turn: int, every: int, compacted: bool) -> tuple[list[str], int] | None:
-    """Give what was chosen before and when, None when it is time to choose anew."""
+    """Return what was chosen before and when, None when it is time to choose anew."""
     durable, reviewed = told.get("durable"), told.get("reviewedAt")
     if (
         not isinstance(durable, list)

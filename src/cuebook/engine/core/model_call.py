@@ -33,7 +33,7 @@ LONGEST = 1_000_000
 
 
 async def said_by(desk: Desk, model: Model, request: ModelRequest) -> str:
-    """Give all a model says.
+    """Return all a model says.
 
     Raises BackendError, also for one that comes to no end: all the others would wait behind it. A model may be its
     owner's code: one that is wrong is one that cannot be asked.

@@ -23,13 +23,13 @@ _BYTES = 4  # of a float32
 
 
 async def sense(desk: Desk, text: str) -> Dense | None:
-    """Give a query's vector; None without an embedder, in a language it does not know, or where it takes too long."""
+    """Return a query's vector; None without an embedder, in a language it does not know, or where it takes too long."""
     found = await sense_all(desk, [text])
     return found[0] if found else None
 
 
 async def sense_all(desk: Desk, texts: Sequence[str]) -> list[Dense] | None:
-    """Give the vectors of some texts, asked for at once; None as `sense`, where one of them has none."""
+    """Return the vectors of some texts, asked for at once; None as `sense`, where one of them has none."""
     embedder, queries = desk.embedder, [text[:QUERY].strip() for text in texts]
     if embedder is None or not all(query and reads(embedder.languages, query) for query in queries):
         return None
@@ -83,7 +83,7 @@ def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
 
 
 async def with_sense(desk: Desk, look: Look) -> Look:
-    """Give what a turn reads with its query's vector."""
+    """Return what a turn reads with its query's vector."""
     if look.search is None or (dense := await sense(desk, look.search.text)) is None:
         return look
     return msgspec.structs.replace(look, search=msgspec.structs.replace(look.search, dense=dense))

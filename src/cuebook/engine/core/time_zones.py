@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from cuebook.errors import InvalidInput
-from cuebook.memory.words import redated
+from cuebook.memory.tokenizer import redated
 from cuebook.records.conversation import Conversation, Draft
 
 #: Where a conversation keeps its zone in its metadata; so it is called on the wire too.
@@ -24,7 +24,7 @@ _LONGEST: Final = 64
 
 
 def read_zone(name: object, where: str = KEPT) -> tzinfo:
-    """Give the zone of a name. Raises InvalidInput naming the field."""
+    """Return the zone of a name. Raises InvalidInput naming the field."""
     if isinstance(name, str) and len(name) <= _LONGEST and _NAME.fullmatch(name) and not name.startswith(_NO_PLACE):
         try:
             return UTC if name == "UTC" else ZoneInfo(name)
@@ -35,7 +35,7 @@ def read_zone(name: object, where: str = KEPT) -> tzinfo:
 
 
 def zone_of(named: str | None, kept: Conversation | None, otherwise: tzinfo) -> tzinfo:
-    """Give the zone that holds. A kept name this machine does not know is passed over. Raises InvalidInput."""
+    """Return the zone that holds. A kept name this machine does not know is passed over. Raises InvalidInput."""
     if named is not None:
         return read_zone(named)
     name: Any = kept.metadata.get(KEPT) if kept else None
@@ -48,7 +48,7 @@ def zone_of(named: str | None, kept: Conversation | None, otherwise: tzinfo) -> 
 
 
 def dated(drafts: Sequence[Draft], zone: tzinfo) -> tuple[Draft, ...]:
-    """Give drafts that are found by the day they were said on in a zone."""
+    """Return drafts that are found by the day they were said on in a zone."""
     if zone is UTC:
         return tuple(drafts)
     return tuple(

@@ -40,12 +40,12 @@ _PATIENCE = 20
 
 
 def signing_key(key: bytes) -> bytes:
-    """Give the Ed25519 key of a book, derived from its key file."""
+    """Return the Ed25519 key of a book, derived from its key file."""
     return hashlib.blake2b(key, person=b"cuebook-audit", digest_size=32).digest()
 
 
 def verifying_key(key: bytes) -> bytes:
-    """Give the public half."""
+    """Return the public half."""
     return public_key_of(signing_key(key))
 
 
@@ -218,7 +218,7 @@ def _mended(opened: BinaryIO) -> Record | None:
 
 
 def _last(opened: BinaryIO) -> tuple[Record | None, int]:
-    """Give the last line of a mirror that can be read, None for none, and where its last whole line ends."""
+    """Return the last line of a mirror that can be read, None for none, and where its last whole line ends."""
     tail, start = b"", opened.seek(0, 2)
     while start > 0:
         step = min(_BLOCK, start)

@@ -13,22 +13,22 @@ from msgspec import Struct
 from cuebook.engine.core.conversation_items import line_of
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import unlearned
-from cuebook.engine.core.instructions import Instruction, Work, instruct, told
+from cuebook.engine.core.instructions import Instruction, Work, instruct, instruction_record
 from cuebook.engine.core.model_call import said_by
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.interfaces.model import ModelRequest
 from cuebook.interfaces.store import Compacted, CompactionInput
 from cuebook.memory.compress import compress, compress_batch
-from cuebook.memory.corrected import corrected, untold
-from cuebook.memory.digest import write
-from cuebook.memory.links import LinkOutcome, merge, unmarked
+from cuebook.memory.corrections import corrected, untold
+from cuebook.memory.item_keys import item_id
 from cuebook.memory.profiles import STANDARD, CompactionProfile, choose
 from cuebook.memory.quotes import quotes_of
 from cuebook.memory.rolling import LOOKAHEAD, Calls, backoff_s, between_steps, covered, held_together
 from cuebook.memory.schema import MEMORY_SCHEMA, CompactionAnswer, compact, items_of, parse_answer
-from cuebook.memory.subject import item_id
-from cuebook.memory.words import day_of
+from cuebook.memory.summary import write
+from cuebook.memory.supersede import LinkOutcome, merge, unmarked
+from cuebook.memory.tokenizer import day_of
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post
@@ -122,7 +122,7 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
 async def _telling(
     desk: Desk, read: CompactionInput, lines: Sequence[Line], profile: CompactionProfile, most: int
 ) -> ModelInstruction | None:
-    """Give what the model is told, None where quotes do the pass.
+    """Return what the model is told, None where quotes do the pass.
 
     What was said in the conversation is no value of it: that goes in as data, and never into a system text.
     """
@@ -147,7 +147,7 @@ async def _telling(
     )
     instruction = await instruct(desk, read.scope, work)
     return ModelInstruction(
-        instruction=instruction, record=told(desk, instruction, work, conversation=read.conversation.id)
+        instruction=instruction, record=instruction_record(desk, instruction, work, conversation=read.conversation.id)
     )
 
 
@@ -171,7 +171,7 @@ def _zone(desk: Desk, read: CompactionInput) -> tzinfo:
 
 
 def _held(posts: Sequence[Post]) -> frozenset[int]:
-    """Give the places between a call and its results."""
+    """Return the places between a call and its results."""
     calls = {}
     for number, post in enumerate(posts):
         made = [_id(part) for part in post.parts if part.type == CALL]
@@ -241,7 +241,7 @@ async def _by_model(
 
 
 def _clean(desk: Desk, answer: CompactionAnswer) -> CompactionAnswer:
-    """Give an answer with its secrets replaced: a model may join what stood apart, or know some of its own."""
+    """Return an answer with its secrets replaced: a model may join what stood apart, or know some of its own."""
     memory = msgspec.json.decode(desk.writer.clean_json(msgspec.json.encode(answer.memory_json)))
     return CompactionAnswer(desk.writer.clean(answer.summary_markdown), memory)
 
@@ -267,7 +267,7 @@ def _from_answer(
 
 
 def _tools_spoke(read: CompactionInput, lines: Sequence[Line]) -> bool:
-    """Say whether a tool's words may be in what a pass reads, now or by way of an earlier one."""
+    """Return whether a tool's words may be in what a pass reads, now or by way of an earlier one."""
     return any(line.role == TOOL for line in lines) or any(item.trust == "tool" for item in read.items)
 
 
@@ -370,7 +370,7 @@ LONGEST = 200
 async def promoted(
     desk: Desk, scope: Scope, conversation: str, posts: Sequence[Post], held: Iterable[Item]
 ) -> list[Item]:
-    """Give items of the posts that are promoted and that no item tells of yet.
+    """Return items of the posts that are promoted and that no item tells of yet.
 
     Their trust is the assistant's at the most: a whole post stays in its conversation, whoever said it.
     """

@@ -15,13 +15,13 @@ from cuebook.engine.core.conversation_items import line_of
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import CuebookError
 from cuebook.interfaces.memories import Cited, Delivered, Delivering, PlaceChange
-from cuebook.memory.corrected import corrected
+from cuebook.memory.corrections import corrected
+from cuebook.memory.item_keys import normal
 from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
+from cuebook.memory.owner_memories import memory_id, merge_into_place
 from cuebook.memory.personal import matter_of
-from cuebook.memory.placed import memory_id, placed
 from cuebook.memory.quotes import LISTED, quotes_of
 from cuebook.memory.scopes import KEPT, Policy, PolicyTerms, Whose, effective, told_places
-from cuebook.memory.subject import normal
 from cuebook.records.conversation import ASSISTANT, Conversation
 from cuebook.records.memory import Item, Place, Scope
 
@@ -101,7 +101,7 @@ async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
 
 
 def _found(read: Delivering) -> list[Item]:
-    """Give items of the user's own words: of posts no pass has read yet, and those passes have touched since.
+    """Return items of the user's own words: of posts no pass has read yet, and those passes have touched since.
 
     What the assistant asked just before is read with what the user answers.
     """
@@ -128,7 +128,7 @@ def _is_own(post: Cited, conversation: Conversation) -> bool:
 
 
 def _places(desk: Desk, item: Item, read: Delivering, *, now: float) -> frozenset[Place]:
-    """Give the places an item may reach: those that every turn it was said in allows, and the conversation still."""
+    """Return the places an item may reach: those that every turn it was said in allows, and the conversation still."""
     kept = read.conversation.metadata.get(KEPT)
     still = effective({}, kept, desk.memory_policy) if kept is not None else None
     found: list[frozenset[Place]] = []
@@ -163,7 +163,7 @@ async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item]
     near, ids = [item.text for item in wanted], [memory_id(place, item.category, item.text) for item in wanted]
     generation, held = await desk.store.memories.place(scope, place, near=near, ids=ids)
     memories = await asyncio.to_thread(
-        placed,
+        merge_into_place,
         place,
         held,
         wanted,

@@ -13,7 +13,7 @@ from cuebook.errors import BackendError
 from cuebook.interfaces.embedder import Embedder
 from cuebook.interfaces.vectors import Embedded, EmbeddedPlace, MemoryText, Unembedded, UnembeddedPlace
 from cuebook.languages import reads
-from cuebook.memory.words import spans_of
+from cuebook.memory.tokenizer import spans_of
 from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
 
@@ -29,7 +29,7 @@ PASSAGES: Final = 8
 
 
 def passages_of(speaker: str, text: str) -> list[str]:
-    """Give the texts that stand for a post or a memory, none for an empty one. `speaker` is who said it, or its name.
+    """Return the texts that stand for a post or a memory, none for an empty one. `speaker` is who said it, or its name.
 
     The speaker is worth 13 points of R@10 (notes).
     """
@@ -70,7 +70,7 @@ PROBE = "."
 
 
 def embedding_chores(desk: Desk) -> list[Chore]:
-    """Give the chore that embeds what is said; none where nothing embeds."""
+    """Return the chore that embeds what is said; none where nothing embeds."""
     if desk.embedder is None:
         return []
     embedding = Embedding(desk.embedder)
@@ -162,7 +162,7 @@ class Embedding:
     async def _next_of_places(self, desk: Desk, dues: Sequence[UnembeddedPlace]) -> None:
         """Embed what the next memories of some places say; likewise."""
         vectors = desk.store.vectors
-        read = [await vectors.said(Scope(due.tenant), due.place, after=due.upto, limit=POSTS) for due in dues]
+        read = [await vectors.memory_texts(Scope(due.tenant), due.place, after=due.upto, limit=POSTS) for due in dues]
         rows, refused = await self._rows(
             desk, (((at, each.number), self._texts_of(each)) for at, said in enumerate(read) for each in said)
         )
@@ -220,21 +220,21 @@ class Embedding:
         log.warning("%s refuses %s for good, which is found by its words alone: %s", self._embedder.name, what, said)
 
     def _texts(self, post: PathPost) -> list[str]:
-        """Give what of a post is embedded: nothing of what memory passes over, or of a language nobody here knows."""
+        """Return what of a post is embedded: nothing of what memory passes over, or of a language nobody here knows."""
         text = post.message or ""
         if unlearned(post.role, text) or not reads(self._embedder.languages, text):
             return []
         return passages_of(post.sender, text)
 
     def _texts_of(self, said: MemoryText) -> list[str]:
-        """Give what of a memory is embedded: its text, with its name where that says more; likewise."""
+        """Return what of a memory is embedded: its text, with its name where that says more; likewise."""
         if not reads(self._embedder.languages, said.text):
             return []
         return passages_of(said.name if said.name not in said.text else "", said.text)
 
 
 def _together(places: Sequence[UnembeddedPlace]) -> Iterator[list[UnembeddedPlace]]:
-    """Give places in turn, those in which little was said together: an embedder is asked as seldom as may be."""
+    """Yield places in turn, those in which little was said together: an embedder is asked as seldom as may be."""
     some: list[UnembeddedPlace] = []
     texts = 0
     for each in places:

@@ -22,7 +22,7 @@ from cuebook.engine.jobs.audit_mirror import signing_key, verifying_key
 from cuebook.engine.jobs.delivery import deliver_all
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.interfaces.erasure import Erasing
-from cuebook.memory.corrected import correction_of, corrections_of, says
+from cuebook.memory.corrections import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
 from cuebook.prompts.digest import canonical
 from cuebook.records.erasure import Kind, Receipt, Target, WouldForget, salted
@@ -75,7 +75,7 @@ async def forget(
 
 
 async def would_forget(desk: Desk, scope: Scope, target: Target) -> WouldForget:
-    """Say what a forget would take, leave, and what forbids it; nothing is changed, and nothing written."""
+    """Return what a forget would take, leave, and what forbids it; nothing is changed, and nothing written."""
     return await desk.store.erasure.would_forget(scope, await _erasing(desk, scope, target))
 
 
@@ -88,7 +88,7 @@ async def _erasing(
     conversations: bool = True,
     posts: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> Erasing:
-    """Give all that a forget needs of a store."""
+    """Return all that a forget needs of a store."""
     salt = hashlib.blake2b(desk.dice.new_id("salt").encode(), key=desk.key[:64], digest_size=16).hexdigest()
     bare = Receipt(
         id=desk.dice.new_id("receipt"),
@@ -114,7 +114,7 @@ async def _erasing(
 
 
 async def _from_conversations(desk: Desk, scope: Scope, target: Target) -> tuple[Target, tuple[Correction, ...]]:
-    """Give what conversations tell no more with the memories named, and with an item its user's memories of it."""
+    """Return what conversations tell no more with the memories named, and with an item its user's memories of it."""
     store, found = desk.store.memories, list[Correction]()
     names = dict.fromkeys(target.ids)
     for name in target.ids:
@@ -220,7 +220,7 @@ class Retention:
 
 
 async def _too_old(desk: Desk, kind: Kind, days: float) -> Sequence[tuple[str, str]]:
-    """Give what of a kind got too old and may go: tenant and id."""
+    """Return what of a kind got too old and may go: tenant and id."""
     if not days:
         return ()
     before, erasure = desk.clock.now() - days * DAY_S, desk.store.erasure
@@ -264,7 +264,7 @@ def sign(receipt: Receipt, private_key: bytes) -> Receipt:
 
 
 def fault_of(receipt: Receipt, public_key: bytes) -> str:
-    """Say what is wrong with a receipt, "" for nothing: this key's holder signed exactly this."""
+    """Return what is wrong with a receipt, "" for nothing: this key's holder signed exactly this."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

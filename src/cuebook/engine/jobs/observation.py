@@ -89,7 +89,7 @@ async def teach(desk: Desk, scope: Scope, conversation: str, n: int) -> None:
 
 
 async def lessons_of(desk: Desk, turn: Turn, outcome: Outcome, *, conversation: str) -> list[Lesson]:
-    """Give an observation for each prompt that spoke in a turn and can learn of it; none where nothing was said."""
+    """Return an observation for each prompt that spoke in a turn and can learn of it; none where nothing was said."""
     if not turn.reply_seq or not turn.steps:
         return []
     told = _mapping(turn.metadata.get("promptVariants"))

@@ -13,7 +13,7 @@ from cuebook.engine.core.foreground_gate import STANDS_BACK_S
 from cuebook.engine.core.judgement_cache import BATCH, aside
 from cuebook.errors import Conflict
 from cuebook.interfaces.reflections import Changed, TuningRun
-from cuebook.memory.ledger import Judged, PathJudgement
+from cuebook.memory.judgement import Judged, PathJudgement
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, Tuning
@@ -118,7 +118,7 @@ def _made(desk: Desk, found: Analysis) -> TuningRun:
 
 
 def _untuned(desk: Desk, found: Analysis) -> Snapshot:
-    """Give the snapshot of a run that changes nothing, with why."""
+    """Return the snapshot of a run that changes nothing, with why."""
     few = f"conversation {found.conversation.id!r} has {found.judged.total} posts, and it takes {LEAST_POSTS}"
     return msgspec.structs.replace(_snapshot(desk, found, found.tuning, found.judged.used), untuned=few)
 

@@ -17,7 +17,14 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
-from cuebook.engine.core.instructions import Instruction, Work, instruct, own_version, said, told
+from cuebook.engine.core.instructions import (
+    Instruction,
+    Work,
+    instruct,
+    instruction_record,
+    own_version,
+    render_instruction,
+)
 from cuebook.engine.core.model_call import BROKEN, said_by
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.turn.message_signals import counters_on, heard_of, judged_on, persona_in, tracking_in
@@ -35,8 +42,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.mind import NEUTRAL, Counters, MetapromptRun, Mind, Reflection, Sentiment, TurnSignals
 from cuebook.records.persona import Metaprompt, Tracking
 from cuebook.records.prompt import Version
-from cuebook.signals.hear import hear
-from cuebook.signals.judged import SCHEMA, asked, parse_reply
+from cuebook.signals.message_signals import hear
 from cuebook.signals.metaprompts import (
     SELF,
     SHIPPED,
@@ -46,8 +52,9 @@ from cuebook.signals.metaprompts import (
     read_answer,
     schema_of,
 )
-from cuebook.signals.reflex import RULES, by_rules
-from cuebook.signals.trace import failed
+from cuebook.signals.model_sentiment import SCHEMA, asked, parse_reply
+from cuebook.signals.mood_rules import RULES, by_rules
+from cuebook.signals.tool_errors import failed
 from cuebook.window.post_forms import parts_of
 
 log = logging.getLogger("cuebook.reflect")
@@ -203,7 +210,7 @@ class _Reflecting:
         work = self._work(asked, mind)
         try:
             instruction = await self._instruction(asked, work)
-            rendered = told(self._desk, instruction, work, conversation=self._read.conversation.id)
+            rendered = instruction_record(self._desk, instruction, work, conversation=self._read.conversation.id)
             text = await self._asked(model, asked.metaprompt, instruction)
         except (BackendError, InvalidInput) as error:
             reason = self._desk.writer.clean(str(error))
@@ -247,14 +254,14 @@ class _Reflecting:
         )
 
     async def _instruction(self, asked: DueMetaprompt, work: Work) -> Instruction:
-        """Give a metaprompt as it is said: a persona's own text, else the prompt of the book under its key."""
+        """Return a metaprompt as it is said: a persona's own text, else the prompt of the book under its key."""
         if not asked.metaprompt.template:
             return await instruct(self._desk, self._scope, work)
         own = own_version(self._persona, asked.metaprompt)
-        return said(await resolved_of(self._desk, own), work.values)
+        return render_instruction(await resolved_of(self._desk, own), work.values)
 
     def _version(self, metaprompt: Metaprompt) -> Version:
-        """Give the version a record names: the shipped one, or the persona's own text by its version."""
+        """Return the version a record names: the shipped one, or the persona's own text by its version."""
         if metaprompt.template:
             return own_version(self._persona, metaprompt)
         return self._desk.builtin.get(SYSTEM + metaprompt.key) or self._desk.builtin[SYSTEM + SELF]
@@ -272,7 +279,7 @@ class _Reflecting:
         return await said_by(self._desk, model, request)
 
     def _values(self, asked: DueMetaprompt, mind: Mind) -> dict[str, str]:
-        """Give all that a metaprompt's text may name, whichever it is."""
+        """Return all that a metaprompt's text may name, whichever it is."""
         heard, counters = self._heard, self._heard.counters
         noticed = [f"{event.name} ({event.severity}): {event.reason}" for event in heard.events]
         return {
@@ -292,7 +299,7 @@ class _Reflecting:
         }
 
     def _receipt(self, version: Version, run: MetapromptRun, output: str) -> Record:
-        """Give the audit's record of a metaprompt that ran, whoever decided."""
+        """Return the audit's record of a metaprompt that ran, whoever decided."""
         context = {
             "metaprompt": run.metaprompt,
             "trigger": run.trigger,
@@ -313,7 +320,7 @@ class _Reflecting:
 
 
 def _newly(calls: Sequence[MetapromptTask], asked: Sequence[MetapromptTask]) -> list[MetapromptTask]:
-    """Give calls that fire now that the sentiment is known, without those asked for before."""
+    """Return calls that fire now that the sentiment is known, without those asked for before."""
     return [call for call in calls if call.trigger != BY_MODEL and call not in asked]
 
 
@@ -323,26 +330,26 @@ def _with_changes(run: MetapromptRun, before: Mind, after: Mind, reason: str) ->
 
 
 def _recent(path: Sequence[PathPost]) -> str:
-    """Give the last messages as JSON lines, each cut to what matters. None can end the tag they stand in."""
+    """Return the last messages as JSON lines, each cut to what matters. None can end the tag they stand in."""
     said = [post for post in path if post.role != "system" and post.message and post.state != GONE]
     told = [{"role": post.role, "text": _short(post.message or "")} for post in said[-RECENT:]]
     return _tagless("\n".join(json.dumps(each, ensure_ascii=False) for each in told))
 
 
 def _errors(path: Sequence[PathPost], error: str) -> str:
-    """Give the last errors of the path, one a line."""
+    """Return the last errors of the path, one a line."""
     results = [post for post in path if post.role == TOOL and failed(post.message or "", parts_of(post))]
     found = [_short(post.message or "") for post in results]
     return _tagless("\n".join([*found, *([_short(error)] if error else [])][-ERRORS:]))
 
 
 def _tagless(text: str) -> str:
-    """Give data in which nothing closes a tag; in JSON it says the same."""
+    """Return data in which nothing closes a tag; in JSON it says the same."""
     return text.replace("</", "<\\/")
 
 
 def _short(text: str) -> str:
-    """Give a text as one line; of a long one how it begins and ends, where what went wrong is told."""
+    """Return a text as one line; of a long one how it begins and ends, where what went wrong is told."""
     text, half = " ".join(text.split()), CHARACTERS // 2
     return text if len(text) <= CHARACTERS else f"{text[:half]} … {text[-half:]}"
 
@@ -360,7 +367,7 @@ ANSWER = 200
 async def reheard(
     desk: Desk, scope: Scope, read: Reflecting, scene: Scene, tracking: Tracking
 ) -> tuple[TurnSignals, tuple[Record, ...]]:
-    """Give what was heard in a turn as a model judges it, with the audit's records. `scene` ends with its message."""
+    """Return what was heard in a turn as a model judges it, with the audit's records. `scene` ends with its message."""
     first = heard_of(read.turn.metadata) or TurnSignals()
     text = (scene.path[-1].message or "") if scene.path else ""
     sentiment, records = await _judged(desk, scope, read, tracking, text)
@@ -390,7 +397,7 @@ async def _judged(
     project = project_of(None, read.conversation.metadata.get("project"), desk.project)
     work = Work(agent=LISTENER, key=KEY, otherwise=KEY, values={}, project=project)
     instruction = await instruct(desk, scope, work)
-    records = (told(desk, instruction, work, conversation=read.conversation.id),)
+    records = (instruction_record(desk, instruction, work, conversation=read.conversation.id),)
     request = ModelRequest(
         messages=(
             msgspec.json.encode({"role": "system", "content": instruction.text}),
@@ -410,7 +417,7 @@ async def _judged(
 
 
 async def _before(desk: Desk, scope: Scope, read: Reflecting, scene: Scene) -> Counters:
-    """Give what the messages before this one left behind, as a model judged them where it did."""
+    """Return what the messages before this one left behind, as a model judged them where it did."""
     parent = scene.path[-2].seq if len(scene.path) > 1 else 0
     if not parent:
         return Counters()

@@ -20,9 +20,9 @@ from cuebook.engine.core.branch_trial import ITSELF, OBSERVATIONS, Contest, cont
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import Conflict, CuebookError, InvalidInput
 from cuebook.interfaces.prompts import Once, PromptEvent
-from cuebook.prompts.docket import ConversationEvidence
 from cuebook.prompts.learn import finite
 from cuebook.prompts.rollback import UNAIDED, RollbackVerdict, SigmaSettings, allowed, sigma, talks, units
+from cuebook.prompts.rollback_evidence import ConversationEvidence
 from cuebook.prompts.select import checked
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.prompt import Branch, Observation, Version
@@ -191,7 +191,7 @@ def _ones(said: Iterable[ConversationEvidence]) -> list[ConversationEvidence]:
 
 
 async def _others(desk: Desk, contest: Contest, times: tuple[float, float], settings: SigmaSettings) -> list[Means]:
-    """Give how other prompts and branches did in conversations this one had no part in.
+    """Return how other prompts and branches did in conversations this one had no part in.
 
     `times` are the end of this one's baseline and the beginning of its window.
     """

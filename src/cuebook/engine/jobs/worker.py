@@ -163,7 +163,7 @@ class Worker:
             last = page[-1]
 
     def profile_if_due(self, due: DueConversation, *, hurry: bool) -> CompactionProfile | None:
-        """Give the profile of a conversation whose pass is due now."""
+        """Return the profile of a conversation whose pass is due now."""
         desk = self._desk
         profile = choose(desk.compaction, due.mode or None)
         verdict = due_for(
@@ -181,5 +181,5 @@ class Worker:
 
 
 def place_of(due: DueConversation) -> ConversationKey:
-    """Give the conversation that is due."""
+    """Return the conversation that is due."""
     return ConversationKey(due.tenant, due.conversation)

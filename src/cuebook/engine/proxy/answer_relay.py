@@ -17,7 +17,7 @@ from cuebook.wire.chat_stream import ByteLines
 async def relay_answer(
     reply: RelayAnswer, step: OpenStep, heard: Hearing | None = None
 ) -> AsyncGenerator[Head | bytes, None]:
-    """Give an answer's head and its body's bytes; the last of them come when it is durable.
+    """Yield an answer's head and its body's bytes; the last of them come when it is durable.
 
     `heard` reads it; without, it is one of OpenAI's wire.
     """
@@ -127,7 +127,7 @@ async def keep(step: OpenStep, heard: Hearing, *, broken: str = "", nothing: str
 
 
 def partly(heard: Hearing) -> MessageContent | None:
-    """Give what came of an answer; None where that says nothing, or cannot be read."""
+    """Return what came of an answer; None where that says nothing, or cannot be read."""
     return _read(heard.message())
 
 

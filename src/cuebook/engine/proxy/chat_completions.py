@@ -119,7 +119,7 @@ async def relay(
 
 
 async def _placed(answers: AsyncGenerator[Head | bytes, None], opened: Opened) -> AsyncGenerator[Head | bytes, None]:
-    """Give an answer with where its request stands, and how long its prompt is."""
+    """Yield an answer with where its request stands, and how long its prompt is."""
     tokens = opened.planned.window.tokens
     async with aclosing(answers):
         async for piece in answers:
@@ -132,7 +132,7 @@ async def _placed(answers: AsyncGenerator[Head | bytes, None], opened: Opened) -
 async def _again(
     desk: Desk, upstream: Upstream | None, scope: Scope, request: Request, key: Key | None, *, wire: Wire
 ) -> list[Head | bytes]:
-    """Give the answer an Idempotency-Key stands for; nothing where it stands for none."""
+    """Return the answer an Idempotency-Key stands for; nothing where it stands for none."""
     told = await told_before(desk, scope, key, request) if key else None
     return list(wire.tells(desk, told, request, estimate=upstream is None)) if told else []
 
@@ -158,7 +158,7 @@ def meaning(
     key: Key | None = None,
     quotes: bool = False,
 ) -> Callable[[], Awaitable[Intent]]:
-    """Give a request as what a step intends: what is new of its history, behind the post it continues.
+    """Return a request as what a step intends: what is new of its history, behind the post it continues.
 
     Where that is is looked for each time anew: the tree may have changed meanwhile.
     """
@@ -200,7 +200,7 @@ def meaning(
 
 
 def unsaid(intend: Callable[[], Awaitable[Intent]]) -> Callable[[], Awaitable[Intent]]:
-    """Give what a step intends whose window is kept and never said."""
+    """Return what a step intends whose window is kept and never said."""
 
     async def intended() -> Intent:
         return msgspec.structs.replace(await intend(), shadow=True, asks_model=False)
@@ -214,7 +214,7 @@ def _drafts(desk: Desk, request: Request, place: HistoryPlace) -> tuple[Draft, .
         id_, now = desk.dice.new_id("post"), desk.clock.now()
         drafts.append(
             desk.writer.message(
-                each.raw, each.said, id=id_, user=request.user, now=now, owner=place.owner, clean=not each.secret
+                each.raw, each.content, id=id_, user=request.user, now=now, owner=place.owner, clean=not each.secret
             )
         )
     return tuple(drafts)
@@ -223,7 +223,7 @@ def _drafts(desk: Desk, request: Request, place: HistoryPlace) -> tuple[Draft, .
 async def _waiting(
     desk: Desk, scope: Scope, request: Request, place: HistoryPlace, drafts: Sequence[Draft]
 ) -> Turn | None:
-    """Give the turn that waits for the tool results that come now, or that are stored already."""
+    """Return the turn that waits for the tool results that come now, or that are stored already."""
     if place.side or place.parent == 0 or any(draft.role != TOOL for draft in drafts):
         return None
     asked = place.parent if drafts else _asked_by(request, place)
@@ -235,7 +235,7 @@ async def _waiting(
 
 
 def _asked_by(request: Request, place: HistoryPlace) -> int | None:
-    """Give the post whose calls the stored results at a history's end answer; None where it does not end so."""
+    """Return the post whose calls the stored results at a history's end answer; None where it does not end so."""
     number = len(request.history) - 1
     while number >= 0 and request.history[number].role == TOOL:
         number -= 1
@@ -289,7 +289,7 @@ def _outgoing(desk: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRe
 
 
 def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
-    """Say whether breakpoints go on the wire: by setting, or where the provider itself is known to read them."""
+    """Return whether breakpoints go on the wire: by setting, or where the provider itself is known to read them."""
     if desk.breakpoints != "auto":
         return desk.breakpoints == "on"
     rule = rule_for(model, upstream.base_url)
@@ -297,7 +297,9 @@ def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
 
 
 def body_of(request: Request, opened: Opened, *, model: str | None, breakpoints: bool = False) -> bytes:
-    """Give the request's body with the window in the place of its messages; all else keeps its bytes and its place."""
+    """Return the request's body with the window in the place of its messages;
+    all else keeps its bytes and its place.
+    """
     fields = dict(request.fields)
     messages = tuple(each.replace(_REMINDED, _TEXT) for each in opened.planned.messages)
     if breakpoints:

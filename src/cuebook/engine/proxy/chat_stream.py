@@ -71,7 +71,7 @@ class Hearing(Protocol):
         ...
 
     def message(self, choice: int = 0) -> bytes | None:
-        """Give a choice as one chat message, None where nothing of it came or nothing can be made of it."""
+        """Return a choice as one chat message, None where nothing of it came or nothing can be made of it."""
         ...
 
 
@@ -134,7 +134,7 @@ class Heard(Struct):
         take(self, read_event(body), "message")
 
     def message(self, choice: int = 0) -> bytes | None:
-        """Give a choice as one assistant message."""
+        """Return a choice as one assistant message."""
         return message_of(self, choice)
 
 
@@ -216,7 +216,7 @@ def _merge_list(held: list[Any], delta: list[Any]) -> None:
 
 
 def message_of(heard: Heard, choice: int = 0) -> bytes | None:
-    """Give a choice as one assistant message, None where nothing of it came or nothing can be made of it."""
+    """Return a choice as one assistant message, None where nothing of it came or nothing can be made of it."""
     said = heard.messages.get(choice)
     if not said:
         return None

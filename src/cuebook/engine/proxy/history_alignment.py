@@ -47,7 +47,7 @@ class _Run(Struct, frozen=True):
 
 
 def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, sure: bool = False) -> Continuation:
-    """Say where a history continues; `answers` are the numbers of its messages that are answers.
+    """Return where a history continues; `answers` are the numbers of its messages that are answers.
 
     A history continues a line where at least half of it lies there (with `sure` more than half), an answer among it, or
     where it begins that line. Anything else continues nothing: it is stored on the side, at the root. So is a call that
@@ -128,7 +128,7 @@ class _AlignmentTree:
             self._children.setdefault(parent, []).append(seq)
 
     def longest(self, places: Sequence[Sequence[int]], start: int = 0) -> _Run | None:
-        """Give the longest run.
+        """Return the longest run.
 
         Of equal ones: one that begins at a root with the first message, then the one that ends later, then one on the
         head's path, then the newest.
@@ -152,13 +152,13 @@ class _AlignmentTree:
         return rooted, run.last, self.leads_to(run.seq, self.head), run.seq
 
     def _following(self, here: frozenset[int], last: frozenset[int]) -> Iterable[int]:
-        """Give the posts among `here` that follow one among `last`, by looking at the fewer."""
+        """Return the posts among `here` that follow one among `last`, by looking at the fewer."""
         if len(here) <= len(last):
             return [seq for seq in here if self._parents[seq] in last]
         return [child for seq in last for child in self._children.get(seq, ()) if child in here]
 
     def members(self, run: _Run) -> list[tuple[int, int]]:
-        """Give a run's messages with their posts, the last first."""
+        """Return a run's messages with their posts, the last first."""
         members, seq = [], run.seq
         for number in range(run.last, run.first - 1, -1):
             members.append((number, seq))
@@ -181,7 +181,7 @@ class _AlignmentTree:
         return 0 in seqs and self._posts[seqs[0]].depth == 1
 
     def in_front(self, run: _Run) -> list[_Run]:
-        """Give the run from the root on that lies in front of another on its line, if there is one."""
+        """Return the run from the root on that lies in front of another on its line, if there is one."""
         top = self.members(run)[-1][1]
         seq = length = 0
         for number in range(run.first):
@@ -192,7 +192,7 @@ class _AlignmentTree:
         return [_Run(length, length - 1, seq)] if length else []
 
     def behind(self, run: _Run, answers: frozenset[int]) -> list[_Run]:
-        """Give the runs further down the line of another that the history goes on with, in order."""
+        """Return the runs further down the line of another that the history goes on with, in order."""
         found: list[_Run] = []
         while True:
             below = [
@@ -206,7 +206,7 @@ class _AlignmentTree:
             run = tail
 
     def unedited(self, runs: Sequence[_Run]) -> dict[int, int]:
-        """Give the messages that stand unchanged in their places: those of the runs in front of the first edit."""
+        """Return the messages that stand unchanged in their places: those of the runs in front of the first edit."""
         kept: dict[int, int] = {}
         number, depth = 0, 0
         for run in runs:
@@ -221,5 +221,5 @@ class _AlignmentTree:
 
 
 def anchors(digests: Sequence[bytes], answers: frozenset[int], *, most: int) -> list[bytes]:
-    """Give the digests of the newest answers, newest first: what a conversation is looked for by."""
+    """Return the digests of the newest answers, newest first: what a conversation is looked for by."""
     return [digests[number] for number in sorted(answers, reverse=True)[:most]]

@@ -36,7 +36,7 @@ class StoredReply(Struct, frozen=True, kw_only=True):
 
 
 async def told_before(desk: Desk, scope: Scope, key: Key, request: Request) -> StoredReply | None:
-    """Give the answer a key stands for, waited for while it is spoken; None for a new key, and where none was given.
+    """Return the answer a key stands for, waited for while it is spoken; None for a new key, and where none was given.
 
     Raises KeyReused where the key came with another request.
     """
@@ -76,7 +76,7 @@ async def _choices(desk: Desk, scope: Scope, conversation: str, step: Step, *, m
 
 
 def tell(desk: Desk, told: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
-    """Give a stored answer in the form of the wire; with `estimate` its usage is counted where nobody told it."""
+    """Yield a stored answer in the form of the wire; with `estimate` its usage is counted where nobody told it."""
     about = told.turn.metadata.get("answer", {})
     about = about if about.get("step") == told.step.n else {}
     frame = {
@@ -96,7 +96,7 @@ def tell(desk: Desk, told: StoredReply, request: Request, *, estimate: bool) -> 
 
 
 def told_head(told: StoredReply, request: Request) -> Head:
-    """Give the head of a stored answer."""
+    """Return the head of a stored answer."""
     place: Any = {"conversation": told.conversation, "turn": told.turn.n, "step": told.step.n}
     return head_of(**place, stream=request.stream, tokens=told.step.manifest.tokens)
 
@@ -125,7 +125,7 @@ def _stream(
 
 
 def _delta(message: bytes) -> dict[str, Any]:
-    """Give a message as one delta: its calls numbered."""
+    """Return a message as one delta: its calls numbered."""
     said: dict[str, Any] = msgspec.json.decode(message)
     calls = said.get("tool_calls")
     if isinstance(calls, list):
@@ -139,7 +139,7 @@ def _finish(message: bytes) -> str:
 
 
 def counted(desk: Desk, told: StoredReply, *, estimate: bool) -> Usage | None:
-    """Give what the provider counted; where it said nothing None, or with `estimate` what we count."""
+    """Return what the provider counted; where it said nothing None, or with `estimate` what we count."""
     found = told.step.usage
     if found is None or found.input is None or found.output is None:
         if not estimate:

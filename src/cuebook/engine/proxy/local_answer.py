@@ -65,13 +65,13 @@ async def answer(
 
 
 def finish_of(step: OpenStep) -> str:
-    """Give why an answer of the book's own model ended."""
+    """Return why an answer of the book's own model ended."""
     reasons = step.metadata.get("answer", {}).get("finishReasons") or ["stop"]
     return str(reasons[0])
 
 
 def head_of(*, conversation: str, turn: int, step: int, stream: bool, tokens: int = 0) -> Head:
-    """Give the head of an answer of our own."""
+    """Return the head of an answer of our own."""
     kind = "text/event-stream; charset=utf-8" if stream else "application/json"
     place: Any = {"conversation": conversation, "turn": turn, "step": step}
     return Head(status=200, headers={"content-type": kind}, **place, tokens=tokens)
@@ -85,7 +85,7 @@ def event_of(
     finish: str | None = None,
     usage: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Give an event of a stream; without `delta` it has no choice, and tells the usage."""
+    """Return an event of a stream; without `delta` it has no choice, and tells the usage."""
     choice = {"index": index, "delta": delta, "finish_reason": finish, "logprobs": None}
     chunk = {**frame, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
     return b"data: " + _encode(chunk | ({"usage": usage} if usage else {})) + b"\n\n"

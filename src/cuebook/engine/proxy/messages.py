@@ -32,7 +32,7 @@ from cuebook.wire.chat_stream import Events, read_event
 
 
 def tell_message(desk: Desk, told: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
-    """Give a stored answer of Anthropic's wire once more."""
+    """Yield a stored answer of Anthropic's wire once more."""
     about = told.turn.metadata.get("answer", {})
     about = about if about.get("step") == told.step.n else {}
     content = [block for each in told.messages[:1] for block in write_blocks(each, thoughts=True)[1]]
@@ -87,7 +87,7 @@ def count_messages(desk: Desk, call: RelayCall) -> int:
 
 
 def _as_chat(_: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
-    """Give the window as a chat completion."""
+    """Return the window as a chat completion."""
     call = going.call
     fields = chat_fields(_fields.decode(call.body))
     if "max_tokens" in fields and urlsplit(upstream.base_url).hostname == _OPENAI:
@@ -109,7 +109,7 @@ class ChatHeard(Heard):
         return True
 
     def message(self, choice: int = 0) -> bytes | None:
-        """Give what came as the chat message that its blocks, sent again, are read as."""
+        """Return what came as the chat message that its blocks, sent again, are read as."""
         said = message_of(self, choice)
         return said if said is None else read_reply(write_blocks(said, thoughts=True)[1])
 
@@ -186,7 +186,7 @@ class MessageHeard(Struct):
             take_message(self.grown, message)
 
     def message(self, choice: int = 0) -> bytes | None:
-        """Give what came as one chat message."""
+        """Return what came as one chat message."""
         if choice or not self.grown.begun or not (self.grown.blocks or self.whole):
             return None
         try:
@@ -219,7 +219,7 @@ class _MessagesModel(msgspec.Struct):
 
 
 def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
-    """Say whether markers go on the wire: by setting, or where the provider itself answers."""
+    """Return whether markers go on the wire: by setting, or where the provider itself answers."""
     return desk.breakpoints != "off" and (desk.breakpoints == "on" or _rule(upstream, model) is not None)
 
 
@@ -229,7 +229,7 @@ def _rule(upstream: Upstream, model: str) -> CacheRule | None:
 
 
 def marked(desk: Desk, upstream: Upstream, request: RelayRequest) -> RelayRequest:
-    """Give a request with cache breakpoints, by setting or where the provider itself answers; else as it is.
+    """Return a request with cache breakpoints, by setting or where the provider itself answers; else as it is.
 
     One that is shorter than the least a model caches, each byte a token, gets none.
     """
@@ -246,7 +246,7 @@ def marked(desk: Desk, upstream: Upstream, request: RelayRequest) -> RelayReques
 
 
 def lasts_an_hour(desk: Desk) -> bool:
-    """Say whether the cache is to last an hour, by setting."""
+    """Return whether the cache is to last an hour, by setting."""
     return desk.cache_rule is not None and desk.cache_rule.name == "anthropic-1h"
 
 
@@ -276,12 +276,12 @@ def read_messages(desk: Desk, call: RelayCall) -> Request:
 
 
 def _system(block: Raw) -> dict[str, Any]:
-    """Give a block of the system text as a message of its own: one that changes with each request is kept alone."""
+    """Return a block of the system text as a message of its own: one that changes with each request is kept alone."""
     return {"role": "system", "content": [block]}
 
 
 def user_of(fields: Mapping[str, Raw]) -> str:
-    """Give the user a request's metadata names, "" where it names none; Claude Code's id without its session."""
+    """Return the user a request's metadata names, "" where it names none; Claude Code's id without its session."""
     metadata = msgspec.json.decode(fields["metadata"]) if "metadata" in fields else None
     named = metadata.get("user_id") if isinstance(metadata, dict) else None
     if not isinstance(named, str):

@@ -42,7 +42,7 @@ class _OutgoingMessage(Struct):
 
 
 def body_of(going: OutgoingRequest, *, marks: bool, hour: bool = False) -> bytes:
-    """Give a request's body with the window in the place of its system text and messages; all else keeps its bytes.
+    """Return a request's body with the window in the place of its system text and messages; all else keeps its bytes.
 
     One that holds the window as it came keeps all of them.
     """
@@ -72,7 +72,7 @@ def body_of(going: OutgoingRequest, *, marks: bool, hour: bool = False) -> bytes
 
 
 def _system(fields: Mapping[str, Raw], front: Sequence[bytes], sheet: Sheet) -> tuple[list[Any], bool]:
-    """Give the system text's blocks, and whether they are the client's alone."""
+    """Return the system text's blocks, and whether they are the client's alone."""
     own: list[Any] = list(read_system(fields["system"])) if "system" in fields else []
     if not own:
         content = _decode(front[0])["content"] if front else ""
@@ -88,7 +88,7 @@ def _system(fields: Mapping[str, Raw], front: Sequence[bytes], sheet: Sheet) -> 
 def _messages(
     request: Request, opened: Opened, front: int
 ) -> tuple[list[_OutgoingMessage], dict[int, tuple[int, int]]]:
-    """Give what goes up of the path; and by number of the window's message where its last stable block stands."""
+    """Return what goes up of the path; and by number of the window's message where its last stable block stands."""
     planned = opened.planned
     sheet = planned.sheet
     messages: list[_OutgoingMessage] = []
@@ -146,7 +146,7 @@ def _parted(chat: bytes, fence: str) -> tuple[bytes, str]:
 
 
 def _written(request: Request, own: Sequence[Raw], messages: Sequence[_OutgoingMessage]) -> list[bytes] | None:
-    """Give the messages' bytes, the client's own where all of one goes up as it came; None where all do."""
+    """Return the messages' bytes, the client's own where all of one goes up as it came; None where all do."""
     pieces = _pieces(request.turned)
     as_came = [each.at >= 0 and not each.changed and each.pieces == pieces[each.at] for each in messages]
     if all(as_came) and [each.at for each in messages] == list(range(len(own))):

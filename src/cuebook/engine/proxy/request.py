@@ -84,7 +84,7 @@ class ResentMessage(Struct, frozen=True):
     read: MessageContent | None = None  # where it was read for this request, and holds no secret
 
     @property
-    def said(self) -> MessageContent:
+    def content(self) -> MessageContent:
         """What it says."""
         return self.read or read_message(self.raw)
 
@@ -109,7 +109,7 @@ class Request(Struct, frozen=True, kw_only=True):
     @property
     def query(self) -> str:
         """The newest user message's text."""
-        return next((each.said.message for each in reversed(self.history) if each.role == "user"), "")
+        return next((each.content.message for each in reversed(self.history) if each.role == "user"), "")
 
     @property
     def choices(self) -> int:
@@ -125,7 +125,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 def key_of(desk: Desk, call: RelayCall, request: Request) -> Key | None:
-    """Give the Idempotency-Key of a call with its request's digest, None without one.
+    """Return the Idempotency-Key of a call with its request's digest, None without one.
 
     A stream and an answer in one piece are the same request.
     """
@@ -197,7 +197,7 @@ def _organization(call: RelayCall, metadata: Mapping[str, Any]) -> str | None:
 
 
 def _control(call: RelayCall, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Give what a request says of its memory: in a header, or in `metadata`, whose values OpenAI wants as strings."""
+    """Return what a request says of its memory: in a header, or in `metadata`, whose values OpenAI wants as strings."""
     where = "X-Memory-Control"
     given: Any = call.memory_control
     if given is None:
@@ -216,7 +216,7 @@ def _control(call: RelayCall, metadata: Mapping[str, Any]) -> dict[str, Any] | N
 
 
 def _charged(desk: Desk, fields: Mapping[str, Raw]) -> tuple[str, str]:
-    """Give what a provider charges beside the messages, as it is stored, and as it came where that differs.
+    """Return what a provider charges beside the messages, as it is stored, and as it came where that differs.
 
     It comes again with every call: whether it holds secrets is remembered.
     """
@@ -307,7 +307,7 @@ async def _recognised(
 
 
 def _unnamed(found: Sequence[Alignment]) -> list[Alignment]:
-    """Give the conversations a history may be known by. One a client began itself is named by it."""
+    """Return the conversations a history may be known by. One a client began itself is named by it."""
     return [each for each in found if not may_be_ours(each.conversation.id)]
 
 

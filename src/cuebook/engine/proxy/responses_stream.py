@@ -121,7 +121,7 @@ class ResponseHeard(Struct):
             self.error = str(error.get("message") or "it reports an error")
 
     def message(self, choice: int = 0) -> bytes | None:
-        """Give what came as one chat message."""
+        """Return what came as one chat message."""
         begun = {
             place: {"type": "message", "role": "assistant", "content": "".join(said)}
             for place, said in self.texts.items()
@@ -135,7 +135,7 @@ class ResponseHeard(Struct):
 
 
 def _joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Give what an answer says in several messages as one."""
+    """Return what an answer says in several messages as one."""
     texts = [each["content"] for each in messages if each["content"] is not None]
     calls = [call for each in messages for call in each.get("tool_calls", ())]
     content = texts[0] if len(texts) == 1 else "\n\n".join(map(str, texts)) or None
@@ -157,7 +157,7 @@ class AnswerIds:
                 self._known.popitem(last=False)
 
     async def as_chat(self, desk: Desk, call: RelayCall) -> RelayCall:
-        """Give a request as the chat completion that means the same, all that was said before it in it.
+        """Return a request as the chat completion that means the same, all that was said before it in it.
 
         Raises InvalidInput where a chat completion has no words for it, or what it continues is not known here.
         """

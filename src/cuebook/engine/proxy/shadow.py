@@ -44,7 +44,7 @@ _ANY, _BARE = zlib.MAX_WBITS | 32, -zlib.MAX_WBITS
 
 
 def unpacked(body: bytes, encoding: str, *, most: int) -> bytes:
-    """Give a body without its Content-Encoding; one that was cut short, as far as it goes.
+    """Return a body without its Content-Encoding; one that was cut short, as far as it goes.
 
     Raises InvalidInput for an encoding that is not read here, and for more than `most` bytes.
     """
@@ -170,7 +170,7 @@ class Shadow:
     async def pass_on(
         self, desk: Desk, request: RelayRequest, call: RelayCall | None
     ) -> AsyncGenerator[Head | bytes, None]:
-        """Give an upstream's answer to a request, byte for byte; `call` is what is kept of it, None for nothing.
+        """Yield an upstream's answer to a request, byte for byte; `call` is what is kept of it, None for nothing.
 
         Raises UpstreamError.
         """
@@ -340,7 +340,7 @@ class Shadow:
 def _unless_forgotten(
     heard: Overheard, scope: Scope, conversation: str, intend: Callable[[], Awaitable[Intent]]
 ) -> Callable[[], Awaitable[Intent]]:
-    """Give what a step intends, anew each time as long as what its call says was not forgotten since it came."""
+    """Return what a step intends, anew each time as long as what its call says was not forgotten since it came."""
 
     async def intended() -> Intent:
         intent = await intend()
@@ -353,12 +353,12 @@ def _unless_forgotten(
 
 
 async def _truncated(desk: Desk, scope: Scope, request: Request, place: HistoryPlace) -> tuple[int, ...]:
-    """Give the stored posts whose places new messages take that are their shortened forms."""
+    """Return the stored posts whose places new messages take that are their shortened forms."""
     new = request.history[place.first_new :]
     if not place.parent or not new or place.side:
         return ()
     before = await desk.store.posts_in(scope, place.conversation, [(place.parent + 1, place.parent + len(new))])
-    return cut_short(before, [(each.role, each.said.message) for each in new])
+    return cut_short(before, [(each.role, each.content.message) for each in new])
 
 
 def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
@@ -374,7 +374,7 @@ class _Replayed:
         self.headers = heard.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Give what came. Raises UpstreamError where it broke off."""
+        """Yield what came. Raises UpstreamError where it broke off."""
         yield _unpacked(b"".join(self._heard.pieces), self.headers)
         if self._heard.broken:
             raise UpstreamError(self._heard.broken)

@@ -66,7 +66,7 @@ class CallAccounting:
         marks: bool,
         refused: int = 0,
     ) -> Shadowed:
-        """Say what a call's prompt was and would have been. It counts tokens: call it aside.
+        """Return what a call's prompt was and would have been. It counts tokens: call it aside.
 
         `now` is when it came; `marks`: ours would be marked for the provider's cache; `refused`: the status by which
         the upstream refused it, which no cache keeps.
@@ -148,7 +148,7 @@ async def reckoned(
     began: float,
     marks: bool,
 ) -> dict[str, Any]:
-    """Give what a turn's metadata say of a call that is about to go up; `began`: its `perf_counter` when it came."""
+    """Return what a turn's metadata say of a call that is about to go up; `began`: its `perf_counter` when it came."""
     entry = partial(ledger.entry, desk, request, place, opened, now=desk.clock.now(), marks=marks)
     found = await asyncio.to_thread(entry)
     found = msgspec.structs.replace(found, added_ms=round((time.perf_counter() - began) * 1000, 3))
@@ -156,7 +156,7 @@ async def reckoned(
 
 
 def _rule(desk: Desk, upstream: Upstream, model: str) -> CacheRule | None:
-    """Give the rule of a model at the upstream, else the one that was set."""
+    """Return the rule of a model at the upstream, else the one that was set."""
     return None if desk.cache_rule is None else rule_for(model, upstream.base_url) or desk.cache_rule
 
 
@@ -200,7 +200,7 @@ def _posts(opened: Opened, place: HistoryPlace) -> dict[str, Any]:
 
 
 def cut_short(before: Sequence[PathPost], drafts: Sequence[tuple[str, str]]) -> tuple[int, ...]:
-    """Give the seqs of posts that messages in their places (role and text) are the shortened form of."""
+    """Return the seqs of posts that messages in their places (role and text) are the shortened form of."""
     found = []
     for post, (role, text) in zip(before, drafts, strict=False):
         whole = post.message or ""

@@ -96,7 +96,7 @@ def compared(was: Planned, would: Planned) -> Counterfactual:
 
 
 async def changed(desk: Desk, scope: Scope, recorded: Recorded, change: WhatIf) -> Recorded:
-    """Give what a turn would have been decided on. Raises InvalidInput, NotFound."""
+    """Return what a turn would have been decided on. Raises InvalidInput, NotFound."""
     other = recorded
     if change.as_of is not None:
         other = await _as_of(desk, scope, recorded, change.as_of)
@@ -147,7 +147,7 @@ async def _with_prompt(desk: Desk, recorded: Recorded, version: Version) -> Reco
         there = ", ".join(text.source for text in recorded.wish.front) or "nothing of the book"
         msg = f"with: prompt {version.slug!r} did not stand in front of turn {recorded.turn.n}; there stood {there}"
         raise InvalidInput(msg, where="withPrompt")
-    said = await versions.said(recorded, "after")
+    said = await versions.front_with(recorded, "after")
     if said.unsaid:
         msg = f"with: {version.source} cannot be said in turn {recorded.turn.n}: {said.unsaid}"
         raise InvalidInput(msg, where="withPrompt")
@@ -162,7 +162,7 @@ async def _with_prompt(desk: Desk, recorded: Recorded, version: Version) -> Reco
 
 
 async def _as_of(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> Recorded:
-    """Give a turn with what was known at a time: the summary that stood then, and the memories that held."""
+    """Return a turn with what was known at a time: the summary that stood then, and the memories that held."""
     version = await _summary_at(desk, scope, recorded, when)
     if version != recorded.manifest.summary_version:
         again = await read_recorded(desk, scope, recorded.conversation, recorded.turn, summary_version=version)
@@ -172,7 +172,7 @@ async def _as_of(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> R
 
 
 async def _summary_at(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> int:
-    """Give the newest summary there was at a time whose posts all stand before the query, 0 for none."""
+    """Return the newest summary there was at a time whose posts all stand before the query, 0 for none."""
     name, query = recorded.conversation.id, recorded.turn.query_seq
     newest = await desk.store.summary(scope, name)
     versions = range(newest.version, max(0, newest.version - SUMMARIES), -1) if newest else ()
@@ -218,7 +218,7 @@ async def _memories_at(desk: Desk, scope: Scope, recorded: Recorded, when: float
 
 
 async def _organization(desk: Desk, scope: Scope, recorded: Recorded) -> str | None:
-    """Give the organization a turn named, as far as it can be told: one it shared with, or that told it something."""
+    """Return the organization a turn named, as far as it can be told: one it shared with, or that told it something."""
     if shared := recorded.turn.metadata.get(SHARED_WITH):
         return str(shared)
     for each in (recorded.turn.metadata.get(RECALLED) or {}).get("hits", ()):
@@ -259,7 +259,7 @@ async def asked(
     temperature: float | None = None,
     max_tokens: int | None = None,
 ) -> str:
-    """Give what the book's model answers to a decided window. Raises what the model does, BackendError for half an
+    """Return what the book's model answers to a decided window. Raises what the model does, BackendError for half an
     answer.
     """
     request = ModelRequest(
@@ -289,7 +289,7 @@ def _digest(planned: Planned) -> str:
 
 
 def _by_source(window: Window) -> dict[tuple[str, str], Block]:
-    """Give a window's blocks by what they are; a post beside the query is another than the same on the path."""
+    """Return a window's blocks by what they are; a post beside the query is another than the same on the path."""
     return {("" if block.seq else block.kind, block.source): block for block in window.blocks}
 
 

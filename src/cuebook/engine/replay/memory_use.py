@@ -15,7 +15,7 @@ from cuebook.engine.core.query_vector import sense_all
 from cuebook.engine.replay.counterfactual import asked, without
 from cuebook.engine.replay.recorded_turn import MEMORY, Recorded, plan_again, read_recorded
 from cuebook.engine.turn.plan import Planned
-from cuebook.memory.words import words
+from cuebook.memory.tokenizer import words
 from cuebook.records.conversation import Conversation
 from cuebook.records.expression import Expression
 from cuebook.records.memory import Scope
@@ -46,7 +46,7 @@ class Use(Struct, frozen=True, kw_only=True):
 
 
 def said_in(manifest: Manifest) -> list[str]:
-    """Give the ids of the memories a window says."""
+    """Return the ids of the memories a window says."""
     return [text.source.removeprefix(MEMORY) for text in manifest.volatile if text.source.startswith(MEMORY)]
 
 

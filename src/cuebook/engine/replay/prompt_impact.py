@@ -71,8 +71,8 @@ class Versions:
         """Whether one of them, or a prompt that follows them, stood in front of a window."""
         return any([await self._find(text.source, "after") is not None for text in manifest.front])
 
-    async def said(self, recorded: Recorded, side: Literal["before", "after"]) -> VersionFront:
-        """Give a turn's front with one of them in place."""
+    async def front_with(self, recorded: Recorded, side: Literal["before", "after"]) -> VersionFront:
+        """Return a turn's front with one of them in place."""
         persona = _persona_of(self._desk, recorded)
         mode = recorded.turn.metadata.get("mode")
         values = values_of(
@@ -100,7 +100,7 @@ class Versions:
         return VersionFront(front=tuple(front), tokens=tokens, unsaid=unsaid)
 
     async def _find(self, source: str, side: Literal["before", "after"]) -> Resolved | CuebookError | None:
-        """Give what stands in a block's place; None where the block has nothing to do with them."""
+        """Return what stands in a block's place; None where the block has nothing to do with them."""
         if not source.startswith(_PROMPT):
             return None
         if (source, side) not in self._resolved:
@@ -130,7 +130,7 @@ class Versions:
 
 async def shift(desk: Desk, recorded: Recorded, versions: Versions) -> Shift:
     """Decide a recorded window with each version and compare. Raises InvalidInput where it holds not even the first."""
-    before, after = await versions.said(recorded, "before"), await versions.said(recorded, "after")
+    before, after = await versions.front_with(recorded, "before"), await versions.front_with(recorded, "after")
     known: dict[tuple[str, ...], Planned] = {}
 
     def planned(front: tuple[Text, ...]) -> Planned:
@@ -168,7 +168,7 @@ def _reproduced(recorded: Recorded, planned: Callable[[tuple[Text, ...]], Planne
 
 
 def _gone(one: Planned, other: Planned) -> tuple[Gone, ...]:
-    """Give what one window has and the other has not: posts in any form, what is recalled, the summary.
+    """Return what one window has and the other has not: posts in any form, what is recalled, the summary.
 
     A post that the other shows in full is not gone because it is no longer recalled.
     """
@@ -199,12 +199,12 @@ def _speak(found: Resolved | CuebookError, values: Mapping[str, str]) -> str:
 
 
 def _put(family: Family, versions: Mapping[str, Version]) -> Family:
-    """Give a prompt with other versions active on its branches."""
+    """Return a prompt with other versions active on its branches."""
     return replace(family, active=tuple(versions.get(each.branch, each) for each in family.active))
 
 
 def _persona_of(desk: Desk, recorded: Recorded) -> Persona:
-    """Give the persona a turn had: the one whose text stood in front, else its conversation's, or the default one."""
+    """Return the persona a turn had: the one whose text stood in front, else its conversation's, or the default one."""
     sources = [text.source for text in recorded.wish.front]
     for persona in desk.personas.values():
         own = (f"persona:{persona.id}@", *(f"{_PROMPT}{there}{own_prompt(persona)}@" for there in ("", DEFAULT)))

@@ -20,9 +20,9 @@ from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.turn.opening import CANDIDATES, look_of
 from cuebook.engine.turn.plan import Planned, Wish, plan
 from cuebook.interfaces.store import Scene, SearchLook
+from cuebook.memory.item_keys import said_of
 from cuebook.memory.recall import Query, read_query
 from cuebook.memory.scopes import KEPT, Policy, effective
-from cuebook.memory.subject import said_of
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Hit, Scope
 from cuebook.records.turn import Manifest, Turn
@@ -96,7 +96,7 @@ async def read_recorded(
 
 
 def policy_of(turn: Turn) -> Policy:
-    """Give what a turn might read and write, as it noted it."""
+    """Return what a turn might read and write, as it noted it."""
     return effective({}, turn.metadata.get(KEPT), Policy())
 
 
@@ -110,7 +110,7 @@ def plan_again(desk: Desk, recorded: Recorded, front: Sequence[Text]) -> Planned
 
 
 async def _memories(desk: Desk, scope: Scope, turn: Turn, volatile: Sequence[Text], zone: tzinfo) -> Retrieved:
-    """Give what other conversations told a turn: word for word what its window said, and what that had no room for as
+    """Return what other conversations told a turn: word for word what its window said, and what that had no room for as
     it is kept today.
     """
     told: Mapping[str, Any] = turn.metadata.get(RECALLED) or {}
@@ -133,7 +133,7 @@ async def _memories(desk: Desk, scope: Scope, turn: Turn, volatile: Sequence[Tex
 
 
 def _hit(text: Text, noted: Mapping[str, Any], desk: Desk, zone: tzinfo) -> Hit:
-    """Give a memory as it was said; of its time only the day is known, the zone's."""
+    """Return a memory as it was said; of its time only the day is known, the zone's."""
     day, _, said = text.text.removeprefix(_OPENS).partition(_SHUTS)
     noon = datetime.combine(datetime.fromisoformat(day), time(12), zone)
     return Hit(

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
 from cuebook.engine.core.desk import Desk, Selected
-from cuebook.engine.core.instructions import Work, instruct, told
+from cuebook.engine.core.instructions import Work, instruct, instruction_record
 from cuebook.engine.core.model_call import BROKEN, closing
 from cuebook.engine.core.query_vector import check_size, sense, space_of
 from cuebook.errors import BackendError, CuebookError, UpstreamError
@@ -43,13 +43,13 @@ SHARE = 2 / 3
 
 
 def advice_of(experience: Experience) -> Text:
-    """Give an experience as it is said. Only `what` is: `when` was for choosing."""
+    """Return an experience as it is said. Only `what` is: `when` was for choosing."""
     told = f"Advice of this assistant's authors for such messages ({experience.exp_id}):\n{experience.what}"
     return Text(kind="experience", source=SOURCE + experience.exp_id, text=told, role="user")
 
 
 def fit_advice(texts: Sequence[Text], room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
-    """Give those that fit, best first, those that do not, and the tokens that are left for what is recalled."""
+    """Return those that fit, best first, those that do not, and the tokens that are left for what is recalled."""
     most = left = max(0, int(room * SHARE))
     kept: list[Text] = []
     dropped: list[Dropped] = []
@@ -65,7 +65,7 @@ def fit_advice(texts: Sequence[Text], room: int, count: Counter) -> tuple[list[T
 
 
 def experiences_in(texts: Sequence[Text]) -> list[str]:
-    """Give the ids of the experiences among texts of a window."""
+    """Return the ids of the experiences among texts of a window."""
     return [text.source.removeprefix(SOURCE) for text in texts if text.kind == "experience"]
 
 
@@ -118,7 +118,7 @@ class SelectedExperiences(Struct, frozen=True, kw_only=True):
 
 
 async def advise(desk: Desk, scope: Scope, scene: Scene, ask: Ask, *, asks_model: bool) -> Advice:
-    """Give a query the experiences that fit it; none where none does, and none to a query without words."""
+    """Return a query the experiences that fit it; none where none does, and none to a query without words."""
     if desk.experiences is None or not ask.text.strip():
         return Advice()
     known = scene.conversation
@@ -150,7 +150,7 @@ def _asked(choice: SelectedExperiences) -> tuple[bytes, ...]:
 
 
 def told_of(choice: SelectedExperiences) -> dict[str, Any]:
-    """Give `metadata.experienceSelection`; nothing where nothing was chosen and nothing failed."""
+    """Return `metadata.experienceSelection`; nothing where nothing was chosen and nothing failed."""
     if not (choice.chosen or choice.instead):
         return {}
     scores = {each.exp_id: each.score for each in choice.scored}
@@ -163,7 +163,7 @@ def told_of(choice: SelectedExperiences) -> dict[str, Any]:
 
 
 def clean(desk: Desk, experience: Experience) -> Experience:
-    """Give an experience without the secrets it holds, as all that is stored and sent."""
+    """Return an experience without the secrets it holds, as all that is stored and sent."""
     when, what = desk.writer.clean(experience.when), desk.writer.clean(experience.what)
     return msgspec.structs.replace(experience, when=when, what=what)
 
@@ -222,7 +222,9 @@ def _reason(name: str, chosen: Sequence[str], named: Sequence[str], shown: set[s
 async def _closeness(
     desk: Desk, query: str, candidates: Sequence[Experience]
 ) -> tuple[Mapping[str, float] | None, float]:
-    """Give the best cosine between a query and each one's clauses, and the embedder's `akin`; None without vectors."""
+    """Return the best cosine between a query and each one's clauses, and the
+    embedder's `akin`; None without vectors.
+    """
     embedder = desk.embedder
     dense = await sense(desk, query)
     if embedder is None or dense is None:
@@ -276,7 +278,7 @@ def _cosines(query: bytes, texts: Mapping[str, Sequence[bytes]]) -> dict[str, fl
 
 
 def context_of(path: Sequence[PathPost]) -> str:
-    """Give what a model is told of the last rounds before a query: what was asked, how it went, what failed."""
+    """Return what a model is told of the last rounds before a query: what was asked, how it went, what failed."""
     lines: list[str] = []
     rounds = sorted({post.round for post in path})[-ROUNDS:]
     for post in path:
@@ -295,7 +297,7 @@ def context_of(path: Sequence[PathPost]) -> str:
 async def _selected(
     desk: Desk, scope: Scope, persona: Persona, query: ExperienceQuery, shown: Sequence[Experience], *, asks: bool
 ) -> Selected | None:
-    """Give what the model chose for this before, else ask it where that is allowed."""
+    """Return what the model chose for this before, else ask it where that is allowed."""
     model = desk.experience_model
     if model is None:
         return None
@@ -324,7 +326,7 @@ async def _selected(
         failed = f"{model.name} gave no answer that can be read"
     if failed:
         log.warning("experiences are chosen without the model: %s", failed)
-    await _tell(desk, scope, told(desk, instruction, work, conversation=query.conversation), reply)
+    await _tell(desk, scope, instruction_record(desk, instruction, work, conversation=query.conversation), reply)
     found = desk.selected[key] = Selected(ids=ids, by=model.name, failed=failed, at=now, messages=messages)
     while len(desk.selected) > REMEMBERED:
         desk.selected.popitem(last=False)
@@ -332,7 +334,7 @@ async def _selected(
 
 
 def _messages(instruction: str, listed: str, query: ExperienceQuery) -> tuple[bytes, bytes]:
-    """Give what a model is told: what was said in the conversation as data, never in the system text."""
+    """Return what a model is told: what was said in the conversation as data, never in the system text."""
     asked = query.text if len(query.text) <= ASKED else f"{query.text[:ASKED]} … {query.text[-SHOWN:]}"
     before = "" if listed in instruction else f"{listed}\n\n"
     before += f"The conversation before it:\n{query.context}\n\n" if query.context else ""
@@ -382,7 +384,7 @@ async def _reply(desk: Desk, model: Model, messages: tuple[bytes, ...], shown: S
 
 
 async def _said(model: Model, request: ModelRequest) -> str:
-    """Give all a model says. Raises BackendError for one that comes to no end."""
+    """Return all a model says. Raises BackendError for one that comes to no end."""
     said, room = list[str](), LONGEST
     async with closing(model.stream(request)) as pieces:
         async for piece in pieces:

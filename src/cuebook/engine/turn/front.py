@@ -23,7 +23,7 @@ from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.prompts import Family
 from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import Scene
-from cuebook.memory.words import day_of
+from cuebook.memory.tokenizer import day_of
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import candidates, parse_reference, project_of
 from cuebook.prompts.params import coerce
@@ -86,7 +86,7 @@ async def front_of(
         return Front(texts=_base(persona), metadata=_told(profile, project, {}))
     fresh = profile is not None and profile.was_reviewed
     said = _Speaker(desk, scene, ask, persona, project, fresh=fresh, signals=signals)
-    links = {said.known(slug) for slug in persona.chain.values()}
+    links = {said.resolve_name(slug) for slug in persona.chain.values()}
     texts: list[Text | None] = []
     if own is None or own not in links:  # a link that names it says it in its place
         own_text = await said.text("persona", own) if own else None
@@ -113,7 +113,7 @@ def is_silent(desk: Desk, scene: Scene, ask: Ask, *, own_text: bool) -> bool:
 
 
 def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[str, float]) -> dict[str, Any]:
-    """Give `metadata.promptVariant`: the persona's prompt that speaks, and how likely that was."""
+    """Return `metadata.promptVariant`: the persona's prompt that speaks, and how likely that was."""
     for text in texts:
         if text.kind == "persona" and text.source.startswith("prompt:"):
             reference = parse_reference(text.source.removeprefix("prompt:"), where="prompt")
@@ -124,7 +124,7 @@ def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[
 
 
 async def front_again(desk: Desk, scope: Scope, manifest: Manifest, metadata: Mapping[str, Any]) -> Front:
-    """Give the front an earlier step of the round had."""
+    """Return the front an earlier step of the round had."""
     kept = [text for text in manifest.front if text.source != CLIENT and text.kind != "summary"]
     texts = await desk.store.texts(scope, [text.digest for text in kept])
     return Front(
@@ -138,7 +138,7 @@ async def front_again(desk: Desk, scope: Scope, manifest: Manifest, metadata: Ma
 
 
 def wanted(desk: Desk, persona: str | None) -> tuple[str, ...]:
-    """Give the prompts that may stand in front: a persona's, or every persona's where it is not known yet."""
+    """Return the prompts that may stand in front: a persona's, or every persona's where it is not known yet."""
     named = desk.personas.get(persona or "")
     personas = [named] if named else list(desk.personas.values())
     links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
@@ -149,12 +149,12 @@ def wanted(desk: Desk, persona: str | None) -> tuple[str, ...]:
 
 
 def own_prompt(persona: Persona) -> str:
-    """Give the id a persona's own text has in the prompt book, if it is there."""
+    """Return the id a persona's own text has in the prompt book, if it is there."""
     return f"persona/{persona.id.lower()}"
 
 
 def own_names(persona: Persona, project: str = "") -> tuple[str, ...]:
-    """Give the ids a persona's own text may have in the prompt book; none where no prompt can be named after it."""
+    """Return the ids a persona's own text may have in the prompt book; none where no prompt can be named after it."""
     try:
         return candidates(own_prompt(persona), project)
     except InvalidInput:
@@ -162,7 +162,7 @@ def own_names(persona: Persona, project: str = "") -> tuple[str, ...]:
 
 
 def _first(names: Sequence[str], families: Mapping[str, Family]) -> str | None:
-    """Give the first of some names that is a prompt."""
+    """Return the first of some names that is a prompt."""
     return next((name for name in names if name in families), None)
 
 
@@ -202,7 +202,7 @@ def _told(profile: Profile | None, project: str, chosen: Mapping[str, Any]) -> d
 def values_of(
     persona: Persona, *, user: str | None, mode: str | None, now: float, zone: tzinfo = UTC
 ) -> dict[str, str]:
-    """Give what a prompt of a turn may name. The day and no time of day: it stands in front of all that is cached."""
+    """Return what a prompt of a turn may name. The day and no time of day: it stands in front of all that is cached."""
     return {
         "agent_name": persona.name,
         "persona_id": persona.id,
@@ -214,7 +214,7 @@ def values_of(
 
 
 def spoken(found: Resolved, values: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
-    """Give what a prompt takes of a turn's values, and what it says with them. Raises InvalidInput."""
+    """Return what a prompt takes of a turn's values, and what it says with them. Raises InvalidInput."""
     declared = {param.name for param in found.params}
     given = coerce(found.params, {key: values[key] for key in declared & set(values)})
     return given, render(text_of(found), given, engine=found.engine, declared=declared)
@@ -252,24 +252,24 @@ class _Speaker:
         self._render_id = desk.dice.new_id("render")
 
     async def link(self, persona: Persona, key: str) -> Text | None:
-        """Say a link of the chain, or what the fallback says in its place."""
-        slug = self.known(persona.chain[key])
+        """Return a link of the chain, or what the fallback says in its place."""
+        slug = self.resolve_name(persona.chain[key])
         text = await self.text(_KINDS[key], slug or persona.chain[key])
         if text is None and "fallback" in persona.chain:
-            spare = self.known(persona.chain["fallback"])
+            spare = self.resolve_name(persona.chain["fallback"])
             return await self.text(_KINDS["fallback"], spare or persona.chain["fallback"])
         return text
 
     async def addon(self, key: str) -> Text | None:
-        """Say an add-on."""
-        return await self.text("addon", self.known(key) or key)
+        """Return an add-on."""
+        return await self.text("addon", self.resolve_name(key) or key)
 
-    def known(self, name: str) -> str | None:
-        """Give the prompt a name means here."""
+    def resolve_name(self, name: str) -> str | None:
+        """Return the prompt a name means here."""
         return _first(candidates(name, self._project), self._families)
 
     async def text(self, kind: BlockKind, slug: str) -> Text | None:
-        """Say a prompt; one that cannot be said is left out, with the reason."""
+        """Return a prompt; one that cannot be said is left out, with the reason."""
         try:
             found = await self._resolved(slug)
             given, text = spoken(found, self._values)
@@ -299,7 +299,7 @@ class _Speaker:
         return await resolved_of(self._desk, await self._drawn(family), self._families)
 
     async def _drawn(self, family: Family) -> Version:
-        """Give the version that speaks: the variant, or beside it the one before where it is on trial."""
+        """Return the version that speaks: the variant, or beside it the one before where it is on trial."""
         slug, version = family.slug, self._variant(family)
         told, name = self._told.get(slug), self._ask.conversation
         lot = await drawn(self._desk, family, version.branch, conversation=name, told=told)
@@ -311,7 +311,7 @@ class _Speaker:
         return lot.version
 
     def _variant(self, family: Family) -> Version:
-        """Give the version that speaks: the only one, the one this conversation has, or the one chosen now."""
+        """Return the version that speaks: the only one, the one this conversation has, or the one chosen now."""
         if len(family.active) == 1:
             return family.active[0]
         kept = self._kept.get(family.slug)

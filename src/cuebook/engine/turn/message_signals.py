@@ -30,11 +30,11 @@ from cuebook.records.persona import Persona, Tracking
 from cuebook.records.turn import Ask
 from cuebook.signals.context import drift_by_meaning, drift_by_words
 from cuebook.signals.events import TRACE
-from cuebook.signals.hear import hear
+from cuebook.signals.message_signals import hear
 from cuebook.signals.outcome import word_on
 from cuebook.signals.profiles import tracking_of
 from cuebook.signals.sentiment import FALLBACK
-from cuebook.signals.trace import failed
+from cuebook.signals.tool_errors import failed
 from cuebook.window.post_forms import parts_of
 
 log = logging.getLogger("cuebook.sentiment")
@@ -79,25 +79,25 @@ async def hear_turn(
 
 
 def speaker_in(desk: Desk, scene: Scene, ask: Ask) -> Persona:
-    """Give the persona that speaks in a turn."""
+    """Return the persona that speaks in a turn."""
     return desk.persona(ask.persona or (scene.conversation.persona if scene.conversation else None))
 
 
 def persona_in(desk: Desk, conversation: Conversation, turn: TurnOn | None) -> Persona:
-    """Give who spoke in a turn, else in its conversation; a persona that is no more has no metaprompts."""
+    """Return who spoke in a turn, else in its conversation; a persona that is no more has no metaprompts."""
     said = turn.metadata.get(SPOKEN_WITH) if turn else None
     name = said if isinstance(said, str) else conversation.persona or desk.default_persona
     return desk.personas.get(name) or Persona(id=name)
 
 
 def tracking_in(desk: Desk, scene: Scene, persona: Persona, mode: str | None) -> Tracking:
-    """Give the tracking of sentiment that holds for a persona in a turn."""
+    """Return the tracking of sentiment that holds for a persona in a turn."""
     kept = scene.conversation.metadata.get("mode") if scene.conversation else None
     return tracking_of(persona, mode or (kept if isinstance(kept, str) else None) or GENERAL, desk.profiles)
 
 
 def counters_on(scene: Scene) -> Counters:
-    """Give what the newest message of a path left behind: as a model judged it, else as it was heard at once."""
+    """Return what the newest message of a path left behind: as a model judged it, else as it was heard at once."""
     heard = heard_of(scene.last_turn.metadata) if scene.last_turn else None
     if heard is None:
         return Counters()
@@ -105,7 +105,7 @@ def counters_on(scene: Scene) -> Counters:
 
 
 def judged_on(reflected: Reflection | None, heard: TurnSignals) -> TurnSignals | None:
-    """Give what a model judged of the very message that was heard, also where it was answered anew or reflected on
+    """Return what a model judged of the very message that was heard, also where it was answered anew or reflected on
     again since; None where none did.
     """
     judged = reflected.heard if reflected else None
@@ -114,7 +114,7 @@ def judged_on(reflected: Reflection | None, heard: TurnSignals) -> TurnSignals |
 
 
 def signals_for(ask: Ask, heard: TurnSignals | None) -> dict[str, float]:
-    """Give the signals prompts are chosen by: the caller's own before those that were read, name by name.
+    """Return the signals prompts are chosen by: the caller's own before those that were read, name by name.
 
     Of those that were read the ones that are 0 are left out: a signal nobody names is 0.
     """
@@ -156,14 +156,14 @@ def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tupl
 
 
 def with_heard(front: Front, heard: TurnSignals | None) -> Front:
-    """Give what stands in front of a turn with what was heard in it, which its metadata tells too."""
+    """Return what stands in front of a turn with what was heard in it, which its metadata tells too."""
     if heard is None:
         return front
     return msgspec.structs.replace(front, heard=heard, metadata={**front.metadata, SENTIMENT: heard_to_wire(heard)})
 
 
 def heard_to_wire(heard: TurnSignals) -> dict[str, Any]:
-    """Give `metadata.sentiment`: what A tells of it, why, and what the next turn needs."""
+    """Return `metadata.sentiment`: what A tells of it, why, and what the next turn needs."""
     sentiment = heard.sentiment
     return {
         "score": sentiment.score,
@@ -225,7 +225,7 @@ def _answers_again(scene: Scene, last: TurnOn, drafts: Sequence[Draft]) -> bool:
 
 
 def _earlier(scene: Scene, drafts: Sequence[Draft]) -> list[str]:
-    """Give the user's messages before this one, oldest first."""
+    """Return the user's messages before this one, oldest first."""
     said = [post.message or post.small or "" for post in scene.path if post.role == "user"]
     new = [each.message for each in drafts if each.role == "user"]
     before = said + new[:-1] if new else said[:-1]
@@ -238,7 +238,7 @@ def _is_result(post: PathPost) -> bool:
 
 
 def _given(post: PathPost) -> str:
-    """Give what a tool gave; of a role's post its attachments alone say how it went."""
+    """Return what a tool gave; of a role's post its attachments alone say how it went."""
     return (post.message or post.small or "") if post.role == TOOL else ""
 
 
@@ -264,7 +264,7 @@ async def _drift(desk: Desk, text: str, earlier: Sequence[str]) -> float | None:
 def outcome_before(
     desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], heard: TurnSignals | None
 ) -> tuple[int, Outcome] | None:
-    """Give what a new message says of the turn it goes on from, with that turn's number; None where it says nothing.
+    """Return what a new message says of the turn it goes on from, with that turn's number; None where it says nothing.
 
     Only a turn whose answer stands on the message's path is spoken of, and only by a user.
     """

@@ -14,7 +14,7 @@ from cuebook.records.conversation import Conversation
 from cuebook.records.mind import NEUTRAL, Mind, TurnSignals
 from cuebook.records.persona import Persona, Tracking
 from cuebook.records.turn import Ask, Dropped
-from cuebook.signals.metaprompts import NOTED_AS, SHIPPED, fires, metaprompts_of, told
+from cuebook.signals.metaprompts import NOTED_AS, SHIPPED, describe_mood, fires, metaprompts_of
 from cuebook.window.tokens import Counter
 from cuebook.window.window import Text
 
@@ -31,7 +31,7 @@ MIND = "mind"
 
 
 def with_mind(desk: Desk, scene: Scene, ask: Ask, front: Front) -> Front:
-    """Give what stands in front of a turn with the Mind of its path, and with the reflection it asks for.
+    """Return what stands in front of a turn with the Mind of its path, and with the reflection it asks for.
 
     Only for a persona that tracks sentiment or has metaprompts, or where the Mind was moved by hand. A message that is
     answered anew was reflected on.
@@ -57,12 +57,12 @@ def is_heard(scene: Scene, heard: TurnSignals) -> bool:
 
 
 def mind_of(scene: Scene) -> Mind:
-    """Give the Mind of the path that is read."""
+    """Return the Mind of the path that is read."""
     return scene.reflection.mind if scene.reflection else NEUTRAL
 
 
 def said_of(scene: Scene) -> Text | None:
-    """Say the path's Mind, None where it is neutral.
+    """Return the path's Mind, None where it is neutral.
 
     What helps with an event is said in the next answers; then the event is over, unless something looked back and let
     it stand.
@@ -72,12 +72,12 @@ def said_of(scene: Scene) -> Text | None:
         return None
     turn = scene.conversation.turns + 1 if scene.conversation else 1
     over = turn - made.turn > LASTS and all(run.trigger.startswith("event:") for run in made.runs)
-    text = told(replace(made.mind, strategy="") if over else made.mind)
+    text = describe_mood(replace(made.mind, strategy="") if over else made.mind)
     return Text(kind="mind", source=f"mind:{made.turn}", text=text, role="user") if text else None
 
 
 def fit_mind(said: Text | None, room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
-    """Give what of a Mind the volatile block has room for, what it has not, and the tokens that are left.
+    """Return what of a Mind the volatile block has room for, what it has not, and the tokens that are left.
 
     Where it does not hold all of it, what is noted is left out first.
     """
@@ -95,7 +95,7 @@ def fit_mind(said: Text | None, room: int, count: Counter) -> tuple[list[Text], 
 
 
 def calls_of(persona: Persona, tracking: Tracking, heard: TurnSignals) -> tuple[MetapromptTask, ...]:
-    """Give what the reflection on a turn does: which metaprompts run, and whether a model is asked for its sentiment.
+    """Return what the reflection on a turn does: which metaprompts run, and whether a model is asked for its sentiment.
 
     Where it is, what was noticed is known only then, and metaprompts for events fire behind it.
     """

@@ -173,7 +173,7 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
 
 
 async def _front(desk: Desk, scene: Scene, intent: Intent, number: int, heard: TurnSignals | None) -> Front:
-    """Say what stands in front of a round's first step; a persona that is silent has no state of mind either."""
+    """Return what stands in front of a round's first step; a persona that is silent has no state of mind either."""
     if intent.relayed and is_silent(desk, scene, intent.ask, own_text=intent.own_text):
         return with_heard(Front(metadata={SILENT: True}), heard)
     front = await front_of(desk, scene, intent.ask, turn=number, signals=signals_for(intent.ask, heard))
@@ -181,7 +181,7 @@ async def _front(desk: Desk, scene: Scene, intent: Intent, number: int, heard: T
 
 
 def _with_memories(desk: Desk, scene: Scene, wish: Wish, number: int) -> Wish:
-    """Give a wish with what other conversations tell; a conversation that recalls nothing of its own has no query."""
+    """Return a wish with what other conversations tell; a conversation that recalls nothing of its own has no query."""
     query = wish.query
     if scene.known is not None and not scene.known.policy.recalls:
         wish = msgspec.structs.replace(wish, query=None)
@@ -191,7 +191,7 @@ def _with_memories(desk: Desk, scene: Scene, wish: Wish, number: int) -> Wish:
 
 
 def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> Look:
-    """Say what a turn reads: as much of the path as could fit, and what full text finds for the query."""
+    """Return what a turn reads: as much of the path as could fit, and what full text finds for the query."""
     far = reach(desk.limits, budget)
     return Look(
         conversation=conversation,
@@ -205,7 +205,7 @@ def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, bud
 
 
 def _look(desk: Desk, intent: Intent) -> Look:
-    """Say what a step reads: a later one of a round what its first one did, so that what it said stays as it was."""
+    """Return what a step reads: a later one of a round what its first one did, so that what it said stays as it was."""
     ask, turn = intent.ask, intent.goes_on
     look = look_of(desk, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget)
     if turn is None:
@@ -219,7 +219,7 @@ def _look(desk: Desk, intent: Intent) -> Look:
 
 
 def memory_look(desk: Desk, ask: Ask) -> MemoryLook:
-    """Say what of other conversations a turn asks for."""
+    """Return what of other conversations a turn asks for."""
     defaults = desk.keyed_policy if ask.authenticated else desk.memory_policy
     if ask.organization is None:
         defaults = msgspec.structs.replace(defaults, organization=False)
@@ -235,7 +235,7 @@ def memory_look(desk: Desk, ask: Ask) -> MemoryLook:
 
 
 async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Scene:
-    """Give a scene whose path holds the open round's query in full, however long the round has become."""
+    """Return a scene whose path holds the open round's query in full, however long the round has become."""
     gap = next((each for each in scene.unread if each.first <= query <= each.last), None)
     small = any(post.seq == query and post.message is None for post in scene.path)
     if scene.conversation is None or not (gap or small):
@@ -260,7 +260,7 @@ async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Sce
 def _opening(
     desk: Desk, intent: Intent, scene: Scene, planned: Planned, *, front: Front, metadata: dict[str, Any]
 ) -> Opening:
-    """Say what is written when a step opens."""
+    """Return what is written when a step opens."""
     remembered, ask = planned.remembered, intent.ask
     ratio = planned.window.stable_prefix_ratio
     said = not intent.shadow
@@ -286,7 +286,7 @@ def _opening(
         delivers=_delivers(scene, ask),
         uses=planned.uses if said else (),
         project=ask.project,
-        idempotency=desk.kept(intent.idempotency),
+        idempotency=desk.keyed_digest_of(intent.idempotency),
         audit=front.renders if said else (),
         calls=front.calls if intent.moves_head else (),
         outcome=outcome_before(desk, scene, ask, intent.drafts, front.heard) if intent.moves_head else None,
@@ -295,7 +295,7 @@ def _opening(
 
 
 def _kept_policy(scene: Scene, ask: Ask) -> dict[str, Any] | None:
-    """Give the policy a conversation is to keep, None where the request says nothing of it, or is a guest's: what a
+    """Return the policy a conversation is to keep, None where the request says nothing of it, or is a guest's: what a
     conversation keeps is its first user's to say.
     """
     known = scene.conversation
@@ -345,7 +345,7 @@ def _shadow(intent: Intent) -> dict[str, Any]:
 
 
 def _told(intent: Intent) -> dict[str, Any]:
-    """Give what the requests of a turn's steps say of themselves, by the step's number."""
+    """Return what the requests of a turn's steps say of themselves, by the step's number."""
     before = intent.goes_on.metadata.get(ASKED, {}) if intent.goes_on else {}
     step = str(len(intent.goes_on.steps) + 1 if intent.goes_on else 1)
     told = {**before, step: dict(intent.told)} if intent.told else before
@@ -353,7 +353,7 @@ def _told(intent: Intent) -> dict[str, Any]:
 
 
 def _sharing(scene: Scene, ask: Ask) -> dict[str, Any] | None:
-    """Say whether a turn that asks to share with an organization does, None where it does not ask."""
+    """Return whether a turn that asks to share with an organization does, None where it does not ask."""
     known = scene.known
     if known is None or not known.policy.share:
         return None

@@ -13,9 +13,9 @@ from cuebook.engine.turn.mood import fit_mind
 from cuebook.engine.turn.recall_results import rank_found, shown_of
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import Scene
-from cuebook.memory.digest import fit
 from cuebook.memory.recall import Query
-from cuebook.memory.words import day_of
+from cuebook.memory.summary import fit
+from cuebook.memory.tokenizer import day_of
 from cuebook.records.conversation import Draft, PathPost
 from cuebook.records.digest import fence_of
 from cuebook.records.memory import Hit, Summary
@@ -25,7 +25,7 @@ from cuebook.window.manifest import StoredManifest, anchored, dropped_ranges, re
 from cuebook.window.partition import Partition, least, partition
 from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, cut_down
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter, cut
-from cuebook.window.tuning_marks import NO_MARKS, Marks, lighten, limited, told
+from cuebook.window.tuning_marks import NO_MARKS, Marks, lighten, limited, marks_metadata
 from cuebook.window.window import (
     ClientSystem,
     Sheet,
@@ -160,7 +160,7 @@ class _Fitted(Struct, frozen=True, kw_only=True):
 
 
 def path_of(scene: Scene, drafts: Sequence[Draft]) -> list[PathPost]:
-    """Give the stored path with the new posts behind it, under the seqs they will get."""
+    """Return the stored path with the new posts behind it, under the seqs they will get."""
     path = list(scene.path)
     last = scene.conversation.last_seq if scene.conversation else 0
     tokens = path[-1].path_tokens if path else 0
@@ -191,7 +191,7 @@ def path_of(scene: Scene, drafts: Sequence[Draft]) -> list[PathPost]:
 
 
 def _query(path: Sequence[PathPost]) -> int:
-    """Give the newest user post of the path: what is answered."""
+    """Return the newest user post of the path: what is answered."""
     return next((post.seq for post in reversed(path) if post.role == "user"), 0)
 
 
@@ -214,7 +214,7 @@ def _lighten(room: _Room, parted: Partition, marks: Marks, posts: int, query: in
 
 
 def _left_out(scene: Scene, parted: Partition, of_little_use: Sequence[PathPost]) -> list[Dropped]:
-    """Give posts of the path that are neither in the window nor under the summary, oldest first."""
+    """Return posts of the path that are neither in the window nor under the summary, oldest first."""
     unread = [
         Dropped(kind="post", reason=TOO_OLD, tokens=each.tokens, count=each.count, first=each.first, last=each.last)
         for each in scene.unread
@@ -290,7 +290,9 @@ def _fit_front(room: _Room, least: int, path: int) -> _Fitted:
 def _volatile(
     room: _Room, tokens: int, parted: Partition, query: int
 ) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
-    """Say what is recalled beside the query: the best posts that the window does not show, within their allotment."""
+    """Return what is recalled beside the query: the best posts that the window
+    does not show, within their allotment.
+    """
     scene, wish, count = room.scene, room.wish, room.count
     if wish.frozen is not None:
         return _frozen(wish.frozen, room, tokens)
@@ -328,7 +330,7 @@ def _volatile(
 
 
 def _say_memories(wish: Wish, left: int, count: Counter, told: tuple[list[Text], list[Hit], list[Dropped]]) -> int:
-    """Say what other conversations tell, in half of the room; answers with what is left."""
+    """Return what other conversations tell, in half of the room; answers with what is left."""
     texts, used, dropped = told
     room = most = max(0, left // 2)
     for hit in wish.memories.hits:
@@ -352,7 +354,7 @@ def _hits(scene: Scene, wish: Wish, shown: set[int]) -> list[Hit]:
 def _frozen(
     texts: tuple[Text, ...], room: _Room, tokens: int
 ) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
-    """Give the block an earlier step chose: whole, or not at all where nothing holds it any more."""
+    """Return the block an earlier step chose: whole, or not at all where nothing holds it any more."""
     weighed = weigh_volatile(texts, room.fence, room.count)
     if sum(text.tokens for text in weighed) <= tokens:
         return (), weighed, []
@@ -368,7 +370,7 @@ def _no_room(source: str, tokens: int, most: int, kind: str = "memory") -> Dropp
 
 
 def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window) -> tuple[bytes, ...]:
-    """Give what goes to the model: the caller's own words where secrets are replaced in what is stored."""
+    """Return what goes to the model: the caller's own words where secrets are replaced in what is stored."""
     last = scene.conversation.last_seq if scene.conversation else 0
     live = {**wish.live, **{last + 1 + number: raw for number, raw in wish.live_drafts.items()}}
     if not live and not wish.live_client:
@@ -389,11 +391,11 @@ def window_metadata(planned: Planned, cache: Mapping[str, Any]) -> dict[str, Any
         "cache": dict(cache),
         "anchors": [{"name": anchor.name, "after": anchor.after} for anchor in window.anchors],
         "dropped": [dropped_to_wire(each) for each in window.dropped],
-        **told(planned.marks),
+        **marks_metadata(planned.marks),
     }
 
 
 def dropped_to_wire(each: Dropped) -> dict[str, Any]:
-    """Give a left-out thing as INTERFACE writes it."""
+    """Return a left-out thing as INTERFACE writes it."""
     place = {"from": each.first, "to": each.last} if each.first else {"source": each.source}
     return {"kind": each.kind, **place, "count": each.count, "tokens": each.tokens, "reason": each.reason}

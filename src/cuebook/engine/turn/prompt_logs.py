@@ -109,7 +109,7 @@ class PromptLogs:
             self._tell(f"prompts are not written to {str(self._folder)!r}: {error.strerror or error}")
 
     async def _outdated(self, made: PromptLog, folder: Path, written: Sequence[Path]) -> Sequence[Path]:
-        """Give what of a log must go again: nothing where nothing was forgotten since its turn was opened."""
+        """Return what of a log must go again: nothing where nothing was forgotten since its turn was opened."""
         scope, look = Scope(made.index.tenant), Look(conversation=made.index.conversation, use_summary=False)
         scene = await self._desk.store.scene(scope, look)
         if scene.conversation is None or scene.conversation.no != made.index.no:
@@ -148,7 +148,7 @@ class PromptLogs:
 
 
 def logging_of(desk: Desk, opened: Opened) -> Callable[[int], None] | None:
-    """Give what is called with the seq of a step's reply once that is stored; None where nothing is logged."""
+    """Return what is called with the seq of a step's reply once that is stored; None where nothing is logged."""
     keep = desk.log_prompt
     if keep is None:
         return None
@@ -179,7 +179,7 @@ def logging_of(desk: Desk, opened: Opened) -> Callable[[int], None] | None:
 
 
 def plain_name(text: str) -> str:
-    """Give what of a text may stand in a file's name: letters a to z, digits and dashes, 40 at the most."""
+    """Return what of a text may stand in a file's name: letters a to z, digits and dashes, 40 at the most."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:NAMED].strip("-")
 
 
@@ -209,7 +209,7 @@ def _write(folder: Path, made: PromptLog) -> list[Path]:
 
 
 def _listed(messages: Sequence[bytes]) -> bytes:
-    """Give messages as a JSON list that people can read."""
+    """Return messages as a JSON list that people can read."""
     decoded: list[Any] = [msgspec.json.decode(message) for message in messages]
     return json.dumps(decoded, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
 
@@ -233,7 +233,7 @@ def _index(folder: Path) -> Index | None:
 
 
 def _folders(root: Path) -> list[tuple[Path, Index | None]]:
-    """Give the folders of conversations. What else lies there is not ours, and stays."""
+    """Return the folders of conversations. What else lies there is not ours, and stays."""
     ours = re.compile(rf"[a-z0-9-]+-[0-9a-f]{{{DIGEST}}}")
     try:
         found = [entry for entry in root.iterdir() if ours.fullmatch(entry.name) and entry.is_dir()]

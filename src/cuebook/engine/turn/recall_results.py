@@ -4,9 +4,9 @@ from collections.abc import Collection
 from datetime import UTC, tzinfo
 
 from cuebook.engine.core.drafts import unlearned
+from cuebook.memory.excerpt import excerpt
 from cuebook.memory.recall import Corpus, Query, RecallCandidate, rank
-from cuebook.memory.shown import excerpt
-from cuebook.memory.words import day_of
+from cuebook.memory.tokenizer import day_of
 from cuebook.records.memory import Hit, SearchResult
 from cuebook.window.tokens import Counter
 
@@ -63,7 +63,7 @@ def rank_found(
 
 
 def shown_of(hit: Hit, query: Query | None, room: int, count: Counter, *, zone: tzinfo = UTC) -> str:
-    """Give a hit's line in the volatile block: day, speaker, and the text or its best passage; empty for no room."""
+    """Return a hit's line in the volatile block: day, speaker, and the text or its best passage; empty for no room."""
     day = day_of(hit.timestamp, zone)
     most = min(room, QUOTE)
     text = hit.text

@@ -66,5 +66,5 @@ def rolling_summary(scene: Scene, planned: Planned, profile: CompactionProfile) 
 
 
 def iso(when: float) -> str:
-    """Give a Unix time as ISO 8601 UTC."""
+    """Return a Unix time as ISO 8601 UTC."""
     return datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

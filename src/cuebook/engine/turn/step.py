@@ -132,7 +132,7 @@ class OpenStep:
         return seq
 
     def _whole(self, wire: bytes, id_: str) -> Draft:
-        """Give a whole message, the reply or a further choice.
+        """Return a whole message, the reply or a further choice.
 
         It is read behind its redaction, as a client's are: so the same message resent has the same digest.
         """
@@ -140,7 +140,7 @@ class OpenStep:
         return self._draft(read_message(kept), id_, "finished", kept, clean=kept is wire)
 
     def _partial(self, state: TurnState) -> Draft | None:
-        """Give what has come so far, None where nothing has; of what goes on no half of a key."""
+        """Return what has come so far, None where nothing has; of what goes on no half of a key."""
         said = self.so_far() if self.so_far else None
         said = said or MessageContent(ASSISTANT, None, "".join(self.text))
         if state != "finished":
@@ -205,7 +205,7 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _counted(usage: Usage | None) -> Usage | None:
-    """Give what a model counted; nothing where its adapter gave what is no count."""
+    """Return what a model counted; nothing where its adapter gave what is no count."""
     try:
         return msgspec.convert(msgspec.to_builtins(usage), Usage | None)
     except msgspec.ValidationError:

@@ -14,11 +14,11 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import CuebookError, NotFound
 from cuebook.interfaces.memories import Corrected, Correcting
-from cuebook.memory.corrected import corrected, says, unquoted
-from cuebook.memory.digest import write
-from cuebook.memory.links import unmarked
+from cuebook.memory.corrections import corrected, says, unquoted
 from cuebook.memory.profiles import choose
 from cuebook.memory.schema import compact
+from cuebook.memory.summary import write
+from cuebook.memory.supersede import unmarked
 from cuebook.records.memory import Item, Scope, Summary
 
 log = logging.getLogger("cuebook.correct")

@@ -9,7 +9,7 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.query_vector import check_size, space_of
 from cuebook.errors import BackendError
 from cuebook.records.memory import Dense
-from cuebook.signals.kinds import EXAMPLES, nearest
+from cuebook.signals.task_examples import EXAMPLES, nearest
 
 log = logging.getLogger("cuebook.embedder")
 
@@ -44,5 +44,5 @@ async def embed_kinds(desk: Desk) -> None:
 
 
 async def due(desk: Desk) -> int:
-    """Say whether the examples are to be embedded."""
+    """Return whether the examples are to be embedded."""
     return int(desk.embedder is not None and desk.kinds.wanted)

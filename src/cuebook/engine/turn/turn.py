@@ -77,7 +77,7 @@ async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str
 
 
 def asking(desk: Desk, ask: Ask, key: Key | None, *, post: str = "") -> Callable[[], Awaitable[Intent]]:
-    """Give an ask as what a step intends: its query behind the head's path. Raises InvalidInput, NotFound."""
+    """Return an ask as what a step intends: its query behind the head's path. Raises InvalidInput, NotFound."""
     said = Posted(
         sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user"
     )
@@ -101,7 +101,7 @@ def asking(desk: Desk, ask: Ask, key: Key | None, *, post: str = "") -> Callable
 
 
 def wish_of(desk: Desk, ask: Ask, scene: Scene, drafts: tuple[Draft, ...], *, live: Draft | None = None) -> Wish:
-    """Give an ask as a wish. `live` is its query as the caller said it."""
+    """Return an ask as a wish. `live` is its query as the caller said it."""
     known = scene.conversation
     owner = known.user if known else ask.user
     zone, asked = zone_of(ask.time_zone, known, desk.zone), desk.recall and ask.text
@@ -133,7 +133,9 @@ def _chunk(kind: str, opened: Opened, text: str = "") -> Chunk:
 
 
 async def repeat(desk: Desk, scope: Scope, ask: Ask, key: Key | None) -> list[Chunk]:
-    """Give the answer an Idempotency-Key stands for, waited for while its turn runs. Raises KeyReused, BackendError."""
+    """Return the answer an Idempotency-Key stands for, waited for while its
+    turn runs. Raises KeyReused, BackendError.
+    """
     name, request_digest = key or ("", b"")
     answered = await desk.answered(scope, key) if key else None
     if answered is None or answered.digest != request_digest or not answered.turn:

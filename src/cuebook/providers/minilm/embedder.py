@@ -83,7 +83,7 @@ class MiniLM:
         self._run = self._tokenizer = None
 
     def _cut(self, texts: Sequence[str]) -> list[list[int]]:
-        """Give texts' tokens, one after another: the tokenizer's own batches would take every core."""
+        """Return texts' tokens, one after another: the tokenizer's own batches would take every core."""
         if self._run is None or self._tokenizer is None:
             self._tokenizer = _tokenizer()
             self._run = _runner()
@@ -104,7 +104,7 @@ class MiniLM:
 
 
 def _pieces(rows: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Give texts' numbers in pieces of about equal length, so that little is padding."""
+    """Return texts' numbers in pieces of about equal length, so that little is padding."""
     pieces: list[list[int]] = []
     for at in sorted(range(len(rows)), key=lambda each: len(rows[each])):
         if pieces and (len(pieces[-1]) + 1) * len(rows[at]) <= PIECE:

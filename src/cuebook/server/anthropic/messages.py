@@ -13,7 +13,7 @@ from cuebook.server.api.chat import StreamsToo
 from cuebook.server.authorization import AnyRequest, book_of, idempotency_key
 from cuebook.server.error_responses import AnthropicError, Failure
 from cuebook.server.json_body import JsonBody, check_json
-from cuebook.server.openai.chat_completions import begin, call_of, pass_through, sends_new, told
+from cuebook.server.openai.chat_completions import answer_of, begin, call_of, pass_through, sends_new
 from cuebook.server.streaming import Streamed
 
 
@@ -60,7 +60,7 @@ async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIRes
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return Streamed(
         request.app.state.running,
-        told(book.message(call), _said),
+        answer_of(book.message(call), _said),
         begin,
         to_the_end=call.idempotency_key is not None,
     )
@@ -93,7 +93,7 @@ def _is_clean(body: bytes) -> bool:
 
 
 def _said(fault: Failure) -> bytes:
-    """Say a fault as Anthropic's wire does in a stream."""
+    """Return a fault as Anthropic's wire does in a stream."""
     return b"event: error\ndata: " + json.encode(fault.anthropic())
 
 

@@ -76,7 +76,7 @@ async def list_records(request: AnyRequest, after: After = 0, cursor: Cursor = 0
 
 @get(ONE, responses=answers(RecordAnswer))
 async def get_record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
-    """Give a record by its number."""
+    """Return a record by its number."""
     return json_of(shapes.record(await book_of(request).audit.get(n)))
 
 

@@ -72,7 +72,7 @@ async def chat(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: User
 
 
 def _asked(request: AnyRequest, ask: Ask) -> Ask:
-    """Give what is asked with what the caller's key says of it. Raises NotFound for an organization of others."""
+    """Return what is asked with what the caller's key says of it. Raises NotFound for an organization of others."""
     caller = caller_of(request)
     caller.check_organization(ask.organization)
     proven = bool(caller.key) and ask.user is not None

@@ -52,7 +52,7 @@ async def list_conversations(
 async def get_conversation(
     request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Give a conversation's own data."""
+    """Return a conversation's own data."""
     return json_of(await book_of(request).conversations.describe(name_in(conversation), user=user_of(request, user_id)))
 
 
@@ -78,7 +78,7 @@ async def get_rounds(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give the rounds of the head's path, oldest first; with `role` the posts only that it sent or got.
+    """Return the rounds of the head's path, oldest first; with `role` the posts only that it sent or got.
 
     All of them, or with `limit` or `cursor` a page.
     """
@@ -104,7 +104,7 @@ async def get_posts(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give the posts of the head's path, oldest first; with `branches` those of all branches.
+    """Return the posts of the head's path, oldest first; with `branches` those of all branches.
 
     All of them, with `last` the newest, or with `limit` or `cursor` a page. The pages of a path stay on it, wherever
     the head moves meanwhile.
@@ -162,7 +162,7 @@ async def put_participants(
     data: JSONBody[wire.ParticipantsBody],
     user_id: UserQuery = None,
 ) -> Response[bytes]:
-    """Say who takes part, which an owner may: these users, and the first one in any case. Anyone else gets 404."""
+    """Return who takes part, which an owner may: these users, and the first one in any case. Anyone else gets 404."""
     book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
     await book.conversations.participants(name, data.participants, user=user, by=actor_of(request))
     return json_of(await book.conversations.describe(name, user=user))
@@ -178,7 +178,7 @@ async def get_turns(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give turns without their windows, oldest first: the newest 20, the `last` so many, or a page of all."""
+    """Return turns without their windows, oldest first: the newest 20, the `last` so many, or a page of all."""
     book, name, user = book_of(request), name_in(conversation), user_of(request, user_id)
     turns: Sequence[Turn]
     if limit is None and cursor is None:
@@ -200,7 +200,7 @@ async def get_turn(
     user_id: UserQuery = None,
     step: FromQuery[int | None] = None,
 ) -> Response[bytes]:
-    """Give a turn: query, reply, and every block of its window with its source and tokens."""
+    """Return a turn: query, reply, and every block of its window with its source and tokens."""
     name, user = name_in(conversation), user_of(request, user_id)
     return json_of(await book_of(request).turns.show(name, number_of(n), step=step, user=user))
 
@@ -220,7 +220,7 @@ async def replay_turn(
 
 @get(f"{PATH}/summary", responses=wire.answers(wire.SummaryAnswer))
 async def get_summary(request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
-    """Give the rolling summary that stands for the head's path."""
+    """Return the rolling summary that stands for the head's path."""
     summary = await book_of(request).memory.summary(name_in(conversation), user=user_of(request, user_id))
     return json_of({"summary": shapes.summary_state(summary) if summary else None})
 
@@ -236,7 +236,7 @@ async def get_items(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give what is remembered of the head's path, oldest first; with `ended` what no longer holds too.
+    """Return what is remembered of the head's path, oldest first; with `ended` what no longer holds too.
 
     With `asOf` what held then. All of it, or with `limit` or `cursor` a page.
     """
@@ -258,7 +258,7 @@ def _only_one(name: str, value: int | None) -> None:
 
 
 def number_of(n: int) -> int:
-    """Give the number of a turn. Raises NotFound for what is none."""
+    """Return the number of a turn. Raises NotFound for what is none."""
     if not 1 <= n <= HIGHEST:
         msg = f"there is no turn {n}; turns count from 1"
         raise NotFound(msg)

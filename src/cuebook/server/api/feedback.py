@@ -73,7 +73,7 @@ async def give_feedback(
     data: JSONBody[FeedbackBody],
     user_id: UserQuery = None,
 ) -> Response[bytes]:
-    """Say how a turn was; the newest word stands, and what prompts have learnt of the turn is corrected."""
+    """Return how a turn was; the newest word stands, and what prompts have learnt of the turn is corrected."""
     known = await book_of(request).turns.feedback(
         name_in(conversation),
         number_of(n),

@@ -119,7 +119,7 @@ async def forget(request: AnyRequest, data: JSONBody[ForgetBody]) -> Response[by
 
 
 async def would_forget(request: AnyRequest, target: Any) -> WouldForget:
-    """Say what a forget would take, one at a time. Raises Busy, InvalidInput."""
+    """Return what a forget would take, one at a time. Raises Busy, InvalidInput."""
     async with request.app.state.measures.hold("a dry run of a forget"):
         return await book_of(request).memory.would_forget(**target)
 
@@ -148,7 +148,7 @@ async def delete_memory(
 
 @get("/api/receipts/{receipt:str}", responses=answers(Forgotten, pending=True))
 async def get_receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
-    """Give the receipt of a forget; 202 while it is `pending`. `cuebook memory receipt verify` checks it.
+    """Return the receipt of a forget; 202 while it is `pending`. `cuebook memory receipt verify` checks it.
 
     An admin reads all, a user those that concern them: something of theirs went, or they asked for it.
     """
@@ -156,7 +156,7 @@ async def get_receipt(request: AnyRequest, receipt: FromPath[str], user_id: User
 
 
 async def read_receipt(request: AnyRequest, name: str, user: str | None) -> Receipt:
-    """Give a receipt to who may read it. Raises NotFound."""
+    """Return a receipt to who may read it. Raises NotFound."""
     caller = caller_of(request)
     if caller.key and caller.may("admin"):
         user = None

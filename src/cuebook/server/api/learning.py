@@ -42,7 +42,7 @@ async def compress(request: AnyRequest, data: JSONBody[wire.TextBody]) -> Respon
     responses=wire.answers(wire.TextAnswer),
 )
 async def digest(request: AnyRequest, data: JSONBody[DigestBody], user_id: UserQuery = None) -> Response[bytes]:
-    """Give the newest posts of a conversation as a short digest: actions, results, key facts."""
+    """Return the newest posts of a conversation as a short digest: actions, results, key facts."""
     user = user_of(request, data.user_id, user_id)
     text = await book_of(request).memory.digest(data.conversation_id, user=user, last=data.last)
     return json_of({"text": text})

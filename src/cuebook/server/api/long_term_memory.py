@@ -106,13 +106,13 @@ async def list_memories(
 async def export_memories(
     request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> ASGIResponse:
-    """Give all memories of a user or an organization with their history and sources, as one list however long."""
+    """Return all memories of a user or an organization with their history and sources, as one list however long."""
     found = book_of(request).memories.export(user=user_of(request, None, user_id), organization=organization)
     return Streamed(request.app.state.running, exported(request, found))
 
 
 async def exported(request: AnyRequest, found: AsyncGenerator[Memory, None]) -> AsyncGenerator[Start | bytes, None]:
-    """Give the answer's beginning once the store has answered, then pieces of about PIECE bytes."""
+    """Yield the answer's beginning once the store has answered, then pieces of about PIECE bytes."""
     piece, begun = bytearray(b'{"items":['), False
     async with aclosing(found):
         async for memory in found:
@@ -135,7 +135,7 @@ async def exported(request: AnyRequest, found: AsyncGenerator[Memory, None]) -> 
 async def get_memory(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[bytes]:
-    """Give a memory with the posts it comes from."""
+    """Return a memory with the posts it comes from."""
     found = await read_memory(request, name_in(memory), user_of(request, None, user_id), organization)
     return json_of(shapes.memory(found))
 
@@ -144,7 +144,7 @@ async def get_memory(
 async def correct_memory(
     request: AnyRequest, memory: FromPath[str], data: JSONBody[CorrectBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Say what a memory should have said. Nothing of the old text is kept; its id follows its text."""
+    """Return what a memory should have said. Nothing of the old text is kept; its id follows its text."""
     user = user_of(request, data.user_id, user_id)
     found = await correct_one(request, name_in(memory), data.text, user, data.organization_id)
     return json_of(shapes.memory(found))
@@ -185,7 +185,7 @@ async def use_knowledge(request: AnyRequest, memory: FromPath[str], user_id: Use
 
 
 async def read_memory(request: AnyRequest, name: str, user: str | None, organization: str | None) -> Memory:
-    """Give a memory to who may read it. Raises NotFound."""
+    """Return a memory to who may read it. Raises NotFound."""
     found = await book_of(request).memories.get(name, user=user, organization=organization)
     if not may_know(request, found):
         msg = f"no memory {name!r}; `cuebook memory list` names those there are"
@@ -203,7 +203,7 @@ async def correct_one(request: AnyRequest, name: str, text: str, user: str | Non
 
 
 def moment(as_of: str | None) -> float | None:
-    """Give the time a list is asked for, in Unix seconds; None for now. Raises InvalidInput."""
+    """Return the time a list is asked for, in Unix seconds; None for now. Raises InvalidInput."""
     return seconds_of(as_of.strip(), "asOf") if as_of and as_of.strip() else None
 
 

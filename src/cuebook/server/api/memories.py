@@ -46,13 +46,13 @@ async def settle(request: AnyRequest, data: JSONBody[wire.SettleBody | None] = N
 
 @get("/healthz", responses=wire.answers(wire.Health), sync_to_thread=False)
 def healthz() -> dict[str, str]:
-    """Say that the server lives. Asks no store."""
+    """Return that the server lives. Asks no store."""
     return {"status": "alive"}
 
 
 @get("/readyz", responses=wire.answers(wire.Ready))
 async def readyz(request: AnyRequest) -> Response[bytes]:
-    """Say whether the store answers, and which model does, if any: without one, or an embedder, it is ready too."""
+    """Return whether the store answers, and which model does, if any: without one, or an embedder, it is ready too."""
     try:
         found = await book_of(request).check()
     except BackendError as error:

@@ -107,7 +107,7 @@ async def utility(request: AnyRequest, data: JSONBody[UtilityBody], user_id: Use
 
 
 def known_of(request: AnyRequest, found: Utilities) -> Utilities:
-    """Give of a measure what who asks may know."""
+    """Return of a measure what who asks may know."""
     return replace(found, items=tuple(each for each in found.items if may_know(request, each.memory)))
 
 

@@ -74,7 +74,7 @@ class MindResetBody(In, frozen=True, kw_only=True):
 async def get_mind(
     request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None, limit: ReflectionLimit = 20
 ) -> Response[bytes]:
-    """Give a conversation's mood, its picture of the user's skill and the task, and what moved them."""
+    """Return a conversation's mood, its picture of the user's skill and the task, and what moved them."""
     user = user_of(request, user_id)
     return json_of(mind_shape(await book_of(request).mind.show(name_in(conversation), user=user, limit=limit)))
 

@@ -16,7 +16,7 @@ PATH = "/api/organizations/{organization:str}/settings"
 
 @get(PATH, responses=answers(OrganizationSettings))
 async def get_settings(request: AnyRequest, organization: FromPath[str]) -> Response[bytes]:
-    """Give an organization's settings; one nobody has set anything of has the defaults. For its admins."""
+    """Return an organization's settings; one nobody has set anything of has the defaults. For its admins."""
     name = name_in(organization)
     caller_of(request).check_organization(name)
     return json_of(shape(await book_of(request).organizations.settings(name)))

@@ -27,7 +27,7 @@ async def list_all(
 
 @get("/api/personas/{persona:str}", responses=answers(PersonaWhole))
 async def get_one(request: AnyRequest, persona: FromPath[str], mode: Mode = None) -> Response[bytes]:
-    """Give a persona: its own text, its prompts, what of sentiment is tracked, and its metaprompts."""
+    """Return a persona: its own text, its prompts, what of sentiment is tracked, and its metaprompts."""
     return json_of(await get_persona(book_of(request).desk, name_in(persona), mode=mode))
 
 

@@ -75,7 +75,7 @@ async def get_prompt(
     resolve: Resolve = False,
     project: Project = None,
 ) -> Response[bytes]:
-    """Give a prompt: the active version of a branch unless one is named. A `/` in the id is written `~` or `%2F`."""
+    """Return a prompt: the active version of a branch unless one is named. A `/` in the id is written `~` or `%2F`."""
     at: dict[str, Any] = {"branch": branch, "version": version, "label": label, "project": project}
     return json_of(await views.show(book_of(request).prompts, name_in(prompt), **at, resolve=resolve))
 
@@ -96,7 +96,7 @@ async def list_versions(
 async def get_version(
     request: AnyRequest, prompt: Name, n: FromPath[int], *, branch: Branch = None, resolve: Resolve = False
 ) -> Response[bytes]:
-    """Give a version of a prompt by its number."""
+    """Return a version of a prompt by its number."""
     return json_of(
         await views.show(
             book_of(request).prompts, name_in(prompt), branch=branch, version=n, resolve=resolve, project=""
@@ -108,7 +108,9 @@ async def get_version(
 async def get_diff(
     request: AnyRequest, prompt: Name, *, a: Number, b: Other = None, branch: Branch = None, turns: Turns = TURNS
 ) -> Response[bytes]:
-    """Give what is other in version `b` than in `a`, and what that costs: tokens, and what past windows would lose."""
+    """Return what is other in version `b` than in `a`, and what that costs:
+    tokens, and what past windows would lose.
+    """
     desk = book_of(request).desk
     asked: Any = {"branch": branch or None, "turns": turns, "user": user_of(request)}
     async with request.app.state.measures.hold("a measure of prompts"):
@@ -135,7 +137,7 @@ async def list_labels(
 async def get_history(
     request: AnyRequest, prompt: Name, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
-    """Give what was done to a prompt, by whom and when, the newest first."""
+    """Return what was done to a prompt, by whom and when, the newest first."""
     return listed(*await views.history_page(book_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
 
 
@@ -148,7 +150,7 @@ async def get_prompt_of_that_name(
     label: Label = None,
     resolve: Resolve = False,
 ) -> Response[bytes]:
-    """Give the prompt `migrate`, which is one like any other."""
+    """Return the prompt `migrate`, which is one like any other."""
     at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
     return json_of(await views.show(book_of(request).prompts, "migrate", **at, resolve=resolve))
 
@@ -157,7 +159,7 @@ async def get_prompt_of_that_name(
 async def get_rating(
     request: AnyRequest, prompt: Name, *, branch: Branch = None, version: Version = None, label: Label = None
 ) -> Response[bytes]:
-    """Say how good a version is, from 0 to 100, by what lint finds, and what is described, tested and observed."""
+    """Return how good a version is, from 0 to 100, by what lint finds, and what is described, tested and observed."""
     at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
     return json_of(await views.rating(book_of(request).prompts, name_in(prompt), **at))
 

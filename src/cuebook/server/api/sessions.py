@@ -25,7 +25,7 @@ async def get_session(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give the conversation as a session loads it: the summary first, then what is not compressed under it."""
+    """Return the conversation as a session loads it: the summary first, then what is not compressed under it."""
     talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
     found = await talk.get(name, user=user)
     rows = await talk.session(name, user=user, include_compressed=include_compressed)
@@ -46,7 +46,7 @@ async def get_shared_entries(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give the notes the roles left for each other; those of scope `round` hold in the last round only."""
+    """Return the notes the roles left for each other; those of scope `round` hold in the last round only."""
     talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
     found = await talk.get(name, user=user)
     rows = await talk.shared_entries(name, user=user, entry_type=type_, include_failed=include_failed)

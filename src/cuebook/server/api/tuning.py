@@ -45,7 +45,7 @@ async def stats(
 async def budget(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Say what posts may take of a prompt, and what the conversation's take of it."""
+    """Return what posts may take of a prompt, and what the conversation's take of it."""
     return json_of(await book_of(request).memory.budget(conversation_id, user=user_of(request, user_id)))
 
 
@@ -53,7 +53,7 @@ async def budget(
 async def status(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Say what the runs came to, and the parameters in force."""
+    """Return what the runs came to, and the parameters in force."""
     return json_of(await book_of(request).optimizer.status(conversation_id, user=user_of(request, user_id)))
 
 
@@ -78,7 +78,7 @@ async def history(
     limit: SnapshotLimit = 20,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give the runs' snapshots, newest first."""
+    """Return the runs' snapshots, newest first."""
     user = user_of(request, user_id)
     found = await book_of(request).optimizer.history(conversation_id, user=user, limit=MOST)
     page = short_page(found, f"runs {conversation_id}", limit=limit, cursor=cursor, grows=True)

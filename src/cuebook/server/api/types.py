@@ -303,7 +303,7 @@ def openai_answers(good: type[Any], bad: type[Struct] = OpenAIError) -> dict[int
 
 
 def ask_of(body: ChatBody, *, conversation: str, user: str | None, idempotency_key: str | None = None) -> Ask:
-    """Give a request as an Ask. Raises InvalidInput."""
+    """Return a request as an Ask. Raises InvalidInput."""
     if not body.message and not body.attachments:
         msg = "message: empty; say something, or attach something"
         raise InvalidInput(msg, where="message")
@@ -325,12 +325,12 @@ def ask_of(body: ChatBody, *, conversation: str, user: str | None, idempotency_k
 
 
 def part_of(given: Attachment, where: str) -> Part | None:
-    """Give an attachment as a part; None for a type that exists no longer."""
+    """Return an attachment as a part; None for a type that exists no longer."""
     return part_from_dict({"type": given.type, "content": given.content, "extra": given.extra}, where=where)
 
 
 def posted_of(given: PostBody, number: int) -> Posted:
-    """Give a post as it is stored. Raises InvalidInput naming the field."""
+    """Return a post as it is stored. Raises InvalidInput naming the field."""
     where = f"posts[{number}]"
     if given.parts is not None and given.message is not None:
         msg = f"{where}: has both message and parts; send one of them, and further pieces as attachments"
@@ -356,7 +356,7 @@ def posted_of(given: PostBody, number: int) -> Posted:
 
 
 def chain_of(posts: list[PostBody]) -> str | None:
-    """Give the parent of the first post; each further one follows the one before it. Raises InvalidInput."""
+    """Return the parent of the first post; each further one follows the one before it. Raises InvalidInput."""
     for number, (before, each) in enumerate(pairwise(posts), 1):
         if each.parent is not None and each.parent != before.id:
             msg = f"posts[{number}].parent: posts of one request follow each other; send branches one by one"
@@ -365,7 +365,7 @@ def chain_of(posts: list[PostBody]) -> str | None:
 
 
 def seconds_of(timestamp: Any, where: str) -> float:
-    """Give an ISO 8601 time as Unix seconds. Raises InvalidInput."""
+    """Return an ISO 8601 time as Unix seconds. Raises InvalidInput."""
     try:
         when = datetime.fromisoformat(timestamp)
         seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
@@ -377,7 +377,7 @@ def seconds_of(timestamp: Any, where: str) -> float:
 
 
 def message_with_time(given: dict[str, Any], number: int) -> dict[str, Any]:
-    """Give an OpenAI message with its `timestamp` in seconds."""
+    """Return an OpenAI message with its `timestamp` in seconds."""
     if given.get("timestamp") is not None:
         given["timestamp"] = seconds_of(given["timestamp"], f"messages[{number}].timestamp")
     if "id" in given and not isinstance(given["id"], str):

@@ -94,7 +94,7 @@ async def what_if(
     data: JSONBody[ReplayBody],
     user_id: UserQuery = None,
 ) -> Response[bytes]:
-    """Say what a turn's prompt would have been with other prompts, another memory, or without a memory of it."""
+    """Return what a turn's prompt would have been with other prompts, another memory, or without a memory of it."""
     found = await book_of(request).turns.replay(
         name_in(conversation),
         number_of(n),

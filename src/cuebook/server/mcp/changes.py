@@ -45,7 +45,7 @@ class Watched:
         self._seen.pop(name, None)
 
     async def changed(self, asker: Asker) -> list[str]:
-        """Give what changed since the last look. What cannot be read any more changed once."""
+        """Return what changed since the last look. What cannot be read any more changed once."""
         found = []
         for name, before in list(self._seen.items()):
             try:
@@ -59,7 +59,7 @@ class Watched:
 
 
 async def readable(asker: Asker, uris: Iterable[str]) -> list[str]:
-    """Give those of some addresses that can be read."""
+    """Return those of some addresses that can be read."""
     found = []
     for uri in uris:
         try:
@@ -71,7 +71,7 @@ async def readable(asker: Asker, uris: Iterable[str]) -> list[str]:
 
 
 async def news(watched: Watched, again: Again) -> AsyncGenerator[str, None]:
-    """Give each list and address that changed, as it does. Raises Unproven when who asks may ask no more."""
+    """Yield each list and address that changed, as it does. Raises Unproven when who asks may ask no more."""
     asker = await again()
     async with aclosing(asker.book.live.writes()) as looks:
         async for written in looks:
@@ -82,7 +82,7 @@ async def news(watched: Watched, again: Again) -> AsyncGenerator[str, None]:
 
 
 async def _sign(asker: Asker, name: str) -> bytes:
-    """Give what differs when a list, or what stands at an address, does. Raises NotFound, Denied."""
+    """Return what differs when a list, or what stands at an address, does. Raises NotFound, Denied."""
     lists = {TOOLS: _tools, PROMPTS: _prompts, RESOURCES: _resources}
     found = await lists[name](asker) if name in lists else await _resource(asker, name)
     return blake2b(_encode(found), digest_size=16).digest()
@@ -93,7 +93,7 @@ async def _tools(asker: Asker) -> Any:
 
 
 async def _prompts(asker: Asker) -> Any:
-    """Give of each prompt what its name, or one of its labels, speaks with."""
+    """Return of each prompt what its name, or one of its labels, speaks with."""
     found, after = list[Any](), ""
     while True:
         page = await asker.book.prompts.page(limit=_PAGE, after=after)
@@ -107,7 +107,7 @@ async def _prompts(asker: Asker) -> Any:
 
 
 async def _resources(asker: Asker) -> Any:
-    """Give which there are: of the newest conversations as many as are completed, and of the memories WATCHED."""
+    """Return which there are: of the newest conversations as many as are completed, and of the memories WATCHED."""
     lists = conversations(asker), memories(asker, most=WATCHED)
     return [sorted([each async for each in ids]) for ids in lists]
 

@@ -35,10 +35,10 @@ async def _serve(settings: Config, user: str | None) -> None:
     asker = Asker(book=book, caller=Caller(user=user or None))
     unasked = Unasked(asker)
 
-    async def again(_: Any) -> Asker:
+    async def look_up_asker(_: Any) -> Asker:
         return asker
 
-    server = new_server(Asking(now=lambda _: asker, later=again, seat=nullcontext), unasked)
+    server = new_server(Asking(now=lambda _: asker, later=look_up_asker, seat=nullcontext), unasked)
     from mcp.server.lowlevel import NotificationOptions
     from mcp.server.stdio import stdio_server
 

@@ -10,7 +10,7 @@ PAGE = 100
 
 
 async def list_prompts(asker: Asker, cursor: str | None) -> Wire:
-    """Give a page of prompts by name, each with what it takes. Raises InvalidInput."""
+    """Return a page of prompts by name, each with what it takes. Raises InvalidInput."""
     prompts, shown = asker.book.prompts, []
     page, more = await prompts_page(prompts, limit=PAGE, cursor=cursor or None)
     for each in page:

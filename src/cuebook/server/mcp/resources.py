@@ -41,7 +41,7 @@ _OF_MEMORIES, _OF_CONVERSATIONS = "m", "c"
 
 
 async def list_resources(asker: Asker, cursor: str | None) -> Wire:
-    """Give a page: conversations, the most recent first, then memories. Raises InvalidInput."""
+    """Return a page: conversations, the most recent first, then memories. Raises InvalidInput."""
     user, book = asker.user(), asker.book
     kind, rest = (cursor[:1], cursor[1:]) if cursor else (_OF_CONVERSATIONS, "")
     if kind not in (_OF_CONVERSATIONS, _OF_MEMORIES):
@@ -76,12 +76,12 @@ def _memory(memory: Memory) -> Wire:
 
 
 def named_in(uri: str, base: str) -> str:
-    """Give the id an address names behind its base."""
+    """Return the id an address names behind its base."""
     return unquote(uri.removeprefix(base))
 
 
 async def read_resource(asker: Asker, uri: str) -> Wire:
-    """Give a conversation or a memory by its address. Raises NotFound."""
+    """Return a conversation or a memory by its address. Raises NotFound."""
     for base, read in ((CONVERSATIONS, _conversation), (MEMORIES, _one_memory)):
         if uri.startswith(base) and len(uri) > len(base):
             kind, text = await read(asker, named_in(uri, base))
@@ -122,7 +122,9 @@ _BOOLEANS: Final = ("true", "false")
 
 
 async def complete(asker: Asker, ref: Any, argument: Any) -> Wire:
-    """Give the values that begin with what was typed, of who asks. Raises NotFound for what takes no such argument."""
+    """Return the values that begin with what was typed, of who asks. Raises
+    NotFound for what takes no such argument.
+    """
     name, begun = argument.name, argument.value.lower()
     values = _of_prompt(asker, ref.name, name) if ref.type == "ref/prompt" else _of_address(asker, ref.uri, name)
     found: list[str] = []
@@ -157,7 +159,7 @@ async def _of_address(asker: Asker, uri: str, name: str) -> AsyncIterator[str]:
 
 
 async def conversations(asker: Asker) -> AsyncIterator[str]:
-    """Give the ids of the newest conversations of who asks, LOOKED_AT at most."""
+    """Yield the ids of the newest conversations of who asks, LOOKED_AT at most."""
     user, cursor = asker.user(), None
     for _ in range(LOOKED_AT // PAGE):
         page = await asker.book.conversations.list(user=user, limit=PAGE, cursor=cursor)
@@ -168,7 +170,7 @@ async def conversations(asker: Asker) -> AsyncIterator[str]:
 
 
 async def memories(asker: Asker, *, most: int = LOOKED_AT) -> AsyncIterator[str]:
-    """Give the ids of the oldest memories of who asks, of `most` that are looked at."""
+    """Yield the ids of the oldest memories of who asks, of `most` that are looked at."""
     user, cursor, at_once = asker.user(), None, min(most, AT_ONCE)
     for _ in range(most // at_once):
         page = await asker.book.memories.page(user=user, limit=at_once, cursor=cursor)

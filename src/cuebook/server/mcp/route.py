@@ -37,7 +37,9 @@ async def speak(request: AnyRequest, user_id: UserQuery = None) -> ProtocolAnswe
 
 
 async def _later(context: Any) -> Asker:
-    """Give who asks, a while later. Raises Unproven for a key that opens nothing any more, BackendError at the end."""
+    """Return who asks, a while later. Raises Unproven for a key that opens
+    nothing any more, BackendError at the end.
+    """
     request = AnyRequest(context.request.scope)
     if request.app.state.running.stopping:
         msg = "the server is stopping; listen again"

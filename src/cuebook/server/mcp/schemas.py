@@ -28,7 +28,7 @@ class Asker(Struct, frozen=True, kw_only=True):
     named: tuple[str | None, ...] = ()
 
     def user(self, given: str | None = None) -> str | None:
-        """Give who asks. Raises Denied where that is one user and another is named."""
+        """Return who asks. Raises Denied where that is one user and another is named."""
         return self.caller.acts_as(given, *self.named)
 
     def may_know(self, memory: Memory) -> bool:
@@ -45,7 +45,7 @@ class Asking(Struct, frozen=True, kw_only=True):
 
 
 def asker_of(scope: Any) -> Asker:
-    """Give who asks with a request that was let in."""
+    """Return who asks with a request that was let in."""
     request = Request[Any, Any, Any](scope)
     named = (request.query_params.get("userId"), header(scope, b"x-user-id"))
     return Asker(book=book_of(request), caller=caller_of(request), named=named)
@@ -200,7 +200,7 @@ class TranscriptResult(Out, frozen=True, kw_only=True):
 
 @cache
 def schema_of(kind: type[Struct], *, without: str | None = None) -> Wire:
-    """Give a type's JSON Schema with `object` at its root, `without` one of its properties."""
+    """Return a type's JSON Schema with `object` at its root, `without` one of its properties."""
     [made], named = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     shown: Wire = dict(named.pop(made["$ref"].removeprefix("#/$defs/")))
     if issubclass(kind, In):
@@ -209,7 +209,7 @@ def schema_of(kind: type[Struct], *, without: str | None = None) -> Wire:
 
 
 def _plain(shown: Wire) -> Wire:
-    """Give what may be left out without its null, which is taken all the same: many programs read one type alone."""
+    """Return what may be left out without its null, which is taken all the same: many programs read one type alone."""
     types = [each for each in shown.get("anyOf", ()) if each != {"type": "null"}]
     if len(types) != 1:
         return shown

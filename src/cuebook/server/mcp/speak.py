@@ -76,7 +76,7 @@ def new_server(asking: Asking, unasked: Unasked | None = None) -> Any:
 
 
 def _answers(asking: Asking, unasked: Unasked | None) -> dict[str, Answering]:
-    """Give what answers each message, by the name the SDK takes it under."""
+    """Return what answers each message, by the name the SDK takes it under."""
 
     async def call(context: Any, params: Any) -> Wire:
         async def tell(progress: float, message: str) -> None:
@@ -90,19 +90,19 @@ def _answers(asking: Asking, unasked: Unasked | None) -> dict[str, Answering]:
     async def templates(_: Asker, __: Any) -> Wire:
         return {"resourceTemplates": TEMPLATES}
 
-    def told(work: Callable[[Asker, Any], Awaitable[Wire]]) -> Answering:
+    def answering(work: Callable[[Asker, Any], Awaitable[Wire]]) -> Answering:
         return lambda context, params: work(asking.now(context), params)
 
     older = {"subscribe": unasked.subscribe, "unsubscribe": unasked.unsubscribe} if unasked else {}
     return {f"on_{name}_resource": work for name, work in older.items()} | {
-        "on_list_tools": told(tools),
+        "on_list_tools": answering(tools),
         "on_call_tool": call,
-        "on_list_resources": told(lambda asker, params: list_resources(asker, params and params.cursor)),
-        "on_list_resource_templates": told(templates),
-        "on_read_resource": told(lambda asker, params: read_resource(asker, str(params.uri))),
-        "on_list_prompts": told(lambda asker, params: list_prompts(asker, params and params.cursor)),
-        "on_get_prompt": told(lambda asker, params: get_prompt(asker, params.name, params.arguments)),
-        "on_completion": told(lambda asker, params: complete(asker, params.ref, params.argument)),
+        "on_list_resources": answering(lambda asker, params: list_resources(asker, params and params.cursor)),
+        "on_list_resource_templates": answering(templates),
+        "on_read_resource": answering(lambda asker, params: read_resource(asker, str(params.uri))),
+        "on_list_prompts": answering(lambda asker, params: list_prompts(asker, params and params.cursor)),
+        "on_get_prompt": answering(lambda asker, params: get_prompt(asker, params.name, params.arguments)),
+        "on_completion": answering(lambda asker, params: complete(asker, params.ref, params.argument)),
     }
 
 

@@ -98,12 +98,12 @@ class Unasked:
     async def _tell(self, session: Any) -> None:
         lists = {PROMPTS: session.send_prompt_list_changed, RESOURCES: session.send_resource_list_changed}
 
-        async def again() -> Asker:
+        async def look_up_asker() -> Asker:
             return self._asker
 
         while True:
             with suppress(CuebookError):  # the store is busy, say: it is looked at again
-                async with aclosing(news(self._watched, again)) as changed:
+                async with aclosing(news(self._watched, look_up_asker)) as changed:
                     async for name in changed:
                         await (lists[name]() if name in lists else session.send_resource_updated(name))
             await asyncio.sleep(PAUSE_S)

@@ -67,8 +67,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     hints: Wire
     long: str = ""  # what may take long in it
 
-    def shown(self, name: str, asker: Asker) -> Wire:
-        """Give it as a list of tools does. Whose key is one user's need not say who asks."""
+    def tool_row(self, name: str, asker: Asker) -> Wire:
+        """Return it as a list of tools does. Whose key is one user's need not say who asks."""
         bound = "user" if asker.caller.user is not None else None
         return {
             "name": name,
@@ -129,7 +129,9 @@ async def forget(asker: Asker, given: schemas.Forget) -> Answer:
         msg = "ids: give either ids, which are forgotten, or a query, which names what may be meant"
         raise InvalidInput(msg, where="ids")
     if given.ids is None:
-        found = await by_hand.meant(asker.book, given.query or "", conversation=given.conversation, user=user)
+        found = await by_hand.matching_memories(
+            asker.book, given.query or "", conversation=given.conversation, user=user
+        )
         shown = [schemas.MemoryCandidate(id=each.id, text=each.text, category=each.category) for each in found]
         if not shown:
             return "Nothing was forgotten: no memory answers this.", _wire(schemas.ForgetResult())
@@ -183,7 +185,7 @@ async def why(asker: Asker, given: schemas.Why) -> Answer:
 
 
 async def history(asker: Asker, given: schemas.History) -> Answer:
-    """Give the newest posts of a conversation."""
+    """Return the newest posts of a conversation."""
     user = asker.user(given.user)
     posts = await asker.book.conversations.posts(given.conversation, user=user, last=given.last)
     said = [
@@ -261,11 +263,11 @@ TOOLS: Final = {
 
 
 def list_tools(asker: Asker, cursor: str | None) -> Wire:
-    """Give the tools that who asks may use, all on one page. Raises InvalidInput."""
+    """Return the tools that who asks may use, all on one page. Raises InvalidInput."""
     if cursor:
         msg = f"cursor: {cursor!r} is none this list gave; it has one page"
         raise InvalidInput(msg, where="cursor")
-    return {"tools": [each.shown(name, asker) for name, each in TOOLS.items() if asker.caller.may(each.needs)]}
+    return {"tools": [each.tool_row(name, asker) for name, each in TOOLS.items() if asker.caller.may(each.needs)]}
 
 
 async def call_tool(asker: Asker, name: str, arguments: Wire | None, tell: Tell) -> Wire:

@@ -73,7 +73,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return Streamed(
         request.app.state.running,
-        told(book_of(request).relay(call), _said),
+        answer_of(book_of(request).relay(call), _said),
         begin,
         to_the_end=call.idempotency_key is not None,
     )
@@ -89,7 +89,7 @@ def sends_new(request: AnyRequest) -> bool:
 
 
 def call_of(request: AnyRequest, body: bytes, *, server_history: bool, key: str | None) -> RelayCall:
-    """Give a chat completion as it came, with who asks and what its headers say. Raises Denied, InvalidInput."""
+    """Return a chat completion as it came, with who asks and what its headers say. Raises Denied, InvalidInput."""
     scope = request.scope
     place: WireAddress = scope["state"]["place"]
     caller = caller_of(request)
@@ -112,10 +112,10 @@ def call_of(request: AnyRequest, body: bytes, *, server_history: bool, key: str 
     )
 
 
-async def told(
+async def answer_of(
     pieces: AsyncIterator[Head | bytes], said: Callable[[Failure], bytes]
 ) -> AsyncGenerator[Head | bytes, None]:
-    """Give an answer; a fault of ours in the middle of a stream ends it with the wire's error as an event.
+    """Yield an answer; a fault of ours in the middle of a stream ends it with the wire's error as an event.
 
     A stream that the upstream cut is cut here too.
     """
@@ -132,7 +132,7 @@ async def told(
 
 
 def _said(fault: Failure) -> bytes:
-    """Say a fault as OpenAI's wire does in a stream, which no [DONE] follows."""
+    """Return a fault as OpenAI's wire does in a stream, which no [DONE] follows."""
     return b"data: " + _encode(fault.openai())
 
 
@@ -142,7 +142,7 @@ def _streams(head: Head) -> bool:
 
 
 def begin(head: Head) -> Start:
-    """Give an upstream's head with where the turn is kept, and whether it is beside the conversation."""
+    """Return an upstream's head with where the turn is kept, and whether it is beside the conversation."""
     ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)} if head.turn else {}
     if head.side:
         ours["x-cuebook-branch"] = SIDE
@@ -162,7 +162,7 @@ async def models(request: AnyRequest) -> Response[bytes]:
 
 @get("/v1/models/{model:str}", responses=wire.openai_answers(dict[str, Any]))
 async def model_(request: AnyRequest, model: FromPath[str]) -> ASGIResponse:
-    """Give a persona, or ask the upstream for a model of its own."""
+    """Return a persona, or ask the upstream for a model of its own."""
     await book_of(request).desk.catch_up()
     if name_in(model) in book_of(request).personas:
         return ASGIResponse(body=_encode(_model(name_in(model))), media_type="application/json")

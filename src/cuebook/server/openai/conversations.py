@@ -42,7 +42,7 @@ class ItemsAsked(Struct, frozen=True):
 
 
 def asked_by(request: AnyRequest) -> str | None:
-    """Give who asks."""
+    """Return who asks."""
     place: WireAddress = request.scope["state"]["place"]
     return user_of(request, place.user)
 
@@ -57,7 +57,7 @@ async def _is_theirs(request: AnyRequest, conversation: str | None = None) -> bo
     return conversation is not None and not await book.openai_conversations.has(conversation, user=asked_by(request))
 
 
-async def told(answer: Awaitable[dict[str, Any]]) -> ASGIResponse:
+async def from_project(answer: Awaitable[dict[str, Any]]) -> ASGIResponse:
     """Answer with what a book gives."""
     return ASGIResponse(body=json.encode(await answer), media_type="application/json")
 
@@ -75,16 +75,16 @@ async def begin_conversation(request: AnyRequest, data: JSONBody[ConversationAsk
     begun = book_of(request).openai_conversations.create(
         data.items, data.metadata, user=asked_by(request), idempotency_key=idempotency_key(request.scope)
     )
-    return await told(begun)
+    return await from_project(begun)
 
 
 @get(PATH, responses=wire.openai_answers(dict[str, Any]))
 async def conversation_(request: AnyRequest, conversation: FromPath[str]) -> ASGIResponse:
-    """Give a conversation: when it began, and what its client attached."""
+    """Return a conversation: when it began, and what its client attached."""
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
-    return await told(book_of(request).openai_conversations.get(name, user=asked_by(request)))
+    return await from_project(book_of(request).openai_conversations.get(name, user=asked_by(request)))
 
 
 @post(PATH, dto=JsonBody[Attached], status_code=200, responses=wire.openai_answers(dict[str, Any]))
@@ -94,7 +94,7 @@ async def attach(request: AnyRequest, conversation: FromPath[str], data: JSONBod
     if await _is_theirs(request, name):
         return await pass_through(request)
     await check_first(request, name, asked_by(request), "changing another's conversation")
-    return await told(book_of(request).openai_conversations.attach(name, data.metadata, user=asked_by(request)))
+    return await from_project(book_of(request).openai_conversations.attach(name, data.metadata, user=asked_by(request)))
 
 
 @delete(PATH, status_code=200, responses=wire.openai_answers(dict[str, Any]))
@@ -118,7 +118,7 @@ async def add_items(request: AnyRequest, conversation: FromPath[str], data: JSON
     added = book_of(request).openai_conversations.add(
         name, data.items, user=asked_by(request), idempotency_key=idempotency_key(request.scope)
     )
-    return await told(added)
+    return await from_project(added)
 
 
 @get(f"{PATH}/items", responses=wire.openai_answers(dict[str, Any]))
@@ -130,21 +130,21 @@ async def list_items(
     order: Sorted = "desc",
     after: After = None,
 ) -> ASGIResponse:
-    """Give a page of a conversation's items: messages, calls of functions and their outputs."""
+    """Return a page of a conversation's items: messages, calls of functions and their outputs."""
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
     talk = book_of(request).openai_conversations
-    return await told(talk.items(name, user=asked_by(request), order=order, after=after, limit=limit))
+    return await from_project(talk.items(name, user=asked_by(request), order=order, after=after, limit=limit))
 
 
 @get(f"{PATH}/items/{{item:str}}", responses=wire.openai_answers(dict[str, Any]))
 async def item_(request: AnyRequest, conversation: FromPath[str], item: FromPath[str]) -> ASGIResponse:
-    """Give an item of a conversation."""
+    """Return an item of a conversation."""
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
-    return await told(book_of(request).openai_conversations.item(name, name_in(item), user=asked_by(request)))
+    return await from_project(book_of(request).openai_conversations.item(name, name_in(item), user=asked_by(request)))
 
 
 @delete(f"{PATH}/items/{{item:str}}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
@@ -154,7 +154,7 @@ async def delete_item(request: AnyRequest, conversation: FromPath[str], item: Fr
     if await _is_theirs(request, name):
         return await pass_through(request)
     await check_first(request, name, asked_by(request), "forgetting in another's conversation")
-    return await told(book_of(request).openai_conversations.erase(name, name_in(item), user=asked_by(request)))
+    return await from_project(book_of(request).openai_conversations.erase(name, name_in(item), user=asked_by(request)))
 
 
 ROUTES = [begin_conversation, conversation_, attach, delete_conversation_, add_items, list_items, item_, delete_item]

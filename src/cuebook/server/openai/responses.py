@@ -13,7 +13,7 @@ from cuebook.server.authorization import AnyRequest, book_of, check_first, idemp
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody, check_json
 from cuebook.server.openai.chat_completions import begin, call_of, pass_through, sends_new
-from cuebook.server.openai.conversations import After, Limit, Sorted, asked_by, told
+from cuebook.server.openai.conversations import After, Limit, Sorted, asked_by, from_project
 from cuebook.server.streaming import Streamed
 
 
@@ -67,11 +67,11 @@ async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIR
 
 @get("/v1/responses/{response:str}", responses=wire.openai_answers(dict[str, Any]))
 async def response_(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
-    """Give a response as it is kept: how it ended, its output and its usage; ask the upstream for one of its own."""
+    """Return a response as it is kept: how it ended, its output and its usage; ask the upstream for one of its own."""
     book, id_ = book_of(request), name_in(response)
     if book.upstream_url and not book.responses.is_ours(id_):
         return await pass_through(request)
-    return await told(book.responses.get(id_, user=asked_by(request)))
+    return await from_project(book.responses.get(id_, user=asked_by(request)))
 
 
 @delete("/v1/responses/{response:str}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
@@ -82,7 +82,7 @@ async def delete_response(request: AnyRequest, response: FromPath[str]) -> ASGIR
         return await pass_through(request)
     conversation = book.responses.conversation_of(id_)
     await check_first(request, conversation, asked_by(request), "forgetting in another's conversation")
-    return await told(book.responses.delete(id_, user=asked_by(request)))
+    return await from_project(book.responses.delete(id_, user=asked_by(request)))
 
 
 @get("/v1/responses/{response:str}/input_items", responses=wire.openai_answers(dict[str, Any]))
@@ -94,12 +94,12 @@ async def input_items(
     order: Sorted = "desc",
     after: After = None,
 ) -> ASGIResponse:
-    """Give a page of what a response answers: the items before it, those of the answers it continues among them."""
+    """Return a page of what a response answers: the items before it, those of the answers it continues among them."""
     book, id_ = book_of(request), name_in(response)
     if book.upstream_url and not book.responses.is_ours(id_):
         return await pass_through(request)
     page = book.responses.input_items(id_, user=asked_by(request), order=order, after=after, limit=limit)
-    return await told(page)
+    return await from_project(page)
 
 
 @post("/v1/responses/{response:str}/cancel", status_code=200, responses=wire.openai_answers(dict[str, Any]))
@@ -108,7 +108,7 @@ async def cancel(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
     book, id_ = book_of(request), name_in(response)
     if book.upstream_url and not book.responses.is_ours(id_):
         return await pass_through(request)
-    return await told(book.responses.cancel(id_, user=asked_by(request)))
+    return await from_project(book.responses.cancel(id_, user=asked_by(request)))
 
 
 ROUTES = [responses, response_, delete_response, input_items, cancel]

@@ -19,7 +19,7 @@ _UNITS: Final = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("
 async def name_blocks(
     book: Cuebook, conversation: str, turn: Mapping[str, Any], *, user: str | None, owner: str | None
 ) -> dict[str, Any]:
-    """Give a turn's window with each block's `name` and `href`, and its `title`: its source, and when it was said.
+    """Return a turn's window with each block's `name` and `href`, and its `title`: its source, and when it was said.
 
     `owner` is the conversation's first user, whose memories it says.
     """
@@ -34,7 +34,7 @@ async def name_blocks(
 def named(
     block: Mapping[str, Any], conversation: str, places: Mapping[str, PostPlace], then: float, owner: str | None
 ) -> dict[str, str]:
-    """Say where a block comes from; the age of a post is told as of `then`."""
+    """Return where a block comes from; the age of a post is told as of `then`."""
     source: str = block["source"]
     kind, _, rest = source.partition(":")
     if kind == "post" and rest in places:
@@ -50,7 +50,7 @@ def named(
 
 
 def post_address(conversation: str, post: str) -> str:
-    """Give the address of a post in its conversation, however old it is."""
+    """Return the address of a post in its conversation, however old it is."""
     return f"/page/conversations/{place(conversation)}?at={quote(post, safe='')}#said-{quote(post, safe='')}"
 
 

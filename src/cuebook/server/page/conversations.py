@@ -103,14 +103,14 @@ def _listed(talk: ConversationSummary) -> dict[str, Any]:
 
 
 def _lines(turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Give turns as lines of a table, the newest first, their prompts as bars in one scale."""
+    """Return turns as lines of a table, the newest first, their prompts as bars in one scale."""
     lines = [_line(each) for each in reversed(turns)]
     most = max((each["tokens"] for each in lines), default=0) or 1
     return [{**each, "bar": kinds_shown(each["kinds"], of=max(most, sum(each["kinds"].values())))} for each in lines]
 
 
 def _line(turn: Turn) -> dict[str, Any]:
-    """Give a turn in a line of a table."""
+    """Return a turn in a line of a table."""
     told, manifest = turn.metadata, turn.steps[-1].manifest if turn.steps else None
     sentiment = told.get("sentiment") or {}
     cache = (told.get("window") or {}).get("cache") or {}

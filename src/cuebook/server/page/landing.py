@@ -44,7 +44,7 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def page(title: str, body: str) -> bytes:
-    """Give a page."""
+    """Return a page."""
     text = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{body}</body></html>"
@@ -75,7 +75,7 @@ class ReferencePage(OpenAPIRenderPlugin):
 
 
 def documents() -> Router:
-    """Give the room of the OpenAPI document and its page."""
+    """Return the room of the OpenAPI document and its page."""
     return Router("/schema", route_handlers=[], include_in_schema=False, response_headers=HEADERS)
 
 

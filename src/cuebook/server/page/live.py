@@ -32,7 +32,7 @@ async def front(request: AnyRequest) -> Response[bytes]:
     return show(
         "live.html",
         view="Live",
-        turns=[shown(each) for each in await book.live.newest(user=user)],
+        turns=[live_row(each) for each in await book.live.newest(user=user)],
         sums=summed(await book.live.sums(user=user)),
         base=f"http://{host}",
         upstream=book.upstream_url or "",
@@ -42,7 +42,7 @@ async def front(request: AnyRequest) -> Response[bytes]:
 
 @get("/page/live", include_in_schema=False)
 async def changes(request: AnyRequest) -> Streamed:
-    """Give each change of a turn as an event, a JSON object as the view shows it; behind them the sums.
+    """Return each change of a turn as an event, a JSON object as the view shows it; behind them the sums.
 
     429 where too many are open already.
     """
@@ -50,7 +50,7 @@ async def changes(request: AnyRequest) -> Streamed:
 
 
 async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
-    """Give the events for as long as who asks is let in: a key that is revoked or expires sees nothing more."""
+    """Yield the events for as long as who asks is let in: a key that is revoked or expires sees nothing more."""
     book, user, quiet = book_of(request), user_of(request), 0
     with seat(request):
         async with aclosing(book.live.changes(user=user)) as found:
@@ -62,15 +62,15 @@ async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
                 if each is not None or quiet % _LET_IN == 0:
                     await admit(request)
                 if isinstance(each, LiveTurn):
-                    yield b"event: turn\ndata: " + _encode(shown(each)) + b"\n\n"
+                    yield b"event: turn\ndata: " + _encode(live_row(each)) + b"\n\n"
                 elif isinstance(each, Sums):
                     yield b"event: sums\ndata: " + _encode(summed(each)) + b"\n\n"
                 elif quiet % _QUIET == 0:
                     yield b": quiet\n\n"
 
 
-def shown(turn: LiveTurn) -> dict[str, Any]:
-    """Give a turn as the view and its script show it: texts, and a bar in per cent."""
+def live_row(turn: LiveTurn) -> dict[str, Any]:
+    """Return a turn as the view and its script show it: texts, and a bar in per cent."""
     return {
         "key": f"{turn.conversation}#{turn.turn}",
         "name": f"{plain(turn.conversation)} · turn {turn.turn}",
@@ -111,7 +111,7 @@ def _facts(turn: LiveTurn) -> Iterator[str]:
 
 
 def summed(sums: Sums) -> Mapping[str, Any]:
-    """Give the sums as the view and its script show them: texts by name, and `part`, a width in per cent."""
+    """Return the sums as the view and its script show them: texts by name, and `part`, a width in per cent."""
     taken = sums.taken
     share = taken.tokens / taken.whole if taken.whole else 1.0
     saved = {name: value for name, value in taken.cache_saved.items() if value}

@@ -60,7 +60,7 @@ def _is_safe(request: AnyRequest) -> bool:
 
 
 def _own(address: str) -> str:
-    """Give an address of this server's own, `/` for anything else."""
+    """Return an address of this server's own, `/` for anything else."""
     return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
 
 

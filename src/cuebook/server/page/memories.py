@@ -152,7 +152,7 @@ async def memory(
 async def export(
     request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> ASGIResponse:
-    """Give all memories of a user or an organization with their history and sources, as a file."""
+    """Return all memories of a user or an organization with their history and sources, as a file."""
     found = book_of(request).memories.export(user=user_of(request, None, user_id), organization=organization or None)
     return Streamed(request.app.state.running, exported(request, found))
 
@@ -161,7 +161,7 @@ async def export(
 async def correct(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[Any]:
-    """Say what a memory should have said, then show what it says."""
+    """Return what a memory should have said, then show what it says."""
     text = str((await request.form()).get("text", ""))[:_MOST]
     user = user_of(request, None, user_id)
     new = await correct_one(request, name_in(memory), text, user, organization or None)
@@ -204,7 +204,7 @@ async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuer
 
 
 async def _told(book: Cuebook, user: str | None) -> list[dict[str, Any]]:
-    """Give the newest of what the conversations spoken in last told, which is known in each of them alone."""
+    """Return the newest of what the conversations spoken in last told, which is known in each of them alone."""
     told = []
     for each in (await book.conversations.list(user=user, limit=TELLING)).items:
         items = await book.memory.items(each.id, user=user)
@@ -217,7 +217,7 @@ async def _told(book: Cuebook, user: str | None) -> list[dict[str, Any]]:
 async def _others(
     request: AnyRequest, memory: Memory, link: str, user: str | None, organization: str | None
 ) -> list[Memory]:
-    """Give the memories that came in the place of one, or those before it, the nearest first."""
+    """Return the memories that came in the place of one, or those before it, the nearest first."""
     found: list[Memory] = []
     seen, other = {memory.id}, getattr(memory, link)
     while other and other not in seen and len(found) < BACK:
@@ -236,7 +236,7 @@ def _shown(memory: Memory) -> dict[str, Any]:
 
 
 def _item(item: Mapping[str, Any], conversation: str) -> dict[str, Any]:
-    """Give an item of a conversation as memories are shown."""
+    """Return an item of a conversation as memories are shown."""
     sources = [{"conversationId": conversation, "postId": each} for each in item["sources"]]
     return {**item, "id": item["memoryId"], "key": "", "sources": sources, "whose": "this conversation"}
 
@@ -248,7 +248,7 @@ def _whose(memory: Memory) -> str:
 
 
 def shown_use(found: Utility) -> dict[str, Any]:
-    """Give a memory with the turns it was of most use in."""
+    """Return a memory with the turns it was of most use in."""
     best = sorted(found.uses, key=lambda each: -each.score)[:EVIDENCE]
     return {
         "id": found.memory.id,
@@ -264,12 +264,12 @@ def shown_use(found: Utility) -> dict[str, Any]:
 
 
 def page_of(found: str) -> str:
-    """Give the view of a hit's memory; "" for a post."""
+    """Return the view of a hit's memory; "" for a post."""
     return f"{ALL}/{place(found.removeprefix('memory:'))}" if found.startswith("memory:") else ""
 
 
 def query_of(user_id: str | None = None, organization: str | None = None, **more: str | None) -> str:
-    """Give who is asked for as an address goes on with it."""
+    """Return who is asked for as an address goes on with it."""
     given = {"userId": user_id, "organizationId": organization, **more}
     said = urlencode({name: value for name, value in given.items() if value})
     return f"?{said}" if said else ""

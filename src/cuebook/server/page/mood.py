@@ -81,7 +81,7 @@ async def optimizer(
 
 
 def _lines(runs: Sequence[Snapshot], fields: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
-    """Give fields of runs as lines over time, those that were never known left out."""
+    """Return fields of runs as lines over time, those that were never known left out."""
     lines = {
         name: [(each.timestamp, float(getattr(each, field))) for each in runs if getattr(each, field) is not None]
         for name, field in fields.items()
@@ -90,7 +90,7 @@ def _lines(runs: Sequence[Snapshot], fields: Mapping[str, str]) -> dict[str, lis
 
 
 def _heard(turn: Turn) -> dict[str, Any]:
-    """Give what a turn's message said beside its words, and the mood the turn was answered in."""
+    """Return what a turn's message said beside its words, and the mood the turn was answered in."""
     sentiment, mind = turn.metadata.get("sentiment") or {}, turn.metadata.get("mind") or {}
     reasons = sentiment.get("reasons") or {}
     known = sentiment.get("polarity", "unknown") != "unknown"
@@ -109,7 +109,7 @@ def _heard(turn: Turn) -> dict[str, Any]:
 
 
 def _moods(heard: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give stretches of turns in one mood, as wide as they were long."""
+    """Return stretches of turns in one mood, as wide as they were long."""
     found: list[dict[str, Any]] = []
     for each in heard:
         if found and found[-1]["mood"] == each["mood"]:

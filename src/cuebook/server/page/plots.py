@@ -23,7 +23,7 @@ Point = tuple[float, float]
 def plotted(
     lines: Mapping[str, Sequence[Point]], *, low: float, high: float, events: Sequence[tuple[float, str]] = ()
 ) -> dict[str, Any] | None:
-    """Give lines of (x, y) as a picture's polylines and dots; `events` are said at their x. None without a point.
+    """Return lines of (x, y) as a picture's polylines and dots; `events` are said at their x. None without a point.
 
     `low` and `high` are the least and the most y that the picture holds; from 0 on it reaches up to a round number.
     """
@@ -70,6 +70,6 @@ def plotted(
 def plotted_over_time(
     lines: Mapping[str, Sequence[Point]], *, low: float, high: float, events: Sequence[tuple[float, str]] = ()
 ) -> dict[str, Any] | None:
-    """Give the same of points whose x are Unix seconds."""
+    """Return the same of points whose x are Unix seconds."""
     made = plotted(lines, low=low, high=high, events=events)
     return made and made | {"first": iso(made["first"]), "last": iso(made["last"])}

@@ -34,7 +34,7 @@ _BETS: Final = {"began": "by how conversations began", "whole": "by whole conver
 
 
 async def taken_back(book: Cuebook, slug: str, undone: Sequence[PromptEvent]) -> list[dict[str, Any]]:
-    """Give the newest rollbacks, each with its figures and pictures. Raises NotFound."""
+    """Return the newest rollbacks, each with its figures and pictures. Raises NotFound."""
     return [
         _shown(each, await book.prompts.course(slug, each) if each.evidence else None)
         for each in undone[:MOST_ROLLBACKS]
@@ -73,7 +73,7 @@ def _shown(event: PromptEvent, course: Course | None) -> dict[str, Any]:
 
 
 def _arms(told: Mapping[str, Any], new: str, old: str) -> list[dict[str, Any]]:
-    """Give how many conversations each version had and their mean score; `which` is when, or in which part."""
+    """Return how many conversations each version had and their mean score; `which` is when, or in which part."""
     means, counts = told.get("means", {}), told.get("n", {})
     versions = {"baseline": old, "control": old, "window": new, "new": new}
     return [
@@ -84,7 +84,7 @@ def _arms(told: Mapping[str, Any], new: str, old: str) -> list[dict[str, Any]]:
 
 
 def _checks(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Give what was held against what: a number, the bound it passed, and what that means."""
+    """Return what was held against what: a number, the bound it passed, and what that means."""
     found, bounds = told.get("statistics", {}), told.get("thresholds", {})
     chance = f"{bounds['alpha']:.1%}" if "alpha" in bounds else "so small a share"
     means = {
@@ -120,7 +120,7 @@ MOST: Final = 200
 
 
 def graph_of(versions: Sequence[Mapping[str, Any]], branches: Sequence[str]) -> dict[str, Any]:
-    """Give the newest versions (in the wire's shape) with their places, and the lines between them."""
+    """Return the newest versions (in the wire's shape) with their places, and the lines between them."""
     newest = sorted(versions, key=lambda each: (each["createdAt"] or "", each["version"]))[-MOST:]
     rows = {name: number for number, name in enumerate(branches)}
     dots: dict[tuple[str, int], dict[str, Any]] = {}
@@ -258,7 +258,7 @@ async def diff(
 
 
 def paired(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Give a difference line by line with both texts side by side: what went, and what stands in its place."""
+    """Return a difference line by line with both texts side by side: what went, and what stands in its place."""
     found: list[tuple[str, str]] = []
     gone: list[str] = []
     new: list[str] = []
@@ -277,7 +277,7 @@ def paired(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 async def _lineage(book: Cuebook, slug: str, branch: str, version: int) -> list[dict[str, str]]:
-    """Give a version and what it inherits, the nearest first; nothing where that is broken."""
+    """Return a version and what it inherits, the nearest first; nothing where that is broken."""
     try:
         resolved = await book.prompts.resolve(slug, branch=branch, version=version)
     except CuebookError:

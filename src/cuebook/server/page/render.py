@@ -36,7 +36,7 @@ _HIDDEN: Final = re.compile(f"[{_UNSEEN}]|[\u200c\u200d](?!{_JOINED})|(?<!{_JOIN
 
 
 def markup(text: str | None) -> Any:
-    """Give a Markdown text as HTML that is safe to stand in a page: markup for a template, escaped already."""
+    """Return a Markdown text as HTML that is safe to stand in a page: markup for a template, escaped already."""
     from jinja2.filters import do_mark_safe
 
     shown = plain(text)
@@ -49,7 +49,7 @@ def markup(text: str | None) -> Any:
 
 
 def plain(text: str | None) -> str:
-    """Give a text as it was typed, with characters nobody sees as their code points; a template escapes it."""
+    """Return a text as it was typed, with characters nobody sees as their code points; a template escapes it."""
     return _HIDDEN.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text or "")
 
 
@@ -72,7 +72,7 @@ def _is_web(url: str) -> bool:
 
 
 def _image(_self: Any, tokens: Sequence[Any], at: int, _options: Any, _env: Any) -> str:
-    """Say that an image was meant, and where it lies: a page that loaded it would tell its server who reads."""
+    """Return that an image was meant, and where it lies: a page that loaded it would tell its server who reads."""
     token = tokens[at]
     return f'<span class="image">image: {escape(token.content or "")} {escape(str(token.attrGet("src") or ""))}</span>'
 
@@ -118,7 +118,7 @@ def asset(name: str) -> Response[bytes] | None:
 
 
 def place(name: str) -> str:
-    """Give a name as it stands in a path: a `/` in it as `~`."""
+    """Return a name as it stands in a path: a `/` in it as `~`."""
     return quote(name, safe="").replace("~", "%7E").replace("%2F", "~")
 
 
@@ -153,24 +153,24 @@ def _environment() -> "Environment":
 
 
 def number(value: float | None) -> str:
-    """Give a number with its thousands apart; from a hundred on, whole."""
+    """Return a number with its thousands apart; from a hundred on, whole."""
     return "" if value is None else f"{value:,.0f}" if float(value).is_integer() or value >= 100 else f"{value:,.2f}"
 
 
 def _figure(value: Any) -> str:
-    """Give a number to four digits, anything else as it is said."""
+    """Return a number to four digits, anything else as it is said."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def percent(value: float | None) -> str:
-    """Give a share in per cent; what is nearly nothing is said so."""
+    """Return a share in per cent; what is nearly nothing is said so."""
     if value is None:
         return ""
     return "<1%" if 0 < value < 0.01 else f"{value:.0%}"
 
 
 def money(costs: Mapping[str, float]) -> str:
-    """Give amounts by currency, a small one to two digits that count."""
+    """Return amounts by currency, a small one to two digits that count."""
     return " + ".join(_amount(name, value) for name, value in sorted(costs.items()))
 
 
@@ -181,7 +181,7 @@ def _amount(currency: str, value: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Give a span of time as people say it."""
+    """Return a span of time as people say it."""
     if value is None:
         return ""
     if value < 1:
@@ -190,5 +190,5 @@ def seconds(value: float | None) -> str:
 
 
 def _when(value: str | None) -> str:
-    """Give an ISO time to the second, as people read it."""
+    """Return an ISO time to the second, as people read it."""
     return (value or "")[:19].replace("T", " ")

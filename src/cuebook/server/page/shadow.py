@@ -43,7 +43,7 @@ async def shadow(
 
 
 def _plot(calls: Sequence[ShadowCall]) -> dict[str, Any] | None:
-    """Give the tokens of all calls so far, of both prompts, call by call."""
+    """Return the tokens of all calls so far, of both prompts, call by call."""
     lines = {"sent": [each.client_tokens for each in calls], "would have sent": [each.window_tokens for each in calls]}
     drawn = {
         name: [(float(n), float(sum_)) for n, sum_ in enumerate(accumulate(each), 1)] for name, each in lines.items()
@@ -53,7 +53,7 @@ def _plot(calls: Sequence[ShadowCall]) -> dict[str, Any] | None:
 
 
 def _costs(models: Sequence[ModelCost]) -> Mapping[str, dict[str, float]]:
-    """Give what the input of both prompts costs, by currency: of models whose price and rule are known."""
+    """Return what the input of both prompts costs, by currency: of models whose price and rule are known."""
     found: dict[str, dict[str, float]] = {"client": {}, "window": {}}
     for each in models:
         if each.currency is not None and each.client_cost is not None and each.window_cost is not None:

@@ -24,7 +24,7 @@ _UNITS: Final = ((1_000_000, "MB"), (1_000, "kB"))
 
 
 def entries_of(told: TranscriptStretch, summary: Summary | None) -> list[dict[str, Any]]:
-    """Give what stands in a transcript, oldest first, each with what it `is`: post, ways, turn or reach."""
+    """Return what stands in a transcript, oldest first, each with what it `is`: post, ways, turn or reach."""
     return list(_entries(told, summary))
 
 
@@ -48,7 +48,7 @@ def _entries(told: TranscriptStretch, summary: Summary | None) -> Iterator[dict[
 
 
 def _turn(turn: Answering | None, step: int, seq: int) -> dict[str, Any]:
-    """Give what a post says of the turn that gave it; how the turn ended stands beside the last it said."""
+    """Return what a post says of the turn that gave it; how the turn ended stands beside the last it said."""
     if turn is None:
         return {"turn": 0}
     several, newest = len(turn.replies) > 1, seq == max(turn.replies, default=0)
@@ -89,13 +89,13 @@ def _is_said(part: Part, post: Post) -> bool:
 
 
 def _names(posts: Iterable[Post]) -> dict[str, str]:
-    """Give the names of tools by the ids of their calls."""
+    """Return the names of tools by the ids of their calls."""
     calls = (part for post in posts for part in post.calls)
     return {str(each.extra.get("callId")): _call(each)["name"] for each in calls if isinstance(each.extra, Mapping)}
 
 
 def _call(part: Part) -> dict[str, Any]:
-    """Give a call's name and its arguments, laid out where they are JSON."""
+    """Return a call's name and its arguments, laid out where they are JSON."""
     data = _json(part.content)
     if not isinstance(data, dict):
         return {"name": "a tool", **_text(part.content), "fold": len(part.content) > _OPEN}
@@ -119,7 +119,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _attached(part: Part) -> dict[str, Any]:
-    """Give an attachment: what it is and how large; its text where it has some. Images are said, not loaded."""
+    """Return an attachment: what it is and how large; its text where it has some. Images are said, not loaded."""
     extra = part.extra if isinstance(part.extra, Mapping) else {}
     named = str(extra.get("filename") or extra.get("name") or "")
     content, kind = part.content, part.type.replace("_", " ")

@@ -56,7 +56,7 @@ def _blocks(window: Mapping[str, Any] | None) -> Blocks:
 
 
 def _marked(window: Mapping[str, Any] | None, other: Blocks) -> dict[str, Any] | None:
-    """Give a window to draw, each block marked that the other window has not, or has with another text."""
+    """Return a window to draw, each block marked that the other window has not, or has with another text."""
     if window is None:
         return None
     made = drawn(window)
@@ -75,7 +75,7 @@ Beside = Annotated[int | None, QueryParameter(name="with", ge=1, le=HIGHEST, des
 
 @get("/page/static/{name:str}", include_in_schema=False)
 async def static(name: FromPath[str]) -> Response[bytes]:
-    """Give a style sheet or a script of the page's own."""
+    """Return a style sheet or a script of the page's own."""
     found = asset(name_in(name))
     if found is None:
         raise NotFoundException(detail=f"no file {name_in(name)!r}")

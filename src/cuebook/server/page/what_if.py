@@ -90,7 +90,7 @@ _SIDES = (("before", "leftOut"), ("after", "letIn"))
 
 
 def blank_what_if(window: Mapping[str, Any] | None, request: AnyRequest) -> dict[str, Any]:
-    """Give the form for a window: what of it can be left away, nothing asked yet, and which model may be asked."""
+    """Return the form for a window: what of it can be left away, nothing asked yet, and which model may be asked."""
     blocks: Sequence[Mapping[str, Any]] = window["blocks"] if window else ()
     beside = [each for each in blocks if each["kind"] in BESIDE and not each["source"].startswith(_SUMMARY)]
     prompts = [each["source"].removeprefix("prompt:") for each in blocks if each["source"].startswith("prompt:")]
@@ -107,7 +107,7 @@ def blank_what_if(window: Mapping[str, Any] | None, request: AnyRequest) -> dict
 
 
 def _side(window: Mapping[str, Any], name: str, only: set[tuple[str, str]], changed: set[str]) -> dict[str, Any]:
-    """Give a window to draw, each block marked that is not in the other, or is other there."""
+    """Return a window to draw, each block marked that is not in the other, or is other there."""
     made = drawn(window)
     for each in made["blocks"]:
         alone = (each["kind"], each["source"]) in only

@@ -28,7 +28,7 @@ class SqliteAudit:
         return await self._write(lambda c: chained(c, scope.tenant, records))
 
     async def records(self, scope: Scope, *, after: int = 0, limit: int = 1000) -> list[Record]:
-        """Give records behind a seq."""
+        """Return records behind a seq."""
 
         def read(connection: sqlite3.Connection) -> list[Record]:
             found = run(connection, "audit_records", tenant=scope.tenant, after=after, limit=limit)
@@ -37,11 +37,11 @@ class SqliteAudit:
         return await self._read(read)
 
     async def last(self, scope: Scope) -> tuple[int, str]:
-        """Give where the chain stands."""
+        """Return where the chain stands."""
         return await self._read(lambda c: _last(c, scope.tenant))
 
     async def checkpoints(self, scope: Scope) -> list[Checkpoint]:
-        """Give the checkpoints."""
+        """Return the checkpoints."""
         return await self._read(lambda c: [_signed(*row) for row in run(c, "audit_checkpoints", tenant=scope.tenant)])
 
     async def keep_checkpoint(self, scope: Scope, checkpoint: Checkpoint) -> None:
@@ -67,7 +67,7 @@ def chained(connection: sqlite3.Connection, tenant: str, records: Sequence[Recor
 
 
 def _told(seq: int, own: str, body: bytes, texts: bytes) -> Record:
-    """Give a row's record; a row that somebody damaged is still one, which no check lets pass."""
+    """Return a row's record; a row that somebody damaged is still one, which no check lets pass."""
     try:
         record = msgspec.structs.replace(_record(body), texts=_texts(texts))
     except (ValueError, TypeError):  # msgspec's errors are ValueErrors
@@ -78,7 +78,7 @@ def _told(seq: int, own: str, body: bytes, texts: bytes) -> Record:
 
 
 def _signed(size: int, body: bytes) -> Checkpoint:
-    """Give a row's checkpoint; a damaged one is signed by nobody."""
+    """Return a row's checkpoint; a damaged one is signed by nobody."""
     try:
         return _checkpoint(body)
     except (ValueError, TypeError):

@@ -59,7 +59,7 @@ def read_statements(text: str) -> dict[str, Statement]:
 
 
 def load_statements() -> dict[str, str]:
-    """Give each shipped statement's SQL by its name."""
+    """Return each shipped statement's SQL by its name."""
     folder = resources.files("cuebook.storage.sqlite")
     text = "\n".join(folder.joinpath(name).read_text("utf-8") for name in FILES)
     return {name: statement.sql for name, statement in read_statements(text).items()}
@@ -77,14 +77,14 @@ class SnapshotRunner(Protocol):
 
 
 def one(connection: sqlite3.Connection, name: str, /, **values: Any) -> Row | None:
-    """Give the first row of a statement as a dict, None for none."""
+    """Return the first row of a statement as a dict, None for none."""
     cursor = connection.execute(SQL[name], values)
     row = cursor.fetchone()
     return None if row is None else {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
 
 
 def rows(connection: sqlite3.Connection, name: str, /, **values: Any) -> list[Row]:
-    """Give all rows of a statement as dicts."""
+    """Return all rows of a statement as dicts."""
     cursor = connection.execute(SQL[name], values)
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in cursor]
@@ -111,7 +111,7 @@ def awaits_owner(row: Row) -> bool:
 
 
 def find(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row | None:
-    """Give a conversation's row if it exists. One of somebody else's is NotFound, as if it did not."""
+    """Return a conversation's row if it exists. One of somebody else's is NotFound, as if it did not."""
     row = one(connection, "conversation_by_id", tenant=scope.tenant, id=conversation)
     if row is not None and not visible(row, scope):
         raise not_found(conversation)
@@ -119,7 +119,7 @@ def find(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row
 
 
 def need(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row:
-    """Give a conversation's row, or raise NotFound."""
+    """Return a conversation's row, or raise NotFound."""
     row = find(connection, scope, conversation)
     if row is None:
         raise not_found(conversation)
@@ -127,17 +127,17 @@ def need(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row
 
 
 def not_found(conversation: str) -> NotFound:
-    """Say the one thing for what does not exist and what belongs to others."""
+    """Return the one thing for what does not exist and what belongs to others."""
     return NotFound(f"no conversation {conversation!r}; `cuebook conversation list` names those there are")
 
 
 def moved(conversation: str) -> Conflict:
-    """Say that the state has moved on since the scene was read."""
+    """Return that the state has moved on since the scene was read."""
     return Conflict(f"conversation {conversation!r} has moved on since it was read; read it again")
 
 
 def own_key(scope: Scope, key: str) -> str:
-    """Give an Idempotency-Key as it is kept: each user's keys are their own. A header holds no line break."""
+    """Return an Idempotency-Key as it is kept: each user's keys are their own. A header holds no line break."""
     return key if scope.user is None else f"{scope.user}\n{key}"
 
 
@@ -183,7 +183,7 @@ def unuse(connection: sqlite3.Connection, tenant: str, no: int, digest: bytes) -
 
 
 def current_epoch(connection: sqlite3.Connection, tenant: str, kind: str = "", owner: str = "") -> int:
-    """Give an epoch: the tenant's, or an owner's. 0 where nothing was forgotten."""
+    """Return an epoch: the tenant's, or an owner's. 0 where nothing was forgotten."""
     row = one(connection, "epoch_get", tenant=tenant, kind=kind, owner=_named(kind, owner))
     return int(row["epoch"]) if row else 0
 
@@ -217,7 +217,7 @@ def _source(*names: object) -> str:
 
 
 def _named(kind: str, owner: str) -> str:
-    """Give an owner as it is kept: who was forgotten is not named."""
+    """Return an owner as it is kept: who was forgotten is not named."""
     return digest_of(f"{kind}\x00{owner}".encode("utf-8", "surrogatepass")).hex() if kind else ""
 
 
@@ -239,7 +239,7 @@ def corrections_of(connection: sqlite3.Connection, tenant: str, no: int, convers
 
 
 def last_correction(connection: sqlite3.Connection, tenant: str, no: int) -> int:
-    """Give the number of a conversation's newest correction, 0 for none."""
+    """Return the number of a conversation's newest correction, 0 for none."""
     return int(run(connection, "correction_last", tenant=tenant, no=no).fetchone()[0])
 
 

@@ -106,7 +106,7 @@ def _make(path: str) -> None:
 
 
 def _look(connection: sqlite3.Connection, path: str) -> set[str]:
-    """Give the tables there are; refuse a file that is not ours."""
+    """Return the tables there are; refuse a file that is not ours."""
     tables = _tables(connection)
     if tables and connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         msg = f"{path!r} is a SQLite database but not Cuebook's; name another file"
@@ -247,8 +247,8 @@ class Holders:
         self._own: tuple[str, int] | None = None  # its name, and the locked file
         self._swept = False
 
-    def own(self) -> str | None:
-        """Give the name under which this store holds leases; None where it cannot have one."""
+    def own_name(self) -> str | None:
+        """Return the name under which this store holds leases; None where it cannot have one."""
         if self._own is None and self._database is not None:
             name = secrets.token_hex(8)
             with suppress(OSError):  # a lease without a holder runs out by itself
@@ -262,7 +262,7 @@ class Holders:
         return self._own[0] if self._own else None
 
     def gone(self, name: str | None) -> bool:
-        """Say whether a holder's process is known to have ended."""
+        """Return whether a holder's process is known to have ended."""
         if name is None or self._database is None or (self._own and name == self._own[0]):
             return False
         try:

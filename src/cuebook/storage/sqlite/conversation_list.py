@@ -30,7 +30,7 @@ class SqliteTalks:
         self._read = read
 
     async def written(self) -> tuple[int, int]:
-        """Give a reader and its mark, which is another when anything was written since it was read there."""
+        """Return a reader and its mark, which is another when anything was written since it was read there."""
 
         def read(connection: sqlite3.Connection) -> tuple[int, int]:
             others = connection.execute("PRAGMA data_version").fetchone()[0]
@@ -45,7 +45,7 @@ class SqliteTalks:
         return await self._read(lambda connection: _found(connection, scope, words, limit=limit, cursor=cursor))
 
     async def runs(self, scope: Scope, conversation: str) -> list[PostRun]:
-        """Give the runs of a conversation's tree, by their first post. Raises NotFound."""
+        """Return the runs of a conversation's tree, by their first post. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> list[PostRun]:
             known = base.need(connection, scope, conversation)
@@ -54,7 +54,7 @@ class SqliteTalks:
         return await self._read(read)
 
     async def answering(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Answering]:
-        """Give the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
+        """Return the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> list[Answering]:
             no = base.need(connection, scope, conversation)["no"]
@@ -63,7 +63,7 @@ class SqliteTalks:
         return await self._read(read)
 
     async def answers(self, scope: Scope, conversation: str, rounds: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Give the turn and step of each answer in some rounds, by its seq. Raises NotFound."""
+        """Return the turn and step of each answer in some rounds, by its seq. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
             no = base.need(connection, scope, conversation)["no"]
@@ -73,7 +73,7 @@ class SqliteTalks:
         return await self._read(read)
 
     async def places(self, scope: Scope, conversation: str, ids: Sequence[str]) -> dict[str, PostPlace]:
-        """Give the places of posts by id; of a post that is not there, nothing. Raises NotFound."""
+        """Return the places of posts by id; of a post that is not there, nothing. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> dict[str, PostPlace]:
             no = base.need(connection, scope, conversation)["no"]
@@ -135,7 +135,7 @@ def _talk(connection: sqlite3.Connection, row: Row) -> ConversationSummary:
 
 
 def _runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) -> list[PostRun]:
-    """Give the runs of a tree, by their first post: at the cost of how many there are, not of the posts."""
+    """Return the runs of a tree, by their first post: at the cost of how many there are, not of the posts."""
     found: list[PostRun] = []
     while last_seq:
         row = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": last_seq}).fetchone()
@@ -147,7 +147,7 @@ def _runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) -
 
 
 def _answering(connection: sqlite3.Connection, tenant: str, no: int, first: int, last: int) -> list[Answering]:
-    """Give the turns of the rounds `first`..`last`, both included, oldest first."""
+    """Return the turns of the rounds `first`..`last`, both included, oldest first."""
     found: dict[int, Answering] = {}
     for row in rows(connection, "turns_answering", tenant=tenant, no=no, first=first, last=last):
         before = found.get(row["turn"])
@@ -179,7 +179,7 @@ class SqliteSpent:
         self._read = read
 
     async def calls(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Spent]:
-        """Give the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
+        """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> list[Spent]:
             no = base.need(connection, scope, conversation)["no"]
@@ -219,7 +219,7 @@ class SqliteShadow:
         self._read = read
 
     async def calls(self, scope: Scope, conversation: str | None) -> list[ShadowedCall]:
-        """Give the calls of a conversation, or of all that who asks takes part in, oldest first. Raises NotFound."""
+        """Return the calls of a conversation, or of all that who asks takes part in, oldest first. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> list[ShadowedCall]:
             no = base.need(connection, scope, conversation)["no"] if conversation is not None else None

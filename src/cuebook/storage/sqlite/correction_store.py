@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cuebook.interfaces.memories import Corrected, Correcting
-from cuebook.memory.corrected import OWN, says
+from cuebook.memory.corrections import OWN, says
 from cuebook.records.memory import Correction, Memory, Scope
 from cuebook.records.turn import Manifest
 from cuebook.storage.sqlite import base, derived, memories, reads
@@ -45,7 +45,7 @@ class SqliteCorrections:
         self._write = write
 
     async def of(self, scope: Scope, conversation: str) -> tuple[Correction, ...]:
-        """Give a conversation's corrections."""
+        """Return a conversation's corrections."""
 
         def read(connection: sqlite3.Connection) -> tuple[Correction, ...]:
             row = base.need(connection, scope, conversation)
@@ -63,7 +63,7 @@ class SqliteCorrections:
         await self._write(write)
 
     async def said_in(self, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
-        """Give memories of users and personas that come from some of a conversation's posts."""
+        """Return memories of users and personas that come from some of a conversation's posts."""
 
         def read(connection: sqlite3.Connection) -> list[Memory]:
             row = base.need(connection, scope, conversation)
@@ -101,7 +101,7 @@ class SqliteCorrections:
 
 
 def _standing(connection: sqlite3.Connection, row: Row, upto: int) -> int:
-    """Give the newest version that ends at a post, 0 for none."""
+    """Return the newest version that ends at a post, 0 for none."""
     values = {"tenant": row["tenant"], "no": row["no"], "mark": upto}
     found = connection.execute(SQL["summary_ending"], values).fetchone()
     return int(found[0]) if found else 0
@@ -187,6 +187,6 @@ def _from_windows(connection: sqlite3.Connection, row: Row) -> int:
 
 
 def conversation_of(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row | None:
-    """Give a conversation's row if it is there and who asks may see it."""
+    """Return a conversation's row if it is there and who asks may see it."""
     row = one(connection, "conversation_by_id", tenant=scope.tenant, id=conversation)
     return row if row is not None and base.visible(row, scope) else None

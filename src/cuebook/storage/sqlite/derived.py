@@ -61,14 +61,14 @@ def compaction(
 
 
 def _before(connection: sqlite3.Connection, row: Row, mark: int) -> Post | None:
-    """Give the last post under the summary, so that a short answer behind it finds its question."""
+    """Return the last post under the summary, so that a short answer behind it finds its question."""
     values = {"tenant": row["tenant"], "no": row["no"], "first": mark, "last": mark}
     found = reads.whole_posts(connection, row["tenant"], connection.execute(SQL["posts_stretch"], values).fetchall())
     return found[0] if found else None
 
 
 def items(connection: sqlite3.Connection, row: Row, version: int, *, ended: bool) -> list[Item]:
-    """Give items as they stand at a summary: their newest form in its line of versions; ended ones if asked for.
+    """Return items as they stand at a summary: their newest form in its line of versions; ended ones if asked for.
 
     What a hand corrected says nothing from then on.
     """
@@ -82,7 +82,7 @@ def items(connection: sqlite3.Connection, row: Row, version: int, *, ended: bool
 
 
 def lineage(connection: sqlite3.Connection, row: Row, version: int) -> set[int]:
-    """Give a summary's version and those it was made from."""
+    """Return a summary's version and those it was made from."""
     marks = connection.execute(SQL["summary_marks"], {"tenant": row["tenant"], "no": row["no"]})
     previous = {each[0]: each[2] for each in marks}
     line = set()
@@ -93,7 +93,7 @@ def lineage(connection: sqlite3.Connection, row: Row, version: int) -> set[int]:
 
 
 def head_summary(connection: sqlite3.Connection, row: Row) -> int:
-    """Give the version of the summary that stands for the head's path, 0 for none."""
+    """Return the version of the summary that stands for the head's path, 0 for none."""
     return mark_on(connection, row["tenant"], row["no"], runs_to(connection, row["tenant"], row["no"], row["head"]))[1]
 
 
@@ -196,7 +196,7 @@ def postpone(
 
 
 def current(connection: sqlite3.Connection, scope: Scope, conversation: str, version: int | None) -> Summary | None:
-    """Give a summary of a conversation: the one that stands for its head, or a named version."""
+    """Return a summary of a conversation: the one that stands for its head, or a named version."""
     row = base.need(connection, scope, conversation)
     found = one(
         connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version or head_summary(connection, row)

@@ -83,7 +83,7 @@ class Taking:
         self.more["auditTexts"] += _erase_audit(self.connection, tenant, row["id"], lambda _: True)
         self.more["observations"] += _rename(self.connection, tenant, self.salt, conversation=row["id"])
 
-    def said(self, row: Row, user: str, weigh: Callable[[PathPost], int]) -> None:
+    def take_posts(self, row: Row, user: str, weigh: Callable[[PathPost], int]) -> None:
         """Take what a user said in a conversation of others."""
         self.redacted(row, redact(self.connection, row, user, weigh=weigh, now=self.now))
 
@@ -106,8 +106,8 @@ class Taking:
         for row in rows(connection, "conversations_of_user", tenant=tenant, user=user):
             self.conversation(row)
         if user not in ROLES:
-            for row in heard(connection, tenant, user):
-                self.said(row, user, weigh)
+            for row in conversations_of_others(connection, tenant, user):
+                self.take_posts(row, user, weigh)
         self.took(take(connection, tenant, rows(connection, "memories_of_user", tenant=tenant, user=user), anew=False))
         run(connection, "embedded_of_user", tenant=tenant, user=user)
         run(connection, "places_of_user", tenant=tenant, user=user)
@@ -119,7 +119,7 @@ class Taking:
             connection, tenant, "", lambda record: _was_told(record, user), user=user
         )
 
-    def told(self, row: Row, correction: Correction) -> None:
+    def take_derived(self, row: Row, correction: Correction) -> None:
         """Take what a conversation derived of something; a turn that runs there may say it."""
         counts = forgotten(self.connection, row, correction)
         self.more.update(counts)
@@ -138,14 +138,14 @@ class Taking:
         self.stays["memoriesByHand"] += taken.by_hand
 
     def counts(self) -> Counter[str]:
-        """Give what was taken, by kind as a receipt names it."""
+        """Return what was taken, by kind as a receipt names it."""
         counts = Counter({NAMES.get(name, name): count for name, count in self.rows.items()})
         counts.update(self.more)
         counts.pop("", None)
         return counts
 
     def left(self) -> Counter[Staying]:
-        """Give what stays of what was reached."""
+        """Return what stays of what was reached."""
         from_others = sum(bool(told - self._whole) for told in self._others)
         more: Counter[Staying] = Counter({
             "memoriesFromOthers": from_others,
@@ -162,8 +162,10 @@ class Taking:
                 stop(self.connection, row, now=self.now)
 
 
-def heard(connection: sqlite3.Connection, tenant: str, user: str) -> list[Row]:
-    """Give conversations of others in which a user spoke or takes part; of many speakers not all are known by name."""
+def conversations_of_others(connection: sqlite3.Connection, tenant: str, user: str) -> list[Row]:
+    """Return conversations of others in which a user spoke or takes part; of
+    many speakers not all are known by name.
+    """
     found = rows(connection, "conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
     return [
         row
@@ -267,7 +269,7 @@ class SqliteErasure:
         return await self._write(lambda c: _forget(c, scope, erasing, self._failpoints))
 
     async def would_forget(self, scope: Scope, erasing: Erasing) -> WouldForget:
-        """Say what a forget would take."""
+        """Return what a forget would take."""
         try:
             await self._write(lambda c: _would_forget(c, scope, erasing))
         except _UndoneError as undone:
@@ -285,19 +287,19 @@ class SqliteErasure:
         return await self._emptied(patience_ms, large=large)
 
     async def receipt(self, scope: Scope, receipt: str) -> Receipt:
-        """Give a receipt."""
+        """Return a receipt."""
         row = await self._read(lambda c: one(c, "receipt_get", tenant=scope.tenant, id=receipt))
         if row is None:
             raise no_receipt(receipt)
         return _receipt(row["body"])
 
     async def receipts(self, scope: Scope, *, limit: int = 100) -> list[Receipt]:
-        """Give the newest receipts."""
+        """Return the newest receipts."""
         found = await self._read(lambda c: rows(c, "receipts_last", tenant=scope.tenant, limit=limit))
         return [_receipt(row["body"]) for row in found]
 
     async def pending(self, *, limit: int = 100) -> list[tuple[str, Receipt]]:
-        """Give receipts that are not signed."""
+        """Return receipts that are not signed."""
         found = await self._read(lambda c: rows(c, "receipts_pending", limit=limit))
         return [(row["tenant"], _receipt(row["body"])) for row in found]
 
@@ -328,7 +330,7 @@ class _ErasureSubject(Struct, frozen=True):
     told: list[tuple[Row, Correction]]  # what conversations tell no more
 
     def reached(self) -> list[Row]:
-        """Give the conversations it reaches."""
+        """Return the conversations it reaches."""
         return [*self.conversations, *{row["no"]: row for row, _ in self.told}.values()]
 
 
@@ -356,7 +358,7 @@ def _erase(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, named
     taking.took(taken)
     taking.stays["sourcePosts"] += taken.sources
     for row, each in named.told:
-        taking.told(row, each)
+        taking.take_derived(row, each)
     taking.stop()
     return taking
 
@@ -428,13 +430,13 @@ def delete(connection: sqlite3.Connection, scope: Scope, conversation: str, fail
 
 
 def _users(scope: Scope, target: Target) -> list[str]:
-    """Give the users a forget takes; who is a user takes themselves only."""
+    """Return the users a forget takes; who is a user takes themselves only."""
     named = dict.fromkeys(target.ids) if target.kind == "user" else ()
     return [user for user in named if scope.user in (None, user)]
 
 
 def _named_rows(connection: sqlite3.Connection, scope: Scope, target: Target) -> Iterator[Row]:
-    """Give the rows of the conversations a forget names, or of those its users own or speak in."""
+    """Yield the rows of the conversations a forget names, or of those its users own or speak in."""
     if target.kind == "conversation":
         for name in dict.fromkeys(target.ids):
             row = one(connection, "conversation_by_id", tenant=scope.tenant, id=name)
@@ -444,11 +446,11 @@ def _named_rows(connection: sqlite3.Connection, scope: Scope, target: Target) ->
         for user in _users(scope, target):
             yield from rows(connection, "conversations_of_user", tenant=scope.tenant, user=user)
             if user not in ROLES:
-                yield from heard(connection, scope.tenant, user)
+                yield from conversations_of_others(connection, scope.tenant, user)
 
 
 def _named_memories(connection: sqlite3.Connection, scope: Scope, target: Target) -> list[Row]:
-    """Give memories of a persona or an organization, or by their ids; who is a user names their own only."""
+    """Return memories of a persona or an organization, or by their ids; who is a user names their own only."""
     tenant, user = scope.tenant, scope.user
     found: list[Row] = []
     for name in target.ids:
@@ -471,7 +473,7 @@ def _users_of(memory: Row) -> list[str]:
 
 
 def _concerned(scope: Scope, target: Target, found: Iterable[Row], memories: Iterable[Row]) -> set[str]:
-    """Give the users whose it is that goes, and the one who asked."""
+    """Return the users whose it is that goes, and the one who asked."""
     asking = {scope.user} if scope.user else set()
     if target.kind == "user":
         return asking | set(_users(scope, target))

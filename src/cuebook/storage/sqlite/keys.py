@@ -62,7 +62,7 @@ class SqliteKeys:
         await self._write(write)
 
     async def keys(self, scope: Scope) -> list[Key]:
-        """Give a tenant's keys, the oldest first."""
+        """Return a tenant's keys, the oldest first."""
         return await self._read(lambda c: [key_record(row) for row in rows(c, "keys_of", tenant=scope.tenant)])
 
     async def revoke(self, scope: Scope, id_: str, *, now: float, audit: Sequence[Record] = ()) -> Key:
@@ -89,7 +89,7 @@ class SqliteOrganizations:
         self._write = write
 
     async def settings(self, scope: Scope, organization: str) -> OrganizationSettings:
-        """Give an organization's settings."""
+        """Return an organization's settings."""
         return await self._read(lambda c: settings_of(c, scope.tenant, organization))
 
     async def change(

@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.interfaces.memories import Matched, MemoryContext, MemoryLook, MemoryQuery, PlaceChange
-from cuebook.memory.links import nearest
+from cuebook.memory.item_keys import memory_key
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Whose, effective, read_places
-from cuebook.memory.subject import memory_key
+from cuebook.memory.supersede import nearest
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Dense, Memory, Place, Scope, Source
 from cuebook.records.turn import Manifest
@@ -35,7 +35,7 @@ _COLUMNS = (
 # ---- in the turn ----------------------------------------------------------------------------------------------------
 
 
-def known(
+def memory_context(
     connection: sqlite3.Connection,
     scope: Scope,
     look: MemoryLook,
@@ -86,7 +86,7 @@ def used(connection: sqlite3.Connection, tenant: str, nos: Sequence[int], *, by:
 def find(
     connection: sqlite3.Connection, tenant: str, places: Sequence[Place], asked: MemoryQuery, kept: SearchCache
 ) -> Matched:
-    """Give memories of places that answer what is asked, by words and by meaning, and those that stand by themselves.
+    """Return memories of places that answer what is asked, by words and by meaning, and those that stand by themselves.
 
     Each place is searched by itself: whatever others hold costs nothing and moves nothing.
     """
@@ -170,7 +170,7 @@ def _close(
 def _closest(
     connection: sqlite3.Connection, tenant: str, place: Place, asked: MemoryQuery, close: Close | None
 ) -> list[Row]:
-    """Give the rows of a place's memories that are closest to the query in meaning, closest first."""
+    """Return the rows of a place's memories that are closest to the query in meaning, closest first."""
     if close is None:
         return []
     values, most = place_values(tenant, place), min(asked.limit, CLOSEST)
@@ -192,7 +192,7 @@ def _held(row: Row, at: float | None) -> bool:
 
 
 def _cosines(found: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, float]:
-    """Give how close memories are to the query, by their numbers; those without a vector are missing."""
+    """Return how close memories are to the query, by their numbers; those without a vector are missing."""
     by_place: dict[Place, dict[int, int]] = {}
     for row in found:
         by_place.setdefault(Place(row["kind"], row["owner"]), {})[row["said"]] = row["no"]
@@ -207,7 +207,7 @@ def _cosines(found: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, fl
 def like(
     connection: sqlite3.Connection, tenant: str, place: Place, near: Sequence[str] | None, ids: Sequence[str] = ()
 ) -> list[Memory]:
-    """Give a place's memories: all of them, or of more than ALL those that share the rarest words with some texts.
+    """Return a place's memories: all of them, or of more than ALL those that share the rarest words with some texts.
 
     Those that were corrected are among them, and those of some ids. Of no texts none.
     """
@@ -229,7 +229,7 @@ def like(
 
 
 def place_token(tenant: str, place: Place) -> str:
-    """Give the full-text token of a place."""
+    """Return the full-text token of a place."""
     return "p" + digest_of(f"{tenant}\x00{place.kind}\x00{place.id}".encode())[:10].hex()
 
 
@@ -329,7 +329,7 @@ def settings_of(connection: sqlite3.Connection, tenant: str, organization: str) 
 
 
 def place_values(tenant: str, place: Place) -> dict[str, str]:
-    """Give a place as its columns."""
+    """Return a place as its columns."""
     return {"tenant": tenant, "kind": place.kind, "owner": place.id}
 
 
@@ -444,7 +444,7 @@ def _from_windows(connection: sqlite3.Connection, tenant: str, gone: list[Row], 
 
 
 def _owner(row: Row) -> str | None:
-    """Give the one user whose conversations may say a memory; None where others' may."""
+    """Return the one user whose conversations may say a memory; None where others' may."""
     if row["kind"] == "user":
         return str(row["owner"])
     return str(row["owner"].partition("\x1f")[2]) if row["kind"] == "persona" else None

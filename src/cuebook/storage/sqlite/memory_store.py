@@ -109,7 +109,7 @@ def _cited(connection: sqlite3.Connection, row: Row, ids: Iterable[str]) -> Mapp
 
 
 def _began(connection: sqlite3.Connection, row: Row) -> str | None:
-    """Give the name a conversation's first post has as a user's message of the wire; None where it is none.
+    """Return the name a conversation's first post has as a user's message of the wire; None where it is none.
 
     Who only posts under a name of their own may be an agent.
     """
@@ -228,7 +228,7 @@ def withdraw(connection: sqlite3.Connection, scope: Scope, left: Delivering, *, 
 
 
 def _fork(runs: Runs, others: Runs) -> int:
-    """Give the last post that two paths share, 0 for none."""
+    """Return the last post that two paths share, 0 for none."""
     shared = [
         min(last, other_last)
         for first, last in runs
@@ -293,7 +293,7 @@ class SqliteMemories:
         return await self._write(lambda c: withdraw(c, scope, left, now=now))
 
     async def outbox(self, *, sinks: Sequence[str], limit: int = 100) -> list[tuple[int, str, str, str, int]]:
-        """Give passes noted for sinks: number, sink, tenant, conversation, version."""
+        """Return passes noted for sinks: number, sink, tenant, conversation, version."""
         values = {"sinks": json.dumps(list(sinks)), "limit": limit}
         return await self._read(lambda c: c.execute(SQL["outbox_of"], values).fetchall())
 
@@ -309,7 +309,7 @@ class SqliteMemories:
     async def idle(
         self, scope: Scope, *, before: float, categories: Sequence[str], limit: int = 500
     ) -> list[tuple[str, Memory]]:
-        """Give memories nobody touched since a time, each with its tenant: of all, or of the one a key proves."""
+        """Return memories nobody touched since a time, each with its tenant: of all, or of the one a key proves."""
         values = {"tenant": scope.tenant if scope.proven else None, "before": before, "limit": limit}
 
         def read(connection: sqlite3.Connection) -> list[tuple[str, Memory]]:
@@ -319,14 +319,14 @@ class SqliteMemories:
         return await self._read(read)
 
     async def places(self, scope: Scope, user: str) -> list[Place]:
-        """Give the places there are of a user: theirs, and what each persona knows of them."""
+        """Return the places there are of a user: theirs, and what each persona knows of them."""
         values = {"tenant": scope.tenant, "user": user}
         return await self._read(lambda c: [Place(*each) for each in c.execute(SQL["places_with"], values)])
 
     async def place(
         self, scope: Scope, place: Place, *, near: Sequence[str] | None = None, ids: Sequence[str] = ()
     ) -> tuple[int, list[Memory]]:
-        """Give a place's generation and all its memories, ended ones too; of a large one those like some texts, and
+        """Return a place's generation and all its memories, ended ones too; of a large one those like some texts, and
         those of some ids.
         """
 
@@ -337,7 +337,7 @@ class SqliteMemories:
         return await self._read(read)
 
     async def find(self, scope: Scope, places: Sequence[Place], asked: MemoryQuery) -> Matched:
-        """Give memories of places that answer what is asked, by words and by meaning, and those that stand."""
+        """Return memories of places that answer what is asked, by words and by meaning, and those that stand."""
         return await self._read(lambda c: memories.find(c, scope.tenant, places, asked, self._kept))
 
     async def page(
@@ -371,7 +371,7 @@ class SqliteMemories:
         *,
         places: Sequence[Place] | None = None,
     ) -> list[Memory]:
-        """Give the memories of an id, one a place."""
+        """Return the memories of an id, one a place."""
 
         def read(connection: sqlite3.Connection) -> list[Memory]:
             known = rows(connection, "memory_by_id", tenant=scope.tenant, id=id)
@@ -381,7 +381,7 @@ class SqliteMemories:
         return await self._read(read)
 
     async def settings(self, scope: Scope, organization: str) -> Mapping[str, Any]:
-        """Give an organization's settings, none where it has none."""
+        """Return an organization's settings, none where it has none."""
         return await self._read(lambda c: memories.settings_of(c, scope.tenant, organization))
 
     async def save(self, scope: Scope, change: PlaceChange, *, now: float) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.interfaces.prompts import DueOutcome, Lesson, Once
-from cuebook.memory.copies import Quoted
+from cuebook.memory.copied_text import Quoted
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Outcome, StoredOutcome, Taught
 from cuebook.storage.failpoints import Failpoints
@@ -31,7 +31,7 @@ class SqliteOutcomes:
         self._failpoints = failpoints
 
     async def get(self, scope: Scope, conversation: str, turn: int) -> StoredOutcome | None:
-        """Give a turn's outcome."""
+        """Return a turn's outcome."""
 
         def read(connection: sqlite3.Connection) -> StoredOutcome | None:
             row = base.need(connection, scope, conversation)
@@ -40,7 +40,7 @@ class SqliteOutcomes:
         return await self._read(read)
 
     async def lately(self, scope: Scope, conversation: str, *, limit: int) -> list[Outcome]:
-        """Give the newest outcomes of a conversation."""
+        """Return the newest outcomes of a conversation."""
 
         def read(connection: sqlite3.Connection) -> list[Outcome]:
             row = base.need(connection, scope, conversation)
@@ -58,7 +58,7 @@ class SqliteOutcomes:
         )
 
     async def due(self, *, limit: int) -> list[DueOutcome]:
-        """Give turns whose outcome is due."""
+        """Return turns whose outcome is due."""
         return await self._read(lambda c: [DueOutcome(**row) for row in rows(c, "outcomes_due", limit=limit)])
 
     async def fold(

@@ -12,7 +12,7 @@ from cuebook.interfaces.prompts import DEPTH, EventKind, Family, FamilyPage, Onc
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, ema_revised, update, update_revised
 from cuebook.prompts.names import parse_reference
-from cuebook.prompts.select import features, known
+from cuebook.prompts.select import features, known_signals
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Label, Observation, Version
@@ -36,7 +36,7 @@ class SqlitePrompts:
         self._write = write
 
     async def families(self, scope: Scope, slugs: Sequence[str], *, ancestors: bool = True) -> dict[str, Family]:
-        """Give prompts by name, with all they inherit from."""
+        """Return prompts by name, with all they inherit from."""
         return await self._read(lambda c: families_of(c, scope.tenant, slugs, DEPTH if ancestors else 0))
 
     async def page(self, scope: Scope, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
@@ -46,7 +46,7 @@ class SqlitePrompts:
     async def versions(
         self, scope: Scope, slug: str, *, branch: str | None = None, numbers: Sequence[int] = ()
     ) -> list[Version]:
-        """Give versions, oldest first."""
+        """Return versions, oldest first."""
 
         def read(connection: sqlite3.Connection) -> list[Version]:
             if numbers and branch is not None:
@@ -112,7 +112,7 @@ class SqlitePrompts:
     async def events(
         self, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100
     ) -> list[PromptEvent]:
-        """Give what was done, the newest first."""
+        """Return what was done, the newest first."""
         name = "prompt_events" if branch is None else "prompt_events_on"
         values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
         return await self._read(lambda c: [_event(body) for (body,) in run(c, name, **values)])
@@ -151,10 +151,10 @@ class SqlitePrompts:
         """Name the tenants of which something was observed."""
         return await self._read(lambda c: [tenant for (tenant,) in run(c, "prompt_tenants")])
 
-    async def heard(
+    async def observations_since(
         self, scope: Scope, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
     ) -> tuple[list[Observation], int, int]:
-        """Give observations behind a mark."""
+        """Return observations behind a mark."""
         first, other = numbers
         place = {"tenant": scope.tenant, "slug": slug, "branch": branch}
         span = {"one": first, "other": other, "after": after, "limit": limit}
@@ -169,7 +169,7 @@ class SqlitePrompts:
     async def observations(
         self, scope: Scope, slug: str, *, branch: str | None = None, since: float = 0.0, limit: int = 5000
     ) -> list[Observation]:
-        """Give observations, oldest first."""
+        """Return observations, oldest first."""
 
         def read(connection: sqlite3.Connection) -> list[Observation]:
             values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
@@ -183,7 +183,7 @@ class SqlitePrompts:
 
 
 def families_of(connection: sqlite3.Connection, tenant: str, slugs: Sequence[str], depth: int) -> dict[str, Family]:
-    """Give prompts by name, those that are, and what they inherit from, so many steps far."""
+    """Return prompts by name, those that are, and what they inherit from, so many steps far."""
     found: dict[str, Family] = {}
     wanted = list(dict.fromkeys(slugs))
     for _ in range(depth + 1):
@@ -241,7 +241,7 @@ def _need(connection: sqlite3.Connection, tenant: str, slug: str, branch: str, n
 def _numbered(
     connection: sqlite3.Connection, tenant: str, slug: str, branch: str, numbers: Sequence[int]
 ) -> list[Version]:
-    """Give versions of a branch by their numbers, those that are; the others are not read."""
+    """Return versions of a branch by their numbers, those that are; the others are not read."""
     place = {"tenant": tenant, "slug": slug, "branch": branch}
     wanted = sorted({number for number in numbers if 0 < number < _NO_NUMBER})
     found = (one(connection, "prompt_version_get", **place, number=number) for number in wanted)
@@ -343,7 +343,7 @@ def observed(connection: sqlite3.Connection, tenant: str, seen: Observation) -> 
     cursor = run(connection, "prompt_observation_insert", **place, user=who, counted=counted, body=_encode(seen))
     weight, evidence = row["weight"], row["evidence"]
     if counted:
-        before = aligned(_posterior(evidence) if evidence else Posterior(), known(seen.signals))
+        before = aligned(_posterior(evidence) if evidence else Posterior(), known_signals(seen.signals))
         evidence = _encode(update(before, features(before.signals, seen.signals), seen.score))
         weight = ema(weight, seen.score)
     run(connection, "prompt_version_learn", **place, weight=weight, evidence=evidence)
@@ -351,7 +351,7 @@ def observed(connection: sqlite3.Connection, tenant: str, seen: Observation) -> 
 
 
 def nameless(conversation: str) -> str:
-    """Give who is counted as the user of a conversation that has none; no user's id begins so."""
+    """Return who is counted as the user of a conversation that has none; no user's id begins so."""
     return f"\x1f{conversation}"
 
 

@@ -112,7 +112,7 @@ def _known(
     if look.memory is None:
         return None
     dense = look.search.dense if look.search else None
-    return memories.known(connection, scope, look.memory, row, remembered, dense=dense, keep=said)
+    return memories.memory_context(connection, scope, look.memory, row, remembered, dense=dense, keep=said)
 
 
 def _read_path(
@@ -172,7 +172,7 @@ def _compressed(taken: Sequence[PathPost], after: int, most: int) -> int:
 
 
 def _until(runs: Runs, seq: int) -> Runs:
-    """Give the part of a path up to a seq, newest first."""
+    """Return the part of a path up to a seq, newest first."""
     return [(first, min(last, seq)) for first, last in runs if first <= seq]
 
 
@@ -233,7 +233,7 @@ def posts_in(
 
 
 def round_states(connection: sqlite3.Connection, scope: Scope, conversation: str) -> dict[int, RoundState]:
-    """Tell the state of every round by its seq: what its newest turn says, else finished where an answer stands."""
+    """Return the state of every round by its seq: what its newest turn says, else finished where an answer stands."""
     row = base.need(connection, scope, conversation)
     key = {"tenant": row["tenant"], "no": row["no"]}
     states: dict[int, RoundState] = {seq: "finished" for (seq,) in connection.execute(SQL["rounds_answered"], key)}
@@ -296,7 +296,7 @@ def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: st
 
 
 def read_cursor(cursor: str | None) -> tuple[float, int]:
-    """Give the time and the number before which a page of conversations begins. Raises InvalidInput."""
+    """Return the time and the number before which a page of conversations begins. Raises InvalidInput."""
     if cursor is None:
         return float("inf"), 0
     try:
@@ -326,7 +326,7 @@ def align(
 
 
 def _holding(connection: sqlite3.Connection, scope: Scope, anchors: Sequence[bytes]) -> list[int]:
-    """Give this user's conversations that hold the most of the anchors, of equal ones the newest first."""
+    """Return this user's conversations that hold the most of the anchors, of equal ones the newest first."""
     held: Counter[int] = Counter()
     for anchor in anchors:
         values = {"tenant": scope.tenant, "digest": anchor, "user": scope.user, "limit": CANDIDATES}
@@ -359,7 +359,7 @@ def _places(connection: sqlite3.Connection, row: Row, digests: Sequence[bytes]) 
 def _runs_up(
     connection: sqlite3.Connection, tenant: str, no: int, follows: dict[int, int]
 ) -> dict[int, tuple[int, int]]:
-    """Give each run on the ways to the root: which post it follows, and that post's run."""
+    """Return each run on the ways to the root: which post it follows, and that post's run."""
     runs: dict[int, tuple[int, int]] = {}
     waiting = list(follows.items())
     while waiting:

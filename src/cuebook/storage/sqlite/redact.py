@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.memory.copies import Quoted
+from cuebook.memory.copied_text import Quoted
 from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in
 from cuebook.records.digest import digest_of
 from cuebook.records.erasure import ERASED, GONE, NOBODY
@@ -97,7 +97,7 @@ def redact_posts(
 
 
 def _paired(connection: sqlite3.Connection, tenant: str, posts: list[Row], seqs: set[int]) -> list[Row]:
-    """Give posts with those that make calls they answer, or answer calls they make: neither stands alone.
+    """Return posts with those that make calls they answer, or answer calls they make: neither stands alone.
 
     A call's id is its own in its round alone.
     """
@@ -150,7 +150,7 @@ def _done(
 
 
 def _texts(connection: sqlite3.Connection, tenant: str, post: Row) -> list[str]:
-    """Give what a post says: its text and its parts'."""
+    """Return what a post says: its text and its parts'."""
     message, parts = _said(connection, tenant, post)
     return [text for text in (message, *(part.content for part in parts)) if text]
 

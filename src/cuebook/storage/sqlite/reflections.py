@@ -152,7 +152,7 @@ class SqliteReflections:
     async def of(
         self, scope: Scope, conversation: str, *, turn: int | None = None, limit: int = 50
     ) -> list[Reflection]:
-        """Give a conversation's reflections."""
+        """Return a conversation's reflections."""
 
         def read(connection: sqlite3.Connection) -> list[Reflection]:
             row = base.need(connection, scope, conversation)
@@ -170,7 +170,7 @@ def ask(connection: sqlite3.Connection, row: Row, turn: int, calls: Sequence[Met
 
 
 def newest_on(connection: sqlite3.Connection, row: Row, runs: Runs, *, upto: int) -> Reflection | None:
-    """Give the newest reflection on a turn of a path, up to a turn by its number."""
+    """Return the newest reflection on a turn of a path, up to a turn by its number."""
     for body, query, reply in _made(connection, row, upto):
         if on_path(runs, query) or (reply and on_path(runs, reply)):
             return _reflection(body)

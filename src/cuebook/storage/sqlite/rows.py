@@ -25,17 +25,17 @@ TOLD = "\x1f"
 
 
 def encode_parts(parts: Sequence[Part]) -> bytes | None:
-    """Give parts as JSON, None for none."""
+    """Return parts as JSON, None for none."""
     return msgspec.json.encode(parts) if parts else None
 
 
 def encode_body(message: str, parts: bytes | None, wire: bytes | None) -> bytes:
-    """Give a large post's body as one blob."""
+    """Return a large post's body as one blob."""
     return msgspec.msgpack.encode((message, parts, wire))
 
 
 def decode_body(blob: bytes) -> tuple[str, bytes | None, bytes | None]:
-    """Give the message, parts and wire of a large post."""
+    """Return the message, parts and wire of a large post."""
     return _body.decode(blob)
 
 

@@ -67,7 +67,7 @@ class PlaceWords:
         self._lock = threading.Lock()
 
     def of(self, connection: sqlite3.Connection, values: Mapping[str, str]) -> Words:
-        """Give a place's words as they stand in this snapshot. `values` are its columns."""
+        """Return a place's words as they stand in this snapshot. `values` are its columns."""
         self._see(connection, values["tenant"])
         key = (values["tenant"], values["kind"], values["owner"])
         row = one(connection, "place_generation", **values)
@@ -102,7 +102,7 @@ class PlaceWords:
 
 
 def words_at(connection: sqlite3.Connection, values: Mapping[str, str], at: float) -> Words:
-    """Give the words of the memories of a place that held at a time."""
+    """Return the words of the memories of a place that held at a time."""
     return _words(
         connection,
         values,
@@ -131,7 +131,7 @@ def _words(
 def rarest_words(
     connection: sqlite3.Connection, words: Words, query: Query, token: str
 ) -> tuple[Query, dict[str, int]]:
-    """Give a query that looks for its rarest_words words in a large place only, and in how many memories each stands.
+    """Return a query that looks for its rarest_words words in a large place only, and in how many memories each stands.
 
     Counting costs the memories that hold a word, once for each state of the place.
     """
@@ -179,7 +179,7 @@ class SearchCache:
         self.words = PlaceWords()
 
     def count(self, connection: sqlite3.Connection, no: int, term: str, *, posts: int) -> int:
-        """Give a word's count; counted anew when the conversation has grown by a quarter since."""
+        """Return a word's count; counted anew when the conversation has grown by a quarter since."""
         known = self._known.get((no, term))
         if known is not None and posts <= known[1] * 1.25 + 100:
             return known[0]
@@ -192,7 +192,7 @@ class SearchCache:
 
 
 def rarest(counts: Mapping[str, int]) -> list[str]:
-    """Give the rarest words that stand in about MATCHES posts together, at least one."""
+    """Return the rarest words that stand in about MATCHES posts together, at least one."""
     chosen: list[str] = []
     total = 0
     for term, count in sorted(counts.items(), key=lambda each: (each[1], each[0])):
@@ -240,7 +240,7 @@ def _close(connection: sqlite3.Connection, conversation: Row, look: SearchLook, 
 
 
 def _placed(found: Sequence[Found], close: Close | None) -> Sequence[Found]:
-    """Give posts with their cosines."""
+    """Return posts with their cosines."""
     if close is None:
         return found
     cosines = close.of([each.seq for each in found])
@@ -248,7 +248,7 @@ def _placed(found: Sequence[Found], close: Close | None) -> Sequence[Found]:
 
 
 def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
-    """Give a query that looks for its rarest words only; speakers' names are no words to look for by themselves."""
+    """Return a query that looks for its rarest words only; speakers' names are no words to look for by themselves."""
     chosen = rarest({term: count for term, count in counts.items() if term not in query.names})
     return Query(text=query.text, terms=tuple(chosen)) if chosen else query
 
@@ -295,7 +295,7 @@ def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook,
 def _closest(
     connection: sqlite3.Connection, scope: Scope, numbers: Iterable[int], look: SearchLook, kept: SearchCache
 ) -> dict[int, tuple[Row, Runs, Close | None, list[int]]]:
-    """Give conversations that still are there, each with its path and its share of the CLOSEST posts of them all."""
+    """Return conversations that still are there, each with its path and its share of the CLOSEST posts of them all."""
     found: dict[int, tuple[Row, Runs, Close | None, list[int]]] = {}
     ranked: list[tuple[float, int, int]] = []
     for no in numbers:
@@ -313,7 +313,7 @@ def _closest(
 
 
 def rows_of(no: int) -> dict[str, int]:
-    """Give the range of rows a conversation has in the index.
+    """Return the range of rows a conversation has in the index.
 
     It bounds a search without a word that is to be counted.
     """
@@ -342,7 +342,7 @@ def _with_neighbours(connection: sqlite3.Connection, conversation: Row, runs: Ru
 
 
 def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
-    """Give the seqs up to `reach` posts before and after one on a path. Runs are newest first."""
+    """Return the seqs up to `reach` posts before and after one on a path. Runs are newest first."""
     at = next(place for place, (first, last) in enumerate(runs) if first <= seq <= last)
     if runs[at][0] <= seq - reach and seq + reach <= runs[at][1]:
         return [*range(seq - 1, seq - reach - 1, -1), *range(seq + 1, seq + reach + 1)]

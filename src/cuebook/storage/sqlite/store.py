@@ -100,7 +100,7 @@ class SqliteStore:
         self.memories = SqliteMemories(self._read, self._write, self._kept)
         self.reflections = SqliteReflections(self._read, self._write)
         self.shadow = SqliteShadow(self._read)
-        self.spent = SqliteSpent(self._read)
+        self.usage = SqliteSpent(self._read)
         self.talks = SqliteTalks(self._read)
 
     @property
@@ -170,7 +170,7 @@ class SqliteStore:
         return await self._read(lambda c: reads.align(c, scope, digests, conversation=conversation, anchors=anchors))
 
     async def answered(self, scope: Scope, key: str) -> StoredAnswer | None:
-        """Tell what an Idempotency-Key stands for."""
+        """Return what an Idempotency-Key stands for."""
         own = base.own_key(scope, key)
         row = await self._read(lambda c: base.one(c, "idempotency_get", tenant=scope.tenant, key=own))
         if row is None:
@@ -261,7 +261,7 @@ class SqliteStore:
     async def participate(
         self, scope: Scope, conversation: str, users: Sequence[str], *, audit: Sequence[Record] = ()
     ) -> Conversation:
-        """Say who takes part; its first user does in any case."""
+        """Return who takes part; its first user does in any case."""
         return await self._write(lambda c: writes.participate(c, scope, conversation, users, audit=audit))
 
     async def delete(self, scope: Scope, conversation: str) -> dict[str, int]:

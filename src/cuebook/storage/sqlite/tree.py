@@ -42,7 +42,7 @@ class Tip(Struct):
 
 
 def tip_at(connection: sqlite3.Connection, tenant: str, no: int, seq: int) -> Tip:
-    """Give the path that ends at a post; seq 0 is the root."""
+    """Return the path that ends at a post; seq 0 is the root."""
     if seq == 0:
         return Tip()
     row = connection.execute(SQL["post_at"], {"tenant": tenant, "no": no, "seq": seq}).fetchone()
@@ -56,7 +56,7 @@ def _no_post(seq: int) -> NotFound:
 
 
 def runs_to(connection: sqlite3.Connection, tenant: str, no: int, head: int) -> Runs:
-    """Give the runs of the path that ends at `head`, newest first."""
+    """Return the runs of the path that ends at `head`, newest first."""
     found: Runs = []
     while head:
         row = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": head}).fetchone()
@@ -73,7 +73,7 @@ def on_path(runs: Runs, seq: int) -> bool:
 
 
 def after(runs: Runs, mark: int) -> Runs:
-    """Give the part of a path behind a mark on it, newest first."""
+    """Return the part of a path behind a mark on it, newest first."""
     kept: Runs = []
     for first, last in runs:
         if last <= mark:
@@ -83,7 +83,7 @@ def after(runs: Runs, mark: int) -> Runs:
 
 
 def mark_on(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> tuple[int, int]:
-    """Give seq and version of the farthest summary on a path, (0, 0) for none."""
+    """Return seq and version of the farthest summary on a path, (0, 0) for none."""
     for version, upto, _ in connection.execute(SQL["summary_marks"], {"tenant": tenant, "no": no}):
         if on_path(runs, upto):
             return upto, version
@@ -159,12 +159,12 @@ def _hear(conversation: Row, sender: str) -> None:
 
 
 def tenant_token(tenant: str) -> str:
-    """Give the full-text token of everything in a tenant: what an owner who names no user searches."""
+    """Return the full-text token of everything in a tenant: what an owner who names no user searches."""
     return "t" + digest_of(tenant.encode())[:8].hex()
 
 
 def owner_token(tenant: str, user: str | None) -> str:
-    """Give the full-text token of everything one user owns."""
+    """Return the full-text token of everything one user owns."""
     return "u" + digest_of(f"{tenant}\x00{user or ''}".encode())[:8].hex()
 
 
@@ -194,7 +194,7 @@ def save_growth(connection: sqlite3.Connection, conversation: Row, *, now: float
 
 
 def bodies(connection: sqlite3.Connection, tenant: str, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Give kept bodies by digest; what was forgotten is missing."""
+    """Return kept bodies by digest; what was forgotten is missing."""
     found = {}
     for digest in set(digests):
         row = connection.execute(SQL["blob_get"], {"tenant": tenant, "digest": digest}).fetchone()
@@ -219,7 +219,7 @@ def stretch(connection: sqlite3.Connection, name: str, tenant: str, no: int, run
 def with_bodies(
     connection: sqlite3.Connection, tenant: str, posts: list[PathPost], *, small: bool = False
 ) -> list[PathPost]:
-    """Give posts of `path_stretch`, or of `small_stretch`, with the bodies that lie apart."""
+    """Return posts of `path_stretch`, or of `small_stretch`, with the bodies that lie apart."""
     if not small and all(map(_MESSAGE, posts)):
         return posts  # most often nothing lies apart
     for at, post in enumerate(posts):
@@ -235,7 +235,7 @@ def with_bodies(
 def read_body(
     connection: sqlite3.Connection, tenant: str, digest: bytes | None
 ) -> tuple[str, bytes | None, bytes | None]:
-    """Give the message, parts and wire of a large post; nothing where they were forgotten."""
+    """Return the message, parts and wire of a large post; nothing where they were forgotten."""
     kept = connection.execute(SQL["blob_get"], {"tenant": tenant, "digest": digest}).fetchone()
     return decode_body(kept[0]) if kept else ("", None, None)
 
@@ -325,7 +325,7 @@ class Paths:
 
 
 def _overlap(held: Sequence[PathPost], first: int, last: int) -> tuple[int, int]:
-    """Give which of the held posts, newest first, lie in a stretch: from one place up to another."""
+    """Return which of the held posts, newest first, lie in a stretch: from one place up to another."""
     if not held:
         return 0, 0
     newest = held[0].seq

@@ -35,11 +35,11 @@ class SqliteTuning:
         self._write = write
 
     async def entries(self, scope: Scope, conversation: str, *, after: int, limit: int) -> Entries:
-        """Give posts of the head's path behind a seq, with their texts. Raises NotFound."""
+        """Return posts of the head's path behind a seq, with their texts. Raises NotFound."""
         return await self._read(lambda c: _entries(c, base.need(c, scope, conversation), after=after, limit=limit))
 
     async def tuned(self, scope: Scope, conversation: str) -> Tuned | None:
-        """Give how a conversation is tuned, None before its first run. Raises NotFound."""
+        """Return how a conversation is tuned, None before its first run. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> Tuned | None:
             row = base.need(connection, scope, conversation)
@@ -67,7 +67,7 @@ class SqliteTuning:
         return await self._read(lambda c: list(starmap(Changed, c.execute(SQL["tuning_changed"], values))))
 
     async def history(self, scope: Scope, conversation: str | None, *, limit: int) -> list[Snapshot]:
-        """Give snapshots, newest first. Raises NotFound."""
+        """Return snapshots, newest first. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> list[Snapshot]:
             found = rows(connection, "optimizations", **_whose(connection, scope, conversation), limit=limit)
@@ -76,7 +76,7 @@ class SqliteTuning:
         return await self._read(read)
 
     async def totals(self, scope: Scope, conversation: str | None) -> TuningTotals:
-        """Give what all runs came to. Raises NotFound."""
+        """Return what all runs came to. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> TuningTotals:
             whose = _whose(connection, scope, conversation)
@@ -145,6 +145,6 @@ def _keep(connection: sqlite3.Connection, scope: Scope, conversation: str, made:
 
 
 def standing(connection: sqlite3.Connection, row: Row) -> Tuning | None:
-    """Give how a conversation is tuned, for its scene."""
+    """Return how a conversation is tuned, for its scene."""
     found = one(connection, "tuning_get", tenant=row["tenant"], no=row["no"])
     return _tuning(found["parameters"]) if found else None

@@ -49,7 +49,7 @@ def open_turn(
     if opening.delivers:
         memories.wanted(connection, row)
     memories.used(connection, row["tenant"], opening.uses, by=USE, now=opening.now)
-    lease = _begin_step(connection, scope, row, opening, base_seq=tip.seq, holder=holders.own())
+    lease = _begin_step(connection, scope, row, opening, base_seq=tip.seq, holder=holders.own_name())
     reflections.ask(connection, row, lease.turn, opening.calls)
     for text in opening.texts.values():
         keep(connection, row["tenant"], row["no"], text.encode("utf-8", "surrogatepass"))
@@ -148,7 +148,7 @@ def _begin_turn(connection: sqlite3.Connection, row: Row, opening: Opening, *, f
 
 
 def _held(connection: sqlite3.Connection, lease: Lease) -> Row:
-    """Give the conversation's row, if the lease is still ours."""
+    """Return the conversation's row, if the lease is still ours."""
     row = one(connection, "conversation_by_no", tenant=lease.scope.tenant, no=lease.no)
     if row is None:
         msg = (
@@ -261,7 +261,7 @@ def end_expired(connection: sqlite3.Connection, row: Row, *, now: float) -> int:
 
 
 def _kept(connection: sqlite3.Connection, row: Row, partial: bytes | None) -> Draft | None:
-    """Give what a checkpoint kept as the post it becomes, unless a post took its id meanwhile."""
+    """Return what a checkpoint kept as the post it becomes, unless a post took its id meanwhile."""
     if not partial:
         return None
     try:
@@ -310,7 +310,7 @@ class LeaseWatch:
         self._seen: dict[int, Seen] = {}
 
     def stale(self, held: list[Row], *, now: float, lease_s: float) -> set[int]:
-        """Give the conversations whose lease reaches too far and was not renewed for so many seconds."""
+        """Return the conversations whose lease reaches too far and was not renewed for so many seconds."""
         seen: dict[int, Seen] = {}
         for row in held:
             if row["lease_until"] > now + lease_s + SLACK_S:

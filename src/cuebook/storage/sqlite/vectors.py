@@ -30,17 +30,17 @@ _BYTES = 4  # of a float32
 
 
 def scope_of(no: int) -> str:
-    """Give the scope of a conversation's vectors."""
+    """Return the scope of a conversation's vectors."""
     return f"c{no}"
 
 
 def scope_of_place(place: Place) -> str:
-    """Give the scope of the vectors of a place's memories."""
+    """Return the scope of the vectors of a place's memories."""
     return f"p{place.kind}\x1f{place.id}"
 
 
 def usual(total: float, count: int) -> float:
-    """Give the cosine that is usual among so many of which the cosines add up to a total."""
+    """Return the cosine that is usual among so many of which the cosines add up to a total."""
     return total / max(count, FEW)
 
 
@@ -63,7 +63,7 @@ class Close(Struct):
         return self.mean * len(self.seqs)
 
     def best(self, count: int, runs: Sequence[tuple[int, int]]) -> list[int]:
-        """Give the seqs of the closest posts within [first, last] runs, closest first, older first among equals."""
+        """Return the seqs of the closest posts within [first, last] runs, closest first, older first among equals."""
         import numpy as np
 
         on_path = np.zeros(len(self.seqs), bool)
@@ -77,7 +77,7 @@ class Close(Struct):
         return [int(seq) for seq in self.seqs[places[order]]]
 
     def of(self, seqs: Sequence[int]) -> dict[int, float]:
-        """Give the cosines of these posts; those without a vector are missing."""
+        """Return the cosines of these posts; those without a vector are missing."""
         import numpy as np
 
         wanted = np.asarray(seqs, np.int64)
@@ -207,7 +207,9 @@ def places_due(connection: sqlite3.Connection, model: str, *, since: float, limi
     return [UnembeddedPlace(tenant, Place(kind, owner), upto, said) for tenant, kind, owner, upto, said in found]
 
 
-def said(connection: sqlite3.Connection, tenant: str, place: Place, *, after: int, limit: int) -> list[MemoryText]:
+def memory_texts(
+    connection: sqlite3.Connection, tenant: str, place: Place, *, after: int, limit: int
+) -> list[MemoryText]:
     """Read what a place's memories say, behind a text."""
     values = {"tenant": tenant, "kind": place.kind, "owner": place.id, "after": after, "limit": limit}
     return [MemoryText(*each) for each in connection.execute(SQL["memories_said"], values)]
@@ -243,7 +245,7 @@ def drop(connection: sqlite3.Connection, tenant: str, place: Place, number: int)
 
 
 def scopes_of(connection: sqlite3.Connection, tenant: str, user: str, model: str, *, limit: int) -> list[int]:
-    """Give the numbers of a user's conversations that have vectors of a model, the newest first."""
+    """Return the numbers of a user's conversations that have vectors of a model, the newest first."""
     values = {"tenant": tenant, "owner": user, "model": model, "limit": limit}
     return [int(scope[1:]) for (scope,) in connection.execute(SQL["embedded_of_owner"], values)]
 
@@ -266,9 +268,9 @@ class SqliteVectors:
         """Places with memories without vectors, the newest first."""
         return await self._read(lambda c: places_due(c, model, since=since, limit=limit))
 
-    async def said(self, scope: Scope, place: Place, *, after: int, limit: int) -> list[MemoryText]:
+    async def memory_texts(self, scope: Scope, place: Place, *, after: int, limit: int) -> list[MemoryText]:
         """Read what a place's memories say, behind a text, in the order it came."""
-        return await self._read(lambda c: said(c, scope.tenant, place, after=after, limit=limit))
+        return await self._read(lambda c: memory_texts(c, scope.tenant, place, after=after, limit=limit))
 
     async def keep_of_place(self, scope: Scope, embedded: EmbeddedPlace) -> bool:
         """Keep vectors of memories that still say what was embedded; False where another was first, or it is gone."""

@@ -42,7 +42,7 @@ Outcome = tuple[WriteRequest[Any], Any, BaseException | None]
 
 
 def translate(error: sqlite3.Error) -> CuebookError:
-    """Say what a driver's error means for a caller."""
+    """Return what a driver's error means for a caller."""
     text, code = str(error), getattr(error, "sqlite_errorname", "") or ""
     if code.startswith(_TAKEN):
         return Conflict(f"this is stored already ({text})")
@@ -61,7 +61,7 @@ def translate(error: sqlite3.Error) -> CuebookError:
 
 
 def explain(error: BaseException) -> BaseException:
-    """Say what a failure inside the store means for a caller, where it is not said yet."""
+    """Return what a failure inside the store means for a caller, where it is not said yet."""
     if isinstance(error, sqlite3.Error):
         return translate(error)
     if isinstance(error, UnicodeError):

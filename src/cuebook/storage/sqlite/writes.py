@@ -28,7 +28,7 @@ def begin(
     persona: str | None,
     now: float,
 ) -> Row:
-    """Give a conversation's row, made if it does not exist yet. One begun empty, by nobody, is its first user's."""
+    """Return a conversation's row, made if it does not exist yet. One begun empty, by nobody, is its first user's."""
     row = base.find(connection, scope, conversation)
     participants = json.dumps([user] if user else [], ensure_ascii=False)
     if row is not None:
@@ -57,7 +57,7 @@ def participate(
     *,
     audit: Sequence[Record] = (),
 ) -> Conversation:
-    """Say who takes part; the first user does in any case."""
+    """Return who takes part; the first user does in any case."""
     row = base.need(connection, scope, conversation)
     first = [row["user_id"]] if row["user_id"] is not None else []
     before, after = json.loads(row["participants"]), list(dict.fromkeys([*first, *users]))
@@ -75,7 +75,7 @@ def participate(
 
 
 def company_of(row: Row, before: Sequence[str], after: Sequence[str]) -> list[list[int]]:
-    """Give the stretches of seqs, from one to one, that were said where others took part; 0 stands for no end yet."""
+    """Return the stretches of seqs, from one to one, that were said where others took part; 0 stands for no end yet."""
     found: list[list[int]] = json.loads(row["company"])
     was, will = len(before) > 1, len(after) > 1
     if will and not was:

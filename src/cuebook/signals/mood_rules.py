@@ -73,7 +73,7 @@ _PLEASED: Final = 0.3
 
 
 def by_rules(asked: DueMetaprompt, mind: Mind, heard: TurnSignals) -> tuple[Mind, str]:
-    """Give the Mind as a rule moves it, and why. A metaprompt of a persona's own follows the rule of its event."""
+    """Return the Mind as a rule moves it, and why. A metaprompt of a persona's own follows the rule of its event."""
     rule = MOVES.get(asked.event)
     return _looked_back(mind, heard) if rule is None else (_moved(mind, rule), rule.because)
 

@@ -101,7 +101,7 @@ class Docket:
             if (cut or (each.number == self.control and each.at < self.since)) and not self.watched:
                 self._watched.add(each.conversation)
             self._say(each)
-        for unit in self._talks.heard(drawn, now):
+        for unit in self._talks.add_observations(drawn, now):
             self._ended = self._bet(self._ended, unit)
             if unit.number == self.control and unit.began < self.since:
                 self.before.append(unit)
@@ -138,7 +138,7 @@ class Course(Struct, frozen=True, kw_only=True):
 def course(
     seen: Sequence[Observation], *, new: int, control: int, since: float, until: float, settings: GuardSettings
 ) -> Course:
-    """Tell how a version's trial beside its control went, of the observations of both up to a time."""
+    """Return how a version's trial beside its control went, of the observations of both up to a time."""
     drawn = [structs.replace(each, propensity=each.share) if each.share else each for each in seen if each.at <= until]
     half, bets = halved(settings), dict[str, tuple[tuple[float, float], ...]]()
     for name, found in (("began", openings(drawn)), ("whole", units(drawn, until))):

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from cuebook.languages import detect, language
-from cuebook.memory.subject import item_id, normal, subject_of
+from cuebook.memory.item_keys import item_id, normal, subject_of
 from cuebook.records.memory import Correction, Item, Line, Memory
 
 #: Two texts say the same of a post where they share more than this part of the words of the shorter one.
@@ -22,13 +22,13 @@ _LETTERS: Final = 4
 
 
 def correction_of(conversation: str, posts: Iterable[str], said: str, text: str) -> Correction:
-    """Say that what posts said holds as `text` from now on; "" = it is forgotten."""
+    """Return that what posts said holds as `text` from now on; "" = it is forgotten."""
     named, marks = tuple(sorted(set(posts))), tuple(sorted(_marks(said, conversation)))
     return Correction(conversation=conversation, posts=named, marks=marks, text=text, before=said)
 
 
 def corrections_of(memory: Memory, text: str) -> tuple[Correction, ...]:
-    """Say the same of a user's memory in each conversation it comes from; what others share is theirs to say."""
+    """Return the same of a user's memory in each conversation it comes from; what others share is theirs to say."""
     posts: dict[str, list[str]] = {}
     for source in memory.sources if memory.place.kind in OWN else ():
         if source.conversation:
@@ -37,7 +37,7 @@ def corrections_of(memory: Memory, text: str) -> tuple[Correction, ...]:
 
 
 def says(text: str, correction: Correction) -> bool:
-    """Tell whether a text says what was corrected."""
+    """Return whether a text says what was corrected."""
     own, wrong = _marks(text, correction.conversation), frozenset(correction.marks)
     return bool(own) and len(own & wrong) > ALIKE * min(len(own), len(wrong))
 

@@ -18,9 +18,9 @@ from cuebook.signals.context import AMONG, LASTS, signals_of
 from cuebook.signals.corrections import corrections_in
 from cuebook.signals.events import TRACE, events_in, is_confused, past_cooldown
 from cuebook.signals.lexicon import sounds_bad
-from cuebook.signals.matter import sentences
-from cuebook.signals.spoken import spoken
 from cuebook.signals.tasks import task_in
+from cuebook.signals.topic_words import sentences
+from cuebook.signals.user_text import spoken
 
 # ---- bad words that are nobody's mood -------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ def _asks(said: str) -> bool:
 
 
 def _of_task(task: str, counters: Counters, before: Counters) -> Counters:
-    """Give the counters with a message's task; one that names none goes on with the last for a while."""
+    """Return the counters with a message's task; one that names none goes on with the last for a while."""
     if task:
         return replace(counters, task=task, task_age=0)
     age = before.task_age + 1

@@ -99,7 +99,7 @@ class PathJudgement:
         )
 
     def used(self, tuning: Tuning, *, mark: int) -> int:
-        """Give the tokens the posts behind a mark take in prompts."""
+        """Return the tokens the posts behind a mark take in prompts."""
         every = zip(self.seqs, self._tokens, self._small, strict=True)
         return sum(
             0 if seq in tuning.dropped else small if seq in tuning.compressed else tokens

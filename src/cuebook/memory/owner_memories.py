@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cuebook.memory.links import merge
-from cuebook.memory.subject import normal
+from cuebook.memory.item_keys import normal
+from cuebook.memory.supersede import merge
 from cuebook.records.memory import CATEGORIES, Category, Item, Memory, Place, Source
 
 _APART: Final = "\x1f"
@@ -23,7 +23,7 @@ def memory_id(place: Place, category: str, text: str) -> str:
     return hashlib.sha256(f"{place.kind}|{place.id}|{category}|{normal(text)}".encode()).hexdigest()[:16]
 
 
-def placed(
+def merge_into_place(
     place: Place,
     held: Sequence[Memory],
     found: Sequence[Item],

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from cuebook.memory.recall import Query
-from cuebook.memory.words import spans_of, words
+from cuebook.memory.tokenizer import spans_of, words
 
 #: Characters of a text that are looked at sentence by sentence: of a longer one the stretch that answers best.
 STRETCH: Final = 50_000
@@ -55,7 +55,7 @@ def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -
 
 
 def _stretch(text: str, terms: set[str]) -> tuple[int, str]:
-    """Give the stretch of a long text that holds most of what is looked for, with where it begins."""
+    """Return the stretch of a long text that holds most of what is looked for, with where it begins."""
     places = range(0, len(text), STRETCH)
     held = [terms.intersection(words(text[first : first + STRETCH])) for first in places]
     often = Counter(term for found in held for term in found)

@@ -44,7 +44,7 @@ _PRINTED: Final = Expression(
 
 
 def spoken(text: str) -> str:
-    """Give what the user says of a message, its words in their order; the middle of a very long one is left out."""
+    """Return what the user says of a message, its words in their order; the middle of a very long one is left out."""
     text = _ends("\n".join(_lines(_ends(text, _LOOKED_AT))), READ)  # what is pasted goes first: the rest may be short
     if "`" in text:
         text = _INLINE.sub(" it ", text)

@@ -136,7 +136,7 @@ _PAIRED: Final = (
 
 
 def _phrases() -> Iterator[tuple[str, float]]:
-    """Give each phrase with its valence; the terms have none."""
+    """Yield each phrase with its valence; the terms have none."""
     yield from ((" ".join(each.split()), 0.0) for each in f"{TERMS},{_LIKE}".split(","))
     for beginnings, ends, valence in _PAIRED:
         for beginning, end in product(beginnings.split(","), ends.split(",")):
@@ -279,13 +279,15 @@ Phrases = dict[str, tuple[tuple[str, ...], ...]]
 
 @cache
 def valences() -> dict[str, float]:
-    """Give the valence of each phrase, its words joined by `_`, as one word; of a term 0. Made with the first text."""
+    """Return the valence of each phrase, its words joined by `_`, as one word;
+    of a term 0. Made with the first text.
+    """
     return MISHAPS | {phrase.replace(" ", "_"): valence for phrase, valence in _phrases()}
 
 
 @cache
 def phrases() -> Phrases:
-    """Give the phrases by their first word."""
+    """Return the phrases by their first word."""
     found: dict[str, list[tuple[str, ...]]] = {}
     for phrase in sorted((each for each in valences() if "_" in each), key=lambda each: -each.count("_")):
         words = tuple(phrase.split("_"))
@@ -294,7 +296,7 @@ def phrases() -> Phrases:
 
 
 def has_phrase(sentence: str) -> bool:
-    """Tell whether a sentence has a phrase that weighs, its words joined."""
+    """Return whether a sentence has a phrase that weighs, its words joined."""
     if "_" not in sentence:
         return False
     known = valences()

@@ -13,10 +13,10 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.memory.links import companions
 from cuebook.memory.quotes import ASKED_WEIGHT, LISTED, category_of, signs_of, weigh
 from cuebook.memory.schema import compact
-from cuebook.memory.words import on_the_wall
+from cuebook.memory.supersede import companions
+from cuebook.memory.tokenizer import on_the_wall
 from cuebook.records.memory import CATEGORIES, Item
 
 HEADING: Final = "Quotes by day, oldest first, not complete. Where two disagree, the later one holds."

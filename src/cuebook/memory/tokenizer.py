@@ -112,19 +112,19 @@ def key_text(speaker: str, when: float, text: str, *, zone: tzinfo = UTC) -> str
 
 
 def redated(key: str, when: float, zone: tzinfo) -> str:
-    """Give a `key_text` made for UTC with the date that `when` had in a zone."""
+    """Return a `key_text` made for UTC with the date that `when` had in a zone."""
     old, new = (" ".join(_date_words(when, each)) for each in (UTC, zone))
     return new + key.removeprefix(old) if key.startswith(old) else key
 
 
 def on_the_wall(when: float, zone: tzinfo) -> float:
-    """Give the time (Unix seconds) at which clocks of UTC show what those of a zone show at `when`."""
+    """Return the time (Unix seconds) at which clocks of UTC show what those of a zone show at `when`."""
     offset = datetime.fromtimestamp(when, zone).utcoffset()
     return when + (offset.total_seconds() if offset else 0.0)
 
 
 def day_of(when: float, zone: tzinfo = UTC) -> str:
-    """Give the day of a time (Unix seconds) in a zone as YYYY-MM-DD."""
+    """Return the day of a time (Unix seconds) in a zone as YYYY-MM-DD."""
     return datetime.fromtimestamp(when, zone).date().isoformat()
 
 
@@ -195,7 +195,7 @@ def stop_words(code: str) -> frozenset[str]:
 
 
 def is_pair(word: str) -> bool:
-    """Tell whether a word is a pair of an unspaced run, which may stand across two words of its language."""
+    """Return whether a word is a pair of an unspaced run, which may stand across two words of its language."""
     return len(word) == 2 and _UNSPACED.fullmatch(word) is not None
 
 

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from cuebook.records.expression import Expression
-from cuebook.signals import tone
+from cuebook.signals import sentiment_words as tone
 
 _SENTENCE: Final = Expression(r"(?<=[.!?:;])\s+|\n+")
 _PLAIN: Final = str.maketrans(
@@ -46,7 +46,7 @@ _PRINTS: Final = Expression(
 
 
 def plain(text: str) -> str:
-    """Give a text with the quotes, dashes and dots of a keyboard."""
+    """Return a text with the quotes, dashes and dots of a keyboard."""
     return text.translate(_PLAIN)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import islice
 
-from cuebook.memory.subject import normal
+from cuebook.memory.item_keys import normal
 
 #: Words in a row that are somebody's: chance repeats of so many are rare, and a quotation is longer.
 RUN = 5

@@ -4,7 +4,7 @@ import hashlib
 from datetime import UTC, tzinfo
 
 from cuebook.languages import detect, language
-from cuebook.memory.words import key_text
+from cuebook.memory.tokenizer import key_text
 from cuebook.records.memory import Category, Memory
 
 #: Words of a subject.
@@ -32,7 +32,7 @@ def subject_of(text: str) -> str:
 
 
 def said_of(memory: Memory) -> str:
-    """Give a memory as it is said: its text, after the key or the name it is known by where that is not in it."""
+    """Return a memory as it is said: its text, after the key or the name it is known by where that is not in it."""
     return f"{memory.name}: {memory.text}" if memory.name and memory.name not in memory.text else memory.text
 
 

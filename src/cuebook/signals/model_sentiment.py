@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from cuebook.errors import InvalidInput
 from cuebook.records.mind import Sentiment
 from cuebook.signals.emphasis import polarity_of
-from cuebook.signals.spoken import spoken
+from cuebook.signals.user_text import spoken
 
 NAME: Final = "llm"
 
@@ -35,7 +35,7 @@ class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def asked(text: str) -> str:
-    """Give what the model is asked about a message: what its user says of it, as a JSON string; of a long one how it
+    """Return what the model is asked about a message: what its user says of it, as a JSON string; of a long one how it
     begins and ends.
     """
     said = spoken(text)
