@@ -1,4 +1,4 @@
-"""Cuebook: the prompt book of an agent. It holds every line, cue and change, so the show goes on."""
+"""Cuebook: conversation memory, prompt management and an audit log for LLM agents. This module lists the public API."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ __all__ = [
     "Window",
 ]
 
-#: Where each public name lives. It is loaded when it is first used, so that `import cuebook` costs next to nothing.
+#: The module of each public name. A name is imported when it is first used, so that `import cuebook` stays fast.
 _PLACES = {
     "Ask": "cuebook.records.turn",
     "BackendError": "cuebook.errors",

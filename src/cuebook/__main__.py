@@ -1,4 +1,4 @@
-"""The command where only Python is at hand: `python -m cuebook`."""
+"""Run the command line with `python -m cuebook`."""
 
 import sys
 

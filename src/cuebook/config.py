@@ -1,6 +1,6 @@
-"""What can be set, and where each value came from: defaults < file < environment < arguments.
+"""The configuration: every setting with its default and range, and the source of each value.
 
-Pure: reading files is `app`'s.
+Precedence: defaults < file < environment < arguments. This module reads no files; `app` does.
 """
 
 import math
@@ -15,14 +15,14 @@ from cuebook.validate import refuse, validate
 
 
 class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where everything is kept."""
+    """The database."""
 
     url: str = ".cuebook/cuebook.db"  # a file, ":memory:", or later postgresql://…
     synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL"  # SQLite's: FULL also outlives a power cut
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What answers `ask` and `/api/chat`."""
+    """The model that answers `ask` and `/api/chat`."""
 
     provider: Literal["none", "openai", "llama"] = "none"  # none: answers are what was recalled
     name: str = ""  # llama: a GGUF file, or package:NAME of one that brings it
@@ -32,7 +32,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EmbedderConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What sharpens recall beside full text."""
+    """The embedder, which adds semantic search to full-text search."""
 
     provider: Literal["none", "minilm", "openai"] = "none"  # minilm runs in this process
     name: str = ""  # openai: the server's model
@@ -44,7 +44,7 @@ class EmbedderConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where `/v1` goes."""
+    """The upstream server of `/v1`."""
 
     url: str = ""  # any server that speaks OpenAI's wire; "" = the book answers
     forward_auth: bool = True  # set, not by default, it goes before api_key_env
@@ -61,7 +61,7 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WorkConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is done behind the reply."""
+    """Background jobs and turn leases."""
 
     model: Literal["none", "model", "upstream"] = "none"  # what condenses; none: rules do
     interval_s: float = 5.0  # between two looks for what is due
@@ -71,7 +71,7 @@ class WorkConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BudgetConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """How large a prompt may be. Numbers as seed C's."""
+    """The token budget of a prompt. Defaults are those of seed C."""
 
     tokens: Literal["estimate", "chars4", "o200k", "cl100k"] = "estimate"  # how they are counted
     context: int = 200_000  # tokens of the model's window, the answer's with them
@@ -84,7 +84,7 @@ class BudgetConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long conversations are kept short."""
+    """Summarization, recall and cross-conversation memory."""
 
     presets: str = "config/metaprompt-presets.json"  # a file: each mode's profile
     profile: str = ""  # overrides the file's defaultProfile
@@ -99,14 +99,14 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OptimizerConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether conversations tune how much of them stays whole."""
+    """The optimizer, which tunes how many messages a conversation keeps verbatim."""
 
     enabled: bool = True  # conversations are judged and tuned behind their replies
     interval_ms: int = 120_000  # between two runs in a conversation
 
 
 class PersonaConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who speaks."""
+    """Personas."""
 
     folder: str = "personas"  # of *.json and *.yaml
     default: str = ""  # who speaks where nobody is named
@@ -114,7 +114,7 @@ class PersonaConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ExperienceConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Handwritten advice that stands in a prompt where it fits the query."""
+    """Handwritten advice that is added to a prompt where it fits the query."""
 
     folder: str = "experience"  # handcrafted_exp_*.yaml
     selection: Literal["auto", "model", "similarity", "off"] = "auto"  # auto: by a model where one is named for it
@@ -124,13 +124,13 @@ class ExperienceConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is written to files for people to read."""
+    """Files written for people to read."""
 
     prompts: str = ""  # a folder that gets each prompt as it was sent; "" = none is written
 
 
 class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The prompt book: where its files lie, and how a variant is chosen."""
+    """Prompt management: the folder of the files, and how a variant is selected."""
 
     folder: str = "prompts"  # where its files lie
     project: str = ""  # whose own prompts, below projects/NAME, stand for the others; "" = nobody's
@@ -140,7 +140,7 @@ class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LearningConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What prompts learn from by themselves."""
+    """Automatic feedback for prompt versions."""
 
     #: What the user says next is an observation of prompts that spoke before: `auto` those that had others beside them,
     #: `all` every one, so that an edit of it is on trial against the version before.
@@ -162,14 +162,14 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Secrets in what is stored."""
+    """Redaction of secrets."""
 
     redact: bool = True  # secrets are replaced before anything is stored
     key_file: str = ""  # default: beside the database
 
 
 class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long something is kept that nobody touches; 0 = for good."""
+    """How long unused data is kept; 0 = forever."""
 
     conversations_days: int = 0  # since the last thing said
     memories_days: int = 0  # since a memory was last said, repeated or changed
@@ -197,7 +197,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True):
-    """The settings in force. `origins` maps "section.key" to where its value came from; what is missing is default."""
+    """The effective settings. `origins` maps "section.key" to the source of its value; other values are defaults."""
 
     settings: Settings = Settings()
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class Config(Struct, frozen=True):
     compaction_env: Mapping[str, str] = field(default_factory=dict)  # MEMORY_COMPACTION_* (R8)
 
     def sets(self, place: str) -> bool:
-        """Whether the host says "section.key", with its default's value too."""
+        """Return whether "section.key" is set explicitly, even to its default."""
         return place in self.origins
 
 
@@ -262,7 +262,7 @@ def build(
     arguments: Mapping[str, Any] | None = None,
     folder: str = ".",
 ) -> Config:
-    """Build the configuration. `arguments` are "section.key" → value. Raises InvalidInput naming the place at fault."""
+    """Build the configuration. `arguments` maps "section.key" to a value. Raises InvalidInput naming the setting."""
     values: dict[str, dict[str, Any]] = {}
     origins: dict[str, str] = {}
     for section, keys in (file or {}).items():
@@ -295,7 +295,7 @@ def _put(values: dict[str, dict[str, Any]], origins: dict[str, str], place: str,
 
 
 def _known() -> dict[str, type]:
-    """Every setting and the type of its default."""
+    """Return every setting and the type of its default."""
     settings = Settings()
     return {
         f"{section}.{name}": type(getattr(getattr(settings, section), name))
@@ -333,7 +333,7 @@ def _convert(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, str]
 
 
 def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield what cannot be, with the settings at fault."""
+    """Yield each invalid value or combination, with its settings."""
     for place, (least, most) in RANGES.items():
         section, _, key = place.partition(".")
         value = getattr(getattr(settings, section), key)
@@ -360,13 +360,13 @@ def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _lacking(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield what is switched on without what it needs."""
+    """Yield each enabled setting whose required setting is missing."""
     if settings.upstream.shadow and not settings.upstream.url:
         yield ("upstream.shadow", "upstream.url"), "there is nothing to pass to; set upstream.url, or --upstream URL"
 
 
 def languages_of(settings: EmbedderConfig) -> frozenset[str]:
-    """Return the languages a server's model knows (ISO 639-1); none = any."""
+    """Return the languages that a server's model supports (ISO 639-1); empty = any."""
     return frozenset(settings.languages.replace(",", " ").split())
 
 
@@ -376,11 +376,11 @@ def _is_address(url: str) -> bool:
 
 
 def has_path(url: str) -> bool:
-    """Return whether an address names more than a server: most answer the OpenAI wire below a path such as /v1."""
+    """Return whether a URL has a path: most servers offer the OpenAI API below a path such as /v1."""
     found = _ADDRESS.fullmatch(url)
     return found is not None and (found[2] or "/").strip("/") != ""
 
 
 def without_secret(address: str) -> str:
-    """Leave the user and password out of an address."""
+    """Return a URL without its user and password."""
     return _SECRET.sub("***", address)

@@ -1,17 +1,17 @@
-"""The errors Cuebook raises, in five families a caller can act on.
+"""The exceptions that Cuebook raises, in five families that a caller can act on.
 
 CuebookError
 ├── InvalidInput     the caller's value is wrong; nothing was stored
 │   └── TooLarge     a body, a post or a window over its limit
 ├── Denied           the caller's key does not allow it
-│   └── Unproven     no valid key says who asks
-├── NotFound         no such object in the caller's scope (another scope's object reads the same)
-├── Conflict         the state moved on, or the id is taken by other content
-│   ├── Busy         a turn is running and its waiting line is full; `retry_after` says when to try
+│   └── Unproven     no valid API key was given
+├── NotFound         no such object in the caller's scope (an object of another scope looks the same)
+├── Conflict         the state has changed, or the id is in use for other content
+│   ├── Busy         a turn is running and the conversation's queue is full; retry after `retry_after` seconds
 │   ├── MergeConflict  two branches of a prompt changed the same section; `conflicts` has all texts
-│   └── LeaseLost    the turn's lease went to another; its late write was refused
-└── BackendError     a store, model or upstream failed; `retryable` says whether trying again can help
-    ├── StoreFull    the disk or the database's size limit is reached; reading goes on
+│   └── LeaseLost    another process took over the turn's lease; the late write was refused
+└── BackendError     a store, model or upstream failed; `retryable` is true where a retry can help
+    ├── StoreFull    the disk or the database's size limit is reached; reads still work
     └── UpstreamError  the upstream model's HTTP answer was not usable
 """
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class CuebookError(Exception):
-    """Something went wrong in Cuebook."""
+    """Cuebook failed."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or (self.__doc__ or "").strip())
@@ -56,7 +56,7 @@ class TooLarge(InvalidInput):
 
 
 class KeyReused(InvalidInput):
-    """The Idempotency-Key was used for another request; choose a new one."""
+    """The Idempotency-Key was used for another request. Use a new key."""
 
 
 class Denied(CuebookError):
@@ -64,28 +64,28 @@ class Denied(CuebookError):
 
 
 class Unproven(Denied):
-    """No valid key says who asks."""
+    """API key missing or invalid."""
 
 
 class NotFound(CuebookError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class Conflict(CuebookError):
-    """The state has moved on since it was read."""
+    """The state has changed since it was read. Read it again."""
 
 
 class MergeConflict(Conflict):
     """Two branches changed the same section."""
 
     def __init__(self, message: str = "", *, conflicts: Sequence[Mapping[str, str | None]] = ()) -> None:
-        """`conflicts` has for each `section` its `base` and both texts, `ours` and `theirs`, None for none."""
+        """`conflicts` contains `section`, `base`, `ours` and `theirs` for each conflict; a missing text is None."""
         super().__init__(message)
         self.conflicts = tuple(conflicts)
 
 
 class Busy(Conflict):
-    """Too many turns wait for this conversation."""
+    """The conversation's queue is full. Retry later."""
 
     def __init__(self, message: str = "", *, retry_after: float = 1.0) -> None:
         """`retry_after` is in seconds."""
@@ -94,7 +94,7 @@ class Busy(Conflict):
 
 
 class LeaseLost(Conflict):
-    """The turn's lease has expired and was taken over; this write was refused."""
+    """The turn's lease expired and was taken over. This write was refused."""
 
 
 class BackendError(CuebookError):
@@ -106,11 +106,11 @@ class BackendError(CuebookError):
 
 
 class StoreFull(BackendError):
-    """The store has no space left; what was acknowledged is kept, and reading goes on."""
+    """The store has no space left. Acknowledged writes are kept, and reads still work."""
 
 
 class UpstreamError(BackendError):
-    """The upstream model could not be used."""
+    """The upstream model failed."""
 
     def __init__(self, message: str = "", *, status: int | None = None, retryable: bool = False) -> None:
         super().__init__(message, retryable=retryable)

@@ -1,14 +1,14 @@
-"""Validate documents and arguments against structs: the one validator, which reports every fault with its path.
+"""Validate documents and arguments against structs. Every fault is reported with its path.
 
 `validate` reads JSON-like values (from JSON, YAML, TOML or a caller) as a msgspec struct. Types, ranges and names come
 from the struct itself. Struct options and metadata that it follows:
 
-- `forbid_unknown_fields`: a key that no field has is a fault, with the nearest name there is. Where a `Document`
-  switches it off, only a key that is nearly one of its fields is a fault: other programs' fields may be there.
-- `IGNORED`, a class variable: keys that mean nothing here, as in files written for other programs.
-- `msgspec.Meta` of a field: ranges and lengths; `description` says what to write, for a text with a `pattern`.
+- `forbid_unknown_fields`: an unknown key is a fault, and the nearest known name is suggested. Where a `Document`
+  switches it off, only a key that is close to a field name is a fault: other programs' fields are allowed.
+- `IGNORED`, a class variable: keys without an effect here, as in files written for other programs.
+- `msgspec.Meta` of a field: ranges and lengths; for a text with a `pattern`, `description` names the expected form.
 
-`null` counts as left out where a field has a default. Keys that begin with `$` or `_` are comments.
+`null` counts as absent where a field has a default. Keys that begin with `$` or `_` are comments.
 """
 
 import re
@@ -24,15 +24,15 @@ from cuebook.errors import InvalidInput
 
 T = TypeVar("T")
 
-#: How keys begin that are for editors and readers: "$schema", "_comment".
+#: Prefixes of comment keys: "$schema", "_comment".
 _COMMENTS: Final = ("$", "_")
-#: Characters of a wrong value that an error repeats.
+#: Characters of an invalid value that an error repeats.
 _SHOWN: Final = 60
-#: Names listed in an error that says which there are.
+#: Names listed in an error for an unknown name.
 _LISTED: Final = 12
-#: How alike a name must be to one that exists to be taken for it, in [0, 1].
+#: Similarity from which a known name is suggested, in [0, 1].
 _NEAR: Final = 0.75
-#: Stands for a value that could not be read.
+#: Marks a value that is invalid.
 _WRONG: Final = object()
 
 
@@ -49,13 +49,13 @@ Name = Annotated[
 
 
 class Document(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of the structs of files: keys in camelCase, and none that is not known."""
+    """Base of the structs of files: keys in camelCase; unknown keys are faults."""
 
     IGNORED: ClassVar[frozenset[str]] = frozenset()
 
 
 class Fault(Struct, frozen=True):
-    """What is wrong at a path of a document, "" for the whole, and what to write there."""
+    """A fault at a path of a document ("" = the whole) and its correction."""
 
     path: str
     reason: str
@@ -69,9 +69,9 @@ def validate(
 ) -> tuple[T | None, list[Fault]]:
     """Return a document as a struct, and its faults.
 
-    A faulty field has its default in the value; where a required one is faulty there is no value. A struct instance is
-    validated too, by the names of its attributes. `path` is the document's own, "" for a whole file. Bodies of requests
-    are read with `null_is_absent=False`, because there a `null` is a value of the wrong type.
+    A faulty field gets its default; where a required field is faulty, the value is None. A struct instance is
+    validated by the names of its attributes. `path` is the path of the document itself, "" for a whole file. For
+    request bodies use `null_is_absent=False`, because there a `null` is a value of the wrong type.
     """
     reader = _Reader(null_is_absent=null_is_absent)
     value = reader.read(document, _type_info(kind), path)  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def check(document: object, kind: type[T], path: str = "", *, null_is_absent: bo
 
 
 def refuse(faults: Sequence[Fault], *, file: str = "") -> None:
-    """Raise InvalidInput for the first fault, if there is one, and say how many more there are."""
+    """Raise InvalidInput for the first fault, if any, with the number of further faults."""
     if faults:
         more = "" if len(faults) == 1 else f" (and {len(faults) - 1} more fault{'s' * (len(faults) > 2)})"
         prefix = f"{file}: " if file else ""
@@ -125,7 +125,7 @@ def check_unique(path: str, names: Sequence[str]) -> list[Fault]:
 
 
 def format_value(value: object) -> str:
-    """Return a wrong value in the words of a file's author."""
+    """Return an invalid value as the author of a file would write it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -149,19 +149,19 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 class _Reader:
-    """Walks a document and its type together, and collects faults."""
+    """Convert a document to a type and collect faults."""
 
     def __init__(self, *, null_is_absent: bool) -> None:
         self.faults: list[Fault] = []
         self.null_is_absent = null_is_absent
 
     def fault(self, path: str, reason: str) -> Any:
-        """Note a fault; return the mark of a value that could not be read."""
+        """Add a fault; return the mark of an invalid value."""
         self.faults.append(Fault(path, reason))
         return _WRONG
 
     def read(self, value: Any, kind: inspect.Type, path: str) -> Any:
-        """Return a value as its type, or the mark of a fault."""
+        """Return a value as its type, or the mark of an invalid value."""
         fitting = next((each for each in _alternatives(kind) if _fits(value, each)), None)
         if fitting is None:
             return self.fault(path, f"expected {_describe(kind)}, got {format_value(value)}")
@@ -169,7 +169,7 @@ class _Reader:
         return value if read is None else read(self, value, fitting, path, kind)
 
     def struct(self, value: Any, kind: inspect.StructType, path: str, _whole: Any) -> Any:
-        """Return an object as a struct. The whole of a field's type, for messages, comes last in each reader."""
+        """Return an object as a struct. The last argument of each reader is the field's whole type, for messages."""
         given, fields = _members(value, kind)
         ignored: frozenset[str] = getattr(kind.cls, "IGNORED", frozenset())
         for key in map(str, given):
@@ -189,7 +189,7 @@ class _Reader:
         return kind.cls(**values) if complete else _WRONG
 
     def absent(self, field: inspect.Field, path: str) -> Any:
-        """Return the mark of a field that is left out, which is a fault where it is required."""
+        """Return the mark of an absent field; an absent required field is a fault."""
         return self.fault(path, f"missing. Expected {_describe(field.type)}.") if field.required else _WRONG
 
     def mapping(self, value: Mapping[Any, Any], kind: inspect.DictType, path: str, _whole: Any) -> Any:
@@ -212,23 +212,23 @@ class _Reader:
         return _BUILDERS[type(kind)]([each for each in read if each is not _WRONG])
 
     def number(self, value: float, kind: Any, path: str, whole: Any) -> Any:
-        """Return a number in its range."""
+        """Return a number after checking its range."""
         try:
             number = int(value) if isinstance(kind, inspect.IntType) else float(value)
-        except OverflowError:  # a whole number that no float can hold
+        except OverflowError:  # an integer too large for a float
             number = inf
         if not (isinstance(number, int) or isfinite(number)) or not _in_range(number, kind):
             return self.fault(path, f"expected {_describe(whole)}, got {format_value(value)}")
         return number
 
     def literal(self, value: Any, kind: inspect.LiteralType, path: str, _whole: Any) -> Any:
-        """Return one of the names there are."""
+        """Return one of the allowed names."""
         if value in kind.values:
             return value
         return self.fault(path, unknown("value", str(value), [str(each) for each in kind.values]))
 
     def text(self, value: str, kind: inspect.StrType, path: str, whole: Any) -> Any:
-        """Return a text of its length and form."""
+        """Return a text after checking its length and pattern."""
         if kind.min_length and not value.strip():
             return self.fault(path, f"empty. Expected {_describe(whole)}.")
         if kind.max_length is not None and len(value) > kind.max_length:
@@ -239,7 +239,7 @@ class _Reader:
 
 
 def _refuses(kind: inspect.StructType, key: str) -> bool:
-    """Return whether a struct refuses a key that none of its fields has: it takes none, or a field is meant."""
+    """Return whether a struct rejects an unknown key: it forbids all, or the key is close to a field name."""
     if kind.forbid_unknown_fields:
         return True
     names = [field.encode_name for field in kind.fields]
@@ -247,7 +247,7 @@ def _refuses(kind: inspect.StructType, key: str) -> bool:
 
 
 def _members(value: Any, kind: inspect.StructType) -> tuple[Mapping[Any, Any], dict[str, inspect.Field]]:
-    """Return a struct's values by key and its fields by key: the file's keys, of an instance those in Python."""
+    """Return a struct's values and fields by key: the keys of the file, or the attribute names of an instance."""
     if isinstance(value, kind.cls):
         names = {field.name: field for field in kind.fields}
         return {name: getattr(value, name) for name in names}, names
@@ -255,7 +255,7 @@ def _members(value: Any, kind: inspect.StructType) -> tuple[Mapping[Any, Any], d
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
-    """Return the types that a value may have, without what only describes them."""
+    """Return the types that a value may have, without their metadata."""
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
     if not isinstance(kind, inspect.UnionType):
@@ -277,7 +277,7 @@ def _may_be_null(kind: inspect.Type) -> bool:
 
 
 def _describe(kind: inspect.Type) -> str:
-    """Return what a field takes, in the words of a file's author."""
+    """Return a description of the values that a field accepts."""
     if isinstance(kind, inspect.Metadata):
         return str((kind.extra_json_schema or {}).get("description") or _describe(kind.type))
     if isinstance(kind, inspect.UnionType):
@@ -297,14 +297,14 @@ def _describe_one(kind: Any) -> str:
     return _WORDS[type(kind)] + bounds
 
 
-#: The sequences a field may be, and how each is made.
+#: The sequence types of fields, and their constructors.
 _BUILDERS: Final[dict[Any, Callable[[list[Any]], Any]]] = {
     inspect.ListType: list,
     inspect.VarTupleType: tuple,
     inspect.SetType: set,
     inspect.FrozenSetType: frozenset,
 }
-#: How the values of a type are read, where their form is not all.
+#: The readers of types that need more than a check of their form.
 _READERS: Final[dict[Any, Callable[[_Reader, Any, Any, str, Any], Any]]] = {
     inspect.StructType: _Reader.struct,
     inspect.DictType: _Reader.mapping,
@@ -335,7 +335,7 @@ _FORMS: Final[dict[Any, Any]] = {
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a value is of a type's form: text, number, list, object; not yet whether it is in its range."""
+    """Return whether a value has the form of a type (text, number, list, object). Ranges are not checked here."""
     if isinstance(kind, inspect.StructType):
         return isinstance(value, Mapping | kind.cls)
     if isinstance(kind, inspect.IntType | inspect.FloatType):  # 5.0 is JSON's 5

@@ -1,1 +1,1 @@
-"""The composition root and the public API: the only room that knows engine and backends both."""
+"""The public API and the composition root: the only package that imports both the engine and the backends."""

@@ -1,4 +1,4 @@
-"""The public API: a book opens, answers, assembles, stores, finds, shows and replays."""
+"""The public Python API: `Cuebook` opens a project, answers messages, builds prompts and stores conversations."""
 
 import asyncio
 import copy
@@ -63,7 +63,7 @@ AUDIT = "logs/prompts_audit.jsonl"
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """An answer: its text, the same as plain text, and how it came about."""
+    """A model's answer: its text, the same text without markup, and the metadata of its turn."""
 
     text: str
     text_plain: str
@@ -74,7 +74,7 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class Cuebook(Parts):
-    """A book. `async with Cuebook.open("cuebook.toml") as book:` opens it, does its work behind, and closes it."""
+    """An open project. `async with Cuebook.open("cuebook.toml") as cue:` also runs its background jobs."""
 
     def __init__(
         self,
@@ -121,10 +121,11 @@ class Cuebook(Parts):
         analyzers: Sequence[Analyzer] = (),
         worker: bool = True,
     ) -> "Cuebook":
-        """Name a book: a cuebook.toml or its folder, a Config, or nothing for one in memory, gone when it closes.
+        """Return the Cuebook of a cuebook.toml, its folder or a Config; without `where`, one in memory until it closes.
 
-        `model` and `embedder` (any objects of these protocols) do the work of the configured ones; each of `sinks` gets
-        every finished pass of rolling memory, once; `analyzers` read how messages sound. Raises InvalidInput.
+        `arguments` override settings, such as {"store.url": "chats.db"}. `model` and `embedder` replace the configured
+        ones. Each of `sinks` gets every finished summarization pass once. `analyzers` compute the sentiment of posts.
+        With `worker=False` no background job runs until `settle` or `work`. Raises InvalidInput.
         """
         check_where(where, arguments)
         if where is None:
@@ -176,7 +177,7 @@ class Cuebook(Parts):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the work behind and close store and connections, all of them though one fails."""
+        """Stop the background jobs, then close the store and all connections, even if one of them fails."""
         desk, self._desk = self._desk, None
         self._tenants.clear()
         if desk is None or self._worker is None:
@@ -200,16 +201,17 @@ class Cuebook(Parts):
 
     @property
     def desk(self) -> Desk:
-        """What the engine works with; for this package."""
+        """The engine's dependencies; internal to this package."""
         if self._desk is None:
             msg = "the book is not open; use `async with Cuebook.open(...) as book:`"
             raise CuebookError(msg)
         return self._desk
 
     def of(self, tenant: str) -> "Cuebook":
-        """Return this book as a tenant with keys sees it, while it is open: nothing of others' is there.
+        """Return this Cuebook limited to one tenant's data, usable while this one is open.
 
-        A conversation that is nobody's is no user's there. Prompt files and the audit's mirror: the default tenant's.
+        A conversation without an owner belongs to no user there. Only the default tenant has prompt files and the audit
+        mirror.
         """
         if tenant not in self._tenants:
             check_text(tenant, "tenant")
@@ -220,7 +222,7 @@ class Cuebook(Parts):
         return seen
 
     async def ask(self, ask: Ask) -> Reply:
-        """Answer. The query is durable before the model is asked, the answer before this returns."""
+        """Return the model's answer. The query is durable before the model call, the answer before this returns."""
         last: Chunk | None = None
         async for chunk in self.stream(ask):
             last = chunk
@@ -237,7 +239,7 @@ class Cuebook(Parts):
         )
 
     async def stream(self, ask: Ask) -> AsyncIterator[Chunk]:
-        """Answer piece by piece: METADATA_UPDATE, text_delta…, final_response. Stop early and what came stays."""
+        """Yield the answer in chunks: METADATA_UPDATE, text_delta…, final_response. An early stop keeps its text."""
         check_ask(ask)
         digest = digest_of_ask(ask, self.desk.key) if ask.idempotency_key else b""
         chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=digest)
@@ -246,12 +248,12 @@ class Cuebook(Parts):
                 yield chunk
 
     async def assemble(self, ask: Ask) -> Window:
-        """Build the prompt an ask would get; nothing is stored."""
+        """Return the prompt that `ask` would send, without storing anything."""
         check_ask(ask)
         return (await turning.assemble(self.desk, Scope(user=ask.user), ask))[0]
 
     async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
-        """Return the same, with the reply's `metadata`."""
+        """Return the prompt that `ask` would send, and the `metadata` that its reply would have."""
         check_ask(ask)
         return await turning.assemble(self.desk, Scope(user=ask.user), ask)
 
@@ -266,8 +268,8 @@ class Cuebook(Parts):
         idempotency_key: str | None = None,
         time_zone: str | None = None,
     ) -> Appended:
-        """Store posts made elsewhere, all or none: Posted records, or OpenAI chat messages as mappings.
-        `parent` is the post they follow: the head unless given, none if empty; `time_zone` (IANA) whose days they are.
+        """Store posts from elsewhere, all or none: Posted records, or OpenAI chat messages as mappings.
+        `parent` is the post they follow (default: the head; "": none); `time_zone` (IANA) sets their calendar days.
         """
         return await self.conversations.append(
             conversation, posts, user=user, persona=persona, parent=parent,
@@ -287,17 +289,17 @@ class Cuebook(Parts):
         user: str | None = None,
         idempotency_key: str | None = None,
     ) -> StoredOutcome:
-        """Return how a turn was, in the place of what its user's next message says: `turns.feedback`."""
+        """Store feedback on a turn; it overrides what the user's next message implies. See `turns.feedback`."""
         said: dict[str, Any] = {"score": score, "thumb": thumb, "outcome": outcome, "corrections": corrections}
         said |= {"comment": comment, "user": user, "idempotency_key": idempotency_key}
         return await self.turns.feedback(conversation, n, **said)
 
     async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
-        """Wait until nothing is due; answers with what is still due by kind, empty when settled.
+        """Run pending background jobs and wait until none is left. Return the pending count by kind, empty when done.
 
         Kinds: `compaction` (conversations), `observation` (turns to learn from), `rollback` (prompts to judge),
-        `reflection` (turns to reflect on), `embedding` (posts), `retention` (conversations too old), `forget` (receipts
-        to be signed), `audit` (records its mirror lacks). `optimizer` counts conversations to tune.
+        `reflection` (turns to reflect on), `embedding` (posts), `retention` (expired conversations), `forget` (unsigned
+        receipts), `audit` (records not yet mirrored), `optimizer` (conversations to tune). `timeout` is in seconds.
         """
         check_settle(conversation, timeout)
         if self._worker is None:
@@ -307,11 +309,11 @@ class Cuebook(Parts):
         return await self._worker.settle(timeout_s=timeout, conversation=conversation)
 
     async def work(self) -> int:
-        """Do once what is due behind the replies now, as the worker would; answers with how much was done."""
+        """Run the background jobs that are due now, once, as the worker would. Return how many ran."""
         return await self._worker.work(hurry=False) if self._worker else 0
 
     async def relay(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
-        """Answer a chat-completions request of the OpenAI wire: the head, then the body's bytes."""
+        """Answer an OpenAI chat-completions request. Yield the response head, then the body's bytes."""
         check_call(call)
         await self.desk.catch_up()
         model = upstream_model(self.desk, self.config, call) if self._upstream is not None else None
@@ -321,7 +323,7 @@ class Cuebook(Parts):
                 yield piece
 
     async def message(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
-        """Answer a request of Anthropic's wire: the head, then the body's bytes. One nobody can read passes unkept."""
+        """Answer an Anthropic messages request: yield the head, then the body's bytes. Do not store unparsable ones."""
         check_call(call)
         await self.desk.catch_up()
         async with aclosing(self.messages.answer(call, self.pass_through)) as pieces:
@@ -330,21 +332,21 @@ class Cuebook(Parts):
 
     @property
     def messages(self) -> Messages:
-        """Anthropic's wire: who answers there, and how many tokens a request has."""
+        """The Anthropic Messages API: which model answers, and token counts of requests."""
         return Messages(self.desk, self.config, self._upstream, self._ledger)
 
     async def respond(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
-        """Answer a request of OpenAI's Responses wire: the head, then the body's bytes."""
+        """Answer an OpenAI Responses request. Yield the response head, then the body's bytes."""
         check_call(call)
         async with aclosing(respond(self.desk, self.relay, call)) as pieces:
             async for piece in pieces:
                 yield piece
 
     async def pass_through(self, request: RelayRequest, call: RelayCall | None = None) -> AsyncIterator[Head | bytes]:
-        """Pass any other request of the OpenAI wire to the upstream; nothing of it is kept.
+        """Forward any other request to the upstream without storing it. Yield the response head, then the body's bytes.
 
-        Anthropic's messages get cache breakpoints where the upstream reads them (`upstream.breakpoints`).
-        In shadow mode any request, and `call`, one that asks a model, is kept behind its answer. Raises UpstreamError.
+        Anthropic messages get cache breakpoints if the upstream supports them (`upstream.breakpoints`).
+        In shadow mode the request, and `call` if it asks a model, is stored after the answer. Raises UpstreamError.
         """
         if self._upstream is None:
             msg = f"{request.path}: there is no upstream; start with `cuebook serve --upstream URL`"
@@ -364,25 +366,25 @@ class Cuebook(Parts):
 
     @property
     def upstream_url(self) -> str | None:
-        """The upstream's address, None without one."""
+        """The upstream's base URL, None if none is configured."""
         return self._upstream.base_url if self._upstream else None
 
     @property
     def shadows(self) -> bool:
-        """Whether the OpenAI wire passes as it comes, and what would have been sent is kept beside it."""
+        """Whether shadow mode is on: requests are forwarded unchanged, and Cuebook's prompts are only recorded."""
         return self._shadow is not None
 
     @property
     def personas(self) -> list[str]:
-        """Ids of the personas."""
+        """Return the ids of the personas."""
         return sorted(self.desk.personas)
 
     async def warm_up(self) -> None:
-        """Have an embedder answer once, so that no query waits for its loading; `check` says if it fails."""
+        """Load the embedder now, so that no query waits for it. `check` reports a failure."""
         await load(self.desk)
 
     async def check(self) -> dict[str, Any]:
-        """Whether store and model are ready, and what they are."""
+        """Return whether the store and the model are ready, and which ones they are."""
         store = await self.desk.store.check()
         return {
             "store": store,

@@ -1,4 +1,4 @@
-"""What is kept, found and forgotten by hand: a text somebody wants remembered, and which memories a query means."""
+"""Store, search and delete memories by hand: the functions behind the remember, recall and forget commands."""
 
 import hashlib
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ READ = 20
 
 
 class StoredAt(Struct, frozen=True, kw_only=True):
-    """Where a text is kept: as a memory, or as a post of a conversation."""
+    """Where a text was stored: as a memory, or as a post of a conversation."""
 
     memory: Memory | None = None
     conversation: str = ""
@@ -46,10 +46,10 @@ async def remember(
     conversation: str | None = None,
     user: str | None = None,
 ) -> StoredAt:
-    """Keep a text: as knowledge of a user or of the book, or as said in a conversation where one is named.
+    """Store a text as a memory of a user or of the whole project, or as a post of `conversation` if given.
 
-    Under a `key` another text takes the place of the one before; without one the text is its own key, and said again
-    it is only surer. Raises InvalidInput, Conflict, and NotFound for another's conversation.
+    A text with the same `key` replaces the earlier one. Without `key` the text is its own key, and storing it again
+    only raises its confidence. Raises InvalidInput, Conflict, and NotFound for another user's conversation.
     """
     check_text(text, "text")
     if not text.strip():
@@ -75,8 +75,7 @@ async def recall(
     organization: str | None = None,
     limit: int = 10,
 ) -> list[Hit]:
-    """Return what answers a query, best first, as `memory.search` does; to nobody in particular what the book knows
-    too.
+    """Return search hits, best first, as `memory.search` does; without `user` also the project's shared memories.
 
     Raises InvalidInput.
     """
@@ -95,9 +94,9 @@ async def recall(
 async def matching_memories(
     book: Parts, query: str, *, conversation: str | None = None, user: str | None = None, limit: int = 10
 ) -> list[Memory]:
-    """Return memories a query may mean that who asks can forget, best first: of the user, and items of conversations.
+    """Return the memories that match a query and that the caller may delete, best first.
 
-    Of a post that is found it is the items made of it.
+    These are memories of the user and items of conversations; a matching post yields the items derived from it.
     """
     hits = await recall(book, query, conversation=conversation, user=user, limit=READ)
     found: dict[str, Memory] = {}
@@ -111,7 +110,7 @@ async def matching_memories(
 
 
 async def _behind(book: Parts, hit: Hit, user: str | None) -> list[str]:
-    """Return the names of the memories behind a hit. Raises NotFound."""
+    """Return the ids of the memories that a hit came from. Raises NotFound."""
     if hit.kind != "post":
         return [hit.memory_id]
     items = await book.memory.items(hit.conversation, user=user)
@@ -119,7 +118,7 @@ async def _behind(book: Parts, hit: Hit, user: str | None) -> list[str]:
 
 
 async def _own(book: Parts, name: str, user: str | None) -> Memory:
-    """Return a memory that who asks may forget. Raises NotFound, Denied."""
+    """Return a memory if the caller may delete it. Raises NotFound, Denied."""
     found = await book.memories.get(name, user=user)
     await check_item(book.desk, name, user)
     if user is not None and found.place.kind == "book":
@@ -129,10 +128,10 @@ async def _own(book: Parts, name: str, user: str | None) -> Memory:
 
 
 async def forget(book: Parts, ids: Sequence[str], *, user: str | None = None, reason: str = "") -> Receipt:
-    """Forget memories by their ids, all or none, with everything derived from them; answers with the receipt.
+    """Delete memories by id, all or none, with everything derived from them. Return the receipt.
 
-    Raises InvalidInput, NotFound naming an id there is not, Denied for what is the book's or another's where a user
-    asks, and Conflict naming a hold.
+    Raises InvalidInput, NotFound naming the unknown id, Conflict naming a hold, and, if `user` is given, Denied for
+    memories of the project or of another user.
     """
     if not 1 <= len(ids) <= MOST:
         msg = f"ids: {len(ids)} memories; name 1 to {MOST}"

@@ -1,4 +1,4 @@
-"""What callers give to the Python API: each value's kind is looked at before anything is done with it."""
+"""Validate the arguments of the Python API: check each value's type before using it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ MOST_HITS = 200
 
 
 def check_ask(ask: object) -> None:
-    """Refuse what is no Ask, and one whose fields cannot be. Raises InvalidInput."""
+    """Check an Ask and its fields. Raises InvalidInput."""
     if not isinstance(ask, Ask):
         msg = f"ask: expected Ask(text, conversation), got {format_value(ask)}"
         raise InvalidInput(msg, where="ask")
@@ -49,14 +49,14 @@ def check_ask(ask: object) -> None:
 
 
 def check_call(call: RelayCall) -> None:
-    """Refuse a request of the OpenAI wire whose headers name what there cannot be. Raises InvalidInput."""
+    """Check the headers of a proxy request. Raises InvalidInput for a value that cannot be a name."""
     check_project(call.project or "", where="X-Cuebook-Project")
     if call.time_zone is not None:
         read_zone(call.time_zone, "X-Time-Zone")
 
 
 def check_append(conversation: object, posts: object, **names: object) -> None:
-    """Refuse posts that are none. `names` are strings or None. Raises InvalidInput."""
+    """Check the posts to append; `names` must be strings or None. Raises InvalidInput."""
     _check_names(conversation=conversation, **names)
     if isinstance(posts, str | bytes | Mapping | Posted) or not isinstance(posts, Sequence):
         msg = f"posts: expected a list of posts, got {format_value(posts)}; put a single one into a list"
@@ -85,14 +85,14 @@ def _check_post(post: object, place: str) -> None:
 
 
 class _ChatMessage(Struct, frozen=True):
-    """What of a chat message is ours."""
+    """The fields of a chat message that Cuebook checks."""
 
     id: str | None = None
     timestamp: float | None = None
 
 
 def check_search(query: object, limit: object, token_budget: object, scopes: object) -> None:
-    """Refuse what cannot be looked for. Raises InvalidInput."""
+    """Check the arguments of a search. Raises InvalidInput."""
     _check(query, str, "query")
     _check(limit, Annotated[int, Meta(ge=1, le=MOST_HITS)], "limit")
     _check(token_budget, Budget | None, "tokenBudget")
@@ -103,7 +103,7 @@ def check_search(query: object, limit: object, token_budget: object, scopes: obj
 
 
 def check_users(users: object) -> None:
-    """Refuse what is no list of users' names. Raises InvalidInput."""
+    """Check a list of user names. Raises InvalidInput."""
     for number, user in enumerate(_check(users, tuple[str, ...], "participants")):
         check_name(user, f"participants[{number}]")
         if not user:
@@ -112,18 +112,18 @@ def check_users(users: object) -> None:
 
 
 def check_settle(conversation: object, timeout: object) -> None:
-    """Refuse what names no conversation and no time. Raises InvalidInput."""
+    """Check the arguments of `settle`. Raises InvalidInput."""
     _check(conversation, str | None, "conversation")
     _check(timeout, float, "timeout")
 
 
 def _check(value: object, kind: Any, place: str) -> Any:
-    """Return a value of a type. Raises InvalidInput."""
+    """Return the value if it has the type. Raises InvalidInput."""
     return check(value, kind, place)
 
 
 def check_where(where: object, arguments: object) -> None:
-    """Refuse what names no book: not a path of settings, not a Config, not nothing. Raises InvalidInput."""
+    """Check `where`: the path of a settings file or its folder, a Config, or None. Raises InvalidInput."""
     _check(arguments, Mapping[str, Any] | None, "arguments")
     if where is None:
         return
@@ -151,7 +151,7 @@ def _is_database(file: Path) -> bool:
 
 
 def check_parts_of(config: object, **given: object) -> None:
-    """Refuse parts of a book that cannot do their work. Raises InvalidInput."""
+    """Check that the objects passed to Cuebook implement their protocols. Raises InvalidInput."""
     if not isinstance(config, Config):
         msg = f"config: expected a Config, which Cuebook.open(path) reads, got {format_value(config)}"
         raise InvalidInput(msg, where="config")
@@ -174,8 +174,9 @@ _PARTS = {
 
 
 def check_analyzers(analyzers: object) -> dict[str, Analyzer]:
-    """Return the methods of sentiment given to a book by name; one may stand
-    for a built-in one. Raises InvalidInput.
+    """Return the sentiment analyzers passed to Cuebook, by name. One may replace a built-in one.
+
+    Raises InvalidInput.
     """
     if isinstance(analyzers, str | bytes | Mapping) or not isinstance(analyzers, Sequence):
         msg = f"analyzers: expected a list of analyzers, got {format_value(analyzers)}; put a single one into a list"

@@ -1,4 +1,4 @@
-"""Transcripts of a book: stored, listed, read as posts and rounds, exported, moved and deleted."""
+"""Store, list, read, compress and delete conversations: the `cue.conversations` API."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ A = TypeVar("A", bound=PostsAt)
 
 
 class Conversations:
-    """The conversations of a book. `user` names who asks; nobody named is the owner."""
+    """The conversations of a project. `user` is the caller; None stands for the project's owner."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -54,11 +54,11 @@ class Conversations:
         idempotency_key: str | None = None,
         time_zone: str | None = None,
     ) -> Appended:
-        """Store posts made elsewhere, all or none.
+        """Store posts from elsewhere, all or none: Posted records, or OpenAI chat messages as mappings.
 
-        `time_zone` (an IANA name) is whose days they were said on; the conversation keeps it.
-        `parent` is the id of the post they follow: the head unless given, none if empty. The same id with the same
-        content is stored once; with other content: Conflict. Raises InvalidInput naming the post.
+        `time_zone` (an IANA name) sets their calendar days; the conversation keeps it.
+        `parent` is the id of the post they follow (default: the head; "": none). A post id that exists with the same
+        content is skipped; with other content it raises Conflict. Raises InvalidInput naming the post.
         """
         check_append(conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key)
         if not conversation:
@@ -129,7 +129,7 @@ class Conversations:
             raise type(error)(f"posts[{number}]: {error}", where=where) from error
 
     async def _zone(self, scope: Scope, conversation: str, named: str | None) -> tzinfo:
-        """Return whose days posts are said on. Raises InvalidInput naming the field."""
+        """Return the time zone of the posts' calendar days. Raises InvalidInput naming the field."""
         if named is not None:
             return zone_of(named, None, UTC)
         try:
@@ -146,7 +146,7 @@ class Conversations:
         return Appended(fields["stored"], fields["lastSeq"])
 
     async def _response(self, scope: Scope, key: Key) -> bytes | None:
-        """Return what a request under this key was answered, None for a new key. Raises KeyReused."""
+        """Return the stored answer of an idempotency key, None for a new key. Raises KeyReused."""
         answered = await self._desk.answered(scope, key)
         if answered is None:
             return None
@@ -158,10 +158,10 @@ class Conversations:
     async def list(
         self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> PageOfConversations:
-        """Conversations, the most recent first.
+        """Return a page of conversations, the most recent first.
 
-        With `q` those that have each of its words in their id, their user or how their first post begins, in either
-        case. Raises InvalidInput.
+        `q` selects those that contain each of its words in their id, their user or the beginning of their first post,
+        ignoring case. Raises InvalidInput.
         """
         if not q:
             return await self._desk.store.conversations(Scope(user=user), limit=limit, cursor=cursor)
@@ -171,7 +171,7 @@ class Conversations:
     async def listed(
         self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> Paged[dict[str, Any]]:
-        """Return the same in INTERFACE's shape, without the summaries' state."""
+        """Return a page of conversations as JSON objects (INTERFACE's shape), without the state of their summaries."""
         page = await self.list(q=q, user=user, limit=limit, cursor=cursor)
         found: Sequence[Conversation] = page.items
         return Paged(
@@ -186,11 +186,11 @@ class Conversations:
         return posts[0].id if posts else None
 
     async def get(self, conversation: str, *, user: str | None = None) -> Conversation:
-        """One conversation. Raises NotFound."""
+        """Return a conversation. Raises NotFound."""
         return await self._desk.store.conversation(Scope(user=user), conversation)
 
     async def describe(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
-        """One conversation in INTERFACE's shape, with its summary's state."""
+        """Return a conversation as a JSON object (INTERFACE's shape), with its summary's state. Raises NotFound."""
         scope = Scope(user=user)
         found = await self.get(conversation, user=user)
         summary = await self._desk.store.summary(scope, conversation)
@@ -199,7 +199,7 @@ class Conversations:
     async def posts(
         self, conversation: str, *, user: str | None = None, branches: bool = False, last: int | None = None
     ) -> Sequence[Post]:
-        """Return the posts of the head's path, oldest first; with `branches` those of all branches by seq."""
+        """Return the posts of the head's path, oldest first; with `branches`, those of all branches by `seq`."""
         return await self._desk.store.posts(Scope(user=user), conversation, path=not branches, last=last)
 
     async def posts_page(
@@ -211,7 +211,7 @@ class Conversations:
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Paged[Post]:
-        """Return a page of the same. Behind the first, the path stays the one it was, wherever the head moves."""
+        """Return a page of the posts. Later pages keep the path of the first page, even if the head moves."""
         found, start = await self._start(conversation, PostsAt, user=user, branches=branches, cursor=cursor)
         check_limit(limit)
         posts = await self._desk.store.posts_behind(
@@ -224,7 +224,7 @@ class Conversations:
     async def _start(
         self, conversation: str, kind: type[A], *, user: str | None, branches: bool, cursor: str | None
     ) -> tuple[Conversation, A]:
-        """Return where a page of a path begins. Raises InvalidInput for a cursor of another list."""
+        """Return the conversation and the position where a page starts. Raises InvalidInput for a foreign cursor."""
         found = await self.get(conversation, user=user)
         if cursor is None:
             return found, kind(found.no, 0 if branches else found.head, 0)
@@ -234,7 +234,7 @@ class Conversations:
         return found, start
 
     async def ids(self, conversation: str, posts: Sequence[Post], *, user: str | None = None) -> dict[int, str]:
-        """Return ids by seq, of posts and of those they follow."""
+        """Return the ids of posts and of their parents, by `seq`."""
         ids = shapes.ids_of(posts)
         before = {post.parent for post in posts} - ids.keys() - {0}
         spans = [(seq, seq) for seq in sorted(before)]
@@ -244,7 +244,7 @@ class Conversations:
     async def rounds(
         self, conversation: str, *, user: str | None = None, role: str | None = None, include_failed: bool = True
     ) -> Sequence[Round]:
-        """Return the rounds of the head's path; with `role` those posts only that it sent or got."""
+        """Return the rounds of the head's path; with `role`, only the posts that this role sent or received."""
         posts = await self.posts(conversation, user=user)
         rounds = rounds_of(posts, await self._desk.store.round_states(Scope(user=user), conversation))
         return _seen(rounds, role, include_failed=include_failed)
@@ -259,7 +259,7 @@ class Conversations:
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Paged[Round]:
-        """Return a page of the same, read as far as it takes."""
+        """Return a page of the rounds, loading only the posts that it needs."""
         found, start = await self._start(conversation, RoundsAt, user=user, branches=False, cursor=cursor)
         check_limit(limit)
         scope, after = Scope(user=user), start.seq
@@ -280,9 +280,9 @@ class Conversations:
     async def shared_entries(
         self, conversation: str, *, user: str | None = None, entry_type: str | None = None, include_failed: bool = False
     ) -> Sequence[SharedEntry]:
-        """Return notes the roles left for each other (D), those of a type if named.
+        """Return the notes that roles left for each other (D); `entry_type` selects one type.
 
-        Scope `round` holds in the last round only.
+        Notes of scope `round` are valid in the last round only.
         """
         rounds = await self.rounds(conversation, user=user)
         return shared_entries(rounds, entry_type=entry_type, include_failed=include_failed)
@@ -290,9 +290,9 @@ class Conversations:
     async def session(
         self, conversation: str, *, user: str | None = None, include_compressed: bool = False
     ) -> Sequence[SessionMessage]:
-        """Return the conversation as C's session loads it.
+        """Return the conversation as a session of C: the summary, then the messages it does not cover, oldest first.
 
-        The summary first, then what is not compressed under it, oldest first.
+        With `include_compressed` the covered messages too, marked as compressed.
         """
         summary = await self._desk.store.summary(Scope(user=user), conversation)
         posts = await self.posts(conversation, user=user)
@@ -307,9 +307,9 @@ class Conversations:
         user: str | None = None,
         idempotency_key: str | None = None,
     ) -> bool:
-        """Put a summary of the caller's own in the place of all posts before one (C's compressMessages).
+        """Replace all posts before `older_than` with the caller's summary in prompts (C's compressMessages).
 
-        The posts stay in the transcript; items that memory holds stay. False when the path has moved on meanwhile.
+        The posts stay in the transcript, and the items in memory. Return False if the path changed meanwhile.
         Raises NotFound, InvalidInput, KeyReused, and Conflict while a round is open.
         """
         check_text(summary, "summary")
@@ -333,22 +333,22 @@ class Conversations:
         return done
 
     async def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
-        """Make a post the head: the other branches stay, and can be made the head again."""
+        """Make a post the head. The other branches stay and can become the head again."""
         return await self._desk.store.move_head(Scope(user=user), conversation, post, now=self._desk.clock.now())
 
     async def participants(
         self, conversation: str, users: Sequence[str], *, user: str | None = None, by: str = ""
     ) -> Conversation:
-        """Return who takes part: its first user in any case, and these. Nobody else sees it. Raises NotFound."""
+        """Set the participants: its first user and `users`. Nobody else can see the conversation. Raises NotFound."""
         check_users(users)
         said = {"conversation": conversation, "participants": list(users)}
         told = record_of(self._desk, f"conversation:{conversation}", "participants", by=by, said=said)
         return await self._desk.store.participate(Scope(user=user), conversation, users, audit=[told])
 
     async def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
-        """Forget a conversation and everything derived from it. Counts of what went, as its receipt. Raises NotFound.
+        """Delete a conversation and everything derived from it. Return the counts of its receipt. Raises NotFound.
 
-        Raises Conflict naming a hold that forbids it. The receipt is kept (`book.receipts`).
+        Raises Conflict naming a hold that forbids it. The receipt is stored (`cue.receipts`).
         """
         scope = Scope(user=user)
         await self._desk.store.conversation(scope, conversation)
@@ -365,12 +365,12 @@ def _seen(rounds: Sequence[Round], role: str | None, *, include_failed: bool) ->
 
 
 def _size(given: Posted | Mapping[str, Any]) -> int:
-    """Return about how many characters a post has."""
+    """Return the approximate number of characters of a post."""
     return len(given.message) if isinstance(given, Posted) else len(str(given.get("content", "")))
 
 
 def _check_said(said: MessageContent, where: str) -> None:
-    """Refuse a message without content that says nothing else either: no model takes it in a prompt."""
+    """Refuse a message without content and without tool calls: no model accepts it in a prompt."""
     if not said.message and not said.parts:
         msg = f"{where}: missing; say something"
         raise InvalidInput(msg, where=where)

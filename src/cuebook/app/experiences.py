@@ -1,4 +1,4 @@
-"""The handwritten experiences of a project: which there are, what is wrong with any, and what a query would get."""
+"""List the handwritten experiences (few-shot examples) of a project, and select them for a query."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,21 +18,21 @@ from cuebook.records.persona import Experience, Persona
 
 
 class Listed(Struct, frozen=True, kw_only=True):
-    """An experience and the file it stands in."""
+    """An experience and the file it comes from."""
 
     experience: Experience
     file: str
 
 
 class ExperienceList(Struct, frozen=True, kw_only=True):
-    """Experiences in the order of their files, and what is wrong or odd with any file."""
+    """Experiences in the order of their files, and the problems found in the files."""
 
     items: tuple[Listed, ...]
     problems: tuple[str, ...] = ()
 
 
 class WeighedExperience(Struct, frozen=True, kw_only=True):
-    """A candidate for a query: its score and the parts of it, whether it is chosen, and why."""
+    """A candidate for a query: its score and the score's parts, whether it was selected, and why."""
 
     exp_id: str
     chosen: bool
@@ -43,9 +43,7 @@ class WeighedExperience(Struct, frozen=True, kw_only=True):
 
 
 class ExperienceChoice(Struct, frozen=True, kw_only=True):
-    """What a query gets: the candidates best first, whom they were offered to, who decided, and why it was not the
-    model where one should have.
-    """
+    """The selection for a query: candidates best first, role, method, and why it was not the configured model."""
 
     query: str
     role: str  # a persona's id, or a role
@@ -55,15 +53,15 @@ class ExperienceChoice(Struct, frozen=True, kw_only=True):
 
 
 class Experiences:
-    """The experiences."""
+    """The handwritten experiences of a project."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def list(self, role: str | None = None) -> ExperienceList:
-        """Return what the files say now; with `role` (a persona's id, or a role) what is offered to that one.
+        """Return the experiences in the files now; with `role` (a persona's id, or a role) those offered to that role.
 
-        Raises NotFound for a role nobody has.
+        Raises NotFound for an unknown role.
         """
         if self._desk.experiences is None:
             return ExperienceList(items=(), problems=('experience.selection is "off": no experience is read',))
@@ -77,10 +75,10 @@ class Experiences:
         return ExperienceList(items=items, problems=(*shelf.problems, *odd, *await self._unread()))
 
     async def select(self, query: str, *, role: str | None = None) -> ExperienceChoice:
-        """Choose for a query as the first turn of a conversation does, and say why of each; nothing is stored.
+        """Select experiences for a query as the first turn of a conversation does, with reasons; store nothing.
 
-        `role` is a persona's id, or a role; the default persona's unless given. A model is asked where one chooses.
-        Raises InvalidInput, NotFound.
+        `role` is a persona's id or a role (default: the default persona's). Calls the model if it is configured to
+        select. Raises InvalidInput, NotFound.
         """
         check_text(query, "query")
         if self._desk.experiences is None:
@@ -106,7 +104,7 @@ class Experiences:
         return await asyncio.to_thread(reader.files.unread) if isinstance(reader, Reader) else []
 
     def _names(self, role: str, shelf: Shelf) -> tuple[str, ...]:
-        """Return the names somebody goes by. Raises NotFound."""
+        """Return the persona id and role names of a role. Raises NotFound."""
         personas: Mapping[str, Persona] = self._desk.personas
         if role in personas:
             return role, personas[role].role
@@ -137,6 +135,6 @@ def _given(query: str, role: str, choice: SelectedExperiences) -> ExperienceChoi
 
 
 def listed(each: Listed) -> dict[str, Any]:
-    """Return an experience with the names its file has."""
+    """Return an experience as a JSON object with the field names of its file."""
     said = each.experience
     return {"exp_id": said.exp_id, "who": list(said.who), "when": said.when, "what": said.what, "file": each.file}

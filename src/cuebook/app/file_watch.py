@@ -1,8 +1,8 @@
-"""How a running book takes over what changed in its personas and presets files: when a turn begins.
+"""Watch the persona and presets files of a project, and reload changed files when a turn begins.
 
-A look costs a folder's listing and a `stat` a file, in a thread; what a file says is read again only where it changed.
-What cannot be read leaves what it said before in force, and the log says so once. A file gone takes its persona with
-it, but for the default one.
+A scan costs one folder listing and one `stat` per file, in a thread; only changed files are parsed again.
+An unreadable file keeps its previous content in effect and is logged once. Deleting a file removes its persona,
+except for the default persona.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ Sign = tuple[int, int, int]
 
 
 class _Kept(Struct, frozen=True, kw_only=True):
-    """A file as it was read last. `good` is the last persona it held that nothing was wrong about."""
+    """A file as last read. `good` is its last valid persona."""
 
     sign: Sign | None
     read_ns: int
@@ -61,7 +61,7 @@ class _Kept(Struct, frozen=True, kw_only=True):
 
 
 class _Seen(Struct, frozen=True, kw_only=True):
-    """What a look found: every file as it was read, and what came of it."""
+    """The result of a scan: every file as read, and the personas and problems found."""
 
     kept: Mapping[str, _Kept] = {}
     owners: Mapping[str, str] = {}  # the file of each persona
@@ -72,7 +72,7 @@ class _Seen(Struct, frozen=True, kw_only=True):
 
 
 class FileWatch:
-    """Looks at the files of a book's project. `desks` are those of all tenants, `known` the ids of its prompts."""
+    """Watches the files of a project. `desks` returns those of all tenants, `known` the ids of all prompts."""
 
     def __init__(
         self,
@@ -90,14 +90,14 @@ class FileWatch:
         self._seen = _Seen()
 
     async def begin(self) -> None:
-        """Note how the files are now, as the book was opened with them."""
+        """Store the state of the files at the time the project is opened."""
         found = dict(next(iter(self._desks())).personas)
         self._seen = replace(await self._scan(_Seen(found=found)), found=found)
 
     async def look(self) -> None:
-        """Take over what changed since the last look. What a look that is given up had found is found by the next.
+        """Apply the changes since the last scan. A canceled scan loses nothing: the next one finds the same changes.
 
-        Turns that begin together share a look: one that began behind a turn has seen what that turn is to have.
+        Concurrent turns share a scan: a scan that started after a turn began has seen every file that the turn needs.
         """
         begun = self._begun
         async with self._turn:
@@ -116,7 +116,7 @@ class FileWatch:
             self._done = self._begun
 
     def _take(self, seen: _Seen) -> None:
-        """Put what was found in force, in one step."""
+        """Apply the result of a scan in one step."""
         before, self._seen = self._seen, seen
         for name, why in seen.told.items():
             if before.told.get(name) != why:
@@ -129,7 +129,7 @@ class FileWatch:
             _log.info("the personas are now %s", ", ".join(sorted(seen.found)))
 
     async def _take_presets(self, *, gone: bool) -> str:
-        """Put what the presets file says in force, all of it or nothing; answers with what is wrong, "" for nothing."""
+        """Apply the presets file, all of it or nothing. Return the problem, "" if none."""
         name, self._tried_s = self._config.settings.memory.presets, self._now()
         if gone:
             return f"{name}: is gone or cannot be read{_HOLDS}"
@@ -162,7 +162,7 @@ class FileWatch:
 
 
 def _scan(config: Config, before: _Seen, *, profiles: Profiles, methods: tuple[str, ...], default: str) -> _Seen:
-    """Read what changed since `before`."""
+    """Return the state of the files, parsing only those that changed since `before`."""
     folder, presets = folder_of(config), config.settings.memory.presets
     told = {presets: before.presets_fault} if before.presets_fault else {}
     before = replace(before, presets=_presets(Path(config.folder) / presets, before.presets))
@@ -193,7 +193,7 @@ def _scan(config: Config, before: _Seen, *, profiles: Profiles, methods: tuple[s
 def _read(
     file: Path, sign: Sign | None, name: str, before: _Kept | None, *, profiles: Profiles, methods: tuple[str, ...]
 ) -> _Kept:
-    """Read a file, if it is not the one read before."""
+    """Return a file's state, parsed again only if its content changed."""
     now = time.time_ns()
     if before and sign and sign == before.sign and before.read_ns - sign[0] > _UNSURE_NS:
         return before
@@ -212,9 +212,9 @@ def _read(
 def _cast(
     good: Mapping[str, Persona], before: _Seen, told: dict[str, str]
 ) -> tuple[dict[str, Persona], dict[str, str]]:
-    """Return the personas by id and the file each is from; of two files with one id the one that had it has it.
+    """Return the personas by id and the file of each. If two files share an id, the file that had it first wins.
 
-    A file that took another's id goes on with the one it had, if nobody has that now.
+    The other file keeps the id it had before, if that id is still free.
     """
     found: dict[str, Persona] = {}
     owners: dict[str, str] = {}
@@ -235,7 +235,7 @@ def _cast(
 
 
 def _presets(file: Path, before: tuple[Sign | None, int, bytes]) -> tuple[Sign | None, int, bytes]:
-    """Return how the presets file is now: its sign, when it was read, and the digest of what it says."""
+    """Return the state of the presets file: its signature, when it was read, and the digest of its content."""
     sign, now = _sign(file), time.time_ns()
     if sign and sign == before[0] and before[1] - sign[0] > _UNSURE_NS:
         return before
@@ -246,7 +246,7 @@ def _presets(file: Path, before: tuple[Sign | None, int, bytes]) -> tuple[Sign |
 
 
 async def known_prompts(prompts: Prompts, config: Config) -> set[str]:
-    """Return the ids an add-on may name: prompts in the book, and files that are pushed into it."""
+    """Return the prompt ids that an add-on may refer to: stored prompts, and files that will be pushed."""
     known, after = set(files_of(config)), ""
     while True:
         page = await prompts.page(limit=200, after=after)
@@ -257,13 +257,13 @@ async def known_prompts(prompts: Prompts, config: Config) -> set[str]:
 
 
 def _listed(folder: Path) -> list[tuple[str, Sign | None]]:
-    """Return a folder's files that mean a persona, by name. Raises OSError."""
+    """Return the persona files of a folder, by name. Raises OSError."""
     with os.scandir(folder) as entries:
         return sorted((each.name, _sign(each)) for each in entries if means_persona(each.name))
 
 
 def _sign(file: Path | os.DirEntry[str]) -> Sign | None:
-    """Return what tells a changed file from the one read before; None for none."""
+    """Return the signature that detects a changed file, None if there is no file."""
     try:
         status = file.stat()
     except OSError:
@@ -272,5 +272,5 @@ def _sign(file: Path | os.DirEntry[str]) -> Sign | None:
 
 
 def _again(kept: _Kept) -> _Kept:
-    """Return a file as one that is to be read again."""
+    """Return the file's state marked as stale, so that the next scan reads it."""
     return _Kept(sign=None, read_ns=0, digest=b"", read=kept.read, good=kept.good)

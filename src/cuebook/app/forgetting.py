@@ -1,4 +1,4 @@
-"""Forgetting as the book offers it: what is asked, and the receipts."""
+"""Delete (forget) data of a user, conversation, persona or organization, and check the signed deletion receipts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -47,7 +47,7 @@ IN_WORDS: Final[Mapping[str, str]] = {
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """What a check of a receipt found; `names` says whether it is about the id that was asked for, None for none."""
+    """The result of checking a receipt. `names`: whether it covers the given id, None without one."""
 
     ok: bool
     reason: str = ""
@@ -62,7 +62,7 @@ def target_of(
     organization: str | None = None,
     memories: Sequence[str] = (),
 ) -> Target:
-    """Return what is to be forgotten. Raises InvalidInput unless exactly one thing is named."""
+    """Return the target of a forget. Raises InvalidInput unless exactly one argument is given."""
     conversations = (conversation,) if isinstance(conversation, str) else tuple(conversation or ())
     named: dict[Kind, tuple[str, ...]] = {
         "user": (user,) if user is not None else (),
@@ -88,7 +88,7 @@ def target_of(
 
 
 async def forget(desk: Desk, target: Target, *, by: str | None = None, reason: str = "") -> Receipt:
-    """Forget for who asks. Raises InvalidInput, and Conflict naming a hold."""
+    """Delete the target's data and return the receipt. Raises InvalidInput, and Conflict naming a hold."""
     check_text(reason, "reason")
     if len(reason) > REASON:
         msg = f"reason: {len(reason)} characters are over the limit of {REASON}"
@@ -97,20 +97,20 @@ async def forget(desk: Desk, target: Target, *, by: str | None = None, reason: s
 
 
 async def would_forget(desk: Desk, target: Target, *, by: str | None = None) -> WouldForget:
-    """Return what a forget would take for who asks. Raises InvalidInput."""
+    """Return what a forget by this caller would delete. Raises InvalidInput."""
     return await forgetting.would_forget(desk, Scope(user=by), target)
 
 
 class Receipts:
-    """The receipts of a book: what was forgotten, proven without saying of whom."""
+    """The signed receipts of deletions. They prove what was deleted without naming the subject."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def get(self, receipt: str, *, user: str | None = None) -> Receipt:
-        """Return a receipt; one that was pending is finished if that is possible now.
+        """Return a receipt. Try to finish it first if it is pending.
 
-        With `user` only one that concerns them: something of theirs went, or they asked for it. Raises NotFound.
+        With `user`, only a receipt of their data or of their request. Raises NotFound.
         """
         found = await self._desk.store.erasure.receipt(Scope(), receipt)
         if user is not None and salted(user, found.salt) not in found.concerns:
@@ -118,30 +118,30 @@ class Receipts:
         return found if found.state == "done" else await forgetting.finish(self._desk, Scope(), found)
 
     async def finish(self) -> int:
-        """Leave no byte of what was forgotten, however large the file, and sign; answers with how many are pending.
+        """Remove the deleted data's bytes from the database file, then sign the receipts. Return how many are pending.
 
-        The work behind the replies does it by itself. Writes wait meanwhile, about 7 s a GB.
+        A background job does this automatically. Writes are blocked meanwhile, about 7 s per GB.
         """
         await forgetting.finish_all(self._desk)
         return await forgetting.pending(self._desk)
 
     async def list(self, *, limit: int = 100) -> Sequence[Receipt]:
-        """Return the newest receipts, the newest first."""
+        """Return the newest receipts, newest first."""
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit} is not between 1 and {MOST}"
             raise InvalidInput(msg, where="limit")
         return await self._desk.store.erasure.receipts(Scope(), limit=limit)
 
     def verify(self, receipt: Receipt | bytes | str, *, name: str | None = None) -> Checked:
-        """Check a receipt, a record or its JSON, against this book's key; with `name` also that it is about that id.
+        """Check a receipt (record or JSON) against this project's key; with `name`, also that it covers that id.
 
-        Raises InvalidInput for what is no receipt.
+        Raises InvalidInput if it is not a receipt.
         """
         return verify_receipt(receipt, public_key=verifying_key(self._desk.key), name=name)
 
 
 def verify_receipt(receipt: Receipt | bytes | str, *, public_key: bytes, name: str | None = None) -> Checked:
-    """Check a receipt against a book's public key (32 bytes). Raises InvalidInput."""
+    """Check a receipt against a project's public key (32 bytes). Raises InvalidInput."""
     found = receipt if isinstance(receipt, Receipt) else read_receipt(receipt)
     fault = forgetting.fault_of(found, public_key)
     names = None
@@ -155,7 +155,7 @@ def verify_receipt(receipt: Receipt | bytes | str, *, public_key: bytes, name: s
 
 
 def read_receipt(raw: bytes | str) -> Receipt:
-    """Read a receipt from JSON, by itself or as an answer holds it. Raises InvalidInput."""
+    """Parse a receipt from JSON, alone or inside the response of a forget. Raises InvalidInput."""
     try:
         found: Any = msgspec.json.decode(raw)
         inner = found.get("receipt", found) if isinstance(found, dict) else found
@@ -166,20 +166,20 @@ def read_receipt(raw: bytes | str) -> Receipt:
 
 
 def receipt_shape(receipt: Receipt) -> dict[str, Any]:
-    """Return a receipt as the doors show it."""
+    """Return a receipt as a JSON object."""
     found: dict[str, Any] = msgspec.to_builtins(receipt)
     return found
 
 
 def preview_shape(found: WouldForget) -> dict[str, Any]:
-    """Return what a forget would take as the doors show it: what stays with why."""
+    """Return the preview of a forget as a JSON object, with the reason for everything that stays."""
     told: dict[str, Any] = msgspec.to_builtins(found)
     told["stays"] = [{"what": kind, "count": count, "why": STAYS[kind]} for kind, count in found.stays.items()]
     return told
 
 
 def in_words(name: str) -> str:
-    """Return what something is that a receipt counts, or a forget leaves."""
+    """Return the label of a count in a receipt or a preview."""
     return IN_WORDS.get(name) or "".join(f" {each.lower()}" if each.isupper() else each for each in name)
 
 

@@ -1,7 +1,4 @@
-"""What a replayed conversation is measured against.
-
-Facts it told, some of them superseded later, and questions about them.
-"""
+"""Measure memory against a gold list: the facts of a conversation, some superseded later, and questions about them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,17 +9,17 @@ from msgspec import Struct
 from cuebook.app.transcripts.transcript import Question
 from cuebook.records.memory import Hit, Item
 
-#: Where a text is cut into what may tell a fact.
+#: Where a text is split into candidate sentences.
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 _WORD = re.compile(r"[\w']+")
-#: Words of an answer that say nothing alone.
+#: Stop words: not significant in an answer.
 _SMALL = frozenset(
     "a an and as at by for from her his in is it of on or she he that the their they to was with".split()
 )
 
 
 class Fact(Struct, frozen=True, kw_only=True):
-    """A fact, the words that tell it, where it was said, and whether it still holds at the end."""
+    """A fact, the words that express it, its source posts, and whether it is still current at the end."""
 
     id: str
     fact: str
@@ -34,25 +31,25 @@ class Fact(Struct, frozen=True, kw_only=True):
     supersedes: str | None = None
 
     def in_text(self, text: str) -> bool:
-        """Whether a text holds the fact: one word of every group."""
+        """Return whether a text contains the fact: one word of every group."""
         low = " ".join(text.lower().split())
         return all(any(word.lower() in low for word in group) for group in self.match)
 
 
 class GoldSurvival(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What memory holds of the gold facts at the end."""
+    """How many gold facts are in memory at the end."""
 
     current: int
-    held: int  # current facts that stand in a current item
+    held: int  # current facts found in a current item
     in_summary: int
     superseded: int
-    shown: int  # superseded facts that a current item still tells
+    shown: int  # superseded facts that a current item still states
     missing: tuple[str, ...]
     wrong: tuple[str, ...]
 
 
 class MemoryLine(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What memory gives: a line of the summary, an item, or a hit, with its rank from 1 and the posts it names."""
+    """A result from memory: a line of the summary, an item, or a hit, with its rank from 1 and its source posts."""
 
     where: Literal["summary", "item", "hit"]
     text: str
@@ -61,26 +58,26 @@ class MemoryLine(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class QuestionResult(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A question put to memory: the first hit it gives, and where the answer stands in what it holds.
+    """A question asked of memory: the first hit, and where in memory the answer is.
 
-    `key` is the answer key's, for comparing; nothing of it is memory's. `evidence` is how much of the posts that tell
-    the answer is among the hits, in [0, 1].
+    `key` comes from the answer key, for comparison only. `evidence` is the share of the answer's source posts that are
+    among the hits, in [0, 1].
     """
 
     question: str
     key: str
     first: MemoryLine | None
     stands: tuple[MemoryLine, ...]
-    source: MemoryLine | None  # the first hit that is one of those posts
+    source: MemoryLine | None  # the first hit that is one of the source posts
     evidence: float
 
     def stands_in(self, where: str) -> bool:
-        """Whether the answer stands in the summary, in an item, or in a hit."""
+        """Return whether the answer is in `where`: the summary, an item, or a hit."""
         return any(told.where == where for told in self.stands)
 
 
 def read_facts(document: Mapping[str, Any]) -> list[Fact]:
-    """Read a gold list."""
+    """Parse a gold list."""
     return [
         Fact(
             id=raw["id"],
@@ -97,9 +94,9 @@ def read_facts(document: Mapping[str, Any]) -> list[Fact]:
 
 
 def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> GoldSurvival:
-    """Hold the current items against the gold list.
+    """Compare the current items with the gold list.
 
-    A superseded fact counts as shown when a current item tells it and not, in the same words, what came after it.
+    A superseded fact counts as shown if a current item states it without, in the same words, its successor.
     """
     texts = [item.text for item in items if item.valid_to is None and item.superseded_by is None]
     after: dict[str, list[Fact]] = {}
@@ -128,7 +125,7 @@ def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> Gold
 
 
 def facts_of(questions: Sequence[Question], answers: Mapping[str, str]) -> list[Fact]:
-    """Return the questions a file brings as facts, told by the words of their answers."""
+    """Return the questions of a file as facts, expressed by the words of their answers."""
     found: list[Fact] = []
     for number, question in enumerate(questions, 1):
         answer = answers.get(question.text, "")
@@ -148,7 +145,7 @@ def facts_of(questions: Sequence[Question], answers: Mapping[str, str]) -> list[
 
 
 def read_answers(document: object) -> list[dict[str, str]]:
-    """Return the answers of LoCoMo's samples by question, a mapping for each sample."""
+    """Return the answers of LoCoMo's samples by question, one mapping per sample."""
     samples = document if isinstance(document, list) else [document]
     rows = [sample.get("qa") if isinstance(sample, dict) else None for sample in samples]
     return [
@@ -158,9 +155,9 @@ def read_answers(document: object) -> list[dict[str, str]]:
 
 
 def asked(fact: Fact, *, summary: str, items: Sequence[Item], hits: Sequence[Hit]) -> QuestionResult:
-    """Put a fact's question: say what the first hit is, and where in what memory holds the fact stands.
+    """Return the result of a fact's question: the first hit, and where in memory the fact is.
 
-    A line of the summary, an item or a sentence of a hit must tell the fact itself; the id of a post does not count.
+    A line of the summary, an item or a sentence of a hit must state the fact itself; a post's id does not count.
     """
     lines = (MemoryLine(where="summary", text=line.strip("- ")) for line in summary.splitlines() if fact.in_text(line))
     told = (MemoryLine(where="item", text=item.text, sources=item.sources) for item in items if fact.in_text(item.text))
@@ -180,9 +177,9 @@ def asked(fact: Fact, *, summary: str, items: Sequence[Item], hits: Sequence[Hit
 
 
 def _telling(fact: Fact, hit: Hit) -> str:
-    """Return the sentence of a hit that tells the fact, nothing where none does.
+    """Return the sentence of a hit that states the fact, "" if none does.
 
-    In a post that is not the fact's own the answer must stand too: the fact's words alone may tell something else.
+    In a post other than the fact's source, the answer must be there too: the fact's words alone may be ambiguous.
     """
     own = bool(set(hit.sources).intersection(fact.sources))
     for sentence in _SENTENCE.split(hit.text):

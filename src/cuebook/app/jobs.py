@@ -1,4 +1,4 @@
-"""The work behind the replies besides compaction: what a book's worker does at each look, and settling waits for."""
+"""List the background jobs, besides compaction, that the worker runs in each round and that `settle` waits for."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -30,7 +30,7 @@ from cuebook.providers.file_sink import FileSink
 def chores_of(
     desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink], *, of: Callable[[str], Desk]
 ) -> list[Chore]:
-    """Return the chores in the order they are done; `of` gives the desk that works for a tenant."""
+    """Return the background jobs in the order they run; `of` returns the desk of a tenant."""
     kept = config.settings.retention
     watch = Watches(of)
     retention = Retention(conversations_days=kept.conversations_days, memories_days=kept.memories_days)
@@ -56,7 +56,7 @@ def chores_of(
 
 
 def sinks_of(config: Config, given: Sequence[Sink]) -> tuple[Sink, ...]:
-    """Return the sinks of a book: those given, and the file the settings name. Raises InvalidInput for a name twice."""
+    """Return the given sinks and the one of the settings' file. Raises InvalidInput for a duplicate name."""
     named = config.settings.memory.sink
     found = (*given, *([FileSink(Path(config.folder) / named)] if named else []))
     names = [each.name for each in found]

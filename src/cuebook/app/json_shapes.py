@@ -1,4 +1,4 @@
-"""How records look on the wire: INTERFACE's exact shapes, camelCase, ISO 8601 times."""
+"""Convert records to JSON objects in INTERFACE's exact shapes: camelCase names, ISO 8601 times."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -29,7 +29,7 @@ def part(value: Part) -> Wire:
 
 
 def post(value: Post, ids: Mapping[int, str] | None = None) -> Wire:
-    """Return a post. `ids` name posts by seq, so that `parent` is an id."""
+    """Return a post. `ids` maps seqs to post ids, so that `parent` is an id."""
     shown: Wire = {
         "id": value.id,
         "seq": value.seq,
@@ -63,7 +63,7 @@ def day(when: float, zone: tzinfo) -> str:
 
 
 def conversation(value: Conversation, *, head: str | None = None, summary: Summary | None = None) -> Wire:
-    """Return a conversation's own data; A's state stands in its metadata."""
+    """Return a conversation's data; A's state is in its metadata."""
     metadata = dict(value.metadata)
     if summary is not None:
         metadata["rollingSummaryState"] = summary_state(summary)
@@ -82,7 +82,7 @@ def conversation(value: Conversation, *, head: str | None = None, summary: Summa
 
 
 def summary_state(value: Summary) -> Wire:
-    """A's `rollingSummaryState`."""
+    """Return A's `rollingSummaryState`."""
     return {
         "updatedAt": iso(value.created_at),
         "summaryText": value.markdown,
@@ -96,7 +96,7 @@ def summary_state(value: Summary) -> Wire:
 
 
 def window(value: Window) -> Wire:
-    """Return a window as `/api/assemble` gives it."""
+    """Return a window as `/api/assemble` does."""
     return {
         "tokens": value.tokens,
         "budget": value.budget,
@@ -161,7 +161,7 @@ def hit(value: Hit) -> Wire:
 
 
 def item(value: Item, conversation: str = "") -> Wire:
-    """Return a remembered item; with its conversation also the id by which it is corrected and forgotten."""
+    """Return a memory item; with `conversation`, also the id used to correct and forget it."""
     return {
         "id": value.id,
         **({"memoryId": named(conversation, value)} if conversation else {}),
@@ -189,11 +189,11 @@ def session_message(value: SessionMessage) -> Wire:
 
 
 def shared_entry(value: SharedEntry) -> Wire:
-    """Return a note a role left for the others."""
+    """Return a note that a role left for the other roles."""
     sender = "" if value.sender is msgspec.UNSET else value.sender
     return {"id": value.id, "type": value.type, "scope": value.scope, "content": value.content, "sendFrom": sender}
 
 
 def ids_of(posts: Sequence[Post]) -> dict[int, str]:
-    """Post ids by seq."""
+    """Return post ids by seq."""
     return {each.seq: each.id for each in posts}

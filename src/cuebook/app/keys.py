@@ -1,4 +1,4 @@
-"""The keys of a book: made, listed, revoked; and who asks with one."""
+"""API keys: create, list, revoke and authenticate."""
 
 import secrets
 from collections.abc import Sequence
@@ -34,14 +34,14 @@ LONGEST = 200
 
 
 class NewKey(Struct, frozen=True):
-    """A key just made, and what its holder sends: the token is told once and kept nowhere."""
+    """A new key and its token. The token is returned only here and never stored."""
 
     key: Key
     token: str
 
 
 class Keys:
-    """The keys of one tenant of a book."""
+    """The API keys of one tenant."""
 
     def __init__(self, desk: Desk, tenant: str = DEFAULT_TENANT) -> None:
         self._desk = desk
@@ -57,9 +57,9 @@ class Keys:
         expires_days: float | None = None,
         by: str = "",
     ) -> NewKey:
-        """Make a key. One of role viewer or editor is one user's; a higher one speaks for any, unless it names one.
+        """Create a key. Roles viewer and editor need a `user`; a higher role acts for any user unless it names one.
 
-        From the first key on the server lets nobody in without one. Raises InvalidInput.
+        Once a key exists, the server refuses requests without one. Raises InvalidInput.
         """
         _check(role, user, organizations, name, expires_days)
         now = self._desk.clock.now()
@@ -80,29 +80,29 @@ class Keys:
         return NewKey(key, token)
 
     async def list(self) -> Sequence[Key]:
-        """Return the keys, the oldest first; revoked and expired ones too."""
+        """Return all keys, oldest first, revoked and expired ones included."""
         return await self._desk.store.keys.keys(Scope(self._tenant))
 
     async def describe(self) -> Sequence[Wire]:
-        """Return the same as JSON shows them, each with its `state`."""
+        """Return all keys as JSON objects, each with its `state`."""
         now = self._desk.clock.now()
         return [shape(each, now=now) for each in await self.list()]
 
     async def revoke(self, key: str, *, by: str = "") -> Key:
-        """Close a key for good, from the next request on. Raises NotFound."""
+        """Revoke a key permanently, effective from the next request. Raises NotFound."""
         check_text(key, "key")
         told = record_of(self._desk, f"key:{key}", "key-revoke", by=by, said={"id": key})
         now = self._desk.clock.now()
         return await self._desk.store.keys.revoke(Scope(self._tenant), key, now=now, audit=[told])
 
     async def configured(self) -> bool:
-        """Whether there are keys, of any tenant and revoked ones too: who has none is not let in then."""
+        """Return whether any tenant has keys, revoked ones included. If so, requests need a key."""
         return (await self._desk.store.keys.present(None)).configured
 
     async def admit(self, token: str | None, *, closed: bool = False) -> Caller:
-        """Return who asks with a key, of whichever tenant. Where there are no keys, who asks owns the machine.
+        """Authenticate a token and return its caller, of any tenant. Without any keys the caller is the owner.
 
-        `closed`: nobody gets in without a key, though none is configured. Raises Unproven.
+        `closed`: require a key even if none is configured. Raises Unproven.
         """
         found = await self._desk.store.keys.present(id_of(token) if token is not None else None)
         if not found.configured and not closed:
@@ -142,13 +142,13 @@ def _check(role: str, user: str | None, organizations: Sequence[str], name: str,
 
 
 def record_of(desk: Desk, about: str, event: str, *, by: str, said: Wire) -> Record:
-    """Return the audit's record of something done to what is no prompt: a key, an organization, who takes part."""
+    """Return the audit record of a change to a key, an organization or a conversation's participants."""
     made = receipt(desk, Version(slug=about), event, agent=by, context=said)
     return structs.replace(made, selection=None)
 
 
 def shape(key: Key, *, now: float) -> Wire:
-    """Return a key as JSON shows it."""
+    """Return a key as a JSON object."""
     return {
         "id": key.id,
         "role": key.role,

@@ -1,4 +1,4 @@
-"""One event loop in a thread of its own: other threads hand it work and wait, and closing ends both."""
+"""Run an asyncio event loop in its own thread, so that other threads can call coroutines and wait for them."""
 
 import asyncio
 import concurrent.futures
@@ -14,7 +14,7 @@ Make = Callable[[], Coroutine[Any, Any, T]]
 
 
 class LoopThread:
-    """Runs coroutines for other threads. A daemon: a program that forgets to close it can still end."""
+    """Runs coroutines for other threads. The thread is a daemon: a program that forgets to close it can still exit."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -34,7 +34,7 @@ class LoopThread:
             self._loop.close()
 
     def run(self, make: Make[T]) -> T:
-        """Run a coroutine and wait for it. Interrupted (Ctrl-C), it is cancelled."""
+        """Run a coroutine and return its result. An interrupt (Ctrl-C) cancels it."""
         if threading.current_thread() is self._thread:
             msg = "the book's own thread would wait for itself; call from another thread, or use Cuebook with await"
             raise CuebookError(msg)
@@ -61,7 +61,7 @@ class LoopThread:
         task.add_done_callback(self._tasks.discard)
 
     def iterate(self, make: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        """Yield what an async iterator yields, a piece when one is asked for. Left early, it is closed first."""
+        """Yield the items of an async iterator, fetching each on demand. An early exit closes the iterator."""
         flow = self.run(lambda: self._begin(make))
         try:
             while not isinstance(piece := self.run(flow.next), _End):
@@ -83,7 +83,7 @@ class LoopThread:
             self.run(flow.stop)
 
     def close(self, last: Make[None] | None = None) -> None:
-        """Cancel what runs, run `last`, and end the thread. Whoever waits gets a CuebookError, later calls too."""
+        """Cancel running tasks, run `last`, and end the thread. Waiting and later calls raise CuebookError."""
         with self._guard:
             if self._closed:
                 return
@@ -106,11 +106,11 @@ class LoopThread:
 
 
 class _End:
-    """Nothing more comes."""
+    """Marks the end of an iterator."""
 
 
 class _Flow(Generic[T]):
-    """An async iterator consumed by one task, a piece each time one is wanted: it never runs ahead of who reads."""
+    """An async iterator consumed by one task, one item per request: it never runs ahead of its consumer."""
 
     def __init__(self, source: AsyncIterator[T]) -> None:
         self._wanted = asyncio.Semaphore(0)
@@ -128,7 +128,7 @@ class _Flow(Generic[T]):
                 await source.aclose()
 
     async def next(self) -> T | _End:
-        """Wait for the next piece; what the iterator raises is raised here."""
+        """Return the next item, or raise what the iterator raised."""
         self._wanted.release()
         piece = asyncio.create_task(self._pieces.get())
         try:
@@ -141,7 +141,7 @@ class _Flow(Generic[T]):
         return _End()
 
     async def stop(self) -> None:
-        """Close the iterator, and wait until it has put away what it holds."""
+        """Close the iterator, and wait until it has released its resources."""
         self.task.cancel()
         await asyncio.wait({self.task})
         if not self.task.cancelled():

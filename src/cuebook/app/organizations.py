@@ -1,4 +1,4 @@
-"""The organizations of a book: what each allows in its long-term memory (A's organization settings)."""
+"""Organization settings: what each organization allows in its long-term memory (A's organization settings)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,22 +18,22 @@ LONGEST = 200
 
 
 class Organizations:
-    """The organizations of one tenant of a book. One nobody has set anything of has the defaults."""
+    """The organizations of one tenant. An organization without settings has the defaults."""
 
     def __init__(self, desk: Desk, tenant: str = DEFAULT_TENANT) -> None:
         self._desk = desk
         self._scope = Scope(tenant)
 
     async def settings(self, organization: str) -> OrganizationSettings:
-        """Return an organization's settings. Raises InvalidInput for what is no id."""
+        """Return an organization's settings. Raises InvalidInput for an invalid id."""
         return await self._desk.store.organizations.settings(self._scope, _checked(organization))
 
     async def change(
         self, organization: str, change: OrganizationChange | Mapping[str, Any], *, by: str = ""
     ) -> OrganizationSettings:
-        """Change what is named and leave the rest: {"memory": {"longTermMemory": {"allowWrites": False}}}.
+        """Change the given settings and keep the others: {"memory": {"longTermMemory": {"allowWrites": False}}}.
 
-        Answers with the settings as they are then. Raises InvalidInput.
+        Return the new settings. Raises InvalidInput.
         """
         wanted = checked(change) if isinstance(change, OrganizationChange) else change_of(change)
         said = msgspec.to_builtins(wanted)
@@ -51,6 +51,6 @@ def _checked(organization: str) -> str:
 
 
 def shape(settings: OrganizationSettings) -> Wire:
-    """Return settings as JSON shows them."""
+    """Return settings as a JSON object."""
     shown: Wire = msgspec.to_builtins(settings)
     return shown

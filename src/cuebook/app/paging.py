@@ -1,4 +1,4 @@
-"""How a long list is read page by page: what a cursor holds, and that one of another list is refused."""
+"""Paginate long lists with cursors, and refuse a cursor of another list."""
 
 import base64
 from collections.abc import Sequence
@@ -20,44 +20,44 @@ Number = Annotated[int, Meta(ge=0, lt=2**62)]
 
 
 class Paged(Struct, Generic[T], frozen=True):
-    """A page of a list, and the cursor of the page behind, None where there is none."""
+    """A page of a list, and the cursor of the next page, None on the last page."""
 
     items: tuple[T, ...]
     cursor: str | None = None
 
 
 class Cursor(Struct, frozen=True, array_like=True):
-    """Where a list goes on, in the conversation with the store's number `no`."""
+    """The position where the next page starts, in the conversation with the store's number `no`."""
 
     no: Number
 
 
 class PostsAt(Cursor, frozen=True, array_like=True, tag="posts"):
-    """Behind post `seq` of the path to `head`, which stays the same while it is read; 0 = of all branches."""
+    """After post `seq` of the path to `head`, which stays the same for all pages; head 0 = all branches."""
 
     head: Number
     seq: Number
 
 
 class RoundsAt(PostsAt, frozen=True, array_like=True, tag="rounds"):
-    """The same of rounds: the next one begins behind `seq`."""
+    """After a round: the next one begins after `seq`."""
 
 
 class TurnsAt(Cursor, frozen=True, array_like=True, tag="turns"):
-    """Behind turn `n`."""
+    """After turn `n`."""
 
     n: Number
 
 
 class ItemsAt(Cursor, frozen=True, array_like=True, tag="items"):
-    """Behind the item `id` whose newest source is `seq`."""
+    """After the item `id` whose newest source is `seq`."""
 
     seq: Number
     id: str
 
 
 class RowsAt(Cursor, frozen=True, array_like=True, tag="rows"):
-    """Behind `count` rows of a list that is made anew from `state`."""
+    """After `count` rows of a list that is rebuilt for each page; `state` identifies its version."""
 
     name: str
     state: Number
@@ -65,12 +65,12 @@ class RowsAt(Cursor, frozen=True, array_like=True, tag="rows"):
 
 
 def write_cursor(cursor: Cursor) -> str:
-    """Return a cursor as a caller gets it."""
+    """Return a cursor as an opaque string."""
     return base64.urlsafe_b64encode(msgspec.json.encode(cursor)).decode().rstrip("=")
 
 
 def read_cursor(text: str, kind: type[C], *, no: int) -> C:
-    """Read a cursor of a list of one conversation. Raises InvalidInput for any other."""
+    """Parse a cursor of a list of one conversation. Raises InvalidInput for any other cursor."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         cursor = msgspec.json.decode(raw, type=kind)
@@ -82,9 +82,9 @@ def read_cursor(text: str, kind: type[C], *, no: int) -> C:
 
 
 def page_of(rows: Sequence[T], *, no: int, name: str, state: int, limit: int | None, cursor: str | None) -> Paged[T]:
-    """Return a page of a list that is made anew each time, the whole of it without `limit` and `cursor`.
+    """Return a page of a list that is rebuilt for each call, or all of it without `limit` and `cursor`.
 
-    `state` is a number that is another one when rows no longer stand where they stood. Raises InvalidInput.
+    `state` is a number that changes when rows have moved. Raises InvalidInput.
     """
     if limit is None and cursor is None:
         return Paged(tuple(rows))
@@ -99,21 +99,21 @@ def page_of(rows: Sequence[T], *, no: int, name: str, state: int, limit: int | N
 
 
 def short_page(rows: Sequence[T], name: str, *, limit: int | None, cursor: str | None, grows: bool = False) -> Paged[T]:
-    """Return a page of a list of files or settings, the whole of it without `limit` and `cursor`.
+    """Return a page of a list of files or settings, or all of it without `limit` and `cursor`.
 
-    Of a list that changed since a cursor of it is refused; of one that `grows` at its front, rows come twice instead.
+    If the list changed, its cursor is refused. If it `grows` at its front, rows are repeated instead.
     """
     state = 0 if grows else crc32(msgspec.json.encode(rows, enc_hook=repr))
     return page_of(rows, no=0, name=name, state=state, limit=limit, cursor=cursor)
 
 
 def no_cursor(text: str) -> InvalidInput:
-    """Return that a cursor is of no use here."""
+    """Return the error for an unusable cursor."""
     return InvalidInput(f"cursor: {text!r} is none this list gave, or the list has changed since", where="cursor")
 
 
 def check_limit(limit: int) -> None:
-    """Refuse a page of nothing."""
+    """Check a page size. Raises InvalidInput."""
     if limit < 1:
         msg = f"limit: {limit} is no number of things to list; name 1 or more"
         raise InvalidInput(msg, where="limit")

@@ -1,4 +1,4 @@
-"""What a book is made of, each part under its name."""
+"""The namespaces of the public API, such as `cue.conversations` and `cue.prompts`."""
 
 from abc import abstractmethod
 
@@ -27,7 +27,7 @@ from cuebook.engine.proxy.shadow import Shadow
 
 
 class Parts:
-    """The parts of an open book."""
+    """The namespaces of an open project."""
 
     config: Config
     _tenant: str
@@ -38,89 +38,89 @@ class Parts:
     @property
     @abstractmethod
     def desk(self) -> Desk:
-        """What the engine works with; for this package."""
+        """The engine's dependencies; internal to this package."""
 
     @property
     def conversations(self) -> Conversations:
-        """Transcripts: list, read, move the head, export, delete."""
+        """Conversations: list, read, move the head, export, delete."""
         return Conversations(self.desk)
 
     @property
     def turns(self) -> Turns:
-        """Turns: show every block of a prompt, replay it."""
+        """Turns: show every block of a prompt and its source, replay it, give feedback."""
         return Turns(self.desk)
 
     @property
     def responses(self) -> Responses:
-        """Answers by their ids on the Responses wire."""
+        """Stored answers of the OpenAI Responses API, by id."""
         return Responses(self.desk, most=self.config.settings.server.max_v1_body)
 
     @property
     def openai_conversations(self) -> OpenAIConversations:
-        """Conversations as OpenAI's clients begin, fill and read them."""
+        """Conversations of the OpenAI Conversations API: create, add items, read."""
         return OpenAIConversations(self.desk)
 
     @property
     def memories(self) -> Memories:
-        """What is remembered across conversations: of users, personas, organizations; and knowledge."""
+        """Long-term memories across conversations: of users, personas, organizations; and knowledge."""
         return Memories(self.desk)
 
     @property
     def experiences(self) -> Experiences:
-        """The handwritten experiences: which there are, and what a query would get of them."""
+        """Handwritten experiences (few-shot examples): list them, and show the selection for a query."""
         return Experiences(self.desk)
 
     @property
     def prompts(self) -> Prompts:
-        """The prompt book: write, read, render, compare, choose, learn and roll back prompts."""
+        """Managed prompts: write, read, render, compare, select, learn and roll back versions."""
         return Prompts(self.desk)
 
     @property
     def audit(self) -> Audit:
-        """What was said to the model and why, that nobody changed it, and each render again."""
+        """The audit log: what was sent to the model and why, integrity checks, and replays of each prompt."""
         return Audit(self.desk, self._mirror)
 
     @property
     def prompt_files(self) -> PromptFiles:
-        """The project's prompts on disk: push, pull, and where they differ from those in the book."""
+        """The prompt files of the project: push, pull, and compare them with the stored prompts."""
         return PromptFiles(self.desk, self.config)
 
     @property
     def keys(self) -> Keys:
-        """The keys of the server: make, list, revoke; and who asks with one."""
+        """API keys of the server: create, list, revoke, authenticate."""
         return Keys(self.desk, self._tenant)
 
     @property
     def organizations(self) -> Organizations:
-        """The organizations: what each allows in its long-term memory."""
+        """Organizations: what each allows in its long-term memory."""
         return Organizations(self.desk, self._tenant)
 
     @property
     def memory(self) -> ConversationMemory:
-        """What is remembered: search, items, the summary."""
+        """The memory of conversations: search, items, summary, forget."""
         return ConversationMemory(self.desk, self.config)
 
     @property
     def live(self) -> Live:
-        """What goes on: the newest turns, and each change of one as it comes."""
+        """Live view: the newest turns, and a stream of their changes."""
         return Live(self.desk, self.config, self._looks)
 
     @property
     def mind(self) -> MindOf:
-        """The state of mind conversations are in: what moved it, and reflecting by hand."""
+        """The mood state of conversations: show what changed it, run a metaprompt, reset."""
         return MindOf(self.desk)
 
     @property
     def optimizer(self) -> Optimizer:
-        """What tunes how much of a conversation stays whole: its runs and what they came to."""
+        """The optimizer, which tunes how much of a conversation is kept verbatim: run it, show its history."""
         return Optimizer(self.desk)
 
     @property
     def shadow(self) -> ShadowLedger:
-        """What shadow mode kept: what would have been sent, beside what clients sent."""
+        """The records of shadow mode: what Cuebook would have sent, compared with what clients sent."""
         return ShadowLedger(self.desk, self.config, self._shadow)
 
     @property
     def receipts(self) -> Receipts:
-        """The receipts of what was forgotten: read, checked."""
+        """The signed receipts of deletions: read, verify."""
         return Receipts(self.desk)

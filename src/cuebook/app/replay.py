@@ -1,7 +1,4 @@
-"""A recorded conversation goes through the whole pipeline again.
-
-Its own clock, its own ids, its own answers in the model's place.
-"""
+"""Replay a recorded conversation through the whole pipeline, with its recorded times, ids and answers."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -17,28 +14,28 @@ from cuebook.interfaces.model import RelayAnswer, RelayRequest
 from cuebook.records.conversation import Post
 from cuebook.wire.chat_messages import read_message, write_message
 
-#: When a conversation begins of which no post has a time: a day like any other, the same in every run.
+#: Start time of a conversation without times: arbitrary, but the same in every run.
 UNDATED = datetime(2026, 1, 5, 9, 0, tzinfo=UTC).timestamp()
-#: Seconds from a post to the next where nobody says.
+#: Seconds between posts without times.
 STEP_S = 60.0
 
 
 class RecordedPost(Struct, frozen=True, kw_only=True):
-    """A recorded post: its id and time, and its message on the OpenAI wire."""
+    """A recorded post: its id and time, and its OpenAI chat message."""
 
     id: str
     when: float
     sender: str
     message: Mapping[str, Any]
-    kind: str = ""  # "listened": said by another person, so that the next of the user's posts begins a call
+    kind: str = ""  # "listened": written by another person; the user's next post begins a call
 
     @property
     def role(self) -> str:
-        """The wire's role."""
+        """The role of the chat message."""
         return str(self.message["role"])
 
     def posted(self) -> Posted:
-        """Return the same as a post to store."""
+        """Return the post to store."""
         said = read_message(self.message)
         return Posted(
             sender=self.sender, message=said.message, parts=said.parts, id=self.id, created_at=self.when, role=said.role
@@ -51,9 +48,7 @@ def is_dated(transcript: Transcript) -> bool:
 
 
 def said_of(transcript: Transcript) -> list[RecordedPost]:
-    """Return a transcript's posts as messages of the wire. One without a time
-    was said a little after the one before.
-    """
+    """Return a transcript's posts as chat messages. A post without a time gets one shortly after its predecessor."""
     found: list[RecordedPost] = []
     times = _times([_time_of(given) for given in transcript.posts])
     people = all(
@@ -77,7 +72,7 @@ def _time_of(given: Posted | Mapping[str, Any]) -> float | None:
 
 
 def _times(known: Sequence[float | None]) -> list[float]:
-    """Fill in the times that are not known: STEP_S after the post before, or before the first known one."""
+    """Fill in unknown times: STEP_S after the previous post, or before the first known time."""
     first = next((number for number, when in enumerate(known) if when is not None), None)
     begins = UNDATED if first is None else (known[first] or 0.0) - first * STEP_S
     found: list[float] = []
@@ -112,7 +107,7 @@ def is_system(post: RecordedPost) -> bool:
 
 
 class ReplayClock:
-    """Tells the time of the post that is replayed; it never goes back."""
+    """A clock that shows the time of the replayed post and never goes back."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -122,19 +117,19 @@ class ReplayClock:
         return self._now
 
     def at(self, when: float) -> None:
-        """Come to a post's time."""
+        """Advance to a post's time."""
         self._now = max(self._now, when)
 
 
 class ReplayDice:
-    """Gives posts the ids they had."""
+    """An id generator that returns the recorded ids."""
 
     def __init__(self) -> None:
         self.ids: deque[str] = deque()
         self._made = 0
 
     def new_id(self, prefix: str) -> str:
-        """Return the next recorded id, or a counted one."""
+        """Return the next recorded id, or a numbered one if none is left."""
         if prefix == "post" and self.ids:
             return self.ids.popleft()
         self._made += 1
@@ -142,7 +137,7 @@ class ReplayDice:
 
 
 class _RecordedAnswer:
-    """A recorded answer as an upstream would give it, in one piece."""
+    """A recorded answer as an upstream would send it, in one chunk."""
 
     status = 200
     headers: Mapping[str, str] = {"content-type": "application/json"}
@@ -158,17 +153,17 @@ class _RecordedAnswer:
         yield self._body
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is open."""
 
 
 class RecordedUpstream:
-    """Answers every request with the next recorded answer, and keeps the requests' sizes."""
+    """Answers every request with the next recorded answer, and records the requests' sizes."""
 
     base_url = "recorded:"
 
     def __init__(self, model: str = "") -> None:
         self.answers: deque[Mapping[str, Any]] = deque()
-        self._model = model  # who is said to have answered
+        self._model = model  # the model name in the answers
 
     async def send(self, request: RelayRequest) -> RelayAnswer:
         """Answer a request."""
@@ -176,18 +171,18 @@ class RecordedUpstream:
         return _RecordedAnswer(self.answers.popleft(), self._model)
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is open."""
 
 
 class RecordedCall(Struct, frozen=True):
-    """One model call of a recording: the new messages that were sent, and what was answered (None: nothing was)."""
+    """One model call of a recording: the new messages that were sent, and the answer (None: no answer)."""
 
     new: tuple[RecordedPost, ...]
     answer: RecordedPost | None
 
 
 def calls_of(posts: Sequence[RecordedPost]) -> list[RecordedCall]:
-    """Cut a recording into model calls: everything up to an assistant's message is sent, that message is the answer."""
+    """Split a recording into model calls: each assistant message is the answer to the messages before it."""
     found: list[RecordedCall] = []
     new: list[RecordedPost] = []
     for post in posts:

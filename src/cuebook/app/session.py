@@ -1,4 +1,4 @@
-"""A conversation as C's session loads it: the summary first, then the messages that are still in full."""
+"""Render a conversation as a session of C: the summary first, then the messages kept verbatim."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ class SessionMessage(Struct, frozen=True, kw_only=True):
 def session_of(
     posts: Sequence[Post], summary: Summary | None, *, count: Callable[[str], int], include_compressed: bool
 ) -> list[SessionMessage]:
-    """Return a path, oldest first, as a session; what the summary covers is left out, or marked as compressed."""
+    """Return a path, oldest first, as a session; messages that the summary covers are omitted or marked compressed."""
     reach = summary.upto_seq if summary else 0
     rows = [
         _message(post.role, post.message, post.created_at, post.tokens, compressed=post.seq <= reach)
@@ -38,5 +38,5 @@ def _message(role: str, content: str, when: float, tokens: int, *, compressed: b
     return SessionMessage(role=role, content=content, timestamp=when, token_count=tokens, is_compressed=compressed)
 
 
-#: How C marks the message that stands for compressed ones (seed 002, "Session Lifecycle").
+#: C's marker of the message that replaces compressed ones (seed 002, "Session Lifecycle").
 CONTEXT_SUMMARY = "[CONTEXT SUMMARY]"

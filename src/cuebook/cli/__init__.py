@@ -1,1 +1,1 @@
-"""The command line door: arguments in, the public API called, answers and one-line errors out."""
+"""Command-line interface: parse arguments, call the public API, print results and one-line errors."""

@@ -1,4 +1,4 @@
-"""How a command is declared: its options, those all commands share, its examples; and that it is loaded when called."""
+"""Declare commands: shared options, examples in the help, and groups that load a command only when it runs."""
 
 import importlib
 import inspect
@@ -45,7 +45,7 @@ _SHARED = {"json_": (Json, False), "config_": (ConfigFile, None), "folder_": (Fo
 
 
 class CommandFunction(Protocol):
-    """A command: the state first, its own arguments by name."""
+    """Define the signature of a command: the state first, then its own arguments by name."""
 
     __name__: str
 
@@ -53,12 +53,12 @@ class CommandFunction(Protocol):
 
 
 def seconds(moment: datetime | None) -> float | None:
-    """Return a moment of the command line, UTC, as Unix seconds."""
+    """Return a UTC time from the command line as Unix seconds."""
     return None if moment is None else moment.replace(tzinfo=UTC).timestamp()
 
 
 def new_app(help_: str | None = None, *examples: str) -> typer.Typer:
-    """Make a Typer application with plain help and no tracebacks; with `help_` it is a group of commands."""
+    """Create a Typer application with plain help and no tracebacks; with `help_` it is a command group."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
     if help_ is not None:
         app.callback(help=help_, epilog=examples_of(examples))(_no_callback)
@@ -66,16 +66,16 @@ def new_app(help_: str | None = None, *examples: str) -> typer.Typer:
 
 
 def examples_of(examples: Sequence[str]) -> str:
-    """Return examples as they stand at a help's end."""
+    """Format examples for the end of a help text."""
     return "\b\nExamples:\n" + "\n".join(f"  {each}" for each in examples)
 
 
 def _no_callback() -> None:
-    """Nothing is done before a group's commands."""
+    """Do nothing before a command of a group."""
 
 
 def command(app: typer.Typer, *examples: str, name: str | None = None) -> Callable[[Any], Any]:
-    """Register a function as a command; it gets a State first, made of the options that all commands share."""
+    """Register a function as a command; its first argument is a State built from the shared options."""
 
     def register(function: CommandFunction) -> CommandFunction:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
@@ -111,16 +111,16 @@ def _shared() -> list[inspect.Parameter]:
 
 
 class LazyGroup(TyperGroup):
-    """Commands known by name and one line, each loaded from its module's `app` when it is called."""
+    """List commands by name and one line of help; import the module of a command only when it runs."""
 
     modules: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # the base class names it
-        """Return the names in the order in which they are shown."""
+        """Return the command names in display order."""
         return list(self.modules)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        """Load a command."""
+        """Import and return a command; None if the name is unknown."""
         if cmd_name not in self.modules:
             return None
         module = importlib.import_module(self.modules[cmd_name][0])
@@ -129,11 +129,11 @@ class LazyGroup(TyperGroup):
         return loaded
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        """List the commands without loading any."""
+        """List the commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self.modules.items()])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a command; a misspelt one brings the likely name."""
+        """Find a command; suggest a name if it is misspelled."""
         self.commands = dict.fromkeys(self.modules, self)
         return super().resolve_command(ctx, args)

@@ -1,4 +1,4 @@
-"""The command `cuebook`: which commands there are, and how each error becomes one line and an exit code."""
+"""Run the `cuebook` command line: register all commands and map each error to one line and an exit code."""
 
 from cuebook.cli import startup  # before all that is to load
 
@@ -52,7 +52,7 @@ COMMANDS = {
 
 
 class Root(LazyGroup):
-    """The commands of `cuebook`."""
+    """Load the commands of `cuebook` on demand."""
 
     modules: ClassVar = {
         name: (f"cuebook.cli.{name}" if name == "prompt" else f"cuebook.cli.commands.{name}", line)
@@ -88,7 +88,7 @@ def root(
     debug: Debug = False,  # noqa: ARG001  # read before anything else
     version: Version = False,
 ) -> None:
-    """Show the help where no command is named."""
+    """Show the help if no command is given."""
     if version and isinstance(ctx.command, Root):
         shown = ctx.command.get_command(ctx, "version")
         with shown.make_context("version", [], parent=ctx) as below:
@@ -99,9 +99,9 @@ def root(
 
 
 def main(commands: typer.Typer | None = None, name: str = "cuebook") -> int:
-    """Run the command line. Answers with the exit code: 0 done, 1 refused or failed check, 2 wrong use.
+    """Run the command line and return the exit code: 0 success, 1 error or failed check, 2 usage error.
 
-    Without `commands` it is the whole of `cuebook`.
+    Without `commands`, run all of `cuebook`.
     """
     startup.keep()
     screen.prepare(debug="--debug" in sys.argv[1:2])

@@ -1,4 +1,4 @@
-"""What every command knows: which project is meant, and whether a machine reads the answer."""
+"""Resolve the options shared by all commands: the project to use and the output format (text or JSON)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,17 +21,17 @@ class State(Struct, frozen=True, kw_only=True):
 
     @property
     def where(self) -> Path | None:
-        """The project named; None = the working folder."""
+        """Return the path of the named project; None = the current directory."""
         if self.config is not None:
             return self.config
         return self.folder / FILE if self.folder is not None else None
 
     def settings(self, arguments: Mapping[str, Any] | None = None) -> Config:
-        """Read the settings. Raises InvalidInput."""
+        """Load the settings. Raises InvalidInput."""
         return load_config(self.where, arguments=arguments)
 
     def project(self, arguments: Mapping[str, Any] | None = None) -> Config:
-        """Read the settings of a project. Raises NotFound where there is none and no book either, InvalidInput."""
+        """Load the settings of a project. Raises NotFound if there is no project and no database, InvalidInput."""
         config = self.settings()
         if not is_project(config):
             msg = f"{no_project(config)}; `cuebook init` makes a project, -C DIR names another"
@@ -39,5 +39,5 @@ class State(Struct, frozen=True, kw_only=True):
         return self.settings(arguments) if arguments else config
 
     def open(self, *, worker: bool = False) -> BlockingCuebook:
-        """Name the project's book; `with` opens it. Raises NotFound where there is no project and no book either."""
+        """Return the project's database handle; `with` opens it. Raises NotFound if there is no project or database."""
         return BlockingCuebook.open(self.project(), worker=worker)

@@ -1,1 +1,1 @@
-"""The turn and the work behind it: the only room where time passes."""
+"""Engine: runs turns and background jobs. The only package that depends on time."""

@@ -1,1 +1,1 @@
-"""What the engine asks of the outside: Protocols, and the frozen records that cross them. No code."""
+"""Ports of the engine: protocols for stores, models and embedders, and their frozen records. No code."""

@@ -1,10 +1,10 @@
-"""Chance and new ids, as an argument somebody gives."""
+"""Protocols for the clock and for random ids, so that tests and replays can replace them."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time; a replay tells the time of its posts."""
+    """Clock. A replay returns the times of its posts."""
 
     def now(self) -> float:
         """Return the current Unix time in seconds."""
@@ -12,8 +12,8 @@ class Clock(Protocol):
 
 
 class Dice(Protocol):
-    """Makes ids nobody has made before."""
+    """Generator of unique ids."""
 
     def new_id(self, prefix: str) -> str:
-        """Return a fresh id that begins with `prefix` and a hyphen."""
+        """Return a new id that starts with `prefix` and a hyphen."""
         ...

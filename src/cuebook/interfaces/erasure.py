@@ -1,4 +1,4 @@
-"""What forgetting needs of a store: all of it in one transaction, then files that hold no byte of it."""
+"""Protocols for erasure and for the audit log: delete data in one transaction, then clean the files."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
@@ -12,40 +12,42 @@ from cuebook.records.memory import Correction, Scope
 
 
 class Erasing(Struct, frozen=True, kw_only=True):
-    """A forget: what of, its receipt so far, the time, and what weighs a post whose words were replaced (tokens)."""
+    """An erasure: its target, its receipt so far, the time, and a function that counts the tokens
+    of a redacted post.
+    """
 
     target: Target
     receipt: Receipt
     now: float
     weigh: Callable[[PathPost], int]
-    corrections: tuple[Correction, ...] = ()  # what conversations tell no more
+    corrections: tuple[Correction, ...] = ()  # removed from conversations
     posts: Mapping[str, Collection[int]] = {}  # of items: by conversation, their posts by seq
 
 
 class ErasureStore(Protocol):
-    """Forgets, and remembers only that it did."""
+    """Erases data, and stores only receipts of it."""
 
     async def forget(self, scope: Scope, erasing: Erasing) -> Receipt:
-        """Raise the epoch and erase everything, in one transaction; answers with the receipt, pending.
+        """Raise the epoch and erase everything in one transaction. Return the pending receipt.
 
-        What is not there, or another's, counts nothing.
-        Work of before finds its compare-and-set refused. Raises Conflict naming the hold that forbids it.
+        Missing targets and targets of another owner count as zero. Earlier work fails its compare-and-set. Raises
+        Conflict naming the hold that forbids it.
         """
         ...
 
     async def would_forget(self, scope: Scope, erasing: Erasing) -> WouldForget:
-        """Return what `forget` would take, and what forbids it; nothing is changed. It takes as long."""
+        """Return what `forget` would delete, and what forbids it. Change nothing. It takes as long."""
         ...
 
     @property
     def unclean(self) -> bool:
-        """Whether what was forgotten may still lie somewhere, as far as this process knows."""
+        """Return whether files may still contain erased data, as far as this process knows."""
         ...
 
     async def emptied(self, *, patience_ms: int = 0, large: bool = False) -> bool:
-        """Leave no byte of what was forgotten; False while somebody still reads it.
+        """Remove all bytes of erased data from the files. Return False while another reader uses them.
 
-        What would take many seconds is done only where `large` says so; it answers False otherwise.
+        Do work of many seconds only if `large`, else return False.
         """
         ...
 
@@ -54,35 +56,35 @@ class ErasureStore(Protocol):
         ...
 
     async def receipts(self, scope: Scope, *, limit: int = 100) -> list[Receipt]:
-        """Return the newest receipts, the newest first."""
+        """Return the newest receipts, newest first."""
         ...
 
     async def pending(self, *, limit: int = 100) -> list[tuple[str, Receipt]]:
-        """Return receipts that are not signed, of all tenants, with their tenant."""
+        """Return unsigned receipts of all tenants, with their tenant."""
         ...
 
     async def finish(self, scope: Scope, receipt: Receipt) -> bool:
-        """Keep a signed receipt in the place of its pending form; False where another process did."""
+        """Replace a pending receipt by its signed form. Return False if another process did."""
         ...
 
     async def idle(self, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Return conversations nothing was said in since a time: tenant and id, the oldest first."""
+        """Return conversations without posts since a time: tenant and id, oldest first."""
         ...
 
     async def untouched(self, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Return memories nobody said, repeated or changed since a time: likewise."""
+        """Return memories neither repeated nor changed since a time, likewise."""
         ...
 
 
 class AuditStore(Protocol):
-    """Where what was done with prompts is proven. Records join the chain in the transaction of what they tell."""
+    """Audit log of prompts. Records join the hash chain in the transaction of the action."""
 
     async def append(self, scope: Scope, records: Sequence[Record]) -> list[Record]:
-        """Chain records behind the last one, in one transaction. Answers with them as chained."""
+        """Append records to the chain in one transaction. Return them as chained."""
         ...
 
     async def records(self, scope: Scope, *, after: int = 0, limit: int = 1000) -> list[Record]:
-        """Return records behind a seq, the oldest first."""
+        """Return records after a seq, oldest first."""
         ...
 
     async def last(self, scope: Scope) -> tuple[int, str]:
@@ -90,9 +92,9 @@ class AuditStore(Protocol):
         ...
 
     async def checkpoints(self, scope: Scope) -> list[Checkpoint]:
-        """Return the checkpoints, the smallest first."""
+        """Return the checkpoints, smallest first."""
         ...
 
     async def keep_checkpoint(self, scope: Scope, checkpoint: Checkpoint) -> None:
-        """Keep a checkpoint."""
+        """Store a checkpoint."""
         ...

@@ -1,4 +1,4 @@
-"""What keeps who may do what: keys without their secrets, and the settings of organizations."""
+"""Protocols for API keys, stored without their secrets, and for settings of organizations."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,7 +12,7 @@ from cuebook.records.organization import OrganizationChange, OrganizationSetting
 
 
 class Presented(Struct, frozen=True):
-    """What is known of a key somebody presents; `configured`: whether there are keys at all, revoked ones too."""
+    """A presented API key. `configured`: whether any keys exist, including revoked ones."""
 
     configured: bool
     key: Key | None = None
@@ -20,30 +20,30 @@ class Presented(Struct, frozen=True):
 
 
 class KeyStore(Protocol):
-    """Keeps keys. None is ever taken away: a book that had keys stays closed to who has none."""
+    """Stores API keys. Keys are never deleted, so that a project with keys stays closed to callers without one."""
 
     async def present(self, id_: str | None) -> Presented:
-        """Look a key up by its id, of any tenant: who asks is not known yet."""
+        """Return a key by its id, of any tenant, because the caller is not known yet."""
         ...
 
     async def add(self, scope: Scope, key: Key, digest: bytes, *, audit: Sequence[Record] = ()) -> None:
-        """Keep a key, and the records of it in the same transaction. Raises Conflict where its id is taken."""
+        """Store a key with its records in one transaction. Raises Conflict if its id exists."""
         ...
 
     async def keys(self, scope: Scope) -> list[Key]:
-        """Return a tenant's keys, the oldest first."""
+        """Return a tenant's keys, oldest first."""
         ...
 
     async def revoke(self, scope: Scope, id_: str, *, now: float, audit: Sequence[Record] = ()) -> Key:
-        """Close a key for good; one closed already stays as it was. Raises NotFound."""
+        """Revoke a key permanently. A revoked one stays unchanged. Raises NotFound."""
         ...
 
 
 class OrganizationStore(Protocol):
-    """Keeps the settings of organizations."""
+    """Stores the settings of organizations."""
 
     async def settings(self, scope: Scope, organization: str) -> OrganizationSettings:
-        """Return an organization's settings, the defaults where nobody has set any."""
+        """Return an organization's settings, by default the defaults."""
         ...
 
     async def change(
@@ -55,5 +55,5 @@ class OrganizationStore(Protocol):
         now: float,
         audit: Sequence[Record] = (),
     ) -> OrganizationSettings:
-        """Change them on what they are now; answers with what they are then."""
+        """Change the settings by a function of their current values. Return the new ones."""
         ...

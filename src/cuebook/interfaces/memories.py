@@ -1,6 +1,7 @@
-"""What keeps memories across conversations, by place. Every method takes the Scope of who asks; a place is its owner's.
+"""Protocol of the store of cross-conversation memories, by place. Every method takes the caller's Scope; a place
+belongs to its owner.
 
-Deliveries are level-triggered: a conversation is due while posts or a summary lie behind what was delivered of it.
+A conversation is due for delivery while it has posts or a summary after its delivery mark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,17 +16,17 @@ from cuebook.records.memory import Correction, Dense, Item, Memory, Place, Scope
 
 
 class Correcting(Struct, frozen=True, kw_only=True):
-    """A summary that does not know of the newest corrections, with its items, ended ones too."""
+    """A summary without the newest corrections, and its items, ended ones too."""
 
     conversation: Conversation
     summary: Summary
     items: tuple[Item, ...]
-    corrections: tuple[Correction, ...]  # all of the conversation's, in the order they were made
-    epoch: int  # how often something in the conversation was erased
+    corrections: tuple[Correction, ...]  # all of the conversation's, in order of creation
+    epoch: int  # number of erasures in the conversation
 
 
 class Corrected(Struct, frozen=True, kw_only=True):
-    """What comes in a summary's place: one of the same posts, and its items as they are to stand."""
+    """The replacement of a summary: one of the same posts, and its corrected items."""
 
     read: Correcting
     summary: Summary
@@ -36,14 +37,14 @@ class Corrected(Struct, frozen=True, kw_only=True):
 
 
 class CorrectionStore(Protocol):
-    """Keeps corrections of conversations."""
+    """Stores corrections of conversations."""
 
     async def of(self, scope: Scope, conversation: str) -> tuple[Correction, ...]:
-        """Return a conversation's corrections, in the order they were made. Raises NotFound."""
+        """Return a conversation's corrections in order of creation. Raises NotFound."""
         ...
 
     async def keep(self, scope: Scope, correction: Correction) -> None:
-        """Keep a correction. Raises NotFound."""
+        """Store a correction. Raises NotFound."""
         ...
 
     async def said_in(self, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
@@ -51,47 +52,47 @@ class CorrectionStore(Protocol):
         ...
 
     async def due(self, *, limit: int = 100) -> list[tuple[str, str]]:
-        """Name conversations whose head's summary does not know of their newest correction: tenant and id."""
+        """Return conversations whose current summary lacks the newest correction: tenant and id."""
         ...
 
     async def read(self, scope: Scope, conversation: str, *, upto: int | None = None) -> Correcting | None:
-        """Read the summary that ends at a post, the head's without one; None where it knows of all corrections."""
+        """Load the summary that ends at a post, by default the current one, or None if it includes all corrections."""
         ...
 
     async def save(self, scope: Scope, corrected: Corrected) -> bool:
-        """Keep a corrected summary; False, and nothing is kept, where a pass or another correction came first."""
+        """Store a corrected summary. Return False, and store nothing, after a concurrent pass or correction."""
         ...
 
 
 class MemoryLook(Struct, frozen=True, kw_only=True):
-    """What a turn wants of memories: what the request says of the policy, and how many by query and by standing."""
+    """A turn's query for memories: the request's policy, and numbers by relevance and without a query."""
 
     control: Mapping[str, Any] = {}
     defaults: Policy = Policy()
     user: str | None = None
     persona: str = ""
-    otherwise: str = ""  # the persona where neither the request nor the conversation names one
+    otherwise: str = ""  # the persona if neither the request nor the conversation names one
     organization: str | None = None
     text: str = ""
     limit: int = 24
 
 
 class MemoryQuery(Struct, frozen=True, kw_only=True):
-    """What is looked for among memories: those that hold, or that held at a time (Unix seconds)."""
+    """A search among memories valid now or at a time (Unix seconds)."""
 
     text: str
-    dense: Dense | None = None  # its vector: memories close to it are found beside those that share its words
+    dense: Dense | None = None  # its vector: memories close to it match too
     at: float | None = None
     limit: int = 24  # of each place by words, and as many by meaning
-    standing: int = 24  # of each place that stand by themselves
+    standing: int = 24  # of each place without a match
 
 
 class Matched(Struct, frozen=True, kw_only=True):
-    """Memories of places. `found` are the numbers of those that answer, best first; the others stand by themselves.
+    """Memories of places. `found` are the numbers of matches, best first; the others are durable ones.
 
-    `cosines` are theirs with the query, by number. `held` counts the memories of the places; `frequencies` say in how
-    many a word of the query stands, where they were counted; `keys` are search keys dated in UTC, by number, of those
-    whose keys are at hand.
+    `cosines` are theirs with the query, by number. `held` is the number of memories in the places. `frequencies` count
+    the memories that contain a word of the query, if counted. `keys` are search keys dated in UTC, by number, where
+    available.
     """
 
     memories: tuple[Memory, ...] = ()
@@ -100,24 +101,24 @@ class Matched(Struct, frozen=True, kw_only=True):
     held: int = 0
     frequencies: Mapping[str, int] = {}
     keys: Mapping[int, str] = {}
-    mean_cosine: float = 0.0  # of all that have a vector
+    mean_cosine: float = 0.0  # of all with a vector
     akin: float = 1.0
 
 
 class MemoryContext(Matched, frozen=True, kw_only=True):
-    """What a turn may know from other conversations: the policy that holds, and the memories of its places."""
+    """What a turn may use from other conversations: the effective policy, and the memories of its places."""
 
     policy: Policy
     places: tuple[Place, ...] = ()
-    settings: Mapping[str, Any] = {}  # of the organization named
+    settings: Mapping[str, Any] = {}  # of the named organization
 
 
 class Cited(Struct, frozen=True):
-    """A post as what came of it is judged: who said it, and under which terms.
+    """A post for judging items from it: its sender, and the policy terms.
 
-    `own_name`: the sender is D's "User", or of the name a user's message opened the conversation under, and nobody but
-    the user took part then. `terms` are those of the turns that answered its round, else of the
-    turn that brought it, else of the last one before it; none where there was none.
+    `own_name`: the sender is D's "User", or has the name that the user started the conversation with, and nobody else
+    took part then. `terms` are those of the turns that answered it, else of the turn that stored it, else of the last
+    one before it, or none.
     """
 
     role: str
@@ -127,39 +128,39 @@ class Cited(Struct, frozen=True):
 
 
 class Delivering(Struct, frozen=True, kw_only=True):
-    """What a delivery reads of a conversation: posts behind the last one, and items a pass has touched since.
+    """Input of a delivery: posts after the last one, and items that a pass has changed since.
 
-    `left`: the head's path has left what was delivered; nothing is read before that is withdrawn. `again`: what is read
-    was delivered before.
+    `left`: the head's path no longer contains the delivered posts; withdraw those first. `again`: the input was
+    delivered before.
     """
 
     conversation: Conversation
-    seq: int  # up to which posts are read
-    version: int  # the summary that stands for the head
+    seq: int  # last loaded post
+    version: int  # the current summary of the head
     done: tuple[int, int]  # seq and version delivered before
     left: bool = False
     again: bool = False
-    settings: Mapping[str, Mapping[str, Any]] = {}  # of the organizations that were told, by id
-    keys: Mapping[str, Key | None] = {}  # by which they were told, by id; None: there is none of it in the tenant
+    settings: Mapping[str, Mapping[str, Any]] = {}  # of the receiving organizations, by id
+    keys: Mapping[str, Key | None] = {}  # API keys of the messages, by id; None: missing in the tenant
     before: tuple[Post, ...] = ()
     posts: tuple[Post, ...] = ()
     items: tuple[Item, ...] = ()
-    cited: Mapping[str, Cited] = {}  # by id: the posts read, and those the items come from
-    more: bool = False  # posts are left behind `seq`
-    corrections: tuple[Correction, ...] = ()  # of the conversation, made by hand
+    cited: Mapping[str, Cited] = {}  # by id: the loaded posts, and the sources of the items
+    more: bool = False  # more posts after `seq`
+    corrections: tuple[Correction, ...] = ()  # manual ones of the conversation
 
 
 class PlaceChange(Struct, frozen=True, kw_only=True):
-    """What a delivery or a hand does to a place, decided on a state of that generation."""
+    """Changes of a place by a delivery or by hand, based on this generation."""
 
     place: Place
     generation: int
-    memories: tuple[Memory, ...]  # as they are to stand, new ones among them, with all their sources
-    corrections: tuple[Correction, ...] = ()  # what a hand changes in the conversations they come from
+    memories: tuple[Memory, ...]  # final state, new ones included, with all their sources
+    corrections: tuple[Correction, ...] = ()  # manual changes in the source conversations
 
 
 class Delivered(Struct, frozen=True, kw_only=True):
-    """The result of a delivery: all places, and the mark, or nothing where something moved on."""
+    """The result of a delivery: all places and the mark, stored only if nothing changed meanwhile."""
 
     conversation: str
     no: int
@@ -168,20 +169,20 @@ class Delivered(Struct, frozen=True, kw_only=True):
     version: int
     changes: tuple[PlaceChange, ...]
     now: float
-    kept: Any = None  # the policy the conversation kept when it was decided,
-    settings: Mapping[str, Mapping[str, Any]] = {}  # what organizations allowed,
-    keys: Mapping[str, Key | None] = {}  # and the keys by which they were told
+    kept: Any = None  # the conversation's policy at the decision,
+    settings: Mapping[str, Mapping[str, Any]] = {}  # the organizations' settings,
+    keys: Mapping[str, Key | None] = {}  # and the API keys of the messages
     more: bool = False
-    corrected: int = 0  # the newest correction there was
+    corrected: int = 0  # the newest correction
 
 
 class MemoryStore(Protocol):
-    """Keeps memories of places."""
+    """Stores memories of places."""
 
     @property
     def corrections(self) -> CorrectionStore: ...
 
-    # behind the reply
+    # jobs
     async def undelivered(self, *, limit: int = 100) -> list[tuple[str, str]]: ...
     async def delivering(self, scope: Scope, conversation: str, *, limit: int) -> Delivering | None: ...
     async def deliver(self, scope: Scope, delivered: Delivered) -> bool: ...
@@ -211,6 +212,6 @@ class MemoryStore(Protocol):
     async def get(self, scope: Scope, id: str, *, places: Sequence[Place] | None = None) -> list[Memory]: ...  # noqa: A002
     async def settings(self, scope: Scope, organization: str) -> Mapping[str, Any]: ...
 
-    # changing
+    # writing
     async def save(self, scope: Scope, change: PlaceChange, *, now: float) -> bool: ...
     async def remove(self, scope: Scope, gone: Sequence[Memory]) -> int: ...

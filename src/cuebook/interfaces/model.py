@@ -1,4 +1,4 @@
-"""What speaks: a model that answers a window, and an upstream that a request is relayed to as it came."""
+"""Protocols of a model that answers a window, an upstream for relayed requests, and a text analyzer."""
 
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, tzinfo
@@ -12,104 +12,104 @@ from cuebook.records.turn import Usage
 
 
 class Piece(Struct, frozen=True, kw_only=True):
-    """Part of an answer as it comes. `calls` stand in the last piece only, complete."""
+    """Part of a streamed answer. `calls` are only in the last piece, complete."""
 
     text: str = ""
     calls: tuple[Part, ...] = ()
     usage: Usage | None = None
     finish: str = ""
-    wire: bytes | None = None  # the whole assistant message, where the provider gave one
+    wire: bytes | None = None  # the whole assistant message, if the provider returned one
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
-    """One model call: rendered messages in order, each one JSON object of the OpenAI chat wire."""
+    """One model call: rendered messages in order, each a JSON object of OpenAI's chat wire."""
 
     messages: tuple[bytes, ...]
-    purpose: str = "reply"  # "reply" or the kind of work behind
+    purpose: str = "reply"  # "reply" or the kind of background job
     schema: dict[str, Any] | None = None
     max_tokens: int | None = None
     temperature: float | None = None  # None = the provider's own
-    model: str = ""  # which of the provider's models answers; "" = the one that was set
+    model: str = ""  # the provider's model; "" = the configured one
     conversation: str = ""
-    recalled: tuple[Any, ...] = ()  # what stands in the volatile block, for answers made without a model
-    zone: tzinfo = UTC  # whose days such an answer tells
+    recalled: tuple[Any, ...] = ()  # content of the volatile block, for answers without a model
+    zone: tzinfo = UTC  # time zone of the dates in such an answer
 
 
 class Model(Protocol):
-    """Streams an answer. Raises UpstreamError; a stream that ends without `finish` is half an answer."""
+    """Streams answers. Raises UpstreamError. A stream that ends without `finish` is an incomplete answer."""
 
     @property
     def name(self) -> str:
-        """Return what answers, for turn records and `/readyz`."""
+        """Return the model's name for turn records and `/readyz`."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Answer piece by piece."""
+        """Stream an answer."""
         ...
 
     async def aclose(self) -> None:
-        """Give back connections."""
+        """Release connections."""
         ...
 
 
 class RelayRequest(Struct, frozen=True, kw_only=True):
-    """A request for the upstream, its body's bytes ready."""
+    """A request for the upstream, with its body's bytes."""
 
     method: str
     path: str  # below the upstream's base URL, "/chat/completions"
     headers: Mapping[str, str]
     body: bytes
     query: str = ""
-    verbatim: bool = False  # nothing is changed but what holds for one hop, and the answer is wanted as it is packed
+    verbatim: bool = False  # change only hop-by-hop headers, and do not decompress the answer
 
 
 class RelayAnswer(Protocol):
-    """What the upstream answers: status and headers first, then the body's bytes as they come."""
+    """The upstream's answer: status and headers first, then the body's bytes as they arrive."""
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """Return the HTTP status."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The answer's headers, names in lower case."""
+        """Return the answer's headers, names in lower case."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """Return the body as it comes."""
+        """Yield the body as it arrives."""
         ...
 
     async def aclose(self) -> None:
-        """Stop reading; the upstream's call is cancelled."""
+        """Stop reading and cancel the upstream's call."""
         ...
 
 
 class Upstream(Protocol):
-    """Where requests go unchanged."""
+    """Receiver of relayed requests."""
 
     @property
     def base_url(self) -> str:
-        """The upstream's address, with `/v1`."""
+        """Return the upstream's address, with `/v1`."""
         ...
 
     async def send(self, request: RelayRequest) -> RelayAnswer:
-        """Send and wait for the head of the answer. Raises UpstreamError when there is none."""
+        """Send a request and wait for the head of the answer. Raises UpstreamError if there is none."""
         ...
 
     async def aclose(self) -> None:
-        """Give back connections."""
+        """Release connections."""
         ...
 
 
 class Analyzer(Protocol):
-    """Reads texts. Pure and quick: it is asked within the turn, before the reply, so it waits for nothing."""
+    """Detects sentiment in texts. Pure and fast, because it is called in the turn, before the reply."""
 
     @property
     def name(self) -> str:
-        """Name the method, as a persona's `sentimentTracking.method` does."""
+        """Return the method's name for a persona's `sentimentTracking.method`."""
         ...
 
     def read(self, text: str) -> Sentiment:
-        """Return how a text sounds; of one it cannot read, polarity `unknown` with score and intensity 0."""
+        """Return a text's sentiment; for unsupported text, polarity `unknown` with score and intensity 0."""
         ...

@@ -1,6 +1,6 @@
-"""What the prompt book needs of a store: coarse calls, each one transaction.
+"""Protocol of the prompt store: versions, branches, labels and observations. Each call is one transaction.
 
-A tenant's prompts are its own. Names are case-sensitive and exact; `prompts.names` says which are names at all.
+A tenant's prompts are its own. Names are case-sensitive and exact; `prompts.names` has the valid ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,47 +15,47 @@ from cuebook.records.memory import Scope
 from cuebook.records.outcome import Outcome, StoredOutcome
 from cuebook.records.prompt import MAIN, Branch, Label, Observation, Version
 
-#: Ancestors are followed so far and no farther.
+#: Maximum depth of ancestors.
 DEPTH = 8
 EventKind = Literal["write", "branch", "label", "rollback", "clear"]
 
 
 class Once(Struct, frozen=True, kw_only=True):
-    """An Idempotency-Key as it is kept, and the digest of its request; `answer` reads of a call's result what is told.
+    """A stored Idempotency-Key with its request's digest. `answer` converts a result to the stored answer.
 
-    It is bound in the transaction of the effect. Where it stands already nothing is done: Conflict.
+    It is stored in the transaction of the effect. If it exists already, nothing is done: Conflict.
     """
 
     key: str
     digest: bytes
     at: float
-    user: str | None = None  # each user's keys are their own
-    answer: Callable[[Any], Any] = lambda result: result  # to something JSON can say
+    user: str | None = None  # each user's keys are separate
+    answer: Callable[[Any], Any] = lambda result: result  # to a JSON value
 
     def telling(self, answer: Callable[[Any], Any]) -> "Once":
-        """Return it with what is told of a result."""
+        """Return it with the answer for a result."""
         return replace(self, answer=answer)
 
 
 class Write(Struct, frozen=True, kw_only=True):
-    """A version to store. `base` is the head its writer saw, None for whatever stands; a new branch names its start."""
+    """A version to store. `base` is the head that its writer saw, None for any; a new branch names its start."""
 
     version: Version
     base: int | None = None
-    begins: tuple[str, int] | None = None  # branch and number a new branch is forked from
-    if_changed: bool = False  # the same text again is no version
-    audit: Record | None = None  # joins the chain where the version is stored
-    at: float = 0.0  # when it was written, where it comes from another book; 0 for now
+    begins: tuple[str, int] | None = None  # branch and number from which a new branch is forked
+    if_changed: bool = False  # do not store an unchanged text
+    audit: Record | None = None  # joins the chain in the same transaction
+    at: float = 0.0  # creation time of an imported version; 0 for now
 
 
 class Family(Struct, frozen=True, kw_only=True):
-    """A prompt as it stands: its branches, the active version of each, its labels."""
+    """A prompt: its branches, their active versions, and its labels."""
 
     slug: str
     branches: tuple[Branch, ...]
     active: tuple[Version, ...]  # in the order of `branches`
     labels: tuple[Label, ...] = ()
-    evidence: Mapping[str, Posterior] = {}  # by branch: what its active version's observations say
+    evidence: Mapping[str, Posterior] = {}  # by branch: statistics of its active version
 
     def branch(self, name: str = MAIN) -> Branch | None:
         """Return a branch by its name."""
@@ -67,12 +67,12 @@ class Family(Struct, frozen=True, kw_only=True):
 
 
 class PromptEvent(Struct, frozen=True, kw_only=True):
-    """What was done to a prompt, by whom and when."""
+    """A change of a prompt, with author and time."""
 
     kind: EventKind
     branch: str
     number: int
-    to: int = 0  # the version that is active or labelled now
+    to: int = 0  # the version now active or labeled
     label: str = ""
     by: str = ""
     reason: str = ""
@@ -81,97 +81,97 @@ class PromptEvent(Struct, frozen=True, kw_only=True):
 
 
 class FamilyPage(Struct, frozen=True):
-    """A page of prompts by name, and how to go on."""
+    """A page of prompts by name, with the cursor of the next."""
 
     items: tuple[Family, ...]
     next: str | None = None
 
 
 class PromptStore(Protocol):
-    """Where prompts are kept."""
+    """Stores prompts."""
 
     async def families(self, scope: Scope, slugs: Sequence[str], *, ancestors: bool = True) -> dict[str, Family]:
-        """Return prompts by name, those that are, and with `ancestors` all they inherit from."""
+        """Return the existing prompts among names, and with `ancestors` all that they inherit from."""
         ...
 
     async def page(self, scope: Scope, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
-        """List prompts by name."""
+        """Return a page of prompts by name."""
         ...
 
     async def versions(
         self, scope: Scope, slug: str, *, branch: str | None = None, numbers: Sequence[int] = ()
     ) -> list[Version]:
-        """Return versions of a prompt by branch and number, oldest first; all of them unless numbers are named."""
+        """Return versions of a prompt by branch and number, oldest first, by default all."""
         ...
 
     async def save(
         self, scope: Scope, writes: Sequence[Write], *, by: str, now: float, once: Once | None = None
     ) -> list[Version]:
-        """Store versions, all or none, and make each its branch's head and active.
+        """Store versions, all or none, and make each the head and active version of its branch.
 
-        Answers with the versions as stored, those unchanged as they stand. Raises Conflict where a head has moved on
-        from its `base`, NotFound where a branch would begin at what is not there.
+        Return the stored versions, or the existing ones if unchanged. Raises Conflict if a head differs from its
+        `base`, NotFound for a missing start of a branch.
         """
         ...
 
     async def move_label(
         self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None, once: Once | None = None
     ) -> Label:
-        """Point a label at a version, and note who did. Answers with the label. Raises NotFound."""
+        """Move a label to a version and record the author. Return the label. Raises NotFound."""
         ...
 
     async def activate(
         self, scope: Scope, slug: str, event: PromptEvent, *, audit: Record | None = None, once: Once | None = None
     ) -> Branch:
-        """Make another version of a branch active: a rollback, or the clearing of one. Raises NotFound, Conflict."""
+        """Activate another version of a branch: a rollback, or the clearing of one. Raises NotFound, Conflict."""
         ...
 
     async def events(
         self, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100
     ) -> list[PromptEvent]:
-        """Return what was done to a prompt, or to one branch but for its labels, the newest first."""
+        """Return the events of a prompt, or of one branch without its labels, newest first."""
         ...
 
     async def observe(
         self, scope: Scope, observation: Observation, *, audit: Record | None = None, once: Once | None = None
     ) -> Branch:
-        """Keep an observation and fold it into its branch, in one transaction. Raises NotFound."""
+        """Store an observation and update its branch's statistics in one transaction. Raises NotFound."""
         ...
 
     async def log(self, scope: Scope, record: Record, *, once: Once) -> Record:
-        """Chain a record of the audit under a key, in one transaction. Answers with it as chained."""
+        """Append an audit record with an Idempotency-Key in one transaction. Return it as chained."""
         ...
 
     async def tell(self, scope: Scope, once: Once, result: Any) -> None:
-        """Tell another answer than that of the effect's own transaction where the key is repeated."""
+        """Replace the stored answer of a repeated key."""
         ...
 
     async def observed(self, scope: Scope, *, after: int) -> tuple[list[str], int]:
-        """Name the prompts that were observed behind a mark, 0 for the beginning, and give the mark now."""
+        """Return the prompts observed after a mark, 0 for all, and the current mark."""
         ...
 
     async def tenants(self) -> list[str]:
-        """Name the tenants of which something was observed."""
+        """Return the tenants with observations."""
         ...
 
     async def observations_since(
         self, scope: Scope, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
     ) -> tuple[list[Observation], int, int]:
-        """Return observations of two versions behind a mark, 0 for the beginning: in the order they came, the newest
-        `limit` of them. Answers with the mark now, too, and with a number that grows where one that lies before it
-        was corrected: who has read them reads them anew.
+        """Return observations of two versions after a mark, 0 for all: in order of arrival, the newest `limit`. Return
+        the current mark too, and a number that grows when an earlier observation was corrected. Callers then load all
+        again.
         """
         ...
 
     async def observations(
         self, scope: Scope, slug: str, *, branch: str | None = None, since: float = 0.0, limit: int = 5000
     ) -> list[Observation]:
-        """Return observations of a prompt, oldest first, the newest `limit` of them."""
+        """Return a prompt's newest `limit` observations, oldest first."""
         ...
 
 
 class DueOutcome(Struct, frozen=True):
-    """A turn whose prompts have not been taught its outcome."""
+    """A turn with an unprocessed outcome."""
 
     tenant: str
     conversation: str
@@ -179,42 +179,42 @@ class DueOutcome(Struct, frozen=True):
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
-    """An observation to be folded in, and its record for the audit."""
+    """An observation to store, and its audit record."""
 
     observation: Observation
     audit: Record | None = None
 
 
 class OutcomeStore(Protocol):
-    """Keeps one outcome a turn. `Opening.outcome` adds that of the turn before; one that stands is left as it is."""
+    """Stores one outcome per turn. `Opening.outcome` adds that of the previous turn; an existing one stays."""
 
     async def get(self, scope: Scope, conversation: str, turn: int) -> StoredOutcome | None:
-        """Return a turn's outcome, None where nothing was heard. Raises NotFound for a conversation of others."""
+        """Return a turn's outcome, or None. Raises NotFound for another user's conversation."""
         ...
 
     async def lately(self, scope: Scope, conversation: str, *, limit: int) -> list[Outcome]:
-        """Return the outcomes of a conversation's newest turns that have one, newest first. Raises NotFound."""
+        """Return the newest outcomes of a conversation, newest first. Raises NotFound."""
         ...
 
     async def give(
         self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: Once | None
     ) -> StoredOutcome:
-        """Put an outcome in the place of what stands; what was taught of it is due to be corrected.
+        """Replace an outcome. Its earlier observations become due for correction.
 
-        Raises NotFound where there is no such turn, Conflict while it runs.
+        Raises NotFound for an unknown turn, Conflict while it runs.
         """
         ...
 
     async def due(self, *, limit: int) -> list[DueOutcome]:
-        """Return turns whose outcome is due, in a fixed order."""
+        """Return turns with a due outcome, in a fixed order."""
         ...
 
     async def fold(
         self, scope: Scope, conversation: str, turn: int, known: StoredOutcome, lessons: Sequence[Lesson]
     ) -> StoredOutcome | None:
-        """Fold an outcome's observations in, and note that, in one transaction.
+        """Store an outcome's observations and clear its due mark, in one transaction.
 
-        A version that was taught this outcome before has its observation corrected. None, and nothing is done, where
-        the outcome has changed since it was read, or is gone.
+        An earlier observation of the same outcome is corrected. Return None, and do nothing, if the outcome has changed
+        since it was loaded, or is gone.
         """
         ...

@@ -1,7 +1,7 @@
-"""What keeps the reflections on turns: those that are due, and what came of each.
+"""Protocol of the store of reflections and tunings: due ones and results.
 
-Level-triggered: a reflection is asked for in the transaction that opens its turn, or by hand, and stays due until it is
-kept. A turn may be reflected on more than once: `n` counts them.
+A reflection is requested in the transaction that opens its turn, or by hand, and is due until its result is stored. A
+turn may have several reflections, counted by `n`.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from cuebook.records.turn import TurnOn
 
 
 class MetapromptTask(Struct, frozen=True, array_like=True):
-    """What a reflection is to do: a metaprompt by its id, and why; `event:NAME`, `interval:N`, `manual` or `llm`."""
+    """A task of a reflection: a metaprompt's id, and the reason: `event:NAME`, `interval:N`, `manual` or `llm`."""
 
     metaprompt: str
     trigger: str
 
 
 class DueReflection(Struct, frozen=True, kw_only=True):
-    """A reflection that is to be made."""
+    """A due reflection."""
 
     tenant: str
     conversation: str
@@ -34,59 +34,61 @@ class DueReflection(Struct, frozen=True, kw_only=True):
 
 
 class Reflecting(Struct, frozen=True, kw_only=True):
-    """What a reflection is made from."""
+    """Input of a reflection."""
 
     conversation: Conversation
     turn: TurnOn
     n: int
     calls: tuple[MetapromptTask, ...]
     before: Reflection | None  # the newest on the turn's path
-    epoch: int  # how often something in the conversation was erased
+    epoch: int  # number of erasures in the conversation
 
 
 class ReflectionStore(Protocol):
-    """Keeps reflections."""
+    """Stores reflections."""
 
     async def due(self, *, limit: int = 100) -> list[DueReflection]:
-        """Name the oldest due reflection of each conversation whose turn has ended."""
+        """Return the oldest due reflection of each conversation whose turn has ended."""
         ...
 
     async def due_in(self, scope: Scope, conversation: str, *, limit: int) -> list[DueReflection]:
-        """Name a conversation's due reflections of turns that have ended, oldest first; none where there is none."""
+        """Return a conversation's due reflections of ended turns, oldest first."""
         ...
 
     async def left(self) -> int:
-        """Count all that is due of turns that have ended, of several in one conversation each."""
+        """Count all due reflections of ended turns, including several per conversation."""
         ...
 
     async def read(self, scope: Scope, due: DueReflection) -> Reflecting | None:
-        """Read what a reflection is made from; None where it is no longer due."""
+        """Load the input of a reflection, or None if it is no longer due."""
         ...
 
     async def save(self, scope: Scope, read: Reflecting, made: Reflection, *, audit: Sequence[Record] = ()) -> bool:
-        """Keep a reflection; False, and nothing is kept, where it was made or its conversation changed meanwhile."""
+        """Store a reflection. Return False, and store nothing, if it exists or its conversation changed meanwhile."""
         ...
 
     async def ask(self, scope: Scope, conversation: str, calls: Sequence[MetapromptTask]) -> int:
-        """Ask for a reflection on the newest turn of the head's path. Answers with the turn's number.
+        """Request a reflection on the newest turn of the head's path. Return the turn's number.
 
-        Raises NotFound, and InvalidInput where no turn is there.
+        Raises NotFound, and InvalidInput if there is no turn.
         """
         ...
 
     async def waiting(self, scope: Scope, conversation: str) -> int:
-        """Count a conversation's due reflections, of turns that run too. Raises NotFound."""
+        """Count a conversation's due reflections, including those of running turns. Raises NotFound."""
         ...
 
     async def of(
         self, scope: Scope, conversation: str, *, turn: int | None = None, limit: int = 50
     ) -> list[Reflection]:
-        """Return a conversation's reflections on all branches, or on one turn, the newest first. Raises NotFound."""
+        """Return reflections of a conversation on all branches, or of one turn, newest first. Raises NotFound."""
         ...
 
 
 class Entries(Struct, frozen=True, kw_only=True):
-    """Posts of the head's path behind a seq, oldest first. `anew`: that seq is not on the path, these begin it."""
+    """Posts of the head's path after a seq, oldest first. `anew`: that seq is not on the path, so
+    these are all posts.
+    """
 
     conversation: Conversation
     posts: tuple[PathPost, ...]
@@ -94,7 +96,7 @@ class Entries(Struct, frozen=True, kw_only=True):
 
 
 class Tuned(Struct, frozen=True, kw_only=True):
-    """A conversation's tuning, how far its last run had seen, and when that was (Unix seconds)."""
+    """A conversation's tuning, the position and the time (Unix seconds) of its last run."""
 
     tuning: Tuning
     seen_seq: int
@@ -109,9 +111,11 @@ class Changed(Struct, frozen=True):
 
 
 class TuningRun(Struct, frozen=True, kw_only=True):
-    """What a run leaves, decided on the tuning of `before` (0 where there was none); without a snapshot it saw only."""
+    """The result of a run, based on the tuning of `before` (0 for none). Without a snapshot it only
+    moves the position.
+    """
 
-    no: int  # the conversation's number as it was read
+    no: int  # the conversation's number when loaded
     seen_seq: int
     before: float
     now: float
@@ -120,7 +124,7 @@ class TuningRun(Struct, frozen=True, kw_only=True):
 
 
 class TuningStore(Protocol):
-    """Keeps tunings and the snapshots of their runs, the newest 500 of a conversation."""
+    """Stores tunings and the snapshots of their runs, the newest 500 of a conversation."""
 
     async def entries(self, scope: Scope, conversation: str, *, after: int, limit: int) -> Entries: ...
     async def tuned(self, scope: Scope, conversation: str) -> Tuned | None: ...

@@ -1,4 +1,4 @@
-"""Where finished passes of rolling memory go besides the store: A's `rollingSummaryMemorySink`."""
+"""Protocol of a sink, which receives finished summaries: A's `rollingSummaryMemorySink`."""
 
 from typing import Any, Protocol
 
@@ -12,11 +12,11 @@ CATEGORY = "conversation_memory"
 
 
 class Passed(Struct, frozen=True, kw_only=True):
-    """A finished pass: its summary, and the conversation's items as they stand when it is delivered."""
+    """A finished summary, and the conversation's items at delivery."""
 
     tenant: str
     conversation: str
-    no: int  # the conversation's number in its store: one forgotten and begun again is another
+    no: int  # the conversation's number in its store, because an id may be reused
     user: str | None
     persona: str | None
     summary: Summary
@@ -24,11 +24,11 @@ class Passed(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """What the pass is known by: the same whenever it is delivered again."""
+        """Return an id that is equal for repeated deliveries."""
         return f"{self.conversation}:{self.no}:{self.summary.version}"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the pass as A's knowledge rows: one `rolling_memory`, and a `rolling_memory_item` for each item."""
+        """Return A's knowledge rows: one `rolling_memory`, and a `rolling_memory_item` for each item."""
         shared = {
             "collection": COLLECTION,
             "category": CATEGORY,
@@ -61,7 +61,7 @@ class Passed(Struct, frozen=True, kw_only=True):
 
 
 class Sink(Protocol):
-    """Takes finished passes, each until it returns: again after a crash, with the same `id`, so that it can tell."""
+    """Receives finished summaries. After a crash one is delivered again with the same `id` (at least once)."""
 
     @property
     def name(self) -> str: ...

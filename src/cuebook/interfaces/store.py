@@ -1,8 +1,8 @@
-"""What keeps everything: one coarse method for each thing a turn, a door or the work behind needs.
+"""Protocols of the database: one coarse method per operation of a turn, an API or a background job.
 
-Every method takes the Scope of who asks; another scope's object is NotFound. Writes are durable when they return. A
-method that writes what was decided on an earlier read compares and sets: it raises Conflict (or LeaseLost) when the
-state has moved on, and changes nothing.
+Every method takes the caller's Scope; another scope's object is NotFound. Writes are durable when they return. A write
+based on an earlier read is a compare-and-set: it raises Conflict (or LeaseLost) after a concurrent change, and changes
+nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,22 +28,22 @@ from cuebook.records.usage import ShadowedCall, Spent
 
 
 class TalkStore(Protocol):
-    """Reads conversations as lists and readers see them."""
+    """Loads conversation lists and their structure."""
 
     async def written(self) -> tuple[int, int]:
-        """Return a reader and its mark: read again by the same reader it differs when anything was written meanwhile.
+        """Return a reader and its mark. The reader's next mark differs if any process wrote anything for any tenant.
 
-        By whichever process, and to whichever tenant: it says when to look again, and nothing else.
+        It only indicates that data may have changed.
         """
         ...
 
     async def find(
         self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None
     ) -> ConversationSummaries:
-        """List conversations who asks takes part in, the most recent first.
+        """Return the conversations that the caller takes part in, most recent first.
 
-        With `words` those that have each of them, in either case, in their id, their user or how their first post
-        begins. Raises InvalidInput for a cursor that is none.
+        With `words`: those that contain each word, ignoring case, in their id, user or the start of their first post.
+        Raises InvalidInput for an invalid cursor.
         """
         ...
 
@@ -60,20 +60,22 @@ class TalkStore(Protocol):
         ...
 
     async def places(self, scope: Scope, conversation: str, ids: Sequence[str]) -> dict[str, PostPlace]:
-        """Return the places of posts by id; of a post that is not there, nothing. Raises NotFound."""
+        """Return the places of posts by id, without missing posts. Raises NotFound."""
         ...
 
 
 class ShadowStore(Protocol):
-    """Reads the calls that were kept in shadow."""
+    """Loads calls recorded in shadow mode."""
 
     async def calls(self, scope: Scope, conversation: str | None) -> list[ShadowedCall]:
-        """Return the calls of a conversation, or of all that who asks takes part in, oldest first. Raises NotFound."""
+        """Return the shadow calls of a conversation, or of all that the caller takes part in, oldest first. Raises
+        NotFound.
+        """
         ...
 
 
 class SpentStore(Protocol):
-    """Reads what model calls took."""
+    """Loads the usage of model calls."""
 
     async def calls(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Spent]:
         """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
@@ -106,90 +108,90 @@ __all__ = [
 ]
 
 
-#: In the place of a parent's id: there is none, the post begins the conversation anew.
+#: Instead of a parent's id: the post has none and starts the conversation again.
 ROOT = ""
 
 
 class SearchLook(Struct, frozen=True, kw_only=True):
-    """A question put to full text, as it was asked; `limit` posts at most, and their neighbours beside them."""
+    """A full-text query: `limit` posts at most, and their neighbors."""
 
     text: str
     limit: int = 200
-    dense: Dense | None = None  # its vector: posts close to it are found beside those that share its words
+    dense: Dense | None = None  # its vector: posts close to it match too
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """What a turn wants to read. Caps bound what is read of the path: newer posts in full, then compressed forms."""
+    """A turn's query to the store. Limits apply to the path: newer posts in full, then compressed forms."""
 
     conversation: str
     parent: int | None = None  # continue after this post; None = the head
     full_tokens: int = 0
     small_tokens: int = 0
-    small_after: int = 0  # `small_tokens` counts what lies behind so many tokens in full; 0 = behind `full_tokens`
-    post_tokens: int = 0  # a larger post counts as this much of `full_tokens`: no window shows more of it; 0 = as it is
+    small_after: int = 0  # `small_tokens` applies after this many in full; 0 = after `full_tokens`
+    post_tokens: int = 0  # most tokens of one post counted in `full_tokens`: no window shows more of it; 0 = no limit
     search: SearchLook | None = None
     use_summary: bool = True
-    prompts: tuple[str, ...] = ()  # prompts that may stand in front of the path; a project's own of them are read too
-    project: str | None = None  # the project asked for; None = the one the conversation keeps, else `otherwise`
+    prompts: tuple[str, ...] = ()  # prompts for the system prompt, including the project's own
+    project: str | None = None  # the requested project; None = the conversation's, else `otherwise`
     otherwise: str = ""
-    memory: MemoryLook | None = None  # what other conversations may tell; None asks for nothing
-    summary_version: int | None = None  # the summary an open round's first step used, 0 for none; None = the newest
-    steady_posts: int = 0  # the summary shown last stays while so many posts or fewer lie behind it (prompt cache)
+    memory: MemoryLook | None = None  # query for cross-conversation memories; None = none
+    summary_version: int | None = None  # the summary of an open turn's first step, 0 for none; None = the newest
+    steady_posts: int = 0  # keep the last used summary while at most this many posts follow it (prompt cache)
 
 
 class Scene(Struct, frozen=True, kw_only=True):
-    """One consistent read of everything a turn decides on."""
+    """A consistent snapshot of everything that a turn decides on."""
 
     conversation: Conversation | None
     parent: int = 0
-    path: tuple[PathPost, ...] = ()  # oldest first, behind the summary's mark
-    unread: tuple[Stretch, ...] = ()  # older posts behind the mark that the caps left out, oldest first
-    path_count: int = 0  # posts on the path in all
+    path: tuple[PathPost, ...] = ()  # oldest first, after the summary's mark
+    unread: tuple[Stretch, ...] = ()  # older posts after the mark beyond the limits, oldest first
+    path_count: int = 0  # number of all posts on the path
     summary: Summary | None = None
     open_turn: Turn | None = None
     previous: Manifest | None = None  # the last step's window in this conversation
     found: SearchResult = SearchResult()
     speakers: tuple[str, ...] = ()
-    told: Mapping[str, Any] = {}  # the metadata of the newest turn: what was chosen for it
-    last_turn: TurnOn | None = None  # the newest on the path that is read; the newest of all may be on another branch
-    reflection: Reflection | None = None  # the newest on a turn of the path that is read
-    tuning: Tuning | None = None  # how the conversation is tuned, None before its first run
-    known: MemoryContext | None = None  # what other conversations tell, where it was asked for
-    families: Mapping[str, Family] = {}  # the prompts asked for, those that are, with their ancestors
-    epoch: int = 0  # how often something of the tenant was forgotten
-    corrected: int = 0  # the newest correction of the conversation, where it has a summary
+    told: Mapping[str, Any] = {}  # metadata of the newest turn, with its selections
+    last_turn: TurnOn | None = None  # the newest turn on the loaded path; another branch may have a newer one
+    reflection: Reflection | None = None  # the newest mood state on the loaded path
+    tuning: Tuning | None = None  # the conversation's tuning, None before its first run
+    known: MemoryContext | None = None  # cross-conversation memories, if requested
+    families: Mapping[str, Family] = {}  # the existing requested prompts, with their ancestors
+    epoch: int = 0  # number of erasures in the tenant
+    corrected: int = 0  # the newest correction of the conversation, if it has a summary
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """Posts to store at once, all or none."""
+    """Posts to store together, all or none."""
 
     conversation: str
     drafts: tuple[Draft, ...]
     now: float
     user: str | None = None
     persona: str | None = None
-    parent: str | None = None  # id of the post the first one follows; None = the head, ROOT = none
+    parent: str | None = None  # id of the post before the first one; None = the head, ROOT = none
     idempotency: tuple[str, bytes] | None = None  # key and digest of the request
-    delivers: bool = False  # what is said goes to places beyond the conversation
-    time_zone: str | None = None  # kept in the conversation's metadata; None leaves what is there
+    delivers: bool = False  # the posts are delivered beyond the conversation
+    time_zone: str | None = None  # stored in the conversation's metadata; None changes nothing
     metadata: Mapping[str, Any] = {}  # likewise, by name
-    begins: bool = True  # begin the conversation where it is not there; else NotFound
+    begins: bool = True  # create a missing conversation; else NotFound
 
 
 class Appended(Struct, frozen=True):
-    """How many posts were new, and the conversation's last seq."""
+    """Number of new posts, and the conversation's last seq."""
 
     stored: int
     last_seq: int
 
 
 class Opening(Struct, frozen=True, kw_only=True):
-    """A step about to be spoken, decided on a scene whose head and last seq it names."""
+    """A step to open, based on the head and last seq of a scene."""
 
     conversation: str
     expected_head: int
     expected_last_seq: int
-    parent: int  # seq the first draft follows
+    parent: int  # seq that the first draft follows
     drafts: tuple[Draft, ...]
     manifest: Manifest
     texts: dict[str, str]  # digest (hex) -> text of the manifest's derived blocks
@@ -197,25 +199,25 @@ class Opening(Struct, frozen=True, kw_only=True):
     lease_s: float
     user: str | None = None
     persona: str | None = None
-    turn: int = 0  # a waiting turn this step continues; 0 opens a new one
-    query_seq: int = 0  # the post that is answered
+    turn: int = 0  # a waiting turn that this step continues; 0 opens a new one
+    query_seq: int = 0  # the answered post
     moves_head: bool = True
     metadata: dict[str, Any] = {}
-    mode: str | None = None  # kept in the conversation's metadata; None leaves what is there
+    mode: str | None = None  # stored in the conversation's metadata; None changes nothing
     time_zone: str | None = None  # likewise
     policy: Mapping[str, Any] | None = None  # likewise
-    delivers: bool = False  # what is said goes to places beyond the conversation
-    uses: tuple[int, ...] = ()  # memories newly said, by number
+    delivers: bool = False  # the posts are delivered beyond the conversation
+    uses: tuple[int, ...] = ()  # newly used memories, by number
     project: str | None = None  # likewise
     idempotency: tuple[str, bytes] | None = None
-    audit: tuple[Record, ...] = ()  # what was rendered; joins the chain
-    calls: tuple[MetapromptTask, ...] = ()  # what the reflection on the turn is to do; none = none is asked for
-    outcome: tuple[int, Outcome] | None = None  # what the caller's message says of a turn before it, by its number
-    epoch: int | None = None  # of the scene: something may have been forgotten since; None does not ask
+    audit: tuple[Record, ...] = ()  # rendered prompts; these join the chain
+    calls: tuple[MetapromptTask, ...] = ()  # tasks of the turn's reflection; empty = none requested
+    outcome: tuple[int, Outcome] | None = None  # feedback of the caller's message on an earlier turn, by its number
+    epoch: int | None = None  # of the scene, to detect a later erasure; None disables the check
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """The right to speak in a conversation until `until`; `fence` outdates every earlier one."""
+    """The lease for a running turn in a conversation until `until`. `fence` invalidates earlier leases."""
 
     scope: Scope
     conversation: str
@@ -228,12 +230,12 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class Closing(Struct, frozen=True, kw_only=True):
-    """How a step ended. Without `reply` nothing was said."""
+    """The end of a step. Without `reply` there was no answer."""
 
     state: TurnState
     now: float
     reply: Draft | None = None
-    waiting: bool = False  # the model asked for tools
+    waiting: bool = False  # the model called tools
     usage: Usage | None = None
     error: str = ""
     metadata: dict[str, Any] = {}
@@ -242,7 +244,7 @@ class Closing(Struct, frozen=True, kw_only=True):
 
 
 class PostSpot(Struct, frozen=True, array_like=True):
-    """Where a post stands in its tree: the post it follows, its number on its path from 1, the first of its run."""
+    """A post's place in its tree: its parent, its number on its path from 1, the first post of its run."""
 
     parent: int
     depth: int
@@ -250,10 +252,10 @@ class PostSpot(Struct, frozen=True, array_like=True):
 
 
 class Alignment(Struct, frozen=True):
-    """Where a resent history lies in a stored tree: by message number the seqs of the posts that say the same.
+    """Alignment of a resent history with a stored tree: by message number the seqs of posts with equal content.
 
-    `posts` places each of them and the head; `runs` says of the first post of each run on their ways to the root which
-    post the run follows, and the first of that post's run: (0, 0) at a root.
+    `posts` has the places of these posts and the head. `runs` maps the first post of each run on their paths to the
+    run's parent and the first post of the parent's run: (0, 0) at a root.
     """
 
     conversation: Conversation
@@ -263,32 +265,34 @@ class Alignment(Struct, frozen=True):
 
 
 class CompactionInput(Struct, frozen=True, kw_only=True):
-    """What one pass reads: posts behind the mark up to `upto` on the head's path, the summary before, and its items."""
+    """Input of one summarization pass: posts after the mark up to `upto` on the head's path, the previous summary and
+    its items.
+    """
 
     conversation: Conversation
     scope: Scope
     posts: tuple[Post, ...]
     previous: Summary | None
     items: tuple[Item, ...]  # ended ones too, with `valid_to`
-    before: Post | None = None  # the last post under the summary
+    before: Post | None = None  # the last post in the summary
     failures: int = 0
     last_at: float = 0.0
-    epoch: int = 0  # how often something in the conversation was erased
-    corrections: tuple[Correction, ...] = ()  # made by hand, in their order
+    epoch: int = 0  # number of erasures in the conversation
+    corrections: tuple[Correction, ...] = ()  # manual, in order
 
     @property
     def corrected(self) -> int:
-        """The number of the newest correction, 0 for none."""
+        """Return the number of the newest correction, 0 for none."""
         return self.corrections[-1].no if self.corrections else 0
 
     @property
     def lags(self) -> bool:
-        """Whether the summary before does not know of the newest corrections."""
+        """Return whether the previous summary lacks the newest corrections."""
         return self.previous is not None and self.previous.corrected < self.corrected
 
 
 class Compacted(Struct, frozen=True, kw_only=True):
-    """The result of a pass, to be stored if the head still descends from what it covers."""
+    """The result of a pass, stored only if the head still descends from the covered posts."""
 
     conversation: str
     previous_version: int
@@ -297,15 +301,15 @@ class Compacted(Struct, frozen=True, kw_only=True):
     ended: tuple[Item, ...]
     repeated: tuple[Item, ...]
     now: float
-    no: int = 0  # the conversation's number as it was read: one deleted and begun again is another; 0 does not ask
+    no: int = 0  # the conversation's number when loaded, because an id may be reused; 0 disables the check
     idempotency: tuple[str, bytes] | None = None  # key and digest of the request
-    audit: tuple[Record, ...] = ()  # what a model was told; joins the chain where the summary is kept
-    sinks: tuple[str, ...] = ()  # who else is to have it
-    epoch: int = 0  # of the input: a pass over what was erased since is refused
+    audit: tuple[Record, ...] = ()  # the model's instructions; joins the chain with the summary
+    sinks: tuple[str, ...] = ()  # further receivers
+    epoch: int = 0  # of the input: a pass over data erased since is rejected
 
 
 class DueConversation(Struct, frozen=True):
-    """A conversation with posts behind no summary."""
+    """A conversation with unsummarized posts."""
 
     tenant: str
     conversation: str
@@ -317,14 +321,14 @@ class DueConversation(Struct, frozen=True):
     failures: int
     updated_at: float
     mode: str = ""
-    no: int = 0  # the store's own number
+    no: int = 0  # the store's number
     trigger: float | None = None  # the tuned usage from which profile `budget` compacts
 
 
 class StoredAnswer(Struct, frozen=True):
-    """What an Idempotency-Key stands for: its request's digest, and the step it opened or the answer it got.
+    """The stored answer of an Idempotency-Key: its request's digest, and the opened step or the result.
 
-    A key whose step ended without a whole answer is free for the same request again.
+    A key whose step ended without a complete answer can be reused for the same request.
     """
 
     digest: bytes
@@ -342,7 +346,7 @@ class PageOfConversations(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Keeps conversations, turns, memory, prompts and their audit."""
+    """Stores conversations, turns, memory, prompts and their audit records."""
 
     @property
     def prompts(self) -> PromptStore: ...
@@ -370,7 +374,7 @@ class Store(Protocol):
     def usage(self) -> SpentStore: ...
     @property
     def talks(self) -> TalkStore: ...
-    # the turn
+    # turns
     async def scene(self, scope: Scope, look: Look) -> Scene: ...
     async def append(self, scope: Scope, batch: Batch) -> Appended: ...
     async def open(self, scope: Scope, opening: Opening) -> Lease: ...
@@ -399,14 +403,14 @@ class Store(Protocol):
     async def items(self, scope: Scope, conversation: str, *, ended: bool = False) -> list[Item]: ...
     async def search(self, scope: Scope, look: SearchLook, *, conversation: str | None) -> SearchResult: ...
 
-    # changing
+    # writing
     async def move_head(self, scope: Scope, conversation: str, post: str, *, now: float) -> Conversation: ...
     async def participate(
         self, scope: Scope, conversation: str, users: Sequence[str], *, audit: Sequence[Record] = ()
     ) -> Conversation: ...
     async def delete(self, scope: Scope, conversation: str) -> dict[str, int]: ...
 
-    # the work behind
+    # jobs
     async def expire(
         self, *, now: float, lease_s: float | None = None, wait_s: float | None = None, limit: int = 100
     ) -> int: ...

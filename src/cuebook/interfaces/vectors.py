@@ -1,4 +1,4 @@
-"""What keeps vectors: in scopes, under the name of the model that made them."""
+"""Protocol of the vector store: embeddings of posts and memories, by scope and model name."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,20 +9,20 @@ from cuebook.records.memory import Place, Scope
 
 
 class Unembedded(Struct, frozen=True, kw_only=True):
-    """A conversation with posts behind the last that has vectors of a model, `upto`."""
+    """A conversation with posts without vectors of a model after `upto`."""
 
     tenant: str
     conversation: str
     no: int
     upto: int
     last_seq: int
-    epoch: int = 0  # how often something in the conversation was erased
+    epoch: int = 0  # number of erasures in the conversation
 
 
 class Embedded(Struct, frozen=True, kw_only=True):
-    """Vectors of a conversation's posts from `after` + 1 to `upto`, made while `after` was the last that had any.
+    """Vectors of a conversation's posts from `after` + 1 to `upto`, computed while `after` was the last with vectors.
 
-    `rows` are seq, part and vector, ascending; a post without text the model knows has none.
+    `rows` are seq, part and vector, ascending. A post without supported text has none.
     """
 
     conversation: str
@@ -32,20 +32,20 @@ class Embedded(Struct, frozen=True, kw_only=True):
     upto: int
     rows: tuple[tuple[int, int, bytes], ...]
     now: float
-    epoch: int = 0  # of before the posts were read: vectors of what was erased since are refused
+    epoch: int = 0  # from before the posts were loaded: vectors of data erased since are rejected
 
 
 class UnembeddedPlace(Struct, frozen=True):
-    """A place whose memories say something behind the last text that has vectors of a model, `upto`."""
+    """A place with memory texts without vectors of a model after `upto`."""
 
     tenant: str
     place: Place
     upto: int
-    said: int  # the number of its newest text
+    said: int  # number of its newest text
 
 
 class MemoryText(Struct, frozen=True):
-    """What a memory says. Whatever a place's memories come to say has a number, each its own, growing."""
+    """A memory's text. Each text of a place has its own, increasing number."""
 
     number: int
     name: str
@@ -53,9 +53,9 @@ class MemoryText(Struct, frozen=True):
 
 
 class EmbeddedPlace(Struct, frozen=True, kw_only=True):
-    """Vectors of what a place's memories said from `after` + 1 to `upto`, made while `after` was the last that had any.
+    """Vectors of a place's memory texts from `after` + 1 to `upto`, computed while `after` was the last with vectors.
 
-    `rows` are number, part and vector, ascending; a text in a language the model does not know has none.
+    `rows` are number, part and vector, ascending. A text in an unsupported language has none.
     """
 
     place: Place
@@ -67,31 +67,32 @@ class EmbeddedPlace(Struct, frozen=True, kw_only=True):
 
 
 class VectorStore(Protocol):
-    """Keeps vectors of posts and memories. They go with what they are of, and none is compared with another model's."""
+    """Stores vectors of posts and memories. They are deleted with their source, and only compared within a model."""
 
     async def due(self, model: str, *, since: float = 0.0, limit: int = 100) -> Sequence[Unembedded]:
-        """Find conversations changed since a time that have posts without vectors, the newest first."""
+        """Return conversations changed since a time with posts without vectors, newest first."""
         ...
 
     async def keep(self, scope: Scope, embedded: Embedded) -> bool:
-        """Keep vectors; False where another was first, or the conversation is another or gone."""
+        """Store vectors. Return False if another worker was first, or the conversation was erased or replaced."""
         ...
 
     async def places_due(self, model: str, *, since: float = 0.0, limit: int = 100) -> Sequence[UnembeddedPlace]:
-        """Find places in which something was said since a time that has no vectors, the newest first."""
+        """Return places with new memory texts since a time without vectors, newest first."""
         ...
 
     async def memory_texts(self, scope: Scope, place: Place, *, after: int, limit: int) -> Sequence[MemoryText]:
-        """Read what a place's memories say, ended ones too, behind a text, in the order it came."""
+        """Load a place's memory texts after a number, ended ones too, in order."""
         ...
 
     async def keep_of_place(self, scope: Scope, embedded: EmbeddedPlace) -> bool:
-        """Keep vectors of the memories that still say what was embedded; False where another was first, or it is gone.
+        """Store vectors of texts that memories still have. Return False if another worker was first, or the place is
+        gone.
 
-        What was corrected or forgotten since has no vector; what is said instead is found again.
+        Corrected or erased texts get no vector; their replacements are due again.
         """
         ...
 
     async def counts(self, model: str) -> tuple[int, int]:
-        """Count the posts a model is through with, and the vectors that stand for them."""
+        """Count the posts that a model has processed, and their vectors."""
         ...

@@ -1,4 +1,4 @@
-"""Word lists of languages as data, and the one detector that says which language a text is written in."""
+"""Word lists of languages, and the language detector."""
 
 from cuebook.languages.detector import UNDETERMINED, detect, reads
 from cuebook.languages.lists import CODES, Language, language, words_of

@@ -1,7 +1,7 @@
-"""Which language a text is written in: the one detector of the package.
+"""Detect the language of a text: the package's only language detector.
 
-The script decides first, then the words, one by one: the everyday words of English against those of eighteen other
-languages in the Latin script. Short texts count: "werkt niet" has two words, both of them Dutch.
+The script decides first, then the words: the common words of English against those of eighteen other languages in the
+Latin script. Short texts work: "werkt niet" has two words, both Dutch.
 """
 
 import re
@@ -14,36 +14,36 @@ from typing import Final
 
 from cuebook.languages.lists import language
 
-#: What is returned for a text in a language that is not known here (ISO 639-2).
+#: The code of an undetermined language (ISO 639-2).
 UNDETERMINED: Final = "und"
-#: Characters of a text that are looked at.
+#: Characters of a text that are examined.
 LOOKED_AT: Final = 2_000
-#: The share of its letters that may stand in another script: names and quotations do.
+#: The share of letters that may be in another script, as in names and quotations.
 FOREIGN: Final = 0.3
-#: Words from which on a text without any known one is in another language.
+#: Number of unknown words from which a text is in another language.
 UNKNOWN_WORDS: Final = 4
 
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
-#: What is no language: code, paths, and what is quoted.
+#: Text without a language: code, paths and quotations.
 _QUOTED: Final = re.compile(
     r"`[^`\n]*`|\b\w+\(|\w*_\w+|\w+[./=]\w[\w./=-]*|(?<!\w)(?:'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|\u201c[^\u201d\n]{1,80}\u201d)(?!\w)"
 )
 _KANA: Final = re.compile(r"[\u3040-\u30ff]")
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
-#: How English words end, and few of other languages.
+#: Endings of English words that are rare in other languages.
 _ENDING: Final = re.compile(r"...(?:ing|ly|ness|ght|ould|less|able)\Z")
-#: Letters with marks that English has in names and borrowed words as well; every other one tells of another language.
+#: Accented letters that English also has, in names and loanwords; any other one indicates another language.
 _BORROWED: Final = frozenset("éèêëçñüöïáíóâôÉ")
 
 
 def detect(text: str) -> str:
-    """Return the ISO 639-1 code of a text's language, "und" where it is not known, "" for code, numbers and names."""
+    """Return the ISO 639-1 code of a text's language, "und" if unknown, "" for code, numbers and names."""
     return _detect(text[:LOOKED_AT])
 
 
 def reads(languages: Collection[str], text: str) -> bool:
-    """Return whether who knows these languages can read a text; no languages means all. Code and numbers all read."""
+    """Return whether a text is in one of these languages; none means any. Code and numbers fit every language."""
     return not languages or detect(text) in {"", *languages}
 
 
@@ -76,7 +76,7 @@ def _by_words(words: list[str]) -> str:
             points["en"] += 0.5
         for code in codes:
             points[code] = points.get(code, 0.0) + (1 if len(plain) > 1 or code == "en" else 0.5)
-    best = max(points, key=lambda code: points[code])  # English where it has as much as another
+    best = max(points, key=lambda code: points[code])  # a tie goes to English
     if best != "en" or marked > points["en"]:
         return best if best != "en" else UNDETERMINED
     return "en" if points["en"] else UNDETERMINED if len(words) >= UNKNOWN_WORDS else ""
@@ -84,7 +84,7 @@ def _by_words(words: list[str]) -> str:
 
 @lru_cache(maxsize=1 << 13)
 def _unmarked(word: str) -> tuple[str, float]:
-    """Return a word without diacritics, and how much those speak against English."""
+    """Return a word without diacritics, and the weight of those as evidence against English."""
     if word.isascii():
         return word, 0.0
     plain = unicodedata.normalize("NFKD", word.replace("ı", "i").replace("ł", "l").replace("ß", "ss"))
@@ -95,7 +95,7 @@ def _unmarked(word: str) -> tuple[str, float]:
 
 @cache
 def _everyday() -> dict[str, tuple[str, ...]]:
-    """Return the languages of each everyday word."""
+    """Return the languages of each common word."""
     lists = tomllib.loads(files(__package__).joinpath("everyday.toml").read_text("utf-8"))
     found: dict[str, tuple[str, ...]] = {}
     for code, words in lists.items():

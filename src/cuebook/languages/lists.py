@@ -1,7 +1,7 @@
-"""Word lists of languages, one TOML file each.
+"""Load the word lists of languages, one TOML file each, and match texts against them.
 
-A list says what a word is a sign of (`health`, `rule`, `date`, `question` …). Languages without a file still work by
-what needs no words: numbers, names, dates in figures. docs/languages.md says how to add one.
+A list names what its words indicate (`health`, `rule`, `date`, `question` …). For languages without a file only
+numbers, names and numeric dates are recognized. docs/languages.md explains how to add a language.
 """
 
 import re
@@ -13,20 +13,20 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-#: Languages with a file, and the scripts that decide before words do.
+#: Languages with a file, and the scripts that are checked before words.
 CODES: Final = ("en", "de", "es", "fr", "zh", "ja")
 #: Longest prefix, suffix, or run of characters in a list.
 _LONGEST: Final = 14
-#: Letters of the Latin script that are no letter with a mark.
+#: Latin letters that are not a base letter with a diacritic.
 _LETTERS: Final = str.maketrans({"ß": "ss", "ı": "i", "ł": "l", "æ": "ae", "ø": "o", "œ": "oe"})
-#: Endings that are written apart from their word always.
+#: Endings that are always written apart from their word.
 _APART: Final = ("'ll", "'d")
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 
 
 class Language:
-    """The word lists of one language, indexed so that one walk over a text finds the signs of all lists."""
+    """The word lists of one language, indexed so that one pass over a text matches all lists."""
 
     def __init__(self, code: str, lists: Mapping[str, str]) -> None:
         self.code = code
@@ -36,8 +36,8 @@ class Language:
         self._suffixes: dict[str, list[str]] = {}
         self._phrases: dict[str, list[tuple[tuple[str, ...], str]]] = {}
         for name, text in lists.items():
-            for entry in {*text.split(), *unmarked(text).split()}:  # many leave out the accents
-                # Many write "dont"; but "ill" and "wed" are words of their own.
+            for entry in {*text.split(), *unmarked(text).split()}:  # many people omit the accents
+                # Many people write "dont"; but "ill" and "wed" are words of their own.
                 for form in {entry, entry if entry.endswith(_APART) else entry.replace("'", "")}:
                     self._add(name, form)
         self.function = self.words("function")
@@ -58,7 +58,7 @@ class Language:
         return frozenset(entry for entry, names in self._exact.items() if name in names)
 
     def signs(self, text: str) -> Counter[str]:
-        """Return how many words of a text are a sign of what, by the names of the lists."""
+        """Return the number of words of a text that match each list, by list name."""
         found: Counter[str] = Counter()
         words = words_of(unmarked(text))
         for at, word in enumerate(words):
@@ -70,9 +70,9 @@ class Language:
             found.update(self._runs(text))
         return found
 
-    @cache  # noqa: B019  # there are six languages, and they live as long as the process
+    @cache  # noqa: B019  # six languages, which live as long as the process
     def kinds(self, word: str) -> tuple[str, ...]:
-        """Return the lists that hold a word of its own."""
+        """Return the lists that contain a word."""
         word = unmarked(word)
         found = list(self._exact.get(word, ()))
         for size in range(2, min(len(word), _LONGEST) + 1):
@@ -81,7 +81,7 @@ class Language:
         return tuple(dict.fromkeys(found))
 
     def _runs(self, text: str) -> Iterator[str]:
-        """Yield a list for each run of characters that it holds, the longest at each place."""
+        """Yield a list for each run of characters that it contains, the longest at each position."""
         at = 0
         while at < len(text):
             for size in range(min(_LONGEST, len(text) - at), 0, -1):
@@ -93,7 +93,7 @@ class Language:
             at += 1
 
     def topic(self, text: str) -> list[str]:
-        """Return the words that say what a text is about: no function words, values or words of change."""
+        """Return the topic words of a text: no function words, values or words of change."""
         return [word for word in self.content(text) if _VALUES.isdisjoint(self.kinds(word)) and not word.isdigit()]
 
     def content(self, text: str) -> list[str]:
@@ -106,12 +106,12 @@ class Language:
         return [run[at : at + 2] for run in re.findall(r"[^\W\d_]{2,}", plain) for at in range(len(run) - 1)]
 
 
-#: Lists whose words give a value, and do not say of what.
+#: Lists whose words are values, not topics.
 _VALUES: Final = frozenset({"function", "date", "number", "unit", "update", "smalltalk"})
 
 
 def unmarked(text: str) -> str:
-    """Return a text of the Latin script without diacritics; other scripts as they are."""
+    """Return a Latin text without diacritics; other scripts are unchanged."""
     if text.isascii():
         return text
     return "".join(_bare(character) for character in text)
@@ -139,7 +139,7 @@ def _begins(words: list[str], phrase: tuple[str, ...]) -> bool:
 
 @cache
 def language(code: str) -> Language:
-    """Return a language's lists; of a language without a file, empty ones."""
+    """Return the lists of a language; empty ones for a language without a file."""
     if code not in CODES:
         return Language(code, {})
     lists = tomllib.loads(files(__package__).joinpath(f"{code}.toml").read_text("utf-8"))

@@ -1,1 +1,1 @@
-"""What is remembered: extracting, merging, summarising, recalling. Pure."""
+"""Memory: extract, merge, summarize and recall. Pure functions."""

@@ -1,7 +1,7 @@
-"""What should become of posts: compressed, left out of prompts, or remembered for long (C, "Suggested Actions").
+"""Suggest an action for each post: compress it, leave it out of prompts, or promote it to long-term memory (C).
 
-Nothing is erased by any of it: a compressed post stands in its short form in prompts, a dropped one in none, a promoted
-one becomes a long-term memory when its post goes under a summary; the transcript stays as it is.
+No action erases anything. A compressed post appears in prompts in its short form, a dropped one not at all. A promoted
+post becomes a long-term memory when a summary covers it. The transcript never changes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ _KEY_FACT: Final = Expression(
 
 
 class JudgedPost(Struct, frozen=True, gc=False):
-    """A post as it is judged: `number` names it, `score` is in hundredths."""
+    """The input for judging one post: `number` identifies it, `score` is in hundredths."""
 
     number: int
     score: int
@@ -39,7 +39,7 @@ class JudgedPost(Struct, frozen=True, gc=False):
 
 
 class Action(Struct, frozen=True, gc=False):
-    """What should become of a post, and why."""
+    """A suggested action for a post, with its reason."""
 
     type: ActionType
     number: int
@@ -47,12 +47,12 @@ class Action(Struct, frozen=True, gc=False):
 
 
 def has_key_facts(text: str) -> bool:
-    """Return whether a text holds one of the listed key facts."""
+    """Return whether a text contains one of the listed key facts."""
     return _KEY_FACT.search(lowered(text)) is not None
 
 
 def suggest(entries: Iterable[JudgedPost], *, least: int = LEAST) -> Iterator[Action]:
-    """Yield what should become of each post, in their order; `least` is the lowest relevance that is kept whole."""
+    """Yield the suggested action of each post, in order; `least` is the lowest relevance that is kept in full."""
     for each in entries:
         low = each.score < least
         if not each.gone and low and each.compressed and not each.held:
@@ -66,10 +66,10 @@ def suggest(entries: Iterable[JudgedPost], *, least: int = LEAST) -> Iterator[Ac
 
 
 def leave_out(roles: Sequence[str], marked: Collection[int]) -> list[int]:
-    """Return which of the marked posts of a path can go, so that no role follows itself where none did before.
+    """Return the marked posts of a path that can be left out without making two posts of one role adjacent.
 
-    `roles` are the path's, oldest first, `marked` places in it. Posts that lie beside each other go together or stay;
-    what begins or ends the path stays.
+    `roles` are the path's, oldest first; `marked` are positions in it. Adjacent posts are left out together or not at
+    all. The first and the last post of the path stay.
     """
     gone: list[int] = []
     run: list[int] = []

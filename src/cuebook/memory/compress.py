@@ -1,6 +1,4 @@
-"""How a long post becomes a short one without a model: its first line, its last line, and every fact that must
-survive.
-"""
+"""Compress a long post without a model: keep its first line, its last line, and its key facts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -8,19 +6,18 @@ from typing import Final
 from cuebook.memory.key_facts import SECRET, facts_in
 from cuebook.records.memory import Line
 
-#: C, Memory Compression: texts up to here are kept as they are; also the longest kept first and last line.
+#: C, Memory Compression: shorter texts are unchanged. Also the maximum length of the first and the last line.
 SHORT: Final = 200
-#: C's own code (notes/seed-origins.md 3.1): a batch shows 5 actions and 5 results of 150 characters.
+#: C's own code (notes/seed-origins.md 3.1): a batch shows 5 actions and 5 results of 150 characters each.
 BATCH_LINES: Final = 5
 BATCH_WIDTH: Final = 150
 
 
 def compress(text: str, *, role: str = "") -> str | None:
-    """Return a shorter form of `text`, or None where there is none: C's compressor, losing no fact while it stays
-    smaller.
+    """Return a shorter form of `text` (C's compressor), or None if there is none. It loses no fact while it is shorter.
 
-    The form is the first line, `... last line` and `[preserved: …]` with every unique fact that the two lines do not
-    show already.
+    The form is the first line, `... last line`, and `[preserved: …]` with every unique fact that the two lines do not
+    contain.
     """
     if len(text) <= SHORT:
         return None
@@ -34,9 +31,7 @@ def compress(text: str, *, role: str = "") -> str | None:
 
 
 def compress_batch(lines: Sequence[Line]) -> str:
-    """Return C's `[Summary of N messages]` of posts, oldest first: what was asked, what came of it, and the facts of
-    all.
-    """
+    """Return C's `[Summary of N messages]` of posts, oldest first: the requests, the results, and all facts."""
     total = sum(len(line.text) for line in lines)
     actions = [_shown(line) for line in lines if line.role == "user" and line.text.strip()]
     results = [_shown(line) for line in lines if line.role != "user" and line.text.strip()]
@@ -50,7 +45,7 @@ def compress_batch(lines: Sequence[Line]) -> str:
 
 
 def _kept_lines(text: str) -> list[str]:
-    """Return the first and the last line, each cut to C's 200 characters; of a single long line its two ends."""
+    """Return the first and the last line, each cut to C's 200 characters; for one long line, its beginning and end."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     first = cut(lines[0], SHORT)
     if len(lines) > 1:
@@ -61,7 +56,7 @@ def _kept_lines(text: str) -> list[str]:
 
 
 def cut(text: str, width: int) -> str:
-    """Return the first `width` characters of `text`, never half of a secret's token."""
+    """Return the first `width` characters of `text`, never a part of a secret's placeholder."""
     for match in SECRET.finditer(text):
         if match.start() < width < match.end():
             return text[: match.start()].rstrip()
@@ -69,7 +64,7 @@ def cut(text: str, width: int) -> str:
 
 
 def _ending(line: str) -> str:
-    """Return the last whole words of one long line."""
+    """Return the last whole words of a long line."""
     start = len(line) - SHORT
     for match in SECRET.finditer(line):
         if match.start() < start < match.end():
@@ -79,7 +74,7 @@ def _ending(line: str) -> str:
 
 
 def _fitting(facts: Iterable[str], shown: str, *, room: int) -> list[str]:
-    """Return the facts `shown` does not show, as many as `room` characters hold."""
+    """Return the facts that `shown` does not contain, as many as fit into `room` characters."""
     return list(_fill((fact for fact in facts if not _visible(fact, shown)), room=room))
 
 
@@ -92,7 +87,7 @@ def _fill(facts: Iterable[str], *, room: int) -> Iterator[str]:
 
 
 def _visible(fact: str, shown: str) -> bool:
-    """Return whether `shown` holds `fact` as a whole: 123 is not visible in 91234."""
+    """Return whether `shown` contains `fact` as a whole token: 123 is not visible in 91234."""
     start = shown.find(fact)
     while start >= 0:
         before, after = shown[start - 1 : start], shown[start + len(fact) : start + len(fact) + 1]

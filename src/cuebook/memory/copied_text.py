@@ -1,18 +1,18 @@
-"""Whether a text repeats words of others: a run of RUN words of theirs, or all of a shorter text."""
+"""Detect copied text: RUN words in a row of another text, or all words of a shorter text."""
 
 from collections.abc import Iterable
 from itertools import islice
 
 from cuebook.memory.item_keys import normal
 
-#: Words in a row that are somebody's: chance repeats of so many are rare, and a quotation is longer.
+#: Words in a row that count as copied: chance repeats of this length are rare, and quotations are longer.
 RUN = 5
-#: A text of fewer words counts as a whole where it has two words and so many characters.
+#: A shorter text counts as a whole if it has at least two words and this many characters.
 LEAST = 12
 
 
 class Quoted:
-    """The words of some texts, to be looked for in others."""
+    """An index of the word runs of some texts, to find copies of them in other texts."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._runs: set[tuple[str, ...]] = set()
@@ -25,11 +25,11 @@ class Quoted:
         self._sizes = sorted({len(run) for run in self._runs})
 
     def __bool__(self) -> bool:
-        """Whether there is anything to look for."""
+        """Return whether the index has any words."""
         return bool(self._runs)
 
     def stand_in(self, text: str) -> bool:
-        """Whether a text repeats any of the words."""
+        """Return whether a text repeats any of the indexed words."""
         if not self._runs or not text:
             return False
         words = _words(text)

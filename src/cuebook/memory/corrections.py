@@ -1,6 +1,6 @@
-"""What somebody corrected or forgot by hand in a conversation: its posts say what it was, memory what holds instead.
+"""Apply a user's corrections and deletions of memories: old posts keep the old words, memory has the correction.
 
-The old words are kept as hashes only, by which the same is recognized when posts are read again.
+The old words are stored as hashes only. The hashes recognize the same statement when posts are read again.
 """
 
 import hashlib
@@ -13,22 +13,22 @@ from cuebook.languages import detect, language
 from cuebook.memory.item_keys import item_id, normal, subject_of
 from cuebook.records.memory import Correction, Item, Line, Memory
 
-#: Two texts say the same of a post where they share more than this part of the words of the shorter one.
+#: Two texts of a post state the same if they share more than this part of the shorter one's words.
 ALIKE: Final = 0.5
-#: Places whose memories are one user's own.
+#: Kinds of places whose memories belong to one user.
 OWN: Final = ("user", "persona")
-#: Letters by which the forms of a word are one: "allergy" and "allergic".
+#: Leading letters that identify a word in all its forms: "allergy" and "allergic".
 _LETTERS: Final = 4
 
 
 def correction_of(conversation: str, posts: Iterable[str], said: str, text: str) -> Correction:
-    """Return that what posts said holds as `text` from now on; "" = it is forgotten."""
+    """Return the correction of what posts said to `text`; "" = it is forgotten."""
     named, marks = tuple(sorted(set(posts))), tuple(sorted(_marks(said, conversation)))
     return Correction(conversation=conversation, posts=named, marks=marks, text=text, before=said)
 
 
 def corrections_of(memory: Memory, text: str) -> tuple[Correction, ...]:
-    """Return the same of a user's memory in each conversation it comes from; what others share is theirs to say."""
+    """Return the corrections of a user's memory, one per source conversation; none for a shared memory."""
     posts: dict[str, list[str]] = {}
     for source in memory.sources if memory.place.kind in OWN else ():
         if source.conversation:
@@ -37,7 +37,7 @@ def corrections_of(memory: Memory, text: str) -> tuple[Correction, ...]:
 
 
 def says(text: str, correction: Correction) -> bool:
-    """Return whether a text says what was corrected."""
+    """Return whether a text states what was corrected."""
     own, wrong = _marks(text, correction.conversation), frozenset(correction.marks)
     return bool(own) and len(own & wrong) > ALIKE * min(len(own), len(wrong))
 
@@ -45,17 +45,17 @@ def says(text: str, correction: Correction) -> bool:
 def corrected(
     items: Sequence[Item], corrections: Sequence[Correction], *, news: bool = False, since: int = 0
 ) -> list[Item]:
-    """Return items as they hold: one that a corrected post says is what a hand wrote, or gone.
+    """Return items with corrections applied: an item that a corrected post states is replaced or removed.
 
-    `news`: they were read from posts just now; what another post says too is said anew then, and stays. Corrections up
-    to the number `since` are known to the items.
+    `news`: the items were extracted just now; a statement that another post repeats is new and stays. The items already
+    contain the corrections up to number `since`.
     """
     fresh = [each for each in corrections if each.no > since]
     if not fresh:
         return list(items)
     written = {normal(each.text) for each in corrections if each.text}
     found: dict[str, Item] = {}
-    for item in sorted(items, key=lambda each: each.valid_to is not None):  # what holds comes first
+    for item in sorted(items, key=lambda each: each.valid_to is not None):  # current items come first
         said = item if normal(item.text) in written else _said(item, fresh, news=news)
         if said is None:
             continue
@@ -67,13 +67,13 @@ def corrected(
 
 
 def untold(lines: Sequence[Line], corrections: Sequence[Correction]) -> list[Line]:
-    """Return the lines that may be quoted as they are: no correction is of them."""
+    """Return the lines that may be quoted verbatim: those that no correction concerns."""
     posts = {post for each in corrections for post in each.posts}
     return [line for line in lines if line.id not in posts]
 
 
 def unquoted(markdown: str, corrections: Sequence[Correction]) -> str:
-    """Return a summary without the lines that say what was corrected."""
+    """Return a summary without the lines that state what was corrected."""
     written = {normal(each.text) for each in corrections if each.text}
     return "\n".join(
         line
@@ -102,7 +102,7 @@ def _said(item: Item, corrections: Sequence[Correction], *, news: bool) -> Item 
 
 
 def _marks(text: str, conversation: str) -> frozenset[str]:
-    """Return a text's words as hashes, others in each conversation."""
+    """Return the hashes of a text's words, salted by the conversation."""
     said = {word[:_LETTERS] for word in language(detect(text)).content(text)} or {normal(text)}
     keyed = (f"{conversation}\x00{word}".encode("utf-8", "surrogatepass") for word in said if word)
     return frozenset(hashlib.sha256(each).hexdigest()[:12] for each in keyed)

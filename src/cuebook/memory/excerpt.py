@@ -1,4 +1,4 @@
-"""What is shown of what was found: the best passage of a long post, and the hits worth their tokens."""
+"""Cut excerpts of recalled posts and pack recall hits into a token budget."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -7,11 +7,11 @@ from typing import Final, Protocol, TypeVar
 from cuebook.memory.recall import Query
 from cuebook.memory.tokenizer import spans_of, words
 
-#: Characters of a text that are looked at sentence by sentence: of a longer one the stretch that answers best.
+#: Characters of a text that are scored by sentence; of a longer text, only the best stretch.
 STRETCH: Final = 50_000
-#: Tokens that "…" before and behind takes.
+#: Tokens of the "…" before and after an excerpt.
 ELLIPSES: Final = 4
-PRICE: Final = 1 / 16  # exponent of the tokens a hit costs, where a budget is packed
+PRICE: Final = 1 / 16  # exponent of a hit's tokens when a budget is packed
 
 
 class _Sized(Protocol):
@@ -25,9 +25,9 @@ _Hit = TypeVar("_Hit", bound=_Sized)
 
 
 def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -> str:
-    """Cut out the part of a text that answers best, in whole sentences, within `tokens` as `count` counts.
+    """Cut out the part of a text that answers best: whole sentences within `tokens`, as `count` counts them.
 
-    A text that fits comes back as it is, "" where nothing fits; "…" stands where something was left out.
+    Return a text that fits unchanged, and "" if nothing fits. "…" marks omitted text.
     """
     if count(text) <= tokens:
         return text
@@ -55,7 +55,7 @@ def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -
 
 
 def _stretch(text: str, terms: set[str]) -> tuple[int, str]:
-    """Return the stretch of a long text that holds most of what is looked for, with where it begins."""
+    """Return the stretch of a long text with most of the query's terms, and its start position."""
     places = range(0, len(text), STRETCH)
     held = [terms.intersection(words(text[first : first + STRETCH])) for first in places]
     often = Counter(term for found in held for term in found)
@@ -69,7 +69,7 @@ def _cut(text: str, first: int, last: int) -> str:
 
 
 def _fit(text: str, first: int, last: int, tokens: int, count: Callable[[str], int]) -> str:
-    """Shorten the span from its end, by eighths and between words where there are any, until it fits."""
+    """Shorten the span from its end until it fits: by eighths, at word boundaries where possible."""
     while text[first:last].strip():
         shown = _cut(text, first, last)
         if count(shown) <= tokens:
@@ -80,9 +80,9 @@ def _fit(text: str, first: int, last: int, tokens: int, count: Callable[[str], i
 
 
 def pack(hits: Sequence[_Hit], token_budget: int) -> list[_Hit]:
-    """Choose the hits that give most within a budget, by score per token; they keep their order.
+    """Select the hits with the best score per token within a budget; their order stays.
 
-    Scores lie close together, so twice the tokens must bring 4 % more score, not twice: `tokens ** PRICE` (measured in
+    Scores are close together, so twice the tokens must bring 4 % more score, not twice: `tokens ** PRICE` (measured in
     1,000 tokens of assistant chat: 87 % of the evidence, 86 by rank alone, 81 by score to the fourth over tokens).
     """
     worth = sorted(range(len(hits)), key=lambda at: (-hits[at].score / max(1, hits[at].tokens) ** PRICE, at))

@@ -1,9 +1,9 @@
-"""Which handwritten advice fits a query, without a model: its `when` against the query by words, and by meaning.
+"""Select the experiences (handwritten advice) that fit a query, without a model: by words and by embeddings.
 
-A `when` is read clause by clause, without the words it is framed in ("Use when the user asks for …"), and its best
-clause counts: how much of what it says the query holds, each word weighed by how few of the offered have it, little
-if advice begins with it; and how close both are in meaning, where an embedder knows. A threshold decides
-whether anything fits at all, a margin to the best one what else does. `what` is never looked at. The numbers are set on
+A `when` is split into clauses, without framing words ("Use when the user asks for …"), and its best clause counts. By
+words, the score is the part of the clause that the query contains. A word weighs more if few experiences have it, and
+little if it is a framing word. With an embedder, cosine similarity is added. A threshold decides whether anything fits;
+a margin to the best score decides what else does. `what` is not used. The numbers are tuned on
 `tests/rooms/memory/experience_pairs.py` and measured in docs/design/014.
 """
 
@@ -100,7 +100,7 @@ _FRAME: Final = re.compile(
 
 
 class Scored(Struct, frozen=True, kw_only=True):
-    """An offered experience as it was weighed: `score` decides, `by_words` and `by_meaning` are its parts."""
+    """An experience with its score: `score` decides, `by_words` and `by_meaning` are its parts."""
 
     exp_id: str
     score: float
@@ -114,7 +114,7 @@ class Scored(Struct, frozen=True, kw_only=True):
 
 
 def read_experience(document: object, *, file: str) -> tuple[Experience, tuple[str, ...]]:
-    """Read an experience, and the keys that are none of its own. Legacy `experience_text` is `when` and `what`.
+    """Return a parsed experience and its unknown keys. Legacy `experience_text` sets both `when` and `what`.
 
     Raises InvalidInput naming the file and the key in it.
     """
@@ -177,7 +177,7 @@ def _who(given: object, file: str) -> tuple[str, ...]:
 
 
 def offered(experiences: Iterable[Experience], names: Collection[str]) -> tuple[Experience, ...]:
-    """Return those that are for somebody of these names (a persona's id and role), letter case aside."""
+    """Return the experiences for one of these names (a persona's id and role), ignoring letter case."""
     own = {name.casefold() for name in names}
     return tuple(each for each in experiences if not each.who or own & {name.casefold() for name in each.who})
 
@@ -187,7 +187,7 @@ def offered(experiences: Iterable[Experience], names: Collection[str]) -> tuple[
 
 @lru_cache(maxsize=4096)
 def clauses(when: str) -> tuple[str, ...]:
-    """Return what a `when` is about: its sentences and their alternatives, each without what frames it."""
+    """Return the topics of a `when`: its sentences and their alternatives, without framing phrases."""
     found: list[str] = []
     for sentence in map(str.strip, _SENTENCE.split(when[:READ])):
         parts = _CLAUSE.split(sentence)
@@ -203,8 +203,8 @@ def _unframed(text: str) -> str:
 def score(
     query: str, experiences: Sequence[Experience], closeness: Mapping[str, float] | None = None, *, akin: float = AKIN
 ) -> list[Scored]:
-    """Weigh the offered against a query, best first. `closeness` is each one's best cosine by id, None without any;
-    `akin` is from which cosine on its embedder takes two texts to be about the same thing.
+    """Return the experiences scored against a query, best first. `closeness` is the best cosine by id, None without
+    embeddings; `akin` is the embedder's cosine from which two texts are about the same topic.
     """
     asked = set(words(query[:READ]))
     read = [_words_of(each.when) for each in experiences]
@@ -231,7 +231,7 @@ def _words_of(when: str) -> tuple[frozenset[str], ...]:
 
 
 def _weights(read: Sequence[Sequence[frozenset[str]]]) -> Mapping[str, float]:
-    """Weigh each word by BM25's idf among the offered, as a share of what a word of one alone has, and by the list."""
+    """Return each word's weight: BM25's idf among the offered, relative to a unique word, times the framing share."""
     counts = Counter(word for texts in read for word in frozenset[str]().union(*texts))
     total = max(len(read), FEWEST)
     most = math.log(1 + (total - 0.5) / 1.5)
@@ -247,7 +247,7 @@ def _held(asked: set[str], text: frozenset[str], weights: Mapping[str, float]) -
 
 
 def choose(scored: Sequence[Scored], *, most: int) -> list[Scored]:
-    """Decide which fit, and say why of each; `scored` is best first."""
+    """Return the scored experiences, each with whether it is chosen and why; `scored` is best first."""
     best = scored[0].score if scored else 0.0
     meaning = any(each.by_meaning is not None for each in scored)
     least = BY_MEANING if meaning else BY_WORDS

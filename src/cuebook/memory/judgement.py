@@ -1,6 +1,4 @@
-"""What is known of a conversation's posts for their judgement: read once each, judged at any time (C, "Memory
-Analyzer").
-"""
+"""Score the posts of a conversation for relevance and redundancy, each post parsed once (C, "Memory Analyzer")."""
 
 from array import array
 from bisect import bisect_right
@@ -17,7 +15,7 @@ from cuebook.records.tuning import Tuning
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """A judgement. `used` are tokens of the posts behind the summary as they stand in prompts."""
+    """A judgement. `used` counts the tokens that posts not yet summarized take in prompts."""
 
     total: int
     relevant: int
@@ -27,13 +25,13 @@ class Judged(Struct, frozen=True, kw_only=True):
 
 
 class PathJudgement:
-    """A path's posts, oldest first, each under its number from 0."""
+    """The posts of a path, oldest first, numbered from 0."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
         self.seqs = array("q")
         self._tokens = array("q")
-        self._small = array("q")  # tokens of the compressed form, or of the post where there is none
+        self._small = array("q")  # tokens of the compressed form, or of the post if it has none
         self._facts = bytearray()
         self._held = bytearray()
         self._roles: list[str] = []
@@ -50,7 +48,7 @@ class PathJudgement:
         return self.seqs[-1] if self.seqs else 0
 
     def add(self, post: PathPost, text: str) -> None:
-        """Add the next post, with the text of it that memory reads."""
+        """Add the next post, with the text that memory uses of it."""
         number = len(self.seqs)
         self.ids.append(post.id)
         self.seqs.append(post.seq)
@@ -65,7 +63,7 @@ class PathJudgement:
             self._repeated_by[older] = number
 
     def judge(self, tuning: Tuning, *, now: float, mark: int) -> Judged:
-        """Judge the posts as they stand: compressed and dropped as `tuning` says, under a summary up to seq `mark`."""
+        """Return the judgement: posts are compressed and dropped as `tuning` says, and summarized up to seq `mark`."""
         least = round(tuning.min_relevance * 100)
         scores = self._scores.by_number(now)
         return Judged(
@@ -77,9 +75,9 @@ class PathJudgement:
         )
 
     def marked(self, tuning: Tuning, actions: Sequence[Action], *, mark: int) -> Tuning:
-        """Carry actions out: mark posts before the newest full window as what they become in the run that is next.
+        """Return the tuning after the actions: it marks posts before the newest full window for the next run.
 
-        Of those to be left out, only those go whose neighbours stay a talk in turns.
+        Posts are only left out if their neighbours still alternate between roles.
         """
         run, newest = tuning.runs + 1, len(self) - tuning.full_message_window
         wanted: dict[str, list[int]] = {"compress": [], "drop": [], "promote": []}
@@ -99,7 +97,7 @@ class PathJudgement:
         )
 
     def used(self, tuning: Tuning, *, mark: int) -> int:
-        """Return the tokens the posts behind a mark take in prompts."""
+        """Return the tokens that posts after `mark` take in prompts."""
         every = zip(self.seqs, self._tokens, self._small, strict=True)
         return sum(
             0 if seq in tuning.dropped else small if seq in tuning.compressed else tokens

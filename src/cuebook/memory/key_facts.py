@@ -1,5 +1,5 @@
-"""What counts as a fact that a shorter form of a text must keep word for word, and how it is found fast: a pattern runs
-only where its kind shows a sign.
+"""Find key facts, which a shorter form of a text must keep verbatim. A pattern runs only if a cheap check finds its
+sign.
 """
 
 from typing import Final, NamedTuple
@@ -11,13 +11,13 @@ _MONTH = (
     r"|nov(?:ember)?|dec(?:ember)?)\.?"
 )
 _MONTHS = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())
-#: What stands in a secret's place.
+#: The placeholder of a secret.
 SECRET: Final = Expression(r"\[\[secret:[^\]]*\]\]")
 _DIGIT = Expression(r"\d")
 
 
 class _Kind(NamedTuple):
-    """A kind of fact: its pattern, strings of which each fact holds one in any case, and whether it has a digit."""
+    """A kind of fact: its pattern, strings of which each fact contains one (any case), and whether it has a digit."""
 
     pattern: str
     signs: tuple[str, ...] = ()
@@ -25,9 +25,9 @@ class _Kind(NamedTuple):
 
 
 #: C's eight patterns in C's order, then ours: dates, money, file paths, quoted identifiers. Every quantifier is bounded
-#: or followed by what it cannot contain, so that a hostile text of any length is read in linear time. Where a pattern
-#: begins with a digit or a quote, what must not precede that is looked back for after it: the engine then leaps from
-#: one such character to the next, four to ten times faster.
+#: or followed by what it cannot contain, so a hostile text of any length takes linear time. If a pattern begins with a
+#: digit or a quote, its lookbehind comes after that character: the engine then jumps from one such character to the
+#: next, four to ten times faster.
 _KINDS: Final = tuple(
     (Expression(kind.pattern), kind)
     for kind in (
@@ -70,9 +70,7 @@ _KINDS: Final = tuple(
 
 
 def facts_in(text: str) -> list[str]:
-    """Return the unique facts of `text` in the order of their first place; a fact inside a longer one is not told
-    twice.
-    """
+    """Return the unique facts of `text`, ordered by first occurrence, without facts that lie inside a longer one."""
     hidden = SECRET.sub(lambda match: "\0" * len(match[0]), text)
     folded, digits = hidden.casefold(), _DIGIT.search(hidden) is not None
     taken = bytearray(len(hidden))

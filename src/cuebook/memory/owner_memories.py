@@ -1,7 +1,7 @@
-"""What comes of a conversation to a place: what its quotes repeat there, add, or mark as earlier.
+"""Merge a conversation's quotes into a place's memories: repeat, add, or supersede.
 
-Conversations are delivered in any order, and a post may be delivered again. When something was said decides, not when
-it came. Nothing that one conversation says ends what another said.
+Conversations arrive in any order, and a post may arrive again. The time of a statement decides, not its arrival. A
+conversation never ends a statement of another one.
 """
 
 import hashlib
@@ -32,10 +32,10 @@ def merge_into_place(
     now: float,
     news: Collection[str] = (),
 ) -> list[Memory]:
-    """Return the memories of a place that changed or are new, after a conversation's items came to it.
+    """Return the changed and new memories of a place after a conversation's items were merged into it.
 
-    `news` are posts (ids) that nothing came of before: they were said after all else of their conversation, whatever
-    its clock says.
+    `news` are ids of posts that contributed nothing before: they count as later than all else in their conversation,
+    whatever its clock says.
     """
     known = {memory.id: memory for memory in held}
     items = [_item(each) for each in held if each.category in CATEGORIES and each.valid_to is None]
@@ -55,7 +55,7 @@ def merge_into_place(
 
 
 def _sourced(item: Item, ids: Mapping[str, str], conversation: str) -> Item:
-    """Return an item under its ids in the place, with its conversation in its sources."""
+    """Return an item with the place's ids and with its conversation in its sources."""
     return replace(
         item,
         id=ids[item.id],
@@ -68,7 +68,7 @@ def _sourced(item: Item, ids: Mapping[str, str], conversation: str) -> Item:
 def _in_order(
     known: Mapping[str, Memory], items: Sequence[Item], fresh: Sequence[Item], conversation: str, news: frozenset[str]
 ) -> tuple[list[Item], list[Item], list[float]]:
-    """Return both with the rank of when each was said last as `seq`, the fresh ones in that order, and the times."""
+    """Return stored and fresh items with their rank by time as `seq`, the fresh ones in that order, and the times."""
     own = f"{conversation}{_APART}"
     last = max((each.valid_from for each in items if any(s.startswith(own) for s in each.sources)), default=0.0)
     new = frozenset(f"{own}{post}" for post in news)
@@ -87,7 +87,7 @@ def _in_order(
 
 
 def _uncorrected(held: Sequence[Memory], fresh: Sequence[Item]) -> list[Item]:
-    """Leave out what posts said of which somebody wrote what they should have said: it comes back by no reading."""
+    """Return the fresh items without those that a user has corrected: no later reading restores them."""
     corrected: dict[str, set[str]] = {}
     for memory in held:
         if memory.written:

@@ -1,5 +1,5 @@
-"""Which statements are of a person's own life: body, diet, faith, money, family, feelings. They are nobody's decision
-or project, and nothing for an organization.
+"""Classify statements about a person's private life: body, diet, faith, money, family, feelings. They are filed as
+neither decisions nor projects, and are never shared with an organization.
 """
 
 import re
@@ -12,15 +12,15 @@ Matter = Literal["health", "diet", "identity", "money", "contact", "family", "fe
 
 
 def _any_of(*patterns: str) -> Expression:
-    """Return what finds any of `patterns` in lower-case text. What begins with a word's edge (and has no other
-    beginning) is tried only at one.
+    """Return an expression that finds any of `patterns` in lower-case text. Patterns that start with a word boundary
+    (only) are tried only at one.
     """
     edged = [pattern.removeprefix(r"\b") for pattern in patterns if pattern.startswith(r"\b")]
     others = [pattern for pattern in patterns if not pattern.startswith(r"\b")]
     return Expression("|".join([rf"\b(?:{'|'.join(edged)})", *others] if edged else others))
 
 
-#: What somebody may not or cannot, is or has.
+#: What somebody may not or cannot do, is, or has.
 BOUND: Final = _any_of(
     r"\ballerg\w+ (?:to|against)\b",
     r"\b(?:no|never) (?:meat|fish|nuts|dairy|gluten|alcohol|sugar|penicillin|pork|eggs|milk|wheat)\b",
@@ -57,7 +57,7 @@ BOUND: Final = _any_of(
     r"what)\b)",
     r"\b(?:we're|we’re|we are) (?:trying for|expecting) (?:an? |our )?(?:\w+ )?(?:baby|child|twins|boy|girl)\b",
 )
-#: Whom somebody has to do with.
+#: People that somebody has to do with.
 _RELATION: Final = (
     r"(?:mother|mom|mum|mama|father|dad|papa|parents?|sister|brother|siblings?|wife|husband|partner|"
     r"spouse|fianc[eé]e?|girlfriend|boyfriend|"
@@ -73,14 +73,14 @@ _RELATION: Final = (
     r"assistant|dog|cat|puppy|kitten|horse|pony|"
     r"rabbit|hamster|parrot|best man|bridesmaid|godmother|godfather|godson|goddaughter|ex)"
 )
-#: Who is one's own: family and animals, not a boss or a client.
+#: Family and pets, not a boss or a client.
 KIN: Final = (
     r"(?:(?:step|half-?|grand|god)?(?:mother|mom|mum|mama|father|dad|papa|parents?|ma|pa|sister|brother|siblings?|son|"
     r"daughter|child|children|kids?)(?:-in-law)?s?|wife|husband|partner|spouse|fianc[eé]e?|girlfriend|boyfriend|baby|"
     r"toddler|twins?|gran|granny|nana|nan|aunt|auntie|uncle|cousins?|niece|nephew|in-laws|family|ex|dog|cat|puppy|"
     r"kitten|horse|pony|rabbit|hamster|parrot)"
 )
-#: Somebody the statement says it of: the speaker, kin, somebody named or meant.
+#: The subject of a statement: the speaker, a relative, a named or implied person.
 _SOMEBODY: Final = _any_of(
     r"\b(?:i|i'm|i’m|i've|i’ve|i'd|i’d|i'll|i’ll|me|my|myself|mine|he|she|he's|she's|he’s|she’s|his|her|him)\b",
     rf"\bour (?:[\w-]+ ){{0,2}}{KIN}\b",
@@ -164,20 +164,20 @@ _FAMILY: Final = _any_of(
     r"moving in together|split(?:ting)? up|broke(?:n)? up|break(?:ing)? up)\b",
     rf"\b(?:my|our) (?!business )(?:[\w-]+ ){{0,2}}{KIN}\b(?! (?:business|company|firm)\b)",
 )
-#: Kin one does something with or for are not what it is about.
+#: Relatives as company or beneficiaries are not the subject.
 _ALONG: Final = Expression(rf"(?<!time )\b(?:with|for|at|by|near|like|from|to) (?:my|our) (?:[\w-]+ ){{0,2}}{KIN}\b")
-#: What several people settle is theirs, whatever it is about: "we decided on the vegan menu".
+#: What several people decide belongs to the group, whatever its topic: "we decided on the vegan menu".
 _SETTLED: Final = Expression(
     r"\bwe(?:'ve|’ve| have)?(?: \w+)? (?:decided|agreed|settled|chose|picked|opted|ordered|booked|hired)\b"
 )
 _MYSELF: Final = Expression(r"\b(?:me|my|myself)\b")
-#: What one makes for others with such a thing is a project like any: "an app for diabetics".
+#: A product for others is a project, whatever its topic: "an app for diabetics".
 _MAKES: Final = Expression(
     r"\b(?:build|writ|develop|design|launch|research|study|organi[sz]|found|cod|creat|programm)(?:e|"
     r"ing) (?:\w+ )?(?:an?|"
     r"the|our|my|some|about)\b"
 )
-#: Of a thing it is said what it is: "our database is PostgreSQL".
+#: A statement that defines a thing: "our database is PostgreSQL".
 _THING: Final = Expression(
     r"^(?:my|our|the|his|her|their) (?:[\w-]+ )?(?:database|server|laptop|computer|phone|tablet|camera|car|van|bike|"
     r"printer|router|browser|editor|language|framework|stack|cloud|host|domain|repo(?:sitory)?|system|software|app|"
@@ -188,7 +188,7 @@ _THING: Final = Expression(
     r"(?:is|was|will be|are)(?: now)? ",
     re.IGNORECASE,
 )
-#: It begins with somebody else.
+#: It starts with another person.
 _OTHER: Final = Expression(
     rf"^(?:(?:my|our|his|her|their) (?:[\w-]+ ){{0,3}}(?:{KIN}|{_RELATION})\b(?! says?\b)|"
     r"(?:he|she|he's|she's|he’s|she’s)\b)",
@@ -205,7 +205,7 @@ _MATTERS: Final[tuple[tuple[Matter, Expression], ...]] = (
 
 
 def matter_of(text: str) -> Matter | None:
-    """Tell of what of somebody's own life a statement is, None where of none: a team's, a thing's, anybody's."""
+    """Return the private topic of a statement, None if it is about a team, a thing, or people in general."""
     lower = lowered(text)
     theirs = _MAKES.search(lower) or (_SETTLED.search(lower) and not _MYSELF.search(lower))
     if not theirs and (_SOMEBODY.search(lower) or _NAMED.search(text)):
@@ -216,10 +216,9 @@ def matter_of(text: str) -> Matter | None:
 
 
 def filed(category: Category, text: str) -> Category:
-    """Return the category a statement is filed under: of somebody's own life, none of decisions and projects.
+    """Return the category under which a statement is filed: private statements are never decisions or projects.
 
-    What others are or have stands with them (`people`), how one eats with what one likes (`preferences`). A thing's
-    name makes it nobody.
+    Attributes of other people go to `people`, diets to `preferences`. A statement with a thing's name is not private.
     """
     if category == "people" and _THING.search(text):
         return "facts"

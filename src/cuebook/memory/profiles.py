@@ -1,6 +1,6 @@
-"""Compaction profiles: when a pass of rolling memory is due, how much it does, and which profile holds in which mode.
+"""Compaction profiles: when a compaction pass is due, how much it covers, and which profile a mode uses.
 
-A's `memoryCompaction` section of the presets file, with C's trigger as profile `budget`.
+Parses A's `memoryCompaction` section of the presets file, with C's trigger as profile `budget`.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Whole = Annotated[int, Meta(ge=0)]
 
 
 class CompactionProfile(Document, frozen=True, kw_only=True):
-    """When a pass is due and how much it does. Counts are posts (the original's "turns" are messages)."""
+    """When a pass is due and how much it covers. Counts are posts (the original's "turns" are messages)."""
 
     id: str = ""
     enabled: bool = True
@@ -39,7 +39,7 @@ BUDGET = CompactionProfile(id="budget", tail=30, most=480, trigger="budget")
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
-    """All profiles and which one holds where."""
+    """All profiles, and which one each mode uses."""
 
     profiles: Mapping[str, CompactionProfile]
     default: str = "standard"
@@ -68,7 +68,7 @@ _TRUE, _FALSE = ("true", "1"), ("false", "0")
 
 
 class _CompactionSection(Document, frozen=True, kw_only=True):
-    """`memoryCompaction`; its profiles are read on top of those that ship."""
+    """`memoryCompaction`; its profiles extend the built-in ones."""
 
     profiles: Mapping[str, Mapping[str, Any]] = {}
     default_profile: str | None = None
@@ -92,7 +92,7 @@ def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
 
 
 def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:
-    """Return `memoryCompaction` of a presets file. Raises InvalidInput naming the path inside the file."""
+    """Return the parsed `memoryCompaction` of a presets file. Raises InvalidInput naming the path inside the file."""
     read, faults = validate(document, _CompactionFile)
     section = (read or _CompactionFile()).memory_compaction
     profiles = dict(SHIPPED.profiles)
@@ -113,14 +113,14 @@ def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:
 def _read_profile(
     body: Mapping[str, Any], base: CompactionProfile, path: str, faults: list[Fault]
 ) -> CompactionProfile:
-    """Return a profile: what a file says of it, over what it is without the file."""
+    """Return a profile: the file's values over the built-in ones."""
     read, wrong = validate({**msgspec.to_builtins(base), **body}, CompactionProfile, path)
     faults += wrong
     return read or base
 
 
 def override(compaction: Compaction, environment: Mapping[str, str]) -> Compaction:
-    """Apply MEMORY_COMPACTION_* to every profile (R8). ENABLED=false switches all off; true leaves off what is off."""
+    """Apply MEMORY_COMPACTION_* to every profile (R8). ENABLED=false disables all; true enables nothing."""
     values: dict[str, Any] = {}
     for name, text in environment.items():
         if name not in _ENVIRONMENT:

@@ -1,8 +1,8 @@
-"""Dated verbatim quotes: which sentences of a user's posts memory keeps without a model, and their weight.
+"""Extract dated verbatim quotes: select the sentences of a user's posts that memory keeps, and weigh them. No model.
 
-No sentence is interpreted. Features that need no grammar decide its weight: dates, numbers, names, the count of content
-words, and the word lists of its language. A quote that cannot stand alone carries the sentence before it, or the
-question it answers. docs/design/006-rolling-memory.md says how this was measured.
+No sentence is interpreted. Grammar-free features set its weight: dates, numbers, names, the count of content words, and
+the word lists of its language. A quote that cannot stand alone includes the sentence before it, or the question that
+it answers. docs/design/006-rolling-memory.md has the measurements.
 """
 
 import re
@@ -16,15 +16,15 @@ from cuebook.languages import Language, detect, language
 from cuebook.memory.item_keys import item_id, subject_of
 from cuebook.records.memory import Category, Item, Line
 
-#: A quote of this score or more is listed as an item; one below it only fills the summary.
+#: A quote with at least this score is listed as an item; one below it only fills the summary.
 LISTED_SCORE: Final = 2.6
-#: A score of so many points is a weight of 1.
+#: The score that equals a weight of 1.
 FULL_SCORE: Final = 10.0
 #: Weight from which a quote is listed as an item.
 LISTED: Final = LISTED_SCORE / FULL_SCORE
-#: Weights of what is only asked or requested: the first to be dropped from a summary.
+#: Weights of questions and requests: a summary drops them first.
 ASKED_WEIGHT: Final = 0.01
-#: Points of each feature. The count of a sign is damped by DAMPED.
+#: Points of each feature. DAMPED damps the count of a sign.
 POINTS: Final = {
     "date": 2.2, "health": 1.8, "number": 1.3, "name": 1.0, "update": 1.0, "rule": 0.9, "remember": 0.9, "people": 0.8,
     "identity": 0.8, "answer": 0.8, "limit": 0.7, "decision": 0.6, "preference": 0.5, "self": 0.4, "todo": 0.4,
@@ -32,22 +32,22 @@ POINTS: Final = {
     "reported": -0.6,
 }  # fmt: skip
 DAMPED: Final = 0.6
-#: Points of content words, for up to MOST_WORDS of them.
+#: Points of content words, for at most MOST_WORDS of them.
 WORD_POINTS: Final = 0.95
 WORD_POWER: Final = 0.7
 MOST_WORDS: Final = 4
-#: Points added in languages without spaces, where fewer features are found.
+#: Extra points in languages without spaces, where fewer features are found.
 UNSPACED_POINTS: Final = 2.1
-#: With fewer content words a quote needs the sentence before it.
+#: A quote with fewer content words needs the sentence before it.
 ALONE: Final = 3
-#: A reply of so many words or fewer keeps the question it answers, and so many characters of that at most.
+#: A reply of at most this many words keeps the question that it answers, cut to this many characters.
 SHORT_REPLY: Final = 6
 QUESTION_LENGTH: Final = 80
-#: So many signs of a condition make a hypothetical: "if" and "would".
+#: Signs of a condition that make a sentence hypothetical: "if" and "would".
 HYPOTHETICAL: Final = 2
-#: A request or a question shows in so many words of a sentence.
+#: The opening words of a sentence, which show a request or a question.
 OPENING: Final = 3
-#: Characters of a post that are read, and of a sentence that is kept in one piece.
+#: Maximum characters of a post that are read, and of a sentence that is not split.
 READ: Final = 20_000
 LONGEST: Final = 400
 #: Characters before a full stop that may be an abbreviation.
@@ -65,13 +65,13 @@ _FENCE: Final = re.compile(
     r"</?\s*(?:recalled|recall|memory|memories|cuebook|retrieved)[\w:-]*[^>\n]{0,200}>|\[\[?/?(?:recalled|memory|cuebook)\b",
     re.IGNORECASE,
 )
-#: The end of a sentence: its marks and a space, a mark of Chinese or Japanese, or the end of a line.
+#: The end of a sentence: its punctuation and a space, Chinese or Japanese punctuation, or the end of a line.
 _END: Final = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”]*|\n+")
-#: No end: a full stop after an initial or an ordinal number, an abbreviation of a list, or before a small letter.
+#: Not an end: a full stop after an initial, an ordinal number or a listed abbreviation, or before a small letter.
 _NO_END: Final = re.compile(r"(?:^|[\s(])(?:\d{1,2}|[^\W\d_])\.$")
 _LAST_WORD: Final = re.compile(r"([^\W\d_]+)\.$")
 _BULLET: Final = re.compile(r"\s*(?:[-*•–]|\d{1,2}[.)]|#{1,6})?\s*")
-#: More than three words in quotation marks are somebody else's.
+#: More than three words in quotation marks are another person's.
 _QUOTATION: Final = re.compile(r"[“\"«„](?:[^\s”\"»“]+\s+){3,}[^\s”\"»“]+[”\"»“]|[「『“][^」』”\n]{8,}[」』”]")
 _VALUE: Final = re.compile(
     r"(?P<date>\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d\d)?|\d{1,2}\s?月(?:\s?\d{1,2}\s?[日号])?|\d{1,2}\s?[日号])"
@@ -83,7 +83,7 @@ _NAME: Final = re.compile(r"(?<![.!?…:]\s)(?<!^)(?<![\w`'’])[^\W\d_a-zß-ÿ]
 
 
 def quotes_of(lines: Sequence[Line], *, before: Sequence[Line] = ()) -> list[Item]:
-    """Return the quotes of users' posts, in order. `before` are posts that were read earlier and may be answered."""
+    """Return the quotes in users' posts, in order. `before` are earlier posts whose questions may be answered."""
     found: list[Item] = []
     question = _question(before[-1]) if before else ""
     for line in lines:
@@ -106,7 +106,7 @@ def _of_post(line: Line, question: str) -> list[Item]:
         kept = signs["remember"] or signs["rule"] or (signs["self"] and signs["health"])
         signs["request"] = opening["request"]
         if signs["fiction"] and (asks or signs["request"] or signs["self"]) and not signs["health"]:
-            break  # the rest of the post is told in it
+            break  # the rest of the post is the story
         if _is_hypothetical(signs, stated=bool(kept or asks)):
             previous = ""
             continue
@@ -116,13 +116,13 @@ def _of_post(line: Line, question: str) -> list[Item]:
         weight = score(signs, words, lists, sentence) / FULL_SCORE
         if (asks or signs["request"]) and not kept:
             weight = ASKED_WEIGHT
-        elif asks:  # it may tell a fact or ask for one: the summary has it, the list of items does not
+        elif asks:  # it may state or ask for a fact: only the summary has it
             weight = min(weight, LISTED / 2)
         shown = f"{sentence} (asked: {question})" if answer else sentence
         topic = lists.topic(own) if lists.spaced else lists.content(own)
         if len(topic) < ALONE and not answer and previous and not _stands_alone(signs):
             if not _has_value(signs):
-                continue  # it says nothing alone, and adds nothing
+                continue  # it says nothing alone and adds nothing
             shown = f"{previous} {sentence}"
             if found and found[-1].text == previous:
                 weight = max(weight, found.pop().weight)
@@ -133,7 +133,7 @@ def _of_post(line: Line, question: str) -> list[Item]:
 
 
 def _stands_alone(signs: Counter[str]) -> bool:
-    """Whether a brief sentence names what it is about: "I live in Oslo", not "two hours later"."""
+    """Return whether a brief sentence names its subject: "I live in Oslo", not "two hours later"."""
     return any(signs[name] for name in ("self", "name", "people", "health"))
 
 
@@ -142,7 +142,7 @@ def _is_hypothetical(signs: Counter[str], *, stated: bool) -> bool:
 
 
 def _has_value(signs: Counter[str]) -> bool:
-    """Whether a sentence says something of its own, however short it is."""
+    """Return whether a sentence has content of its own, however short it is."""
     return any(signs[name] for name in ("date", "number", "name", "health", "update", "rule"))
 
 
@@ -155,12 +155,12 @@ def weigh(text: str) -> float:
 
 @lru_cache(maxsize=1 << 14)  # each pass ranks all quotes
 def signs_of(text: str) -> Counter[str]:
-    """Return the signs of a quote by its own words, what it quotes of others left out."""
+    """Return the signs in a quote's own words, without what it quotes of others."""
     return read_signs(_QUOTATION.sub(" ", text), language(detect(text)))
 
 
 def score(signs: Counter[str], words: int, lists: Language, text: str) -> float:
-    """Return the points of a sentence."""
+    """Return the score of a sentence."""
     points = WORD_POINTS * min(words, MOST_WORDS) ** WORD_POWER if words else 0.0
     points += sum(POINTS[name] * count**DAMPED for name, count in signs.items() if name in POINTS)
     points += POINTS["brief"] * (words < ALONE) + POINTS["exclaimed"] * text.rstrip().endswith(("!", "！"))
@@ -169,7 +169,7 @@ def score(signs: Counter[str], words: int, lists: Language, text: str) -> float:
 
 
 def read_signs(sentence: str, lists: Language) -> Counter[str]:
-    """Return the signs of a sentence: what its word lists, figures and capital letters say."""
+    """Return the signs of a sentence by its word lists, figures and capital letters."""
     signs = lists.signs(sentence)
     for kind, _ in values_of(sentence):
         signs["number" if kind in {"time", "number"} else "name" if kind == "code" else kind] += 1
@@ -188,7 +188,7 @@ def values_of(text: str) -> list[tuple[str, str]]:
 
 
 def names_of(text: str, lists: Language) -> list[str]:
-    """Return the words with a capital letter within a sentence; in German, where every noun has one, only pairs."""
+    """Return the capitalized words within a sentence; in German, where every noun has a capital, only pairs."""
     found = [match for match in _NAME.finditer(text) if not lists.kinds(match[0].lower())]
     if lists.code != "de":
         return [match[0] for match in found]
@@ -196,9 +196,9 @@ def names_of(text: str, lists: Language) -> list[str]:
 
 
 def sentences(text: str, lists: Language) -> list[str]:
-    """Return the sentences of a text, each as it stands there without the space and bullet before it."""
+    """Return the sentences of a text verbatim, without leading spaces and bullets."""
     found, start = [], 0
-    # Who writes without capitals starts every sentence with a small letter.
+    # A writer who uses no capitals starts every sentence with a small letter.
     goes_on = _goes_on if text.lstrip()[:1].isupper() else lambda *_: False
     for match in _END.finditer(text):
         end = match.end()
@@ -222,7 +222,7 @@ def _goes_on(text: str, end: int) -> bool:
 
 
 def _pieces(sentence: str) -> Iterator[str]:
-    """Yield a sentence, or pieces of one that never ends, cut at a comma or a space."""
+    """Yield a sentence, or the pieces of an overlong one, cut at a comma or a space."""
     while len(sentence) > LONGEST:
         cut = max(sentence.rfind(mark, LONGEST // 2, LONGEST) for mark in (", ", "，", "、", " "))
         cut = cut + 1 if cut > 0 else LONGEST
@@ -233,13 +233,13 @@ def _pieces(sentence: str) -> Iterator[str]:
 
 
 def _stated(text: str) -> str:
-    """Return what a post states itself: no code, quoted lines, logs, JSON, or recalled memory."""
+    """Return a post's own statements: without code, quoted lines, logs, JSON, or recalled memory."""
     text = text[:READ]
     return "" if _FENCE.search(text) else _SKIPPED.sub("\n", text)
 
 
 def _question(line: Line) -> str:
-    """Return the question a post ends with, shortened, "" without one."""
+    """Return the shortened question that ends a post, "" without one."""
     text = _stated(line.text)
     last = (sentences(text, language(detect(text))) or [""])[-1]
     if line.role != "assistant" or not last.endswith(("?", "？")):
@@ -271,7 +271,7 @@ def _item(line: Line, text: str, signs: Counter[str], lists: Language, weight: f
 
 
 def category_of(signs: Counter[str]) -> Category:
-    """Return the one of A's categories that the signs of a quote speak for."""
+    """Return the one of A's categories that a quote's signs indicate."""
     if signs["health"]:
         return "facts"
     if signs["people"] and signs["name"] and not signs["rule"]:

@@ -1,10 +1,10 @@
-"""Which posts answer a query: full text with structure, meaning beside it, one fixed configuration for all data.
+"""Rank the posts that answer a query: full-text search plus embeddings, with one fixed configuration for all data.
 
-The store indexes `key_text` of each post and finds some hundred posts by `match_expression`; `rank` orders them anew
-with the statistics of the scope alone. A post counts by its own words and by those around it, then by the best of its
-session; a short post leans on its neighbours, an answer on its question; the one speaker a query names counts more. A
-long post counts by its best passage, so that long answers and tool outputs neither swamp nor vanish. Where posts have
-vectors, what is close to the query in meaning counts beside its words; without them all is as if there were none.
+The store indexes each post's `key_text` and finds some hundred posts by `match_expression`; `rank` reorders them with
+the statistics of the scope alone. A post scores by its own words and by those around it, then by the best post of its
+session. A short post gains from its neighbours, an answer from its question, and a speaker whom the query names
+counts more. A long post scores by its best passage, so long answers and tool outputs neither dominate nor vanish.
+Where posts have vectors, semantic similarity is added to the words; without vectors, words alone decide.
 """
 
 import math
@@ -34,16 +34,16 @@ __all__ = [
     "read_query",
 ]  # fmt: skip
 
-# What the store does best to ask for. On LoCoMo dev 50 posts give what 400 give (79.4 R@10).
+# Limits for the store's query. On LoCoMo dev 50 posts give what 400 give (79.4 R@10).
 CANDIDATES: Final = 200  # posts by bm25
-NEIGHBOURS_OF: Final = 100  # of these, the best, whose neighbours on the path are asked for too,
+NEIGHBOURS_OF: Final = 100  # the best of these, whose neighbours on the path are fetched too,
 REACH: Final = 2  # this many before and this many after (1 loses 0.8 points, none 6)
 
 # Words are those of a key, without stop words: two thirds of those written.
-TERMS: Final = 32  # words of a query that are looked for; the longest stay
-QUERY_CHARACTERS: Final = 8_000  # of a query that are read; a pasted page is no better query
+TERMS: Final = 32  # words of a query that are searched; the longest are kept
+QUERY_CHARACTERS: Final = 8_000  # of a query that are used; a pasted page is no better query
 PASSAGE: Final = 60  # words: a paragraph of about 120 as written; a post over 5/4 of it is scored as passages
-FEWEST: Final = 16  # posts a scope counts as at least: where all of two hold a word, it tells no less than elsewhere
+FEWEST: Final = 16  # minimum size of a scope for idf: a word in both of two posts is still informative
 WORD_CHARACTERS: Final = 6  # of a key, its space included (5.4 measured on LoCoMo)
 
 # The ranking: textbook values and round ones. Each halved or doubled moves R@10 on LoCoMo dev by a point or less, on
@@ -53,38 +53,38 @@ B: Final = 0.75  # length normalisation (notes/recall.md, section 3)
 NEAR: Final = (1.0, 0.5, 0.25)  # weight of a post's words in a window, by distance
 WHOLE: Final = 0.2  # share of the whole of a long post beside its best passage
 NEIGHBOUR: Final = 0.15  # of the score of the posts before and after (0.3: 13 points less in tool chats)
-ANSWER: Final = 0.2  # of the score of a question, for the post behind it
-ASKING: Final = 0.2  # taken from a question whose answer is short
-BRIEF: Final = 30  # words up to which a post leans on its neighbours in full; beyond, in inverse ratio to its length.
+ANSWER: Final = 0.2  # of the score of a question, for the post after it
+ASKING: Final = 0.2  # subtracted from a question whose answer is short
+BRIEF: Final = 30  # words up to which a post gains fully from its neighbours; beyond, in inverse ratio to length.
 # Without it long answers take the place of what users said: R@10 78 instead of 92 in assistant chats.
 SESSION: Final = 0.3  # of the best score in the session
 SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, after neighbours (before: 1 point less)
 PERIOD: Final = 0.3  # more for posts of the time the query names
-FLOOR: Final = 0.1  # least share of the query's information (idf) a post and those around it must hold, and
-SILENCE: Final = 0.2  # the fullest of all, else nothing fits: 16 % of other people's questions, at no cost to one's own
+FLOOR: Final = 0.1  # minimum share of the query's information (idf) in a post and those around it, and
+SILENCE: Final = 0.2  # in the best post, else nothing fits: rejects 16 % of unrelated questions and no related ones
 MEANING: Final = 1.0  # weight of closeness in meaning beside own words and words around, each at most 1
-BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half of it (LoCoMo: none loses 0.6 points)
-CLEAR: Final = 0.5  # closeness that lets a post stand without a word of the query
-LONE: Final = 0.4  # less closeness is asked of a single post or memory than of the closest of
+BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half of it (LoCoMo: without: -0.6 points)
+CLEAR: Final = 0.5  # closeness at which a post needs no word of the query
+LONE: Final = 0.4  # a single post or memory needs this much less closeness than the closest of
 MANY: Final = 50  # of them: the more there are, the closer the closest is by chance (docs/design/005)
-SESSION_GAP_S: Final = 3 * 3600.0  # silence that ends a session
+SESSION_GAP_S: Final = 3 * 3600.0  # pause that ends a session
 SESSION_POSTS: Final = 50  # its greatest length, where posts have no times or never pause
-PARTS: Final = ("session", "neighbours", "answer", "speaker", "time")  # named in a hit's why where they bring
+PARTS: Final = ("session", "neighbours", "answer", "speaker", "time")  # named in a hit's `why` if they contribute
 TELLING: Final = 0.05  # more than this
 _PROPER: Final = re.compile(r"(?<=[\w,;:)’'] )[A-Z][a-z]{2,}\b")
 GENERIC: Final = frozenset("user assistant human ai bot agent model tool system function summary unknown".split())
 
 
 class Query(Struct, frozen=True):
-    """A query as it is looked for: `terms` in its order, each once."""
+    """A parsed query: `terms` in order, each once."""
 
     text: str
     terms: tuple[str, ...]
-    named: tuple[str, ...] = ()  # speakers it names
+    named: tuple[str, ...] = ()  # speakers that it names
     names: frozenset[str] = frozenset()  # the terms that are part of their names
     about: frozenset[str] = frozenset()  # the terms that are other names: written with a capital within a sentence
     period: tuple[float, float] | None = None  # the time it names, Unix seconds
-    zone: tzinfo = UTC  # whose days it speaks of
+    zone: tzinfo = UTC  # the time zone of its days
 
 
 class RecallCandidate(Struct, frozen=True):
@@ -100,16 +100,16 @@ class RecallCandidate(Struct, frozen=True):
 
 
 class Corpus(Struct, frozen=True):
-    """The scope as a whole: its posts, and in how many of them a term occurs (else counted among the candidates)."""
+    """Statistics of the scope: its posts, and how many contain each term (else counted among the candidates)."""
 
     posts: int
     frequencies: Mapping[str, int] = {}
     mean_cosine: float = 0.0  # of all its posts
-    akin: float = 1.0  # cosine from which on a post and a query are about the same thing
+    akin: float = 1.0  # cosine from which a post and a query are about the same topic
 
 
 class Ranked(Struct, frozen=True):
-    """A found post. `score` is in [0, 1]: its part of the best score, times what the best hit holds of the query."""
+    """A found post. `score` in [0, 1] is its share of the best score, times the best hit's share of the query."""
 
     seq: int
     score: float
@@ -120,8 +120,8 @@ class Ranked(Struct, frozen=True):
 
 
 def read_query(query: str, *, speakers: Collection[str] = (), now: float | None = None, zone: tzinfo = UTC) -> Query:
-    """Read what a query looks for. `speakers` are those of the scope; `now` (Unix seconds) gives "today" its day, in
-    the asker's `zone`.
+    """Return a parsed query. `speakers` are those of the scope; `now` (Unix seconds) resolves "today" in the asker's
+    `zone`.
     """
     text = query[:QUERY_CHARACTERS]
     terms = list(dict.fromkeys(query_words(text)))
@@ -145,19 +145,19 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
 
 
 def akin_among(akin: float, count: int) -> float:
-    """Say from which cosine on the closest of so many posts or memories and a query are about the same thing.
+    """Return the cosine from which the closest of `count` posts or memories and a query are about the same topic.
 
-    LoCoMo dev, MiniLM: a tenth of the questions about others come as close, however many there are, and 97 of 100 that
-    a memory answers; with `akin` for all 82 of 100 in a place of one, 90 of eight.
+    LoCoMo dev, MiniLM: a tenth of the unrelated questions come this close, at any count, and 97 of 100 that a memory
+    answers. With `akin` for all counts: 82 of 100 in a place of one memory, 90 of eight.
     """
     return akin * (1 - LONE * (1 - min(1.0, math.log(max(1, count)) / math.log(MANY))))
 
 
 def match_expression(query: Query, scope: str | Sequence[str] | None) -> str | None:
-    """FTS5's MATCH string over the columns `scope` and `key`, safe for any query; None where nothing can be looked for.
+    """Return FTS5's MATCH string over the columns `scope` and `key`, safe for any query; None if no term is left.
 
-    `scope` is a token, or several of which a row has one. Names of speakers stand in every second post: they are looked
-    for only where there is nothing else. Without a token the caller bounds the rows itself: bm25 would go through all
+    `scope` is a token, or several of which a row has one. Every second post contains a speaker's name, so names are
+    searched only if the query has nothing else. Without a token the caller limits the rows itself: bm25 would scan all
     posts of a scope to count it.
     """
     wanted = " OR ".join(f'"{term}"' for term in _topic(query))
@@ -175,30 +175,30 @@ def _topic(query: Query) -> Sequence[str]:
 
 
 class _Reading(Struct):
-    """A candidate as it is scored: how often each term occurs in its best passage, how long that is in words."""
+    """A candidate's features: how often each term occurs in its best passage, and that passage's length in words."""
 
     post: RecallCandidate
     counts: Mapping[str, float]
     length: int
     asks: bool
-    whole: Mapping[str, float] = {}  # the same of a post longer than a passage
+    whole: Mapping[str, float] = {}  # term counts of a whole post longer than a passage
     whole_length: int = 0
     own: float = 0.0
     around: float = 0.0
-    held: float = 0.0  # share of the query's information that the window holds
-    close: float | None = None  # in meaning, as its part of the closest
-    meaning: float = 0.0  # the same with the posts beside it
+    held: float = 0.0  # share of the query's information in the window
+    close: float | None = None  # semantic closeness, relative to the closest post
+    meaning: float = 0.0  # the same, including the adjacent posts
     score: float = 0.0
     session: int = 0
-    before: int = -1  # place of the post before it in the same session, -1 for none
+    before: int = -1  # position of the previous post in the session, -1 for none
     after: int = -1
-    parts: tuple[float, ...] = ()  # what PARTS brought
+    parts: tuple[float, ...] = ()  # contributions of PARTS
 
 
 def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: Corpus, *, limit: int) -> list[Ranked]:
-    """Order candidates, best `limit` first, equal ones newest first; none that holds less than FLOOR of the query.
+    """Return the best `limit` candidates, best first, equal ones newest first, none with less than FLOOR of the query.
 
-    Posts beside those that match should be among the candidates (NEIGHBOURS_OF, REACH). About 10 µs a post.
+    Posts adjacent to matches should be among the candidates (NEIGHBOURS_OF, REACH). About 10 µs a post.
     """
     posts = sorted({post.seq: post for post in candidates}.values(), key=lambda post: (post.conversation, post.seq))
     seen = any(post.cosine is not None for post in posts)
@@ -218,7 +218,7 @@ def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: Corpus, *,
 
 
 def _places(text: str, terms: Iterable[str]) -> dict[str, list[int]]:
-    """Where in a key each term stands, in characters. Searching the string is ten times faster than cutting it."""
+    """Return the character positions of each term in a key. Searching the string is ten times faster than splitting."""
     found: dict[str, list[int]] = {}
     for term in terms:
         word = f" {term} "
@@ -231,9 +231,9 @@ def _places(text: str, terms: Iterable[str]) -> dict[str, list[int]]:
 
 
 def _idf(terms: Sequence[str], corpus: Corpus, places: Sequence[Collection[str]]) -> dict[str, float]:
-    """Weigh each term by BM25's log(1 + (N - n + 0.5) / (n + 0.5)), n of the N posts in scope holding it.
+    """Return each term's weight: BM25's log(1 + (N - n + 0.5) / (n + 0.5)), where n of the N posts contain it.
 
-    Pairs of characters that stand nowhere are left out: most of a Chinese query's stand across two words.
+    Character pairs that occur nowhere are omitted: most pairs of a Chinese query span two words.
     """
     here = Counter(term for found in places for term in found)
     total = max(corpus.posts, len(places), FEWEST)
@@ -242,7 +242,7 @@ def _idf(terms: Sequence[str], corpus: Corpus, places: Sequence[Collection[str]]
 
 
 def _read(post: RecallCandidate, text: str, places: Mapping[str, list[int]], idf: Mapping[str, float]) -> _Reading:
-    """Count the terms in a post: in all of it, or in the date, the speaker and the best passage of a long one."""
+    """Count the terms of a post: in all of it, or in the date, the speaker and the best passage of a long one."""
     counts = {term: float(len(here)) for term, here in places.items()}
     length = max(1, text.count(" ") - 1)
     asks = text.endswith(" ? ")
@@ -253,7 +253,7 @@ def _read(post: RecallCandidate, text: str, places: Mapping[str, list[int]], idf
 
 
 def _best_passage(places: Mapping[str, list[int]], head: int, idf: Mapping[str, float]) -> Mapping[str, float]:
-    """Count the terms of the head and of the passage that holds most. Passages overlap by half."""
+    """Count the terms of the head and of the best passage. Passages overlap by half."""
     step = PASSAGE * WORD_CHARACTERS // 2
     passages: dict[int, dict[str, float]] = {}
     top: dict[str, float] = {}
@@ -271,7 +271,7 @@ def _best_passage(places: Mapping[str, list[int]], head: int, idf: Mapping[str, 
 
 
 def _link(readings: Sequence[_Reading]) -> None:
-    """Count off the sessions, and tie each post to those before and after it in its session."""
+    """Set the session number, and link each post to the previous and next one of its session."""
     place = {reading.post.seq: at for at, reading in enumerate(readings)}
     session, first = 0, readings[0].post
     for earlier, later in pairwise(readings):
@@ -287,7 +287,7 @@ def _link(readings: Sequence[_Reading]) -> None:
 
 
 def _weigh(readings: Sequence[_Reading], idf: Mapping[str, float]) -> None:
-    """BM25 of each post by itself and with the posts around it, each as its part of the best."""
+    """Compute BM25 of each post alone and with the posts around it, each relative to the best."""
     windows = [_window(readings, at) for at in range(len(readings))]
     mean_own = sum(reading.length for reading in readings) / len(readings)
     mean_window = sum(length for _, length in windows) / len(windows)
@@ -306,8 +306,8 @@ def _weigh(readings: Sequence[_Reading], idf: Mapping[str, float]) -> None:
 
 
 def _compare(readings: Sequence[_Reading], mean: float) -> None:
-    """Tell how close each post is to the query in meaning, by itself and with those beside it: what is above the mean,
-    as its part of the best.
+    """Compute each post's semantic closeness to the query, alone and with its neighbours: the excess over the mean,
+    relative to the best.
     """
     above = [0.0 if reading.post.cosine is None else reading.post.cosine - mean for reading in readings]
     wide = [
@@ -321,7 +321,7 @@ def _compare(readings: Sequence[_Reading], mean: float) -> None:
 
 
 def _window(readings: Sequence[_Reading], at: int) -> tuple[dict[str, float], float]:
-    """Add up terms and lengths of a post and those around it, weighted NEAR by distance."""
+    """Sum up terms and lengths of a post and those around it, weighted by distance (NEAR)."""
     here = readings[at]
     counts, length = dict(here.counts), float(here.length)
     older, newer = here.before, here.after
@@ -345,7 +345,7 @@ def _bm25(counts: Mapping[str, float], relative_length: float, idf: Mapping[str,
 
 
 def _combine(readings: Sequence[_Reading], query: Query) -> None:
-    """Add up what the words say, then what session, neighbours, speaker and time say."""
+    """Combine the scores by words with those of session, neighbours, speaker and time."""
     best: dict[int, float] = {}
     for reading in readings:
         reading.score = reading.own + reading.around + MEANING * reading.meaning
@@ -363,7 +363,7 @@ def _combine(readings: Sequence[_Reading], query: Query) -> None:
 
 
 def _lent(reading: _Reading, readings: Sequence[_Reading], fused: Sequence[float]) -> tuple[float, float]:
-    """Reckon what a post gets from those beside it, and from the question before it."""
+    """Compute what a post gains from its neighbours, and from the question before it."""
     lent = asked = 0.0
     brevity = _brevity(reading)
     if reading.before >= 0:
@@ -375,7 +375,7 @@ def _lent(reading: _Reading, readings: Sequence[_Reading], fused: Sequence[float
 
 
 def _brevity(reading: _Reading) -> float:
-    """How far a post leans on those around it, in (0, 1]: "seven years now" needs its question, a page does not."""
+    """Return how much a post gains from its neighbours, in (0, 1]: "seven years now" needs its question, a page not."""
     return min(1.0, BRIEF / (reading.whole_length or reading.length))
 
 

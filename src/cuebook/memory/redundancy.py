@@ -1,10 +1,10 @@
-"""Which texts say again what an older one said: exact Jaccard similarity of word sets, at least 0.9, without comparing
-all pairs (C, "Redundancy Detection"; the algorithm: notes/performance.md 4).
+"""Detect redundant texts: word sets with an exact Jaccard similarity of at least 0.9 to an older text, without
+comparing all pairs (C, "Redundancy Detection"; the algorithm: notes/performance.md 4).
 
-Two sets that are so alike differ in few words: with A the newer, B the older set of m words, at most m/9. B's words are
-divided by their hash into more parts than can differ, so at least one part is the same in both, and with it the
-exclusive or of its words' hashes. B lies under that of each of its parts. No pair can be missed; a chance meeting only
-costs a comparison. The cost of a text depends on its own words, and hardly on how many texts there are.
+Two such similar sets differ in few words: at most m/9, with B the older set of m words. B's words are divided by their
+hash into more parts than can differ, so at least one part is the same in both sets, and so is the XOR of its words'
+hashes. B is indexed under the XOR of each of its parts. No pair can be missed; a collision only costs a comparison.
+The cost per text depends on its own words, and hardly on the number of texts.
 """
 
 from array import array
@@ -15,27 +15,27 @@ from itertools import combinations
 from operator import xor
 from typing import Final
 
-#: Shorter texts are ignored (C's own code: notes/seed-origins.md 3.1).
+#: Minimum length in characters; shorter texts are ignored (C's own code: notes/seed-origins.md 3.1).
 LEAST_CHARACTERS: Final = 50
-#: Largest sets of the size classes: within one, at most a ninth of that many words can differ.
+#: Largest sets of the size classes: within a class, at most a ninth of that many words can differ.
 _SIZES: Final = [8 + 9 * i for i in range(10)]
 while _SIZES[-1] < 10_000_000:
     _SIZES.append(_SIZES[-1] * 11 // 10)
-#: Parts by how many words can differ, where that is one or two. Else one more than can differ, each by itself.
+#: Parts by how many words can differ, if that is one or two. Otherwise one more than can differ, each alone.
 _PARTS: Final = {1: 5, 2: 4}
 _64_BITS: Final = (1 << 64) - 1
 _SPREAD: Final = 0x9E3779B97F4A7C15
 
 
 class Redundancy:
-    """The word sets of texts that none newer repeats. Words are told apart by 64 bits of Python's keyed hash."""
+    """The word sets of texts that no newer text repeats. Words are identified by 64 bits of Python's keyed hash."""
 
     def __init__(self) -> None:
-        self._words: dict[int, array[int]] = {}  # arrays: the garbage collector does not look into them
+        self._words: dict[int, array[int]] = {}  # arrays, which the garbage collector does not scan
         self._places: dict[int, int | list[int]] = {}
 
     def add(self, number: int, text: str) -> list[int]:
-        """Add a text under a new number; answers with the numbers of the older ones it repeats, which leave."""
+        """Add a text under a new number. Return the numbers of the older texts that it repeats, which are removed."""
         if len(text) < LEAST_CHARACTERS:
             return []
         words = frozenset(map(hash, text.lower().split()))
@@ -60,7 +60,7 @@ class Redundancy:
         return repeated
 
     def _under(self, keys: Iterable[int]) -> set[int]:
-        """Return the texts that lie under any of these keys: they share a part."""
+        """Return the texts indexed under any of these keys, which share a part."""
         found: set[int] = set()
         for key in keys:
             there = self._places.get(key)
@@ -81,7 +81,7 @@ class Redundancy:
 
 
 def alike(words: frozenset[int], others: Collection[int]) -> bool:
-    """Return whether two sets have a Jaccard similarity of at least 0.9, in whole numbers."""
+    """Return whether two sets have a Jaccard similarity of at least 0.9, in integer arithmetic."""
     both = len(words.intersection(others))
     return 10 * both >= 9 * (len(words) + len(others) - both)
 
@@ -91,9 +91,9 @@ def _class_of(size: int) -> int:
 
 
 def _keys_of(words: frozenset[int], place: int) -> list[int]:
-    """Return where a set lies in a class: the exclusive or of its words without those of some parts, for each choice.
+    """Return the index keys of a set in a size class: the XOR of its words without some parts, for each choice.
 
-    Where one or two words can differ, all parts but as many are taken together: alone they would be few common words.
+    If one or two words can differ, all other parts are combined: alone they would have few, common words.
     """
     differ = _SIZES[place] // 9
     parts = _PARTS.get(differ, differ + 1)

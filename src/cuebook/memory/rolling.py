@@ -1,4 +1,4 @@
-"""Which posts a compaction pass covers, and when: the plan of rolling memory (R1, R2)."""
+"""Plan compaction passes of rolling memory: when a pass is due, and which posts it covers (R1, R2)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
@@ -9,20 +9,20 @@ from msgspec import Struct
 from cuebook.memory.profiles import Compaction, CompactionProfile
 from cuebook.records.memory import Line
 
-# ---- where posts may be cut -----------------------------------------------------------------------------------------
+# ---- possible cuts --------------------------------------------------------------------------------------------------
 
 
 class Calls(Struct, frozen=True):
-    """The ids of the calls a post makes, and of those it answers ("" for one nobody named)."""
+    """The ids of the calls that a post makes, and of those it answers ("" for a call without an id)."""
 
     made: Sequence[str] = ()
     answered: Sequence[str] = ()
 
 
 def held_together(posts: Mapping[int, Calls]) -> frozenset[int]:
-    """Return the places no cut may fall before, by the numbers of the posts that make or answer calls, in order.
+    """Return the positions before which no cut is allowed, by the posts that make or answer calls, in order.
 
-    A result whose call is not there belongs to the post before it.
+    A result without its call belongs to the post before it.
     """
     made: dict[str, int] = {}
     reach: dict[int, int] = {}
@@ -40,14 +40,14 @@ def held_together(posts: Mapping[int, Calls]) -> frozenset[int]:
 
 Reason = Literal["due", "disabled", "below_threshold", "cooldown", "no_messages"]
 
-#: Posts read beyond a pass's own, to find a place where no call is parted from its result.
+#: Extra posts loaded for a pass, to find a cut that separates no call from its result.
 LOOKAHEAD = 64
-#: The longest a failing pass is put off, in seconds.
+#: The longest retry delay of a failing pass, in seconds.
 LONGEST_S = 3600.0
 
 
 class PassDue(Struct, frozen=True):
-    """Whether a pass is due, why or why not, and when to look again (Unix seconds, 0: when something changes)."""
+    """Whether a pass is due, the reason, and the time of the next check (Unix seconds, 0: when something changes)."""
 
     reason: Reason
     not_before: float = 0.0
@@ -65,10 +65,10 @@ def due(
     not_before: float,
     hurry: bool = False,
 ) -> PassDue:
-    """Return whether a conversation's backlog calls for a pass.
+    """Return whether a conversation's backlog needs a compaction pass.
 
-    `room` is what posts may take of a window, `not_before` when a failed pass may be tried again. A backlog larger than
-    a pass goes on at once; the cool-down separates passes that keep up. `hurry` waits for nothing (`settle`).
+    `room` is the part of a window for posts, `not_before` the earliest retry of a failed pass. A backlog larger than a
+    pass continues at once; the cool-down separates passes that keep up. `hurry` skips all waiting (`settle`).
     """
     behind = backlog - profile.tail
     if not profile.enabled:
@@ -84,7 +84,7 @@ def due(
 
 
 def least_backlog(compaction: Compaction) -> int:
-    """Return how many posts behind no summary call for a pass by the keenest profile."""
+    """Return the smallest backlog of posts that starts a pass in any profile."""
     least = [each.tail + max(1, each.least) for each in compaction.profiles.values() if each.enabled]
     return min(least, default=1)
 
@@ -92,10 +92,10 @@ def least_backlog(compaction: Compaction) -> int:
 def covered(
     lines: Sequence[Line], profile: CompactionProfile, *, backlog: int, held: Collection[int] = frozenset()
 ) -> int:
-    """How many of the oldest posts behind the mark a pass covers; 0 where no boundary lies within reach.
+    """Return how many of the oldest posts after the mark a pass covers; 0 if no boundary is within reach.
 
-    The end is a round's if one ends within the pass, else a place between steps. `held` are the places no cut may fall
-    before: calls and results stay together.
+    The pass ends at the end of a round if there is one, else between steps. No cut is allowed before the positions in
+    `held`: calls and results stay together.
     """
     most = min(profile.most, backlog - profile.tail, len(lines))
     if most < 1:
@@ -110,13 +110,13 @@ def covered(
 
 
 def between_steps(lines: Sequence[Line], end: int) -> bool:
-    """Return whether a cut before number `end` parts no tool call from its results."""
+    """Return whether a cut before number `end` separates no tool call from its results."""
     if lines[end - 1].calls:
         return False
     return end >= len(lines) or lines[end].role != "tool"
 
 
 def backoff_s(failures: int, cooldown_ms: int) -> float:
-    """Seconds to wait after so many failures in a row: the cool-down, doubled each time, an hour at most."""
+    """Return the seconds to wait after this many failures in a row: the cool-down, doubled each time, up to an hour."""
     doublings = 1 << min(failures, 16)
     return min(LONGEST_S, max(1.0, cooldown_ms / 1000) * doublings)

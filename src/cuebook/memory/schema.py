@@ -1,6 +1,4 @@
-"""What a model may answer when it compacts: the published schema of `memory_json`, and the strict reading of an
-answer.
-"""
+"""Define the JSON schema of a compaction model's `memory_json`, and validate its answers strictly."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -78,7 +76,7 @@ _TRUSTS: Final[tuple[Trust, ...]] = ("tool", "assistant", "user")
 
 
 class CompactionAnswer(Struct, frozen=True):
-    """A compaction model's answer that passed every check."""
+    """A compaction model's answer that passed all checks."""
 
     summary_markdown: str
     memory_json: dict[str, Any]
@@ -87,10 +85,9 @@ class CompactionAnswer(Struct, frozen=True):
 def parse_answer(
     text: str, *, known: Collection[str], max_tokens: int, count: Callable[[str], int]
 ) -> CompactionAnswer:
-    """Read a model's answer: JSON, a fenced block, or the first `{` to the last `}`. Raise InvalidInput on anything
-    else.
+    """Return a parsed and checked answer: JSON, a fenced block, or the first `{` to the last `}`. Raises InvalidInput.
 
-    Every item's `sources` must be in `known`; both outputs together, as compact JSON, must fit `max_tokens`.
+    Every item's `sources` must be in `known`. Both outputs together, as compact JSON, must fit into `max_tokens`.
     """
     answer = read_object(text)
     check(answer, MEMORY_SCHEMA, where="answer")
@@ -108,7 +105,7 @@ def parse_answer(
 
 
 def compact(memory: Mapping[str, Any]) -> str:
-    """Return `memory_json` as it is counted and sent: JSON without spaces, letters of all scripts as they are."""
+    """Return `memory_json` as it is counted and sent: JSON without spaces, non-ASCII characters unescaped."""
     return json.dumps(memory, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -117,7 +114,7 @@ def items_of(
 ) -> list[Item]:
     """Return an answer's items, valid from `when` (Unix seconds).
 
-    An item's trust is the least of its sources: a post's role in `lines`, a `held` item's own trust, else tool.
+    An item's trust is the lowest of its sources: a post's role in `lines`, a `held` item's own trust, else tool.
     """
     trusts: dict[str, Trust] = {source: item.trust for item in held for source in item.sources}
     trusts |= {line.id: _trust(line.role) for line in lines}

@@ -1,7 +1,7 @@
-"""Whose memory a conversation may read and write: A's `longTermMemory` policy, its defaults, and the places it means.
+"""Decide which memories a conversation may read and write: A's `longTermMemory` policy, its defaults, and its places.
 
-What a request says goes over what the conversation keeps; the host's defaults hold only while it keeps nothing. An
-organization is never kept: it must be named each time.
+A request's policy overrides the stored one of the conversation. The host's defaults apply only if none is stored. An
+organization is never stored: every request must name it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,12 +43,12 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     @property
     def recalls(self) -> bool:
-        """Whether older posts of the conversation itself are recalled."""
+        """Return whether older posts of the same conversation are recalled."""
         return self.enabled and self.conversation
 
 
 class Whose(Struct, frozen=True, kw_only=True):
-    """Who a conversation is between. `alone`: nobody but the user can read it."""
+    """The participants of a conversation. `alone`: nobody but the user can read it."""
 
     user: str | None = None
     persona: str = ""
@@ -57,7 +57,7 @@ class Whose(Struct, frozen=True, kw_only=True):
 
 
 class PolicyTerms(Struct, frozen=True, kw_only=True):
-    """Under which a turn was answered. `policy` None: nobody noted it; `persona` "": it named none."""
+    """The policy under which a turn was answered. `policy` None: not recorded; `persona` "": the turn named none."""
 
     policy: Policy | None = None
     persona: str = ""
@@ -73,7 +73,7 @@ class _Scopes(Document, frozen=True, kw_only=True):
 
 
 class _LongTermMemory(Document, frozen=True, kw_only=True):
-    """A policy as requests write it and metadata keep it; None where it says nothing."""
+    """A policy as requests and metadata contain it; None = not set."""
 
     enabled: bool | None = None
     scopes: _Scopes = _Scopes()
@@ -92,7 +92,7 @@ def read_control(given: Any) -> dict[str, Any]:
 
 
 def read_policy(given: Any, where: str = KEPT) -> dict[str, Any]:
-    """Return a stored policy as the fields of a policy that it sets. Raises InvalidInput naming the path."""
+    """Return the policy fields that a stored policy sets. Raises InvalidInput naming the path."""
     return _fields(check(given, _LongTermMemory, where))
 
 
@@ -105,8 +105,8 @@ def _fields(read: _LongTermMemory) -> dict[str, Any]:
 
 
 def effective(control: Mapping[str, Any], kept: Any, defaults: Policy) -> Policy:
-    """Return the policy that holds: the request's word over the kept one, over
-    the host's defaults where none is kept.
+    """Return the effective policy: the request's fields, over the stored ones, over the host's defaults if none is
+    stored.
     """
     base = defaults if not isinstance(kept, Mapping) else Policy(**read_policy(kept))
     known = {name: getattr(base, name) for name in Policy.__struct_fields__}
@@ -114,7 +114,7 @@ def effective(control: Mapping[str, Any], kept: Any, defaults: Policy) -> Policy
 
 
 def policy_to_wire(policy: Policy) -> dict[str, Any]:
-    """Return a policy as it is kept and shown."""
+    """Return a policy in its stored and published form."""
     return {
         "enabled": policy.enabled,
         "scopes": {scope: getattr(policy, scope) for scope in SCOPES},
@@ -125,9 +125,9 @@ def policy_to_wire(policy: Policy) -> dict[str, Any]:
 
 
 def read_places(policy: Policy, whose: Whose, organization: Mapping[str, Any] | None = None) -> tuple[Place, ...]:
-    """Return the places a conversation may read. What is one person's is read only where nobody else reads along.
+    """Return the places that a conversation may read. A user's own are readable only if nobody else can read along.
 
-    `organization` are its settings, if one is named.
+    `organization` are the settings of the organization, if one is named.
     """
     if not policy.enabled:
         return ()
@@ -137,7 +137,7 @@ def read_places(policy: Policy, whose: Whose, organization: Mapping[str, Any] | 
 
 
 def personal_places(policy: Policy, whose: Whose) -> tuple[Place, ...]:
-    """Return the places of the user that a conversation may write."""
+    """Return the user's places that a conversation may write."""
     if not (policy.enabled and policy.items and whose.user):
         return ()
     places = [Place("user", whose.user)] if policy.user else []
@@ -147,7 +147,7 @@ def personal_places(policy: Policy, whose: Whose) -> tuple[Place, ...]:
 def published_place(
     policy: Policy, whose: Whose, organization: Mapping[str, Any] | None, *, may_publish: bool
 ) -> Place | None:
-    """Return the organization a turn may write to: named, switched on, shared with, allowed, and by one who may."""
+    """Return the organization that a turn may write to: named, enabled, shared with, allowed, with permission."""
     wanted = policy.enabled and policy.items and policy.organization and policy.share and whose.organization
     if not wanted or not may_publish or whose.organization is None:
         return None
@@ -157,7 +157,7 @@ def published_place(
 
 
 def unshared(policy: Policy, whose: Whose, organization: Mapping[str, Any] | None, *, may_publish: bool) -> str:
-    """Return why a turn that asks to share with an organization tells it nothing; "" where it does or asks nothing."""
+    """Return why a turn that asks to share with an organization does not; "" if it does or does not ask."""
     if not policy.share or published_place(policy, whose, organization, may_publish=may_publish):
         return ""
     reasons = (
@@ -173,8 +173,8 @@ def unshared(policy: Policy, whose: Whose, organization: Mapping[str, Any] | Non
 def told_places(
     policy: Policy, whose: Whose, category: str, settings: Mapping[str, Mapping[str, Any]]
 ) -> frozenset[Place]:
-    """Return the places that what was said of a category under a policy may reach. `settings` are organizations', by
-    id; `whose.organization` is the one it was shared with, by who might.
+    """Return the places that posts of a category under a policy may reach. `settings` are those of organizations, by
+    id; `whose.organization` is the one that the turn was shared with, with permission.
     """
     of = settings.get(whose.organization or "", {})
     published = published_place(policy, whose, of, may_publish=True)
@@ -183,7 +183,7 @@ def told_places(
 
 
 def org_setting(settings: Mapping[str, Any] | None, name: str) -> bool:
-    """Return an organization's switch, on unless it is set."""
+    """Return an organization's boolean setting, true by default."""
     found: Any = settings or {}
     for part in ("memory", "longTermMemory", name):
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -191,19 +191,19 @@ def org_setting(settings: Mapping[str, Any] | None, name: str) -> bool:
 
 
 def persona_place(user: str, persona: str) -> Place:
-    """Return the place of what one user and one persona share."""
+    """Return the place of memories that a user and a persona share."""
     return Place("persona", f"{persona}\x1f{user}")
 
 
 def owner_of(place: Place) -> str | None:
-    """Return the one user whose a place is, None for one of others."""
+    """Return the user who owns a place, None for shared places."""
     if place.kind == "user":
         return place.id
     return place.id.partition("\x1f")[2] if place.kind == "persona" else None
 
 
 def categories_for(place: Place, policy: Policy, organization: Mapping[str, Any] | None = None) -> frozenset[str]:
-    """Return what may be written to a place."""
+    """Return the categories that may be written to a place."""
     allowed = set(CATEGORIES if policy.categories is None else policy.categories)
     if place.kind == "organization":
         allowed &= set(SHARED)

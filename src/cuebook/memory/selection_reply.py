@@ -35,7 +35,7 @@ _NOTHING: Final = re.compile(r"\b(?:none|neither|nothing|no (?:relevant )?experi
 
 
 def read_reply(text: str, offered: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the offered ids that a reply selects, each once, in its order; None where it says nothing of them.
+    """Return the offered ids that a reply selects, each once, in its order; None if it mentions none of them.
 
     Of two verdicts on one id the later holds. An empty tuple means that the reply selects none.
     """

@@ -1,8 +1,9 @@
-"""The rolling summary as dated quotes: markdown for the system prompt, `memory_json` for programs, the rest fenced.
+"""Write the rolling summary as dated quotes: markdown for the system prompt, `memory_json` for programs, the rest
+fenced.
 
-All of a user's statements stand in it while they fit. When room is short, a selection stays: health and rules first,
-then preferences and decisions, then the rest by score per token. Lines stand in order of date. New quotes are appended,
-so that a provider's prompt cache keeps what came before, and the selection is made anew only when they no longer fit.
+It contains all of a user's statements while they fit. When room is short, quotes are selected: health and rules first,
+then preferences and decisions, then the rest by score per token. Lines are ordered by date. New quotes are appended,
+so a provider's prompt cache stays valid. A new selection is made only when they no longer fit.
 """
 
 import re
@@ -20,23 +21,23 @@ from cuebook.memory.tokenizer import on_the_wall
 from cuebook.records.memory import CATEGORIES, Item
 
 HEADING: Final = "Quotes by day, oldest first, not complete. Where two disagree, the later one holds."
-#: Of its room, a new selection fills this part, so that later quotes can be appended.
+#: A new selection fills this part of the room, so that later quotes can be appended.
 FILLED: Final = 0.9
 #: Questions and requests are appended while the summary takes less than this part of its room.
 ASKED_SHARE: Final = 0.4
-#: Of the room, health and rules may take this part, and with them preferences and decisions that.
+#: Health and rules may take this part of the room; with preferences and decisions, the second part.
 FIRST_SHARE: Final = 0.95
 SECOND_SHARE: Final = 0.97
-#: What lasts counts so much more, and the newest quote so much more than the oldest: what changed was said later.
+#: Bonus of lasting statements, and of the newest quote over the oldest: corrections come later.
 STANDING: Final = 0.7
 NEWEST: Final = 1.5
-#: So many lines at most are compared with each other; a summary holds about sixty.
+#: Maximum lines that are compared with each other; a summary has about sixty.
 CANDIDATES: Final = 300
-#: Tokens that a date costs each quote, since some share one.
+#: Tokens of a date per quote, since some quotes share one.
 DATE_COST: Final = 2
-#: Tokens that each quote costs beside its own, when its value per token is compared.
+#: Extra tokens per quote when its value per token is compared.
 OVERHEAD: Final = 4
-#: Assistant's lines take at most this part of the room, in the fenced block.
+#: The assistant's lines take at most this part of the room, in the fenced block.
 TAINTED_SHARE: Final = 0.25
 MAX_TAGS: Final = 8
 _MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
@@ -58,8 +59,8 @@ class Digest(Struct, frozen=True):
 def write(items: Sequence[Item], *, previous: str, max_tokens: int, count: Count, zone: tzinfo = UTC) -> Digest:
     """Return the summary of `items` within `max_tokens`, and their `memory_json` within as many again.
 
-    `previous` is the summary that stands: where the new quotes fit behind it, its bytes stay. Only items of user trust
-    are in the markdown (MISSION R4). An assistant's own go to `tainted`: one that read a poisoned page repeats it.
+    `previous` is the current summary: if the new quotes fit after it, its bytes stay unchanged. The markdown has only
+    items of user trust (MISSION R4). The assistant's own go to `tainted`: after a poisoned page they may repeat it.
     """
     current = [replace(each, valid_from=on_the_wall(each.valid_from, zone)) for each in items if each.valid_to is None]
     own = sorted((each for each in current if each.trust == "user"), key=lambda each: (each.valid_from, each.seq))
@@ -71,9 +72,9 @@ def write(items: Sequence[Item], *, previous: str, max_tokens: int, count: Count
 
 
 def fit(markdown: str, max_tokens: int, *, count: Count) -> str:
-    """Return a written summary cut to fewer tokens, by the same order of importance; "" where none of it fits.
+    """Return a written summary cut to fewer tokens, by the same order of importance; "" if nothing fits.
 
-    A summary of a model or a person has other lines: its beginning is not what matters most, so it is left out.
+    A summary by a model or a person has other lines. Its beginning is not the most important part, so it is dropped.
     """
     if count(markdown) <= max_tokens:
         return markdown
@@ -82,7 +83,7 @@ def fit(markdown: str, max_tokens: int, *, count: Count) -> str:
 
 
 def _appended(items: Sequence[Item], previous: str, max_tokens: int, count: Count) -> str:
-    """Return the previous summary with what is new behind it, "" where that does not fit or the old lines changed."""
+    """Return the previous summary with new quotes appended, "" if they do not fit or the old lines changed."""
     known = {(each.valid_from, each.text) for each in _read(previous)}
     texts = {text for _, text in known}
     if previous and not (known and texts <= {_flat(each) for each in items}):
@@ -98,7 +99,7 @@ def _appended(items: Sequence[Item], previous: str, max_tokens: int, count: Coun
 
 
 class _Line(Struct, frozen=True):
-    """A quote as a summary prints it: the day at midnight, and its text on one line."""
+    """A quote as a summary prints it: its day at midnight, and its text on one line."""
 
     valid_from: float
     text: str
@@ -114,7 +115,7 @@ def _selected(items: Sequence[Item], max_tokens: int, count: Count) -> str:
 
 
 def _choose(lines: Sequence[_Line], max_tokens: int, count: Count) -> list[_Line]:
-    """Return the lines that fit, in their order: the most important first, and no earlier one without its newest."""
+    """Return the lines that fit, in order: the most important ones, and no superseded one without its newest."""
     costs = {each.item.id: count(f"- {each.text}\n") + DATE_COST for each in lines}
     marked = _newest({each.item.id: each.item.superseded_by for each in lines})
     lines = _candidates(lines, costs, marked)
@@ -136,13 +137,13 @@ def _choose(lines: Sequence[_Line], max_tokens: int, count: Count) -> list[_Line
                 taken |= {id_: by_id[id_] for id_ in group}
     while taken and count(_markdown(ordered := [each for each in lines if each.item.id in taken])) > max_tokens:
         worst = min(ordered, key=lambda each: (-_class(each.item), _value(each, lines, costs)))
-        gone = {id_ for id_ in taken if worst.item.id in (id_, newest[id_])}  # an earlier one goes with its newest
+        gone = {id_ for id_ in taken if worst.item.id in (id_, newest[id_])}  # a superseded one goes with its newest
         taken = {id_: each for id_, each in taken.items() if id_ not in gone}
     return [each for each in lines if each.item.id in taken]
 
 
 def _candidates(lines: Sequence[_Line], costs: dict[str, int], newest: Mapping[str, str]) -> Sequence[_Line]:
-    """Return the lines that may have a place, in their order: the most important ones, with the newest of each."""
+    """Return the candidate lines, in order: the most important ones, with the newest version of each."""
     if len(lines) <= CANDIDATES:
         return lines
     ranked = sorted(lines, key=lambda each: (_class(each.item), -_value(each, lines, costs)))
@@ -152,7 +153,7 @@ def _candidates(lines: Sequence[_Line], costs: dict[str, int], newest: Mapping[s
 
 
 def _newest(after: Mapping[str, str | None]) -> dict[str, str]:
-    """Return for each id the last of those that follow it, each named by the one before."""
+    """Return for each id the last one of its chain of successors."""
     last: dict[str, str] = {}
     for id_ in after:
         chain = {id_: None}  # in order
@@ -177,7 +178,7 @@ def _class(item: Item) -> int:
 
 
 def _value(line: _Line, lines: Sequence[_Line], costs: dict[str, int]) -> float:
-    """Return what a line is worth per token. An earlier one is worth the least; of health and rules as many as fit."""
+    """Return a line's value per token: lowest for superseded ones; for health and rules by cost, to fit many."""
     item = line.item
     cost = OVERHEAD + costs[item.id]
     if item.superseded_by:
@@ -198,14 +199,14 @@ def _markdown(lines: Iterable[_Line]) -> str:
         if when.year != year:
             year = when.year
             parts.append(f"## {year}")
-        same = line.valid_from == day  # the first quote of a day carries its date
+        same = line.valid_from == day  # only the first quote of a day has its date
         day = line.valid_from
         parts.append(f"- {line.text}" if same else f"- {when.day} {_MONTHS[when.month - 1]}: {line.text}")
     return "\n".join((HEADING, *parts)) if parts else ""
 
 
 def _read(markdown: str) -> list[_Line]:
-    """Return the lines of a summary that quotes wrote; none of another's."""
+    """Return the lines of a summary that was written from quotes; none for other summaries."""
     if not markdown.startswith(HEADING):
         return []
     found: list[_Line] = []
@@ -221,7 +222,7 @@ def _read(markdown: str) -> list[_Line]:
 
 
 def _item_of(text: str, when: float, number: int) -> Item:
-    """Return a printed quote as an item again, its weight read from its words."""
+    """Return a printed quote as an item, with its weight computed from its words."""
     category = category_of(signs_of(text))
     return Item(
         id=str(number), category=category, text=text, sources=(), valid_from=when, seq=number, weight=weigh(text)
@@ -229,7 +230,7 @@ def _item_of(text: str, when: float, number: int) -> Item:
 
 
 def _memory_json(items: Sequence[Item], max_tokens: int, count: Count) -> dict[str, Any]:
-    """Return the listed quotes that fit, the most important ones, under A's eight keys."""
+    """Return the most important listed quotes that fit, under A's eight keys."""
     listed = [each for each in items if each.weight >= LISTED]
     costs = {each.id: count(compact(_entry(each))) + 1 for each in listed}
     ranked = sorted(listed, key=lambda each: (_class(each), -each.weight / (OVERHEAD + costs[each.id])))
@@ -239,7 +240,7 @@ def _memory_json(items: Sequence[Item], max_tokens: int, count: Count) -> dict[s
             left -= costs[item.id]
             chosen.append(item.id)
     while count(compact(memory := _entries([each for each in listed if each.id in chosen]))) > max_tokens and chosen:
-        chosen.pop()  # tags take room too
+        chosen.pop()  # tags need room too
     return memory
 
 

@@ -1,7 +1,7 @@
-"""What new quotes do to stored ones: repeat them (deduplicate) or mark them as earlier (supersede). Nothing is removed.
+"""Deduplicate and supersede quotes: a new quote repeats a stored one or marks it as earlier. Nothing is removed.
 
-Two quotes are linked by the words they share, weighted by how rare each is among the stored quotes, and by values of
-one type that differ: another date, number or name. The newer of the two always wins.
+Two quotes are linked by shared words, weighted by their rarity among the stored quotes, and by values of one type that
+differ: another date, number or name. The newer of the two always wins.
 """
 
 import heapq
@@ -19,41 +19,41 @@ from cuebook.memory.item_keys import normal
 from cuebook.memory.quotes import FULL_SCORE, LISTED, names_of, values_of
 from cuebook.records.memory import Item
 
-#: What a repeat adds to the confidence, at most 1.0 (MISSION T2).
+#: Confidence that a repeat adds, up to 1.0 (MISSION T2).
 REPEAT: Final = 0.1
-#: Part of the topic that two quotes share if the newer replaces a value, if it holds a word of change, and if both.
+#: Minimum shared topic if the newer replaces a value, if it has a word of change, and if both.
 SAME_WITH_VALUE: Final = 0.42
 SAME_WITH_UPDATE: Final = 0.45
 SAME_WITH_BOTH: Final = 0.30
-#: Topic words that two quotes share at least where no date, time or number differs.
+#: Minimum shared topic words if no date, time or number differs.
 WORDS_IN_COMMON: Final = 2
-#: Part of the topic of the longer quote that both share at least.
+#: Minimum shared part of the longer quote's topic.
 SAME_OF_LONGER: Final = 0.22
-#: The same where only a code differs: rules about two kinds of names share most of their words.
+#: The same if only a code differs: rules about two kinds of names share most of their words.
 SAME_WITH_CODE: Final = 0.55
 SAME_OF_LONGER_WITH_CODE: Final = 0.4
-#: From so much in common the older is never shown without the newer, though it is not marked.
+#: From this shared part on, the older is never shown without the newer, even if it is not marked.
 COMPANION: Final = 0.25
 #: Weight of a topic word, and of one that is a sign (`moved`, `allergic`).
 TOPIC: Final = 0.8
 SIGN: Final = 0.35
-#: Letters by which forms of a word are one: "allergy" and "allergic".
+#: Leading letters that identify a word in all its forms: "allergy" and "allergic".
 LETTERS: Final = 5
-#: So many stored quotes at most are compared with a new one: those that share the rarest words.
+#: Maximum stored quotes compared with a new one: those that share the rarest words.
 CANDIDATES: Final = 24
-#: Of the stored quotes that hold a word, so many at most are looked at, the newest.
+#: Maximum stored quotes examined per word, the newest first.
 MANY: Final = 200
-#: Points a quote gains that repeats a stored one's rare words, with a value or a word of change, and without.
+#: Bonus for a quote that repeats a stored one's rare words: with a value or a word of change, and without.
 AGAIN: Final = 1.6
 AGAIN_PLAIN: Final = 0.4
-#: A word in so many stored quotes or fewer is rare.
+#: A word in at most this many stored quotes is rare.
 RARE: Final = 2
 
 
 class LinkOutcome(Struct, frozen=True):
-    """What is stored after new items came: `kept` are the stored ones, repeats raised and earlier ones marked.
+    """The stored items after a merge: `kept` are the stored ones, repeats raised and superseded ones marked.
 
-    `added` are the new ones, and `ended` those that a correction ended.
+    `added` are the new ones, `ended` those that a correction ended.
     """
 
     kept: list[Item]
@@ -62,7 +62,7 @@ class LinkOutcome(Struct, frozen=True):
 
 
 class Read(Struct, frozen=True):
-    """A quote as it is compared."""
+    """A quote prepared for comparison."""
 
     item: Item
     topic: dict[str, float]
@@ -73,14 +73,14 @@ class Read(Struct, frozen=True):
 
 
 class Shares(Struct, frozen=True):
-    """The part of their topics that two quotes share: of the shorter one's, and of the longer one's."""
+    """The shared part of two quotes' topics: of the shorter one, and of the longer one."""
 
     shorter: float
     longer: float
 
 
 def merge(held: Sequence[Item], found: Iterable[Item]) -> LinkOutcome:
-    """Return what is stored after `found`, oldest first, came to `held`. Cost: linear in both, by an index of words."""
+    """Return the stored items after merging `found` (oldest first) into `held`. Linear in both, by a word index."""
     board = _Board(held)
     for item in found:
         board.add(item)
@@ -88,7 +88,7 @@ def merge(held: Sequence[Item], found: Iterable[Item]) -> LinkOutcome:
 
 
 def unmarked(items: Sequence[Item]) -> list[Item]:
-    """Return all items of a conversation, those current again whose newer quote was forgotten or corrected away."""
+    """Return all items of a conversation; those whose newer quote was deleted or corrected are current again."""
     ids = {each.id for each in items if each.valid_to is None}
     return [
         replace(each, superseded_by=None) if each.superseded_by is not None and each.superseded_by not in ids else each
@@ -97,7 +97,7 @@ def unmarked(items: Sequence[Item]) -> list[Item]:
 
 
 def companions(items: Sequence[Item]) -> dict[str, list[str]]:
-    """Return for each item the ids of newer ones without which it must not be shown."""
+    """Return for each item the ids of newer ones that must be shown with it."""
     board = _Board(())
     found: dict[str, list[str]] = {}
     for item in sorted(items, key=lambda each: (each.valid_from, each.seq)):
@@ -113,7 +113,7 @@ def companions(items: Sequence[Item]) -> dict[str, list[str]]:
 
 
 def nearest(sought: Sequence[str], held: Sequence[str], most: int) -> set[int]:
-    """Return the places of the stored texts that share the rarest words with a sought one, at most so many each."""
+    """Return the indexes of the stored texts that share the rarest words with a sought text, at most `most` each."""
     index: dict[str, list[int]] = {}
     for place, text in enumerate(held):
         for key in _keys(text):
@@ -167,7 +167,7 @@ def _read_text(text: str) -> tuple[dict[str, float], dict[str, frozenset[str]], 
 
 
 class _Board:
-    """The stored quotes while new ones come, indexed by topic word."""
+    """The stored quotes, indexed by topic word, while new ones are added."""
 
     def __init__(self, held: Sequence[Item]) -> None:
         self.reads: dict[str, Read] = {}
@@ -201,12 +201,12 @@ class _Board:
         earlier = [other for other in linked if other.item.seq <= item.seq and not self._replaced_before(other, item)]
         later = [other for other in linked if other.item.seq > item.seq]
         again = any(self._rare(older, read) for older, _ in near)
-        if again and item.trust == "user" and item.weight > LISTED / 2:  # no question becomes a fact by repetition
+        if again and item.trust == "user" and item.weight > LISTED / 2:  # a repeated question does not become a fact
             more = AGAIN if read.update or read.values else AGAIN_PLAIN
             item = replace(item, weight=round(min(1.0, item.weight + more / FULL_SCORE), 4))
         if earlier:
             item = replace(item, supersedes=earlier[-1].item.id)
-        if later:  # it came late: what was said after it is here already
+        if later:  # it arrived late: a later statement is stored already
             item = replace(item, superseded_by=later[0].item.id)
         for other in earlier:
             self._change(other, superseded_by=item.id)
@@ -218,17 +218,17 @@ class _Board:
         self.reads[read.item.id] = replace(read, item=replace(read.item, **fields))
 
     def _replaced_before(self, read: Read, item: Item) -> bool:
-        """Whether another quote took the place of one before an item did."""
+        """Return whether another quote had superseded a quote before an item did."""
         after = self.reads.get(read.item.superseded_by or "")
         return read.item.superseded_by is not None and (after is None or after.item.seq <= item.seq)
 
     def _replaced_after(self, read: Read, item: Item) -> bool:
-        """Whether what a quote took the place of was said after an item."""
+        """Return whether the quote that it superseded is later than an item."""
         before = self.reads.get(read.item.supersedes or "")
         return before is not None and before.item.seq > item.seq
 
     def near(self, read: Read) -> list[tuple[Read, Shares]]:
-        """Return the stored quotes that share the most of the topic, with the part of it they share."""
+        """Return the stored quotes that share the most topic words, with the shared part."""
         total = len(self.reads) + 1
         weights = {word: own * self._rarity(word, total) for word, own in read.topic.items()}
         shared: dict[str, float] = {}
@@ -242,16 +242,16 @@ class _Board:
             other = self.reads[id_]
             theirs = sum(weight * self._rarity(word, total) for word, weight in other.topic.items())
             least, most = min(own, theirs), max(own, theirs)
-            if least > 0 and shared[id_] / most >= SAME_OF_LONGER:  # a short remark is about little of a long one
+            if least > 0 and shared[id_] / most >= SAME_OF_LONGER:  # a short remark covers little of a long one
                 found.append((other, Shares(shared[id_] / least, shared[id_] / most)))
         return found
 
     def _rarity(self, word: str, total: int) -> float:
-        """Return how much a word tells what a quote is about: 1 for a new one, near 0 for one that most quotes hold."""
+        """Return how distinctive a word is: 1 for a new one, near 0 for one in most quotes."""
         return (1.0 - 0.9 * math.log(1 + self.df[word]) / math.log(1 + max(total, 8))) ** 2
 
     def _repeated(self, read: Read, near: Sequence[tuple[Read, Shares]]) -> str | None:
-        """Return the stored quote that says the same, or that holds all of the new one."""
+        """Return the stored quote that states the same, or that contains all of the new one."""
         same = self.texts.get(normal(read.item.text))
         if same is not None:
             return same
@@ -273,7 +273,7 @@ class _Board:
                 valid_from=min(old.valid_from, item.valid_from),
                 seq=max(old.seq, item.seq),
                 weight=max(old.weight, item.weight),
-                superseded_by=None,  # said again, it holds again
+                superseded_by=None,  # the repeat makes it current again
             )
             if old.superseded_by in self.reads and old.superseded_by is not None:
                 after = self.reads[old.superseded_by]
@@ -281,7 +281,7 @@ class _Board:
             self.reads[id_] = replace(read, item=newer)
 
     def _linked(self, one: Read, other: Read, shares: Shares) -> bool:
-        """Whether the newer of two quotes replaces the older."""
+        """Return whether the newer of two quotes supersedes the older."""
         old, new = (other, one) if other.item.seq <= one.item.seq else (one, other)
         same_post = not set(new.item.sources).isdisjoint(old.item.sources)
         if new.item.trust != old.item.trust or new.adds or same_post:
@@ -289,7 +289,7 @@ class _Board:
         if new.names and old.names and not new.names & old.names and not new.update:
             return False
         differ = _differ(old, new)
-        # One word in common is enough if a date or number differs: "the exam is on the 4th", "the exam is on the 9th".
+        # A shared word is enough if a date or number differs: "the exam is on the 4th", "the exam is on the 9th".
         if not (differ - {"code"}) and len(old.topic.keys() & new.topic.keys()) < WORDS_IN_COMMON:
             return False
         least = SAME_WITH_BOTH if differ and new.update else SAME_WITH_VALUE if differ else SAME_WITH_UPDATE
@@ -301,16 +301,16 @@ class _Board:
         return any(self.df[word] <= RARE for word in old.topic.keys() & new.topic.keys())
 
     def merged(self) -> LinkOutcome:
-        """Return the outcome."""
+        """Return the merge outcome."""
         kept = [self.reads[id_].item for id_ in self.order if id_ in self.held]
         added = [self.reads[id_].item for id_ in self.order if id_ not in self.held]
         return LinkOutcome(kept, added)
 
 
 def _differ(old: Read, new: Read) -> set[str]:
-    """Return the types of values that two quotes both give, with none in common.
+    """Return the types of values that both quotes have, without a value in common.
 
-    Of two numbers in a quote one may say which thing is meant: "plank 3 is 21 cm long" and "plank 5 is 35 cm long".
+    A quote's number may only identify its subject: "plank 3 is 21 cm long" and "plank 5 is 35 cm long".
     """
     kinds = {kind for kind in new.values.keys() & old.values.keys() if not new.values[kind] & old.values[kind]}
     if min(len(old.values.get("number", ())), len(new.values.get("number", ()))) > 1 and not new.update:

@@ -1,9 +1,9 @@
-"""What counts as a word: the one tokeniser that the store's full text and the ranking share, and the key a post gets.
+"""The tokenizer: split text into words for both the store's full-text index and the ranking, and make posts' keys.
 
 Words are lower-cased, stripped of diacritics and stemmed (Snowball English; other languages keep their forms). Scripts
-written without spaces (Chinese, Japanese, Thai …) and Hangul give single characters and pairs, as Lucene's
-CJKAnalyzer does, so that a name inside a run is found. Identifiers give their parts beside the whole: `getUserId` is
-`getuserid`, `user`, `id`. A word holds letters and digits only, so FTS5's `unicode61` keeps it in one piece.
+without spaces (Chinese, Japanese, Thai …) and Hangul yield single characters and pairs, like Lucene's CJKAnalyzer, so
+that a name inside a run is found. Identifiers yield their parts and the whole: `getUserId` is `getuserid`, `user`,
+`id`. A word has only letters and digits, so FTS5's `unicode61` keeps it in one piece.
 """
 
 import re
@@ -17,11 +17,11 @@ from typing import Any, Final
 from cuebook.languages import CODES, language
 from cuebook.records.expression import Expression
 
-LONGEST_WORD: Final = 48  # characters kept; a digest in hex is told apart by far fewer
-KEY_WORDS: Final = 4_000  # words of a post indexed in order; beyond, each further distinct word once
+LONGEST_WORD: Final = 48  # maximum characters of a word; hex digests differ in far fewer
+KEY_WORDS: Final = 4_000  # words of a post indexed in order; beyond, each other distinct word once
 
-# Forms the stemmer leaves apart from their word, base form first: what is asked in one tense was told in another ("when
-# did she buy" and "I bought"). Measured on LoCoMo dev: +0.9 points of R@10. The last lines: everyday equals.
+# Irregular forms that the stemmer misses, base form first: a question and its answer differ in tense ("when did she
+# buy" and "I bought"). Measured on LoCoMo dev: +0.9 points of R@10. The last lines: everyday synonyms.
 _IRREGULAR: Final = """
     become became, begin began begun, bite bitten, blow blew blown, break broke broken, bring brought, build built,
     burn burnt, buy bought, catch caught, choose chose chosen, come came, deal dealt, dig dug, draw drew drawn,
@@ -48,7 +48,7 @@ _BASE: Final = {
 
 _APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\uff07": "'", "_": " "})
 _MARKS: Final = Expression("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff]+")
-# Letters, digits and, in the scripts of India, their vowel signs (marks, which `\w` leaves out).
+# Letters, digits and, in the scripts of India, their vowel signs (marks, which `\w` does not match).
 _TOKEN: Final = Expression("[^\\W_\u0900-\u0dff]+(?:'[^\\W_]+)*|[\u0900-\u0963\u0966-\u0dff]+")
 _PLAIN_TOKEN: Final = Expression("[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")  # the same of an ASCII text, twice as fast
 _UNSPACED: Final = Expression(
@@ -71,7 +71,7 @@ _HUMP: Final = Expression("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def words(text: str) -> list[str]:
-    """List the words of a text in order, stemmed, without English stop words. Costs about 0.2 µs a word."""
+    """Return the words of a text in order, stemmed, without English stop words. Costs about 0.2 µs a word."""
     plain = text.isascii()
     folded = _fold(text, plain=plain)
     tokens = (_PLAIN_TOKEN if plain else _TOKEN).findall(folded)
@@ -84,7 +84,7 @@ def words(text: str) -> list[str]:
 
 
 def query_words(text: str) -> list[str]:
-    """List the words a query looks for: of an unspaced run the pairs only, without stop words of its language."""
+    """Return the search words of a query: only the pairs of an unspaced run, without stop words of its language."""
     found: list[str] = []
     for token in _drop_foreign(_TOKEN.findall(_fold(text, plain=text.isascii()))):
         for run in _runs(token):
@@ -96,10 +96,10 @@ def query_words(text: str) -> list[str]:
 
 
 def key_text(speaker: str, when: float, text: str, *, zone: tzinfo = UTC) -> str:
-    """Write what the store indexes for a post: its date and speaker, `|`, its text, and `?` if it ends in a question.
+    """Return the index entry of a post: its date and speaker, `|`, its text, and `?` if it ends in a question.
 
-    Its words are already folded and stemmed, so every full text engine that splits at spaces agrees with `rank`; `|`
-    and `?` are no words to FTS5. `when` is in Unix seconds; its date is that of its speaker's `zone`.
+    Its words are already folded and stemmed, so every full-text engine that splits at spaces agrees with `rank`. FTS5
+    ignores `|` and `?`. `when` is in Unix seconds; the date is that in the speaker's `zone`.
     """
     body = words(text)
     if len(body) > KEY_WORDS:
@@ -118,7 +118,7 @@ def redated(key: str, when: float, zone: tzinfo) -> str:
 
 
 def on_the_wall(when: float, zone: tzinfo) -> float:
-    """Return the time (Unix seconds) at which clocks of UTC show what those of a zone show at `when`."""
+    """Return the time (Unix seconds) at which UTC clocks show what those of a zone show at `when`."""
     offset = datetime.fromtimestamp(when, zone).utcoffset()
     return when + (offset.total_seconds() if offset else 0.0)
 
@@ -129,7 +129,7 @@ def day_of(when: float, zone: tzinfo = UTC) -> str:
 
 
 def _date_words(when: float, zone: tzinfo) -> list[str]:
-    """Year, month, day and weekday; nothing where the calendar ends."""
+    """Return year, month, day and weekday; nothing for times outside the calendar."""
     try:
         day = datetime.fromtimestamp(when, zone)
     except (ValueError, OverflowError, OSError):
@@ -138,11 +138,10 @@ def _date_words(when: float, zone: tzinfo) -> list[str]:
 
 
 def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, float] | None:
-    """Read the days an English text speaks of, seen from `now`: Unix seconds [from, to), or None. Days of a zone, so
-    one on which clocks change has 23 or 25 hours.
+    """Return the period that an English text names, seen from `now`: Unix seconds [from, to), or None.
 
-    "yesterday", "last Monday", "3 days ago" are a day; "two weeks ago" is the week around it; "this month" and "last
-    month" are the calendar's.
+    Days are those of `zone`, so a day may have 23 or 25 hours. "yesterday", "last Monday", "3 days ago" are a day; "two
+    weeks ago" is the week around it; "this month" and "last month" are calendar months.
     """
     try:
         today = datetime.fromtimestamp(now, zone).replace(fold=0, hour=0, minute=0, second=0, microsecond=0)
@@ -154,12 +153,12 @@ def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, fl
         if lately:
             return _days(*_recent(today, (lately[1] or lately[3]).lower(), last=(lately[2] or "").lower() == "last"))
     except (ValueError, OverflowError, OSError):
-        pass  # out of the calendar
+        pass  # outside the calendar
     return None
 
 
 def _recent(today: datetime, what: str, *, last: bool) -> tuple[datetime, int]:
-    """Find the first day and the number of days of "yesterday", "this week", "last month", "last monday"."""
+    """Return the first day and the number of days of "yesterday", "this week", "last month", "last monday"."""
     if what in _DAYS:
         back = (today.weekday() - _DAYS.index(what)) % 7
         return today - timedelta(days=back or 7 * last), 1
@@ -178,7 +177,7 @@ def _days(first: datetime, days: int) -> tuple[float, float]:
 
 
 def spans_of(text: str) -> list[tuple[int, int]]:
-    """Cut a text into sentences and lines, those over 200 characters into pieces: [first, last) of each, in order."""
+    """Return the spans [first, last) of sentences and lines, in order; those over 200 characters are split."""
     cuts = [0, *(match.end() for match in _SENTENCE.finditer(text)), len(text)]
     pieces = (match.span() for first, last in pairwise(cuts) for match in _PIECE.finditer(text, first, last))
     return [(first, last) for first, last in pieces if not text[first:last].isspace()]
@@ -186,7 +185,7 @@ def spans_of(text: str) -> list[tuple[int, int]]:
 
 @cache
 def stop_words(code: str) -> frozenset[str]:
-    """Return the words of a language that carry no topic, without diacritics: its function words and small talk.
+    """Return the stop words of a language, without diacritics: its function words and small talk.
 
     Measured on LoCoMo: stop words and stems together are worth 9 points of R@10 (notes/recall.md, 4.1).
     """
@@ -195,12 +194,12 @@ def stop_words(code: str) -> frozenset[str]:
 
 
 def is_pair(word: str) -> bool:
-    """Return whether a word is a pair of an unspaced run, which may stand across two words of its language."""
+    """Return whether a word is a pair of an unspaced run, which may span two words of its language."""
     return len(word) == 2 and _UNSPACED.fullmatch(word) is not None
 
 
 def _fold(text: str, *, plain: bool) -> str:
-    """Compatibility forms made plain (full width, ligatures), diacritics dropped, one kind of apostrophe."""
+    """Return plain text: compatibility forms and diacritics removed, with one kind of apostrophe."""
     if plain:
         return text.replace("_", " ") if "_" in text else text
     bare = _MARKS.sub("", unicodedata.normalize("NFKD", text.translate(_APOSTROPHES)))
@@ -209,7 +208,7 @@ def _fold(text: str, *, plain: bool) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def _stems(token: str) -> tuple[str, ...]:
-    """List the words one spelled token stands for: none for a stop word, several for an identifier."""
+    """Return the words of one token as written: none for a stop word, several for an identifier."""
     lower = token.casefold()
     if "'" in lower:
         return _contracted(token)
@@ -228,7 +227,7 @@ def _stems(token: str) -> tuple[str, ...]:
 
 
 def _contracted(token: str) -> tuple[str, ...]:
-    """`Anna's` is Anna, `don't` and `we'll` are structure, of `l'amour` and `O'Brien` both sides count."""
+    """Return the words of a contraction: of `Anna's` Anna, of `don't` none, of `l'amour` and `O'Brien` both sides."""
     head, *rest = token.split("'")
     if rest[-1].casefold() == "t":
         return ()
@@ -237,7 +236,7 @@ def _contracted(token: str) -> tuple[str, ...]:
 
 
 def _stem(word: str) -> str:
-    """Stem one word with a new stemmer (0.2 µs), as one stemmer must not be used by two threads at once."""
+    """Return the stem of a word, by a new stemmer (0.2 µs): threads must not share one."""
     return str(_english()().stemWord(_BASE.get(word, word))) if word.isascii() and not word.isdigit() else word
 
 
@@ -246,11 +245,11 @@ def _english() -> Callable[[], Any]:
     """Return the constructor of the English stemmer. It is loaded with the first word that needs it."""
     from Stemmer import Stemmer
 
-    return partial(Stemmer, "english", 0)  # no cache of its own: `_stems` has one
+    return partial(Stemmer, "english", 0)  # without its cache: `_stems` has one
 
 
 def _runs(token: str) -> list[str]:
-    """Cut a token where a script without spaces begins or ends."""
+    """Split a token where a script without spaces begins or ends."""
     found: list[str] = []
     place = 0
     for match in _UNSPACED.finditer(token):
@@ -264,15 +263,15 @@ def _pairs(run: str) -> list[str]:
 
 
 def _characters(run: str) -> list[str]:
-    """Every character and every pair of neighbours: a query of one character finds as well as one of a name."""
+    """Return each character and each pair of neighbours, so that a query of one character matches too."""
     return [*run, *_pairs(run)]
 
 
 def _drop_foreign(tokens: list[str]) -> list[str]:
-    """Leave out the stop words of German, French or Spanish where a query holds two, and more than of English."""
+    """Return a query's tokens without German, French or Spanish stop words, if two or more outnumber the English."""
     lowered = [token.casefold() for token in tokens]
     counts = {code: sum(word in stop_words(code) for word in lowered) for code in CODES}
-    most = max(CODES, key=lambda code: counts[code])  # English where it has as many as another
+    most = max(CODES, key=lambda code: counts[code])  # English in a tie
     if most == "en" or counts[most] < 2:
         return tokens
     return [token for token, word in zip(tokens, lowered, strict=True) if word not in stop_words(most)]

@@ -1,1 +1,1 @@
-"""What the model is told: names, parameters, rendering, inheritance, differences, merges, digests. Pure."""
+"""Prompt management: names, parameters, rendering, inheritance, diffs, merges, digests. Pure functions."""

@@ -1,8 +1,8 @@
-"""How records are chained, signed, mirrored to a file, and what shows that somebody changed them.
+"""The audit log's hash chain: link, sign and mirror records, and detect tampering.
 
-The chain alone shows an edit, a missing record and another order. A tail that was cut off and a chain written anew from
-some place on are shown by checkpoints only, and only up to the last one: keep copies of them where the store's owner
-cannot reach. Who holds the signing key can write anew whatever lies behind the last checkpoint someone else has seen.
+The chain alone reveals edits, missing records and changed order. Only checkpoints reveal a truncated tail or a chain
+that was rewritten from some record on, and only up to the last checkpoint: keep copies where the store's owner has no
+access. The holder of the signing key can rewrite everything after the last checkpoint that someone else has seen.
 """
 
 import base64
@@ -35,7 +35,7 @@ _LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def commit(text: str, salt: bytes, *, where: str = "text") -> str:
-    """Return SHA-256(salt + text) in hex: says nothing of the text to who has not the salt, and fits no other text."""
+    """Return SHA-256(salt + text) in hex: reveals nothing of the text without the salt, and fits no other text."""
     if len(salt) != SALT_SIZE:
         raise InvalidInput(f"salt: has {len(salt)} bytes; give {SALT_SIZE}", where="salt")
     try:
@@ -47,9 +47,9 @@ def commit(text: str, salt: bytes, *, where: str = "text") -> str:
 def seal(
     record: Record, *, context: Mapping[str, Any], interpolated_text: str = "", output_summary: str = "", salt: bytes
 ) -> Record:
-    """Put a record's personal texts in: commitments into its fields, texts and salts beside. An empty one has neither.
+    """Return a record with its personal texts: commitments in its fields, texts and salts beside. Empty texts get none.
 
-    `salt` is 48 random bytes, 16 for each text. Raises InvalidInput naming what of `context` cannot stand in JSON.
+    `salt` is 48 random bytes, 16 per text. Raises InvalidInput naming the part of `context` that JSON cannot represent.
     """
     if len(salt) != SALT_SIZE * len(PERSONAL):
         raise InvalidInput(f"salt: has {len(salt)} bytes; give {SALT_SIZE * len(PERSONAL)}", where="salt")
@@ -65,12 +65,12 @@ def seal(
 
 
 def erase(record: Record) -> Record:
-    """Take the personal texts off a record. Its commitments, its hash and all that follow it stay."""
+    """Return a record without its personal texts. Its commitments, its hash and all later records stay the same."""
     return replace(record, texts={})
 
 
 def link(record: Record, prev_hash: str) -> Record:
-    """Chain a record to the one before it, GENESIS for the first."""
+    """Return a record linked to the previous one, GENESIS for the first."""
     strict_json.check(record.selection, where="selection")
     strict_json.check(record.propensity, where="propensity")
     chained = replace(record, prev=prev_hash, hash="")
@@ -98,7 +98,7 @@ def public_key_of(private_key: bytes) -> bytes:
 
 
 def sign(checkpoint: Checkpoint, private_key: bytes) -> Checkpoint:
-    """Sign a checkpoint with an Ed25519 key of 32 bytes."""
+    """Return a checkpoint signed with an Ed25519 key of 32 bytes."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     try:
@@ -109,7 +109,7 @@ def sign(checkpoint: Checkpoint, private_key: bytes) -> Checkpoint:
 
 
 def is_signed(checkpoint: Checkpoint, public_key: bytes) -> bool:
-    """Whether the holder of a key signed exactly this."""
+    """Return whether the key's holder signed exactly this checkpoint."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -144,10 +144,10 @@ def _no_key(error: ValueError) -> InvalidInput:
 def verify(
     records: Iterable[Record | InvalidInput], checkpoints: Iterable[Checkpoint] = (), *, public_key: bytes
 ) -> Verdict:
-    """Check a chain, oldest record first, against the checkpoints there are, in any order; reads each record once.
+    """Verify a chain, oldest record first, against its checkpoints, in any order; reads each record once.
 
-    An error in a record's place is one that could not be read (`read_mirror`). Of what was written anew and chained
-    again only the record a checkpoint was signed over is proven bad: it is `first_bad`, the reason says the range.
+    An error in a record's place is an unreadable line (`read_mirror`). If the chain was rewritten and linked again,
+    only the record under a checkpoint is proven bad: it is `first_bad`, and the reason names the range.
     """
     good, forged = _sort(checkpoints, public_key)
     count, erased, signed, prev = 0, 0, 0, GENESIS
@@ -170,7 +170,7 @@ def verify(
 
 
 def _sort(checkpoints: Iterable[Checkpoint], public_key: bytes) -> tuple[dict[int, Checkpoint], str]:
-    """Return the checkpoints that vouch for something by their size, and what is wrong with the others."""
+    """Return the valid checkpoints by size, and the fault of the others."""
     good: dict[int, Checkpoint] = {}
     origin, fault = None, ""
     for each in checkpoints:
@@ -187,7 +187,7 @@ def _sort(checkpoints: Iterable[Checkpoint], public_key: bytes) -> tuple[dict[in
 
 
 def _fault(record: Record | InvalidInput, place: int, prev: str, checkpoint: Checkpoint | None, signed: int) -> str:
-    """Return what is wrong at a place of the chain, "" for nothing."""
+    """Return the fault at a position of the chain, "" for none."""
     if isinstance(record, InvalidInput):
         return str(record)
     if record.seq != place:
@@ -204,7 +204,7 @@ def _fault(record: Record | InvalidInput, place: int, prev: str, checkpoint: Che
 
 
 def _changed(record: Record, prev: str) -> str:
-    """Return what of a record is not what its hash and its commitments were made of, "" for nothing."""
+    """Return how a record differs from its hash and commitments, "" if it does not."""
     if record.event == UNREADABLE:
         return "cannot be read any more: it was damaged"
     if record.prev != prev:
@@ -231,10 +231,10 @@ def _opens(record: Record, name: str, text: CommittedText) -> bool:
 
 
 def mirror_line(record: Record) -> str:
-    """Write a record as a line of the mirror file: E's seven fields first, with their texts, null for an erased one.
+    """Return a record as a line of the mirror file: E's seven fields first, with their texts, null for an erased one.
 
-    `commitments` and `salts` let anyone check it: put the commitments in the place of the texts, leave `hash`, `salts`,
-    `commitments` and `redacted` out; SHA-256 of the RFC 8785 form of that is `hash`.
+    Anyone can verify it with `commitments` and `salts`: replace the texts by the commitments, remove `hash`, `salts`,
+    `commitments` and `redacted`, and compute SHA-256 of the RFC 8785 form; that is `hash`.
     """
     fields = msgspec.to_builtins(record)
     fields.pop("texts", None)
@@ -255,7 +255,7 @@ def mirror_line(record: Record) -> str:
 
 
 def parse_mirror(line: str | bytes) -> Record:
-    """Read a line of the mirror file; nothing in it is proven yet. Raises InvalidInput: torn, or no line of ours."""
+    """Return the record in a line of the mirror file, not verified. Raises InvalidInput for a torn or foreign line."""
     fields = strict_json.parse(line)
     if not isinstance(fields, dict):
         raise InvalidInput("a line of the mirror is an object")
@@ -279,7 +279,7 @@ def parse_mirror(line: str | bytes) -> Record:
 
 
 def read_mirror(lines: Iterable[bytes]) -> Iterator[Record | InvalidInput]:
-    """Read a mirror file's lines for `verify`; one that cannot be read stands there as the error that says so."""
+    """Yield a mirror file's records for `verify`; an unreadable line yields its error."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -291,7 +291,7 @@ def read_mirror(lines: Iterable[bytes]) -> Iterator[Record | InvalidInput]:
 
 
 def _shown(name: str, value: object) -> str:
-    """Return the text that was committed to from what a line shows of it."""
+    """Return the committed text from its form in a line."""
     if name == "input_context":
         return canonical(msgspec.convert(value, dict[str, Any])).decode()
     return msgspec.convert(value, str)

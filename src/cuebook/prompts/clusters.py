@@ -1,8 +1,8 @@
-"""Which prompts of a corpus are about the same: groups by average linkage over a likeness, each with its telling words.
+"""Cluster prompts by topic: average-linkage groups over a similarity, each with its characteristic words.
 
-Likeness is 0 to 1 and given; `by_words` makes one without an embedder. Two groups become one while the mean likeness of
-their prompts, pair by pair, is at least `least`: no number of groups is set beforehand, and a prompt like no other
-stays alone. The same texts give the same groups, in whatever order they come.
+The similarity (0 to 1) is an argument; `by_words` computes one without an embedder. Two groups merge while the mean
+similarity of their pairs of prompts is at least `least`. The number of groups is not fixed in advance, and a prompt
+unlike all others stays alone. The same texts give the same groups in any order.
 """
 
 import re
@@ -14,43 +14,43 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-#: From which mean likeness on groups become one where likeness is by words: measured, docs/design/007.
+#: The mean similarity by words from which groups merge: measured, docs/design/007.
 LEAST: Final = 0.12
-#: Prompts that are grouped at once: the pairs of so many take some seconds.
+#: Maximum prompts per run: the pairs of this many take some seconds.
 MOST: Final = 600
-#: Words that name a group.
+#: Number of words that name a group.
 TOLD: Final = 5
 
-#: What a template is filled in at; its name says nothing of what the text is about.
+#: Placeholders of a template; their names say nothing about the topic.
 _PLACE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{[^{}]*\}\}")
 _WORD: Final = re.compile("[぀-ヿ㐀-鿿가-힯]{2}|[^\\W\\d_぀-ヿ㐀-鿿가-힯]{3,}")
 
 
-#: The words of texts with their weights, by the texts' names.
+#: Weighted words of texts, by text name.
 Weights: TypeAlias = Mapping[str, Mapping[str, float]]
 
 
 class Member(Struct, frozen=True):
-    """A prompt of a group and its mean likeness with the others."""
+    """A prompt of a group, with its mean similarity to the others."""
 
     name: str
     likeness: float
 
 
 class Group(Struct, frozen=True):
-    """Prompts that are alike, the most central first; `words` are those they share and others do not have."""
+    """Similar prompts, the most central first; `words` are those they share and others do not have."""
 
     words: tuple[str, ...]
-    likeness: float  # the mean of all pairs
+    likeness: float  # mean similarity of all pairs
     members: tuple[Member, ...]
 
 
 def group(
     chosen: Iterable[str], weights: Weights, likeness: Callable[[str, str], float], *, least: float
 ) -> tuple[list[Group], list[str]]:
-    """Return the groups of two or more, the largest first, and the names of those that stay alone.
+    """Return the groups of two or more, the largest first, and the names of the others.
 
-    `weights` are those of the words of all texts there are, by name: `weigh`.
+    `weights` are those of the words of all existing texts, by name: `weigh`.
     """
     names = sorted(chosen)
     like = [[0.0] * len(names) for _ in names]
@@ -68,7 +68,7 @@ def group(
 
 
 def _linked(like: Sequence[Sequence[float]], least: float) -> list[list[int]]:
-    """Join groups, the likest first, while the mean likeness between two of them is at least `least`."""
+    """Merge groups, the most similar first, while the mean similarity between two of them is at least `least`."""
     between = [list(row) for row in like]
     groups: dict[int, list[int]] = {at: [at] for at in range(len(like))}
     heap = [(-row[other], at, other) for at, row in enumerate(between) for other in range(at) if row[other] >= least]
@@ -97,7 +97,7 @@ def _group(names: Sequence[str], like: Sequence[Sequence[float]], weights: Weigh
 
 
 def _told(names: Sequence[str], weights: Weights) -> tuple[str, ...]:
-    """Return the words that two of a group say at least, those first that weigh most and that few others say."""
+    """Return the words in at least two texts of a group, ordered by weight and rarity elsewhere."""
     holders = Counter(word for name in names for word in weights[name])
     everywhere = Counter(word for said in weights.values() for word in said)
     elsewhere = max(1, len(weights) - len(names))
@@ -110,13 +110,13 @@ def _told(names: Sequence[str], weights: Weights) -> tuple[str, ...]:
 
 
 def by_words(weights: Weights, one: str, other: str) -> float:
-    """Return the likeness of two texts by the words they share, rare ones counting more."""
+    """Return the similarity of two texts by shared words; rare words count more."""
     few, many = sorted((weights[one], weights[other]), key=len)
     return sum(weight * many.get(word, 0.0) for word, weight in few.items())
 
 
 def weigh(texts: Mapping[str, str]) -> dict[str, dict[str, float]]:
-    """Return each text's words with their weights, of length 1: how often it says one, and how few others do."""
+    """Return each text's words with unit-length weights: frequency in the text times rarity in the others."""
     counts = {name: Counter(_WORD.findall(_PLACE.sub(" ", text).lower())) for name, text in texts.items()}
     holders = Counter(word for each in counts.values() for word in each)
     found: dict[str, dict[str, float]] = {}

@@ -1,11 +1,11 @@
-"""What changed between two versions, and what that asks of a semantic version.
+"""Compute the diff between two versions, and the semantic version bump that it requires.
 
 | change | bump |
 | --- | --- |
-| a parameter is gone or renamed, must be given now, or takes less than before | major |
-| a parameter is new and may be left out, or takes more; a section is new or gone; engine, type or parent | minor |
+| a parameter is removed or renamed, becomes required, or accepts less than before | major |
+| a new optional parameter, or one that accepts more; a section added or removed; engine, type or parent | minor |
 | text, the order of sections, a parameter's default or description, metadata | patch |
-| nothing that counts for the digest (author, tags, …) | none |
+| nothing that the digest covers (author, tags, …) | none |
 """
 
 import re
@@ -30,7 +30,7 @@ MOST_STEPS: Final = 250_000
 
 
 class Edit(NamedTuple):
-    """Lines `start` to `end` of a text (from 0, `end` outside) stand as `new` in the other."""
+    """Replace lines `start` to `end` of a text (from 0, `end` exclusive) by `new`."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class Edit(NamedTuple):
 
 
 def edits(before: Sequence[str], after: Sequence[str]) -> list[Edit]:
-    """Return what to change in `before` to get `after`, in order; no two touch."""
+    """Return the edits that turn `before` into `after`, in order; no two are adjacent."""
     head = 0
     shorter = min(len(before), len(after))
     while head < shorter and before[head] == after[head]:
@@ -57,13 +57,13 @@ def edits(before: Sequence[str], after: Sequence[str]) -> list[Edit]:
 
 
 def unified(before: str, after: str) -> tuple[str, ...]:
-    """Return the hunks of a unified diff, without the two lines that name files; none for equal texts."""
+    """Return the hunks of a unified diff, without the two file name lines; none for equal texts."""
     old = before.split("\n")
     return tuple(line for hunk in _hunks(edits(old, after.split("\n"))) for line in _printed(old, *hunk))
 
 
 def merge_lines(base: str, ours: str, theirs: str) -> str | None:
-    """Return `base` with both sides' edits, None where they touch without being the same edit."""
+    """Return `base` with both sides' edits, None if they touch and differ."""
     lines = base.split("\n")
     both = sorted({*edits(lines, ours.split("\n")), *edits(lines, theirs.split("\n"))})
     merged: list[str] = []
@@ -79,7 +79,7 @@ def merge_lines(base: str, ours: str, theirs: str) -> str | None:
 
 
 def _hunks(changes: Sequence[Edit]) -> Iterator[tuple[int, list[Edit]]]:
-    """Yield the edits that share their context, each group with the lines all before it have added."""
+    """Yield the edits that share their context, each group with the number of lines that earlier ones added."""
     group = 0
     groups: list[int] = []
     for place, edit in enumerate(changes):
@@ -108,14 +108,14 @@ def _printed(old: Sequence[str], added: int, together: Sequence[Edit]) -> Iterat
 
 
 def _span(start: int, count: int) -> str:
-    """Write where a hunk's lines are, as diff does: from 1, and the line before it for none."""
+    """Return a hunk's line range as diff writes it: from 1, and the line before it for an empty one."""
     if count == 1:
         return str(start + 1)
     return f"{start + 1 if count else start},{count}"
 
 
 def _pairs(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the places of the lines that stay, in both texts; none when the search takes too long."""
+    """Return the positions of unchanged lines in both texts; none if the search takes too long."""
     both = set(old).intersection(new)
     lefts = [place for place, line in enumerate(old) if line in both]
     rights = [place for place, line in enumerate(new) if line in both]
@@ -126,10 +126,10 @@ def _pairs(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _search(old: Sequence[int], new: Sequence[int]) -> list[list[int]] | None:
-    """Return for each number of steps, from 0, how far it comes: the most lines of `old` on each diagonal.
+    """Return how far each number of steps reaches, from 0: the most lines of `old` on each diagonal.
 
-    A step takes a line out or puts one in. The diagonals k = x - y are -steps, -steps + 2, … steps. The last row comes
-    to the end. None when MOST_STEPS are over before.
+    A step deletes or inserts a line. The diagonals k = x - y are -steps, -steps + 2, … steps. The last row reaches the
+    end. None if that takes more than MOST_STEPS.
     """
     rows: list[list[int]] = []
     entries = [0]
@@ -154,7 +154,7 @@ def _search(old: Sequence[int], new: Sequence[int]) -> list[list[int]] | None:
 
 
 def _entered(reach: Sequence[int], place: int) -> tuple[int, int]:
-    """Return where a diagonal is entered with one more step: by putting a line in, and by taking one out."""
+    """Return where a diagonal is entered with one more step: by inserting a line, and by deleting one."""
     return reach[place] if place < len(reach) else -1, reach[place - 1] + 1 if place else -1
 
 
@@ -192,7 +192,7 @@ _LONGEST_SEMVER: Final = 64
 
 
 class SectionDifference(Struct, frozen=True):
-    """A section that is new, gone or other; `lines` as in a unified diff. `override` tells the two kinds apart."""
+    """A section that was added, removed or changed; `lines` as in a unified diff. `override` tells the kinds apart."""
 
     name: str
     kind: Kind
@@ -201,7 +201,7 @@ class SectionDifference(Struct, frozen=True):
 
 
 class ParamDifference(Struct, frozen=True):
-    """A parameter that is new (no `before`), gone (no `after`) or other."""
+    """A parameter that was added (no `before`), removed (no `after`) or changed."""
 
     name: str
     before: Param | None
@@ -209,14 +209,14 @@ class ParamDifference(Struct, frozen=True):
 
     @property
     def kind(self) -> Kind:
-        """What happened to it."""
+        """Return the kind of change."""
         if self.before is None:
             return "added"
         return "removed" if self.after is None else "changed"
 
 
 class FieldDifference(Struct, frozen=True):
-    """Another field with its two values; `order` is that of the sections both have."""
+    """A changed field with its two values; `order` is that of the common sections."""
 
     name: str
     before: Any
@@ -224,7 +224,7 @@ class FieldDifference(Struct, frozen=True):
 
 
 class Difference(Struct, frozen=True):
-    """What is in the second version and not in the first, the other way round, and what is other."""
+    """The differences of the second version from the first: added, removed and changed parts."""
 
     sections: tuple[SectionDifference, ...] = ()
     params: tuple[ParamDifference, ...] = ()
@@ -235,7 +235,7 @@ class Difference(Struct, frozen=True):
 
 
 def difference(before: Version, after: Version) -> Difference:
-    """Return what changed from one version to another, without their places (slug, branch, number) and semver."""
+    """Return what changed from one version to another, ignoring slug, branch, number and semver."""
     before, after = level(before), level(after)
     old = {param.name: param for param in before.params}
     new = {param.name: param for param in after.params}
@@ -251,7 +251,7 @@ def difference(before: Version, after: Version) -> Difference:
 
 
 def bump(change: Difference) -> Bump:
-    """Return what a difference asks of the semantic version, by the table above."""
+    """Return the semantic version bump that a difference requires, by the table above."""
     asked: list[Bump] = ["none"]
     asked += ["patch" if section.kind == "changed" else "minor" for section in change.sections]
     asked += [_of_param(param.before, param.after) for param in change.params]
@@ -261,7 +261,7 @@ def bump(change: Difference) -> Bump:
 
 
 def next_semver(semver: str, by: Bump) -> str:
-    """Return the semantic version after this one. A pre-release becomes the release it announces if that is enough."""
+    """Return the next semantic version. A pre-release becomes the release that it announces, if that is enough."""
     core, _, early = check_semver(semver).partition("+")[0].partition("-")
     major, minor, patch = map(int, core.split("."))
     whole = {"major": not minor and not patch, "minor": not patch, "patch": True}
@@ -275,7 +275,7 @@ def next_semver(semver: str, by: Bump) -> str:
 
 
 def check_semver(semver: object, *, where: str = "semver") -> str:
-    """Return a semantic version (2.0.0) as it is; raise InvalidInput with why."""
+    """Return a checked semantic version (2.0.0); raise InvalidInput with the reason."""
     if not isinstance(semver, str) or len(semver) > _LONGEST_SEMVER or not _SEMVER.fullmatch(semver):
         shown = repr(semver[:_LONGEST_SEMVER]) if isinstance(semver, str) else f"a {type(semver).__name__}"
         raise InvalidInput(f"{where}: {shown} is no semantic version; write three numbers, as 1.2.0", where=where)
@@ -283,7 +283,7 @@ def check_semver(semver: object, *, where: str = "semver") -> str:
 
 
 def _sections(before: Mapping[str, str], after: Mapping[str, str], *, override: bool) -> Iterator[SectionDifference]:
-    """Yield the sections that changed: those of the older version in its order, then the new ones."""
+    """Yield the changed sections: those of the older version in its order, then the new ones."""
     for name, text in before.items():
         if name not in after:
             yield SectionDifference(name, "removed", tuple(f"-{line}" for line in text.split("\n")), override)
@@ -311,7 +311,7 @@ def _fields(before: Version, after: Version) -> Iterator[FieldDifference]:
 
 
 def _of_param(before: Param | None, after: Param | None) -> Bump:
-    """Return what a parameter's change asks for: whether values that were taken still are."""
+    """Return the bump of a parameter's change, by whether it still accepts the earlier values."""
     if after is None:
         return "major"
     needed = after.required and after.default is None

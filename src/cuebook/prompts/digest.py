@@ -1,8 +1,8 @@
-"""What makes two versions the same: the SHA-256 of all that decides what is rendered and when it is chosen.
+"""Compute a version's digest: the SHA-256 of everything that affects its rendering and its selection.
 
-In: sections and overrides in their order, parameters (theirs does not count), engine, type, inherits, metadata, for
-its `context_weights` and model settings steer. Out: where it stands (slug, branch, number, file), who wrote it, its
-description, tags, semver and sync. Line ends are LF, so a checkout on Windows makes no version.
+Included: sections and overrides in order, parameters in any order, engine, type, inherits, and metadata, whose
+`context_weights` and model settings affect the selection. Excluded: location (slug, branch, number, file), author,
+description, tags, semver and sync. Line ends are LF, so a checkout on Windows creates no new version.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from cuebook.records.prompt import Param, Version
 
 
 def canonical(value: Any, *, where: str = "$") -> bytes:
-    """Return a JSON value's one form (RFC 8785). Raises InvalidInput for what has none, such as NaN or 2**53."""
+    """Return a JSON value's canonical form (RFC 8785). Raises InvalidInput if it has none, such as NaN or 2**53."""
     try:
         return rfc8785.dumps(value)
     except (ValueError, TypeError) as error:
@@ -27,9 +27,9 @@ def canonical(value: Any, *, where: str = "$") -> bytes:
 
 
 def digest_of(version: Version) -> str:
-    """Return a version's digest in hex. Raises InvalidInput naming the field that has no canonical form.
+    """Return a version's digest in hex. Raises InvalidInput naming the field without a canonical form.
 
-    Members are written one by one, so that an error names its own; they stand in RFC 8785's order.
+    Members are encoded one by one, in RFC 8785's order, so that an error names the member.
     """
     version = level(version)
     form = {
@@ -46,7 +46,7 @@ def digest_of(version: Version) -> str:
 
 
 def sealed(version: Version) -> Version:
-    """Return a version as it is stored: line ends LF, its digest set."""
+    """Return a version in stored form: line ends LF, digest set."""
     unified = level(version)
     return msgspec.structs.replace(unified, digest=digest_of(unified))
 

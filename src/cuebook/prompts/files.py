@@ -1,4 +1,4 @@
-"""What a version's file is: front matter, then its sections; read and written so that both give the same bytes.
+"""Parse and write a version's file: front matter, then its sections. A round trip keeps the bytes.
 
 ```
 ---
@@ -36,7 +36,7 @@ from cuebook.records.prompt import MAIN, Version
 
 
 def read_file(text: str | bytes, *, path: str) -> Version:
-    """Read a prompt's file. `path` is its place below `prompts/`, and its id where the file names none.
+    """Return the version in a prompt's file. `path` is relative to `prompts/`, and the id if the file names none.
 
     Raises InvalidInput naming file, line and key.
     """
@@ -68,20 +68,20 @@ def read_file(text: str | bytes, *, path: str) -> Version:
 
 
 def stated_keys(text: str | bytes, *, path: str) -> frozenset[str]:
-    """Return the keys a file's front matter gives a value, by the names we write; empty for a file without any."""
+    """Return the keys that a file's front matter sets, by canonical name; empty for a file without front matter."""
     front = FrontMatter(open_page(text, path=path))
     return frozenset(key for key in front.nodes if front.value_of(key) is not None)
 
 
 def slug_of(path: str) -> str:
-    """Return the id of a file that names none: its place below `prompts/` without its ending."""
+    """Return the id of a file that names none: its path below `prompts/` without the extension."""
     return check_slug(path.removesuffix(ENDING), where=path)
 
 
 def write_file(version: Version) -> str:
-    """Write a version's file: keys at their default left out, sections before those that override.
+    """Return a version's file: default values omitted, own sections before overriding ones.
 
-    Raises InvalidInput for what no file can hold: a section that also overrides, a NUL, half a character.
+    Raises InvalidInput for what no file can represent: a section that also overrides, a NUL, a lone surrogate.
     """
     version = level(version)
     both = version.sections.keys() & version.override_sections.keys()

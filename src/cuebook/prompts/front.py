@@ -1,7 +1,7 @@
-"""What the front matter of a prompt's file says: its keys, their types, and the order they are written in.
+"""Parse and write the front matter of a prompt's file: its keys, their types, and their order.
 
-Keys are read in any order. `id`, `params` and `inherits_from` (E's and B's names) are read as `name`, `input` and
-`inherits`. Unknown keys are kept in `metadata["extra"]`.
+Keys are accepted in any order. `id`, `params` and `inherits_from` (E's and B's names) are aliases of `name`, `input`
+and `inherits`. Unknown keys are stored in `metadata["extra"]`.
 """
 
 import re
@@ -33,7 +33,7 @@ _BOOLEANS = ("true", "false")
 
 
 class FrontMatter:
-    """The front matter's values, each of its type; errors name file, line and key."""
+    """The typed values of the front matter; errors name file, line and key."""
 
     def __init__(self, page: FilePages) -> None:
         self.page = page
@@ -46,14 +46,14 @@ class FrontMatter:
         self.page.refuse(self.nodes[key].line, f"{key}: {why}")
 
     def value_of(self, key: str) -> Node | None:
-        """Return a key's value; None where it is missing, empty or null."""
+        """Return a key's value; None if it is missing, empty or null."""
         node = self.nodes.get(key)
         if node is None or (isinstance(node.value, str) and not node.quoted and node.value in _NOTHING):
             return None
         return node
 
     def text(self, key: str) -> str:
-        """Return a text, "" where there is none."""
+        """Return a text, "" if missing."""
         node = self.value_of(key)
         if node is None:
             return ""
@@ -62,7 +62,7 @@ class FrontMatter:
         return node.value
 
     def checked(self, key: str, check: Callable[..., Any]) -> str:
-        """Return a text that stands a check, "" where there is none."""
+        """Return a text that passes a check, "" if missing."""
         text = self.text(key)
         if text:
             self.page.check(self.nodes[key].line, lambda: check(text, where=key))
@@ -80,14 +80,14 @@ class FrontMatter:
         return named
 
     def flag(self, key: str) -> bool:
-        """Return true or false, false where there is none."""
+        """Return a boolean, false if missing."""
         text = self.text(key).lower()
         if text not in ("", *_BOOLEANS):
             self.refuse(key, f"expected true or false, got {text[:40]!r}")
         return text == "true"
 
     def engine(self) -> Engine:
-        """Return the engine, `dollar` where there is none."""
+        """Return the engine, `dollar` if missing."""
         text = self.text("engine") or "dollar"
         if text not in get_args(Engine):
             self.refuse("engine", f"expected {', '.join(get_args(Engine))}, got {text[:40]!r}")
@@ -111,7 +111,7 @@ class FrontMatter:
         return self.page.check(default.line, lambda: with_defaults(params, values))
 
     def metadata(self) -> dict[str, Any]:
-        """Return what has no field of its own: `metadata`, our keys beside it, in `extra` what we do not know."""
+        """Return the metadata: `metadata`, our keys beside it, and unknown keys in `extra`."""
         node = self.value_of("metadata")
         found = {} if node is None else plain(node)
         if not isinstance(found, dict):
@@ -127,7 +127,7 @@ class FrontMatter:
         return {**found, "extra": {key: plain(self.nodes[key]) for key in unknown}} if unknown else found
 
     def weights(self, key: str) -> dict[str, float]:
-        """Return signals and their weights."""
+        """Return signals with their weights."""
         node = self.value_of(key) or Node({}, 0)
         if not isinstance(node.value, dict):
             self.refuse(key, "expected the names of signals and their weights")
@@ -141,7 +141,7 @@ class FrontMatter:
 
 
 def raw(node: Node) -> Any:
-    """Return a value with its scalars as texts; None for an empty one, and no `default` where none is said."""
+    """Return a value with its scalars as texts; None for an empty one, and no `default` if none is set."""
     if isinstance(node.value, dict):
         return {key: raw(child) for key, child in node.value.items() if key != "default" or not _is_nothing(child)}
     if isinstance(node.value, list):
@@ -154,7 +154,7 @@ def _is_nothing(node: Node) -> bool:
 
 
 def with_defaults(params: Iterable[Param], defaults: Mapping[str, Any]) -> tuple[Param, ...]:
-    """Return parameters with defaults of their types. Raises InvalidInput for one that is not declared."""
+    """Return parameters with typed defaults. Raises InvalidInput for an undeclared one."""
     declared = {param.name: param for param in params}
     unknown = [name for name in defaults if name not in declared]
     if unknown:
@@ -165,7 +165,7 @@ def with_defaults(params: Iterable[Param], defaults: Mapping[str, Any]) -> tuple
 
 # ---------------------------------------------------------------- writing
 def written(version: Version) -> dict[str, Any]:
-    """Return a version's front matter; keys at their default are left out."""
+    """Return a version's front matter, default values omitted."""
     front: dict[str, Any] = {
         "cuebook": int(FORMAT),
         "name": version.slug,
@@ -185,7 +185,7 @@ def written(version: Version) -> dict[str, Any]:
 
 
 def _params(params: tuple[Param, ...]) -> dict[str, Any]:
-    """Write parameters as picoschema and defaults, or as a list where picoschema cannot say them."""
+    """Return parameters as picoschema and defaults, or as a list if picoschema cannot express them."""
     if all(param.description == param.description.strip() for param in params):
         schema = {
             f"{param.name}{'' if _is_required(param) else '?'}": ", ".join(
@@ -214,13 +214,13 @@ def _is_required(param: Param) -> bool:
 
 
 def _default(param: Param) -> Any:
-    """Return a default as a value of its type, so that a number has no quotes."""
+    """Return a default as a value of its type, so that a number gets no quotes."""
     text = param.default or ""
     return text if param.type == "string" else plain(Node(text, 0))
 
 
 def _metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield metadata's keys: those of their own, then `metadata` for the rest, then those of `extra`."""
+    """Yield metadata's keys: the top-level ones, then `metadata` for the rest, then those of `extra`."""
     rest = dict(metadata)
     for key in OWN_METADATA:
         if key in rest and (key != "context_weights" or _are_weights(rest[key])):
@@ -235,7 +235,7 @@ def _metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _are_weights(value: Any) -> bool:
-    """Whether a value reads back as weights."""
+    """Return whether a value parses as weights."""
     return isinstance(value, Mapping) and all(
         isinstance(weight, int | float) and not isinstance(weight, bool) and _NUMBER.fullmatch(repr(weight))
         for weight in value.values()

@@ -1,7 +1,7 @@
-"""What a version says with its ancestors, and how two versions of one text go together section by section.
+"""Resolve inheritance between prompt versions, and merge two versions section by section.
 
-Inheritance (MISSION G4): the parent's sections first, in its order; the child's text behind the parent's with a blank
-line between, new sections last; `override_sections` replace, an empty one takes the section out of the text.
+Inheritance (MISSION G4): the parent's sections first, in its order; the child's text after the parent's with a blank
+line between, new sections last. `override_sections` replace; an empty one removes the section from the text.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ DEPTH: Final = 8
 
 
 class Clash(Struct, frozen=True):
-    """A section both sides changed, each in its own way; None where it is not there."""
+    """A merge conflict: both sides changed a section differently; None if a side has none."""
 
     section: str
     base: str | None
@@ -31,17 +31,17 @@ class Clash(Struct, frozen=True):
 
 
 class MergeOutcome(Struct, frozen=True):
-    """The outcome of a merge. Where sides clash, `sections` has ours, or theirs if ours has none."""
+    """The outcome of a merge. In a conflict, `sections` has our text, or theirs if we have none."""
 
     sections: Mapping[str, str]
     conflicts: tuple[Clash, ...] = ()
 
 
 def resolve(version: Version, parent_of: Callable[[str], Version | None], *, depth: int = DEPTH) -> Resolved:
-    """Return a version with its ancestors merged in. `parent_of` gets `inherits` as it is written.
+    """Return a version with its ancestors merged in. `parent_of` receives `inherits` as written.
 
-    Raises InvalidInput, `where` "inherits": a parent that is missing, a ring or more than `depth` steps (both named),
-    or an ancestor whose placeholders the version's engine would read in another way.
+    Raises InvalidInput, `where` "inherits": a missing parent, a cycle or more than `depth` steps (both named), or an
+    ancestor whose placeholders the version's engine would interpret differently.
     """
     line = _line(version, parent_of, depth)
     sections: dict[str, str] = {}
@@ -60,14 +60,14 @@ def resolve(version: Version, parent_of: Callable[[str], Version | None], *, dep
 
 
 def text_of(resolved: Resolved) -> str:
-    """Return the whole text, not rendered: the sections that say something, a blank line between them."""
+    """Return the full text, not rendered: the non-empty sections, separated by blank lines."""
     return BLANK_LINE.join(text for text in resolved.sections.values() if text.strip())
 
 
 def merge3(base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]) -> MergeOutcome:
-    """Return what both sides made of `base`, also inside a section where their edits do not touch.
+    """Return the three-way merge with `base`, also within a section if the edits do not touch.
 
-    Sections stand in the order of the side that moved some, ours if both did; new ones behind what they followed.
+    Sections follow the order of the side that moved some, ours if both did; new ones come after their predecessor.
     """
     merged: dict[str, str] = {}
     conflicts: list[Clash] = []
@@ -84,8 +84,8 @@ def merge3(base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str
 def _line(version: Version, parent_of: Callable[[str], Version | None], depth: int) -> list[Version]:
     """Return a version and its ancestors, oldest first.
 
-    A ring is a version that comes again, or a branch that is followed twice: a draft that inherits its own branch
-    would meet itself as soon as it is stored. A pin to another number is no ring.
+    A cycle is a repeated version, or a branch that is followed twice: a draft that inherits its own branch would find
+    itself once stored. A pin to another number is no cycle.
     """
     line = [version]
     followed = {(version.slug, version.branch)}
@@ -118,7 +118,7 @@ def _name(version: Version) -> str:
 
 
 def _lay(version: Version, sections: dict[str, str]) -> None:
-    """Lay a version's sections on those of its ancestors."""
+    """Apply a version's sections on top of those of its ancestors."""
     for name, text in version.sections.items():
         over = sections.get(name, "")
         sections[name] = f"{over}{BLANK_LINE}{text}" if over and text else over or text
@@ -126,7 +126,7 @@ def _lay(version: Version, sections: dict[str, str]) -> None:
 
 
 def _check_engines(line: Sequence[Version], declared: Collection[str]) -> None:
-    """Refuse ancestors whose text means something else to the version's engine, which renders all of it."""
+    """Raise InvalidInput if an ancestor's text means something else to the version's engine, which renders it all."""
     engine = line[-1].engine
     for each in line[:-1]:
         if each.engine == engine:
@@ -142,7 +142,7 @@ def _check_engines(line: Sequence[Version], declared: Collection[str]) -> None:
 
 
 def _section(base: str | None, ours: str | None, theirs: str | None) -> tuple[str | None, bool]:
-    """Return a section's merged text, and whether the sides clash."""
+    """Return a section's merged text, and whether the sides conflict."""
     if theirs in (ours, base):
         return ours, False
     if ours == base:

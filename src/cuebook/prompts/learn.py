@@ -1,8 +1,8 @@
-"""What an observation teaches: its score, the edge weight it moves, and the evidence scores are predicted from.
+"""Learn from observations: compute their score, update the edge weight, and update the evidence for score predictions.
 
-The score and the weight are the document's to the digit (B, "Observation Scoring", "EMA Edge Weight Updates"). One
-remark does less than it seems: a correction costs 0.03 of the score. A weight goes from 0.5 to 0.9 in 16 perfect
-observations (w = 1 - 0.5 * 0.9^n), not in 22 as the document has it.
+Score and weight follow the document exactly (B, "Observation Scoring", "EMA Edge Weight Updates"). A correction costs
+only 0.03 of the score. A weight rises from 0.5 to 0.9 in 16 perfect observations (w = 1 - 0.5 * 0.9^n), not in 22 as
+the document says.
 """
 
 import math
@@ -26,11 +26,11 @@ CAP_SHARE = 0.2
 
 
 class Posterior(Struct, frozen=True, kw_only=True):
-    """What observations say about one version: sums over them, without any prior.
+    """The sums over a version's observations, without a prior.
 
     `A` is the sum of x xᵀ (row by row, d x d), `b` the sum of y x, for x = (1, the signals in order), older ones
-    discounted. The prior is added when a variant is chosen, so that an author may change weights, and a prompt its
-    signals, without anything stored having to change. `n` counts observations without discount.
+    discounted. The prior is added at selection, so that an author may change weights, and a prompt its signals, without
+    a change of stored data. `n` counts observations without discount.
     """
 
     signals: tuple[str, ...] = ()
@@ -42,10 +42,10 @@ class Posterior(Struct, frozen=True, kw_only=True):
 def score(
     sentiment: float, corrections: int = 0, outcome: TaskOutcome | None = None, *, missing: Missing = "zero"
 ) -> float:
-    """Score a round, in [0, 1]: 0.5 sentiment + 0.3 (1 - min(0.1 corrections, 1)) + 0.2 task success (B).
+    """Return a round's score in [0, 1]: 0.5 sentiment + 0.3 (1 - min(0.1 corrections, 1)) + 0.2 task success (B).
 
-    Without a report of success (None, "unknown") the document counts a failure, so that 0.8 is the most there is to
-    get; `renormalise` leaves the term out instead and divides by the 0.8 that remain. Raises InvalidInput by name.
+    Without a report of success (None, "unknown") the document counts a failure, so 0.8 is the maximum. `renormalise`
+    omits the term instead and divides by the remaining 0.8. Raises InvalidInput by name.
     """
     if not 0.0 <= finite(sentiment, "sentiment") <= 1.0:
         msg = f"sentiment: {sentiment!r} is out of range; give a number from 0 to 1"
@@ -63,7 +63,7 @@ def score(
 
 
 def ema(weight: float, scored: float) -> float:
-    """Move an edge weight by one observation: 0.9 weight + 0.1 score (B). Both in [0, 1], and so is the answer."""
+    """Return an edge weight after one observation: 0.9 weight + 0.1 score (B). All values are in [0, 1]."""
     for value, name in ((weight, "weight"), (scored, "score")):
         if not 0.0 <= finite(value, name) <= 1.0:
             msg = f"{name}: {value!r} is out of range; give a number from 0 to 1"
@@ -72,9 +72,9 @@ def ema(weight: float, scored: float) -> float:
 
 
 def update(posterior: Posterior, x: Sequence[float], y: float) -> Posterior:
-    """Add one observation: A += x xᵀ, b += y x; every 50th also folds what is held by 0.999^50. O(d²).
+    """Add one observation: A += x xᵀ, b += y x; every 50th also multiplies the sums by 0.999^50. O(d²).
 
-    `x` is what `select.features` gives for the posterior's signals. Raises InvalidInput where it has another length.
+    `x` is what `select.features` returns for the posterior's signals. Raises InvalidInput if its length differs.
     """
     if len(x) != len(posterior.b):
         msg = f"x: {len(x)} features for {len(posterior.b)}; align the posterior first"
@@ -93,17 +93,17 @@ def update(posterior: Posterior, x: Sequence[float], y: float) -> Posterior:
 
 
 def ema_revised(weight: float, change: float, later: int) -> float:
-    """Return the weight there would be had an observation's score been so much more; `later` came behind it.
+    """Return the weight as if an observation's score had been higher by `delta`; `later` observations followed it.
 
-    Exact up to rounding, without the others: what one score adds to a weight shrinks by a tenth with each that follows.
+    Exact up to rounding: the effect of one score on a weight shrinks by a tenth with each later observation.
     """
     return min(max(weight + 0.1 * change * 0.9**later, 0.0), 1.0)
 
 
 def update_revised(posterior: Posterior, x: Sequence[float], change: float, later: int) -> Posterior:
-    """Return the evidence there would be had an observation's score been so much more; `later` came behind it. O(d).
+    """Return the evidence as if an observation's score had been higher; `later` observations followed it. O(d).
 
-    `x` is as for `update`; what was folded since is folded of the change, too. Raises InvalidInput for another length.
+    `x` is as for `update`; later discounts apply to the change, too. Raises InvalidInput if its length differs.
     """
     if len(x) != len(posterior.b):
         msg = f"x: {len(x)} features for {len(posterior.b)}; align the posterior first"
@@ -115,7 +115,7 @@ def update_revised(posterior: Posterior, x: Sequence[float], change: float, late
 
 
 def aligned(posterior: Posterior, signals: Sequence[str]) -> Posterior:
-    """Return the same evidence over these signals and its own; where it knew nothing of one, that one was 0."""
+    """Return the evidence extended to these signals; a signal that it did not have counts as 0 in the past."""
     names = tuple(sorted({*signals, *posterior.signals}))
     if names == posterior.signals:
         return posterior
@@ -131,13 +131,13 @@ def aligned(posterior: Posterior, signals: Sequence[str]) -> Posterior:
 
 
 def capped(recent: Sequence[tuple[str, float]], user: str) -> float:
-    """Return how much an observation of a shared prompt counts: 1, or 0 when its user has had their fifth.
+    """Return how much an observation of a shared prompt counts: 1, or 0 if its user's share is used up.
 
-    `recent` are the version's last observations as (user, how much it counted), oldest first; the newest 49 are read.
-    An observation counts unless ten of its user's count among them. So of any 50 in a row at most ten are one user's,
-    and alone one moves a weight by at most 1 - 0.9^10 = 65 % of the way in the time all can move it by 99.5 %. One that
-    does not count is stored all the same. Who is not named ("") is one user. It is a cap and no wall: who posts without
-    limit can wait for the window to move on; one observation per round is what keeps that slow.
+    `recent` are the version's last observations as (user, how much it counted), oldest first; the newest 49 are used.
+    An observation counts unless ten of its user's count among them. So at most ten of any 50 in a row are one user's,
+    and one user alone moves a weight by at most 1 - 0.9^10 = 65 % of the way while all can move it by 99.5 %. One that
+    does not count is stored all the same. Unnamed users ("") are one user. This is a cap, not a barrier: a user who
+    posts without limit can wait until the window moves on; one observation per round keeps that slow.
     """
     window = recent[-(CAP_WINDOW - 1) :]
     counted = sum(1 for name, weight in window if name == user and weight > 0)
@@ -145,9 +145,9 @@ def capped(recent: Sequence[tuple[str, float]], user: str) -> float:
 
 
 def trail(seen: Sequence[Observation]) -> list[float]:
-    """Return the edge weight behind each of a version's observations, oldest first, as they moved it from 0.5.
+    """Return the edge weight after each of a version's observations, oldest first, starting from 0.5.
 
-    Exact where all of them are there and each is as it was heard at first, up to rounding where one was corrected.
+    Exact if no observation is missing or changed, up to rounding if one was corrected.
     """
     weight, found = 0.5, list[float]()
     counts: list[tuple[str, float]] = []
@@ -161,7 +161,7 @@ def trail(seen: Sequence[Observation]) -> list[float]:
 
 
 def finite(value: object, name: str) -> float:
-    """Return a number as it is; raises InvalidInput naming one that is none, too large, NaN or infinite."""
+    """Return a checked number; raise InvalidInput naming a value that is no number, too large, NaN or infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         msg = f"{name}: {value!r} is no number"
         raise InvalidInput(msg, where=name)

@@ -1,4 +1,4 @@
-"""What is wrong, risky or wasteful about prompts before anybody is told them; the table of rules is `RULES`."""
+"""Lint prompts: find errors, risks and waste before a model gets them. `RULES` lists all rules."""
 
 import json
 import re
@@ -73,7 +73,7 @@ _PHRASES: Final = (
 
 
 class TextSpot(NamedTuple):
-    """Something in a text: the rule it breaks, where, and what it is."""
+    """A finding in a text: the violated rule, the position, and the message."""
 
     rule: str
     start: int
@@ -81,7 +81,7 @@ class TextSpot(NamedTuple):
 
 
 def spots(text: str) -> Iterator[TextSpot]:
-    """Yield what is suspicious about a text; of a kind, only the first is told."""
+    """Yield the findings of a text; of each kind, only the first."""
     for start, _, family in spans(text)[:1]:
         yield TextSpot(
             "secret", start, f"holds a secret ({family.replace('_', ' ')}); give it as a parameter, or not at all"
@@ -124,7 +124,7 @@ def _characters(text: str) -> Iterator[TextSpot]:
 
 
 def _folded(text: str) -> str:
-    """Return a text in lower case and in plain letters, place for place."""
+    """Return a text in lower case and plain letters; positions do not change."""
     if text.isascii():
         return text.lower()
     return lowered("".join(map(_plain_letter, text)))
@@ -174,7 +174,7 @@ _ORDER: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 
 
 class Finding(Struct, frozen=True):
-    """Something a rule found: in which prompt, where (`sections.identity:3` is its third line), and what to do."""
+    """A rule's finding: the prompt, the place (`sections.identity:3` is its third line), and advice."""
 
     rule: str
     severity: Severity
@@ -184,7 +184,7 @@ class Finding(Struct, frozen=True):
 
 
 class _Subject(Struct, frozen=True):
-    """A version under examination: resolved, or with the fault that hinders it, and with what its descendants do."""
+    """A version to lint: resolved or with its fault, and with data of its descendants."""
 
     version: Version
     resolved: Resolved | None
@@ -207,10 +207,10 @@ def lint(
     parent_of: Callable[[str], Version | None] | None = None,
     known: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """Return what the rules find about these versions, the worst first, then by prompt and place.
+    """Return the findings for these versions, the most severe first, then by prompt and place.
 
-    `count` gives a text's tokens. `parent_of` finds what an `inherits` means, else the parent is among `versions`.
-    `known` are ids a project's own prompt may stand for besides.
+    `count` counts a text's tokens. `parent_of` resolves `inherits`; without it the parent is among `versions`. `known`
+    are further ids that a project's own prompt may override.
     """
     subjects = _subjects(versions, parent_of or _among(versions))
     found: list[Finding] = []
@@ -232,7 +232,7 @@ def _projects(subjects: Sequence[_Subject], known: Collection[str]) -> Iterator[
 
 
 def to_json(findings: Iterable[Finding]) -> str:
-    """Write findings for programs: how many of each severity, and each with its five fields."""
+    """Return findings as JSON: the number per severity, and each with its five fields."""
     listed = [asdict(finding) for finding in findings]
     counts = {severity: sum(row["severity"] == severity for row in listed) for severity in _ORDER}
     return json.dumps({"counts": counts, "findings": listed}, ensure_ascii=False, indent=2) + "\n"
@@ -250,7 +250,7 @@ def _among(versions: Iterable[Version]) -> Callable[[str], Version | None]:
 
 
 def _subjects(versions: Sequence[Version], parent_of: Callable[[str], Version | None]) -> list[_Subject]:
-    """Resolve all versions, and tell each what its descendants use and declare."""
+    """Return all versions resolved, each with the parameters that its descendants use and declare."""
     subjects = [_subject(version, parent_of) for version in versions]
     used_below: dict[str, set[str]] = {}
     declared_below: dict[str, set[str]] = {}
@@ -286,7 +286,7 @@ def _own(version: Version) -> Iterator[tuple[str, str]]:
 
 
 def _texts(subject: _Subject) -> Iterator[Finding]:
-    """Look at all texts for secrets, phrases and characters."""
+    """Check all texts for secrets, phrases and characters."""
     version = subject.version
     for where, text in _own(version):
         for spot in spots(text):
@@ -301,7 +301,7 @@ def _texts(subject: _Subject) -> Iterator[Finding]:
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Yield the texts of metadata; one whose key announces a secret is told with it."""
+    """Yield the texts of metadata; the key is included if it indicates a secret."""
     if isinstance(value, Mapping):
         for key, child in value.items():
             secret = isinstance(child, str) and (family := family_of(str(key))) and announced(child, family)
@@ -314,7 +314,7 @@ def _leaves(value: Any, where: str) -> Iterator[tuple[str, str]]:
 
 
 def _parents(subject: _Subject) -> Iterator[Finding]:
-    """Look at what a version inherits."""
+    """Check what a version inherits."""
     version, whole = subject.version, subject.resolved
     if whole is None:
         yield subject.finding("broken-inherits", "inherits", subject.fault)
@@ -329,7 +329,7 @@ def _parents(subject: _Subject) -> Iterator[Finding]:
 
 
 def _params(subject: _Subject) -> Iterator[Finding]:
-    """Look at which names a version's texts have, and which it declares."""
+    """Check the placeholders in a version's texts against its parameters."""
     version, whole = subject.version, subject.resolved
     if whole is None:
         return
@@ -357,7 +357,7 @@ def _params(subject: _Subject) -> Iterator[Finding]:
 
 
 def _front(subject: _Subject) -> Iterator[Finding]:
-    """Look for what changes from turn to turn: the provider's cache ends where the first such value stands."""
+    """Check for values that change every turn: the provider's cache ends at the first one."""
     whole = subject.resolved
     if whole is None:
         return
@@ -383,7 +383,7 @@ def _front(subject: _Subject) -> Iterator[Finding]:
 
 
 def _fields(subject: _Subject) -> Iterator[Finding]:
-    """Look at the fields around the text."""
+    """Check the fields besides the text."""
     version = subject.version
     if not version.description.strip():
         yield subject.finding("no-description", "description", "is missing; say in one line what the prompt is for")
@@ -402,7 +402,7 @@ def _length(subject: _Subject, count: Callable[[str], int], most: int) -> Iterat
 
 
 def _duplicates(subjects: Iterable[_Subject]) -> Iterator[Finding]:
-    """Compare prompts by their own text; a prompt's branches are alike on purpose, so `main` speaks for it."""
+    """Compare prompts by their own text. A prompt's branches are similar by design, so only `main` is compared."""
     chosen: dict[str, _Subject] = {}
     for subject in subjects:
         if subject.version.slug not in chosen or subject.version.branch == MAIN:

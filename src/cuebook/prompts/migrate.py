@@ -1,16 +1,16 @@
-"""What a migration file would write: all of it or nothing, and nothing the second time (MISSION G8).
+"""Plan the import of a migration file: all of it or nothing, and nothing the second time (MISSION G8).
 
 | form | what |
 | --- | --- |
-| B's documented array, also as `{"prompts": […]}` | a row per version, of the fields `POST /api/prompts` takes |
-| `{"prompts", "versions", "inheritance"}` | what B's own program reads |
+| B's documented array, also as `{"prompts": […]}` | a row per version, with the fields of `POST /api/prompts` |
+| `{"prompts", "versions", "inheritance"}` | the input of B's own program |
 
-Rows of one slug and branch are its versions in their order, by `version` where they have one. A row that stands there
-already is skipped: the branch's versions are gone through in their order, so a file that was imported before is found
-whole, whatever came later. A row that says nothing of `inherits` keeps the parent of the version before it.
+Rows of one slug and branch are its versions in order, by `version` if they have one. A row that exists already is
+skipped: the branch's versions are matched in order, so an earlier import is recognized even if versions were added
+later. A row without `inherits` keeps the parent of the previous version.
 
-Nothing is returned unless all of it can be written: each parent is there, no ring, each section a text. Errors name
-their place, `prompts[3].sections`.
+The plan is returned only if all of it can be written: each parent exists, no cycle, each section is a text. Errors
+name their place, `prompts[3].sections`.
 """
 
 import json
@@ -40,7 +40,7 @@ _Branch = tuple[str, str]  # slug and name of a branch
 
 
 class Row(Struct, frozen=True):
-    """A version as a file has it. `order` is its number there, `semver` whether the file has one, `inherits` where."""
+    """A version in the file. `order` is its number there, `semver` whether the file has one, `inherits` its place."""
 
     place: str
     version: Version
@@ -50,7 +50,7 @@ class Row(Struct, frozen=True):
 
 
 class _Version(Document, frozen=True, kw_only=True, rename=None):
-    """A version of the array, with the fields that `POST /api/prompts` takes."""
+    """A version in the array, with the fields of `POST /api/prompts`."""
 
     slug: str
     type: str = ""
@@ -74,7 +74,7 @@ class _Array(Document, frozen=True, kw_only=True, rename=None):
 
 
 class _Prompt(Document, frozen=True, kw_only=True, rename=None):
-    """What all versions of a prompt share, in the form of B's program."""
+    """The common fields of a prompt's versions, in the form of B's program."""
 
     slug: str
     name: str = ""
@@ -115,7 +115,7 @@ class _Three(Document, frozen=True, kw_only=True, rename=None):
 
 
 def rows_of(document: Any) -> list[Row]:
-    """Return the rows of a parsed migration file. Raises InvalidInput naming the path of what is wrong."""
+    """Return the rows of a parsed migration file. Raises InvalidInput naming the path of a fault."""
     if not isinstance(document, list | Mapping):
         raise InvalidInput(
             f"document: expected an object or a list of them, got {format_value(document)}", where="document"
@@ -129,7 +129,7 @@ def rows_of(document: Any) -> list[Row]:
 
 
 def _renamed(document: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return a document whose rows have our names in the place of their aliases."""
+    """Return a document with canonical names instead of aliases in its rows."""
     rows = document.get(key)
     if not isinstance(rows, list):
         return dict(document)
@@ -148,14 +148,14 @@ def _renamed(document: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _metadata(given: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return metadata; `context_weights` in it are numbers."""
+    """Return metadata, with numbers in `context_weights`."""
     weights: Any = Mapping[str, float]
     check(given.get("context_weights", {}), weights, f"{path}.metadata.context_weights")
     return dict(given)
 
 
 def _sections(given: Mapping[str, Any], path: str) -> dict[str, str]:
-    """Return sections by name; values that are no texts are written as JSON."""
+    """Return sections by name; other values than texts are encoded as JSON."""
     sections: dict[str, str] = {}
     for name, value in given.items():
         place = join(path, name)
@@ -193,7 +193,7 @@ def _row(read: _Version, path: str, written: Mapping[str, Any]) -> Row:
 
 
 def _overriding(read: _Version, path: str, sections: Mapping[str, str]) -> dict[str, str]:
-    """Return the sections that override: texts by name, or those of `sections` that are named."""
+    """Return the overriding sections: texts by name, or the named ones of `sections`."""
     place = f"{path}.override_sections"
     if isinstance(read.override_sections, Mapping):
         texts = _sections(read.override_sections, place)
@@ -208,7 +208,7 @@ def _overriding(read: _Version, path: str, sections: Mapping[str, str]) -> dict[
 
 # ---------------------------------------------------------------- prompts, versions, inheritance
 def _of_three(read: _Three) -> list[Row]:
-    """Return the rows of B's form: a prompt completes its versions, and links name who inherits."""
+    """Return the rows of B's form: a prompt completes its versions, and links define the parents."""
     prompts: dict[str, tuple[_Prompt, str]] = {}
     for at, prompt in enumerate(read.prompts):
         path, slug = f"prompts[{at}]", check_slug(prompt.slug, where=f"prompts[{at}].slug")
@@ -275,7 +275,7 @@ _Chains = Mapping[tuple[str, str], Sequence[Version]]
 
 
 class MigrationStep(Struct, frozen=True):
-    """A version to write: where the file has it, which number it would get, what it changes in the one before it."""
+    """A version to write: its place in the file, its new number, and its changes against the previous version."""
 
     place: str
     version: Version
@@ -285,7 +285,7 @@ class MigrationStep(Struct, frozen=True):
 
 
 class Skip(Struct, frozen=True):
-    """A row that stands there already, as this number."""
+    """A skipped row: the version exists already, with this number."""
 
     place: str
     slug: str
@@ -294,24 +294,24 @@ class Skip(Struct, frozen=True):
 
 
 class Migration(Struct, frozen=True):
-    """What is to write, parents and `main` first, and what is not."""
+    """The versions to write, parents and `main` first, and the skipped rows."""
 
     steps: tuple[MigrationStep, ...] = ()
     skipped: tuple[Skip, ...] = ()
 
     @property
     def versions(self) -> tuple[Version, ...]:
-        """The versions to write, in one transaction and in this order."""
+        """Return the versions to write, in one transaction and in this order."""
         return tuple(step.version for step in self.steps)
 
 
 def read(text: str | bytes) -> Any:
-    """Read a migration file. Raises InvalidInput for what is no JSON, and for a key given twice."""
+    """Return a parsed migration file. Raises InvalidInput for invalid JSON and duplicate keys."""
     return parse(text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(b"\xef\xbb\xbf"))
 
 
 def slugs(document: Any) -> tuple[str, ...]:
-    """Return the ids a document writes or inherits from: what `plan` must be told about. Raises as `plan` does."""
+    """Return the ids that a document writes or inherits from: `plan` needs their versions. Raises like `plan`."""
     named: dict[str, None] = {}
     for row in rows_of(document):
         named[row.version.slug] = None
@@ -321,9 +321,9 @@ def slugs(document: Any) -> tuple[str, ...]:
 
 
 def plan(document: Any, existing: Iterable[Version]) -> Migration:
-    """Return what a parsed document would write beside all versions that there are of `slugs` and their ancestors.
+    """Return the plan for a parsed document, given all existing versions of `slugs` and their ancestors.
 
-    Raises InvalidInput naming the place of the first thing that is wrong; then nothing may be written.
+    Raises InvalidInput naming the place of the first fault; then nothing may be written.
     """
     chains = _chains(existing)
     steps: list[MigrationStep] = []
@@ -349,7 +349,7 @@ def _chains(existing: Iterable[Version]) -> dict[tuple[str, str], list[Version]]
 
 
 def _grouped(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
-    """Put rows to their branches: `main` before the others of a slug, versions in their order."""
+    """Group rows by branch: `main` before the other branches of a slug, versions in order."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.version.slug, row.version.branch), []).append(row)
@@ -365,7 +365,7 @@ def _grouped(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
 
 
 def _follow(rows: Sequence[Row], chain: Sequence[Version], steps: list[MigrationStep], skipped: list[Skip]) -> None:
-    """Go along a branch: skip the first rows that stand there in this order, write the others behind its head."""
+    """Plan a branch: skip the first rows that exist in this order, append the others to its head."""
     at, number = 0, chain[-1].number if chain else 0
     last = chain[-1] if chain else None
     fresh = False
@@ -387,7 +387,7 @@ def _follow(rows: Sequence[Row], chain: Sequence[Version], steps: list[Migration
 
 
 def _same(row: Row, version: Version) -> bool:
-    """Whether a row says what a version does."""
+    """Return whether a row equals a version."""
     said = row.version if row.inherits else replace(row.version, inherits=version.inherits)
     return _sealed(row, said).digest == (version.digest or sealed(version).digest)
 
@@ -400,7 +400,7 @@ def _sealed(row: Row, version: Version) -> Version:
 
 
 def _check_parents(step: MigrationStep, chains: _Chains) -> None:
-    """Resolve a version among all that will be there."""
+    """Return a version resolved among all existing and planned versions."""
 
     def parent_of(text: str) -> Version | None:
         reference = parse_reference(text)
@@ -418,7 +418,7 @@ def _check_parents(step: MigrationStep, chains: _Chains) -> None:
 
 
 def _parents_first(steps: Sequence[MigrationStep]) -> Iterator[MigrationStep]:
-    """Yield steps branch by branch, each behind its slug's `main` and its parents; no branch waits for itself."""
+    """Yield steps branch by branch, each after its slug's `main` and its parents; no branch waits for itself."""
     branches: dict[tuple[str, str], list[MigrationStep]] = {}
     for step in steps:
         branches.setdefault((step.version.slug, step.version.branch), []).append(step)
@@ -437,7 +437,7 @@ def _parents_first(steps: Sequence[MigrationStep]) -> Iterator[MigrationStep]:
 
 
 def _ahead(steps: Iterable[MigrationStep]) -> Iterator[tuple[str, str]]:
-    """Yield the branches that must be there before these versions of one."""
+    """Yield the branches that must exist before these versions."""
     for step in steps:
         yield step.version.slug, MAIN
         if step.version.inherits:

@@ -1,7 +1,7 @@
-"""Which names prompts, branches and sections may have, and how a version is pointed at.
+"""Check the names of prompts, branches and sections, and parse references to versions.
 
-An id is also a path below `prompts/`, a part of a URL and an argument on a command line, on every system: what one of
-them would read in another way is refused, with the reason. `~` is in no id, so a URL may write it for `/`.
+An id is also a path below `prompts/`, a part of a URL and a command line argument, on every system. A name that one of
+them would interpret differently is rejected with the reason. No id has `~`, so a URL may use it for `/`.
 """
 
 import re
@@ -40,7 +40,7 @@ _HINTS: Final = {
 
 
 class Reference(Struct, frozen=True):
-    """What points at a version: its slug, and the branch and number if they are pinned."""
+    """A reference to a version: its slug, and the branch and number if they are pinned."""
 
     slug: str
     branch: str | None = None
@@ -52,7 +52,7 @@ class Reference(Struct, frozen=True):
 
 
 def check_slug(slug: object, *, where: str = "slug") -> str:
-    """Return a prompt's id as it is, such as `persona/kind_helper` or `_meta/concise`; raise InvalidInput with why."""
+    """Return a checked prompt id, such as `persona/helper` or `_meta/concise`; raise InvalidInput with the reason."""
     if not isinstance(slug, str):
         raise InvalidInput(f"{where}: expected a string, got {type(slug).__name__}", where=where)
     if not slug:
@@ -69,7 +69,7 @@ def check_slug(slug: object, *, where: str = "slug") -> str:
 
 
 def check_branch(branch: object, *, where: str = "branch") -> str:
-    """Return a branch's name as it is; raise InvalidInput with why. It is one part of an id, and not a number."""
+    """Return a checked branch name; raise InvalidInput with the reason. It is one part of an id, and not a number."""
     if not isinstance(branch, str):
         raise InvalidInput(f"{where}: expected a string, got {type(branch).__name__}", where=where)
     fault = "it reads as a version's number" if branch.isdecimal() else _fault(branch)
@@ -79,9 +79,9 @@ def check_branch(branch: object, *, where: str = "branch") -> str:
 
 
 def check_section(name: object, *, where: str = "sections") -> str:
-    """Return a section's name as it is; raise InvalidInput with why. Any script, one line, nothing that ends a comment.
+    """Return a checked section name; raise InvalidInput with the reason. Any script, one line, no end of a comment.
 
-    It stands in a file's marker `<!-- @section NAME -->` and is a key of digests, hence NFC.
+    It appears in a file's marker `<!-- @section NAME -->` and is a key of digests, hence NFC.
     """
     if not isinstance(name, str):
         raise InvalidInput(f"{where}: expected a section's name, got {type(name).__name__}", where=where)
@@ -102,7 +102,7 @@ def check_section(name: object, *, where: str = "sections") -> str:
 
 
 def parse_reference(text: object, *, where: str = "reference") -> Reference:
-    """Read `slug`, `slug@branch`, `slug@branch:number` or `slug:number`. Raises InvalidInput with what is wrong."""
+    """Parse `slug`, `slug@branch`, `slug@branch:number` or `slug:number`. Raises InvalidInput with the reason."""
     if not isinstance(text, str):
         raise InvalidInput(f"{where}: expected slug, slug@branch or slug@branch:number", where=where)
     rest, colon, number = text.partition(":")
@@ -117,7 +117,7 @@ def parse_reference(text: object, *, where: str = "reference") -> Reference:
 
 
 def check_project(name: object, *, where: str = "project") -> str:
-    """Return a project's name as it is, "" for none; raise InvalidInput with why. It is one part of an id."""
+    """Return a checked project name, "" for none; raise InvalidInput with the reason. It is one part of an id."""
     if not isinstance(name, str):
         raise InvalidInput(f"{where}: expected a string, got {type(name).__name__}", where=where)
     fault = _fault(name) if name else ""
@@ -127,16 +127,16 @@ def check_project(name: object, *, where: str = "project") -> str:
 
 
 def project_of(asked: str | None, kept: object, otherwise: str) -> str:
-    """Return the project that holds: the one asked for, else the one a conversation keeps, else the book's."""
+    """Return the effective project: the requested one, else the conversation's, else the default."""
     if asked is not None:
         return asked
     return kept if isinstance(kept, str) else otherwise
 
 
 def candidates(slug: str, project: str = "") -> tuple[str, ...]:
-    """Return the ids a name may mean, the first that exists wins: a project's own, then itself.
+    """Return the candidate ids of a name, in order of precedence: a project's own, then itself.
 
-    An id and the same under `default/` are one prompt: each means the other where only that is there.
+    An id and the same under `default/` are one prompt: each stands for the other if only that exists.
     """
     check_slug(slug)
     bare = slug.removeprefix(DEFAULT)
@@ -145,9 +145,9 @@ def candidates(slug: str, project: str = "") -> tuple[str, ...]:
 
 
 def instructions(key: str, project: str = "") -> tuple[str, ...]:
-    """Return the ids the key of an instruction may mean, the first that exists wins.
+    """Return the candidate ids of an instruction's key, in order of precedence.
 
-    A project's own, itself, the one under `system/`, the one under `default/`. Raises InvalidInput for what is no id.
+    A project's own, itself, the one under `system/`, the one under `default/`. Raises InvalidInput for an invalid id.
     """
     check_slug(key)
     places = ("",) if key.startswith((SYSTEM, DEFAULT)) else ("", SYSTEM, DEFAULT)
@@ -156,7 +156,7 @@ def instructions(key: str, project: str = "") -> tuple[str, ...]:
 
 
 def overrides(names: Iterable[str], project: str) -> tuple[str, ...]:
-    """Return the ids a project's own forms of some prompts may have; a `default/` may be left out."""
+    """Return the ids of a project's own forms of some prompts; `default/` may be omitted."""
     if not project:
         return ()
     bare = {name: name.removeprefix(DEFAULT) for name in names}
@@ -165,7 +165,7 @@ def overrides(names: Iterable[str], project: str) -> tuple[str, ...]:
 
 
 def overridden(slug: str) -> tuple[str, ...]:
-    """Return the ids a project's own prompt may stand for; none where it is no project's."""
+    """Return the ids that a project's own prompt may override; none for other prompts."""
     name = slug.removeprefix(PROJECTS).partition("/")[2] if slug.startswith(PROJECTS) else ""
     return (name, DEFAULT + name, SYSTEM + name) if name else ()
 
@@ -175,7 +175,7 @@ def _short_enough(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _fault(part: str) -> str:
-    """Return why a part is none, "" for a good one: the first reason that holds."""
+    """Return the first reason why a part is invalid, "" if it is valid."""
     reasons = (
         (not part, "it has an empty part (a '/' at its begin or end, or two in a row)"),
         (len(part) > MAX_PART, f"a part has {len(part)} characters; at most {MAX_PART} are allowed"),
@@ -188,7 +188,7 @@ def _fault(part: str) -> str:
 
 
 def _foreign(part: str) -> str:
-    """Return what is wrong about the first character that may not stand where it does."""
+    """Return the fault of the first character that is not allowed at its position."""
     good = _PART.match(part)
     rest = part[good.end() :] if good else part
     char = rest[:1]

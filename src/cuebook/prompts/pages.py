@@ -1,4 +1,4 @@
-"""Where in a prompt's file the front matter ends and its sections begin, and how sections are written.
+"""Split a prompt's file into front matter and sections, and write sections.
 
 | what | rule |
 | --- | --- |
@@ -33,7 +33,7 @@ _R = TypeVar("_R")
 
 
 class FilePages(Struct, frozen=True):
-    """A file in its two parts: the front matter's values, and the text with the line it begins in."""
+    """The two parts of a file: the front matter's values, and the text with its first line number."""
 
     path: str
     front: dict[str, Node]
@@ -45,7 +45,7 @@ class FilePages(Struct, frozen=True):
         raise InvalidInput(f"{self.path}: line {line}: {why}", where=f"{self.path}:{line}")
 
     def check(self, line: int, check: Callable[[], _R]) -> _R:
-        """Add file and line to what a check says."""
+        """Return the result of a check, with file and line added to its errors."""
         try:
             return check()
         except InvalidInput as error:
@@ -53,7 +53,7 @@ class FilePages(Struct, frozen=True):
 
 
 def open_page(text: str | bytes, *, path: str) -> FilePages:
-    """Divide a file into front matter and text. Raises InvalidInput naming the line, for no UTF-8 too."""
+    """Return a file divided into front matter and text. Raises InvalidInput naming the line, also for invalid UTF-8."""
     text = decoded(text, path).removeprefix("\ufeff")
     if len(text) > MAX_FILE:
         raise TooLarge(f"{path}: {len(text)} characters; a prompt's file has at most {MAX_FILE}", where=path)
@@ -111,7 +111,7 @@ def divide(page: FilePages) -> dict[str, str]:
 
 
 def join(sections: Mapping[str, str]) -> str:
-    """Write sections in their order, so that `divide` reads the same; their line ends are LF."""
+    """Return sections in order as text that `divide` parses back; line ends are LF."""
     if list(sections) == [BODY] and _is_trimmed(sections[BODY]):
         return f"{_hidden(sections[BODY])}\n"
     pieces: list[str] = []
@@ -124,7 +124,7 @@ def join(sections: Mapping[str, str]) -> str:
 
 
 def trimmed(text: str) -> str:
-    """Return a text without blank lines before it and white space behind it."""
+    """Return a text without leading blank lines and trailing white space."""
     text = text.rstrip(" \t\n")
     blank = _BLANK_LINES.match(text)
     return text[blank.end() :] if blank else text
@@ -135,10 +135,10 @@ def _is_trimmed(text: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """Take one `@` off the lines that look like markers."""
+    """Return the text with one `@` less in lines that look like markers."""
     return _MARKER.sub(lambda match: match.group().replace("@", "", 1), text)
 
 
 def _hidden(text: str) -> str:
-    """Return the lines that look like markers one `@` more."""
+    """Return the text with one `@` more in lines that look like markers."""
     return _MARKER.sub(lambda match: match.group().replace("@", "@@", 1), text)

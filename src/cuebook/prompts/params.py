@@ -1,8 +1,8 @@
-"""What a prompt's parameters are, in every form authors write them, and the texts that stand for given values.
+"""Parse a prompt's parameters in all supported forms, and convert arguments to text.
 
-Three forms are read: a list of names and objects (E's `["$user_name", {"name": …}]`), picoschema (`name?: string,
-text`), and JSON Schema's properties. Where they say more than a parameter holds, the choices of an enum are told in
-its description, other bounds of a schema are left out; a list or an object is refused, for it has no text.
+Three forms are parsed: a list of names and objects (E's `["$user_name", {"name": …}]`), picoschema (`name?: string,
+text`), and JSON Schema's properties. The choices of an enum go into the description; other constraints of a schema are
+dropped. A list or an object is rejected, because it has no text form.
 """
 
 import math
@@ -28,7 +28,7 @@ _PICO_KEY = re.compile(r"([^?(]*)(\?)?(?:\(([^,)]*)(?:,(.*))?\))?", re.DOTALL)
 
 
 def read_params(written: object, *, where: str = "params") -> tuple[Param, ...]:
-    """Read parameters from any of the three forms, in their order. Raises InvalidInput naming the one at fault."""
+    """Return the parameters in any of the three forms, in order. Raises InvalidInput naming the faulty one."""
     if written is None:
         return ()
     if isinstance(written, Mapping):
@@ -48,11 +48,11 @@ def read_params(written: object, *, where: str = "params") -> tuple[Param, ...]:
 
 
 def coerce(params: Sequence[Param], values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text of every declared parameter, in their order; one that may be left out and was is "".
+    """Return the text of every declared parameter, in order; "" for an optional one that was omitted.
 
-    Names may begin with `$`; null counts as not given. A text that is a number or an integer stays as it is written,
-    other values are written as JSON does. Raises InvalidInput, `where` the name: all that are unknown, then all that
-    are missing, then the first that is not of its type.
+    Names may begin with `$`; null counts as omitted. A text that is a number or an integer stays as written; other
+    values are encoded as JSON. Raises InvalidInput, `where` the name: first all unknown names, then all missing ones,
+    then the first with a wrong type.
     """
     given = _given(values)
     known = {param.name for param in params}
@@ -73,7 +73,7 @@ def coerce(params: Sequence[Param], values: Mapping[str, Any]) -> dict[str, str]
 
 
 def bare(name: str) -> str:
-    """Return a name without the `$` it may be written with."""
+    """Return a name without an optional leading `$`."""
     return name.removeprefix("$")
 
 
@@ -144,7 +144,7 @@ def _from_schema(properties: Mapping[Any, Any], required: object, where: str) ->
 
 
 def _from_pico(key: object, value: object, where: str) -> Param:
-    """Read a line of picoschema: `name?: type, description`, also `name(enum, description): [a, b]`."""
+    """Parse a line of picoschema: `name?: type, description`, also `name(enum, description): [a, b]`."""
     match = _PICO_KEY.fullmatch(key) if isinstance(key, str) else None
     if match is None:
         raise InvalidInput(f"{where}: {_shown(key)} is no name of a parameter", where=where)
@@ -163,7 +163,7 @@ def _from_pico(key: object, value: object, where: str) -> Param:
 
 
 def _param(spec: Mapping[Any, Any], where: str) -> Param:
-    """Make a parameter of an object's fields, each checked."""
+    """Return a parameter from an object's fields, each checked."""
     name = _name(spec.get("name"), where)
     written = spec.get("type", spec.get("kind", "string"))
     kind = _TYPES.get(written) if isinstance(written, str) else None
@@ -197,7 +197,7 @@ def _name(written: object, where: str) -> str:
 
 
 def _truth(written: object, where: str) -> bool:
-    """Read a flag, also as front matter has it: a text."""
+    """Return a boolean, also from front matter's text."""
     if isinstance(written, bool):
         return written
     if isinstance(written, str) and written.lower() in ("true", "false"):
@@ -216,7 +216,7 @@ def _with_choices(description: str, choices: object, where: str) -> str:
 
 
 def _text(value: object, kind: str, name: str) -> str:
-    """Return a value's text if it is one of the type."""
+    """Return a value's text if it has the parameter's type."""
     text = _written(value)
     fits = {
         "string": text is not None,
@@ -235,7 +235,7 @@ def _text(value: object, kind: str, name: str) -> str:
 
 
 def _written(value: object) -> str | None:
-    """Write a value as JSON does, a text as it is; None for one that has no text."""
+    """Return a value as JSON, a text unchanged; None for one without a text form."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -248,5 +248,5 @@ def _written(value: object) -> str | None:
 
 
 def _shown(value: object) -> str:
-    """Name a value of any size in a message."""
+    """Return a short form of any value for a message."""
     return repr(value[:80]) if isinstance(value, str) else f"a value of type {type(value).__name__}"

@@ -1,6 +1,6 @@
-"""Which prompt profile a turn gets: presets of add-ons, rules and modes that choose one, and how long a choice holds.
+"""Select the prompt profile of a turn: presets of add-ons, the rules and modes that select one, and review intervals.
 
-A's `config/metaprompt-presets.json` (seed 000, section 1; MISSION P1-P4). A review takes the matching rule of the
+A's `config/metaprompt-presets.json` (seed 000, section 1; MISSION P1-P4). A review selects the matching rule of the
 highest priority, else the mode's preset, else the default; between reviews the conversation keeps its preset.
 """
 
@@ -16,7 +16,7 @@ Match = Literal["word", "substring"]
 Text = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[int, Meta(ge=0)]
 
-#: Blocks of scripts that put no space between words: Thai, Lao, Myanmar, Khmer, kana, Han.
+#: Unicode blocks of scripts without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han.
 _UNSPACED = (
     (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF),
     (0x20000, 0x3FFFF),
@@ -24,38 +24,38 @@ _UNSPACED = (
 
 
 class Preset(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """Add-ons that follow the persona's text, in their order. The original's presets have more fields."""
+    """Add-ons after the persona's text, in order. The original's presets have more fields."""
 
     id: Text
     addon_prompt_keys: tuple[Text, ...] = ()
 
 
 class PresetRule(Document, frozen=True, kw_only=True):
-    """When a message chooses a preset: all conditions given must hold. Modes and keywords are folded."""
+    """The conditions under which a message selects a preset: all set ones must hold. Modes and keywords are folded."""
 
     id: Text
     preset_id: Text
     priority: float = 0
-    modes: tuple[Text, ...] = ()  # parts of the mode's name; one of them must be in it
+    modes: tuple[Text, ...] = ()  # the mode's name must contain one of them
     any_keywords: tuple[Text, ...] = ()
     all_keywords: tuple[Text, ...] = ()
-    min_message_chars: Whole | None = None  # both included
+    min_message_chars: Whole | None = None  # inclusive
     max_message_chars: Whole | None = None
 
 
 class Routing(Document, frozen=True, kw_only=True):
-    """Which preset is chosen where no rule applies, and how long a choice holds."""
+    """The preset if no rule matches, and the review interval."""
 
     default_preset_id: str = ""  # "": no preset
     default_preset_by_mode: Mapping[str, Text] = {}
     review_every_n_turns: Annotated[int, Meta(ge=1)] = 6
     force_review_on_compaction: bool = True
     match: Match = "word"
-    compat_agentos: bool = False  # the original's count: reviews at turns 1, 8, 15 where 6 are asked for
+    compat_agentos: bool = False  # the original's count: an interval of 6 reviews at turns 1, 8, 15
 
 
 class _PresetsFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """The presets file. Its sections for sentiment and memory are read elsewhere."""
+    """The presets file. Other modules parse its sections for sentiment and memory."""
 
     routing: Routing = Routing()
     presets: tuple[Preset, ...] = ()
@@ -65,7 +65,7 @@ class _PresetsFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=Fa
 
 
 class Presets(Struct, frozen=True, kw_only=True):
-    """A presets file, read: rules by priority, then in the file's order; `by_mode` folded."""
+    """A parsed presets file: rules by priority, then in the file's order; `by_mode` folded."""
 
     presets: Mapping[str, Preset] = {}
     rules: tuple[PresetRule, ...] = ()
@@ -73,19 +73,19 @@ class Presets(Struct, frozen=True, kw_only=True):
     by_mode: Mapping[str, str] = {}
 
 
-#: What holds without a file: no profiles.
+#: The default without a file: no profiles.
 NONE = Presets()
 
 
 class ProfileState(Struct, frozen=True, kw_only=True):
-    """What a conversation keeps of its profile from turn to turn."""
+    """A conversation's stored profile state."""
 
     preset_id: str
     reviewed: int  # the turn of the last review
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """What a turn's profile is, and why.
+    """A turn's profile, with the reason.
 
     `reason` is one of rule:ID, defaultByModeExact:MODE, defaultByModePattern:KEY, default, cached.
     """
@@ -97,15 +97,15 @@ class Profile(Struct, frozen=True, kw_only=True):
     state: ProfileState
 
 
-# ---- choosing --------------------------------------------------------------------------------------------------------
+# ---- selection -------------------------------------------------------------------------------------------------------
 
 
 def route(
     presets: Presets, *, message: str, mode: str | None, turn: int, state: ProfileState | None, compacted: bool
 ) -> Profile:
-    """Return the profile of a turn (from 1): the one kept, or a new choice where a review is due.
+    """Return the profile of a turn (from 1): the stored one, or a new choice if a review is due.
 
-    `state` is what the last turn's Profile says, None for none. A kept preset that the file no longer has is reviewed.
+    `state` is that of the last turn's Profile, None for none. A stored preset that the file no longer has is reviewed.
     """
     if state is not None and not _is_due(presets, state, turn, compacted=compacted):
         chosen, reason, reviewed = state.preset_id, "cached", state.reviewed
@@ -134,7 +134,7 @@ def _choose(presets: Presets, message: str, mode: str) -> tuple[str, str]:
         return presets.by_mode[mode], f"defaultByModeExact:{mode}"
     keys = [key for key in presets.by_mode if key in mode]
     if keys:
-        key = max(keys, key=len)  # of equally long ones the file's first
+        key = max(keys, key=len)  # in a tie, the file's first
         return presets.by_mode[key], f"defaultByModePattern:{key}"
     return presets.routing.default_preset_id, "default"
 
@@ -150,7 +150,7 @@ def _applies(rule: PresetRule, said: str, length: int, mode: str, match: Match) 
 
 
 def _holds(said: str, keyword: str, match: Match) -> bool:
-    """Whether a folded text holds a folded keyword, by default as whole words: "planet" is no plan."""
+    """Return whether a folded text contains a folded keyword, by default as whole words: "planet" is no plan."""
     at = said.find(keyword)
     while at >= 0:
         end = at + len(keyword)
@@ -162,7 +162,7 @@ def _holds(said: str, keyword: str, match: Match) -> bool:
 
 
 def _joined(beside: str, edge: str) -> bool:
-    """Whether the character beside a keyword's edge goes on with its word. Nothing does in scripts without spaces."""
+    """Return whether the character next to a keyword continues its word. In scripts without spaces none does."""
     return bool(beside) and _is_of_word(beside) and _is_of_word(edge) and not (_unspaced(beside) or _unspaced(edge))
 
 
@@ -175,21 +175,21 @@ def _unspaced(char: str) -> bool:
 
 
 def _fold(text: str) -> str:
-    """Make texts comparable: case, width, composed letters and white space make no difference."""
+    """Return a text folded for comparison: case, width, composition and white space do not matter."""
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return " ".join(plain.split())
 
 
-# ---- reading ---------------------------------------------------------------------------------------------------------
+# ---- parsing ---------------------------------------------------------------------------------------------------------
 
 
 def read_presets(document: object, *, file: str, prompts: Collection[str]) -> Presets:
     """Return the presets, routing and rules of a presets file. `prompts`: the ids of all prompts.
 
-    Raises InvalidInput naming the path inside the file. An add-on is looked up by its id, then under `default/`.
+    Raises InvalidInput naming the path inside the file. An add-on is searched by its id, then under `default/`.
     """
     read, faults = validate(document, _PresetsFile)
-    if read is not None and not faults:  # the places of faulty members are gone
+    if read is not None and not faults:  # the places of faulty members are lost
         faults += [*_check_presets(read, prompts), *_check_rules(read), *_check_routing(read)]
     refuse(faults, file=file)
     assert read is not None  # noqa: S101  # without a fault there is a value

@@ -1,14 +1,14 @@
-"""How good a prompt is, from 0 to 100, and which parts that is made of (MISSION K9).
+"""Rate a prompt's quality from 0 to 100, with the parts of the score (MISSION K9).
 
 | part | most | of what |
 | --- | --- | --- |
-| lint | 40 | less 20 for each error, 5 for each warning, 1 for each hint |
+| lint | 40 | minus 20 per error, 5 per warning, 1 per hint |
 | described | 15 | 10 for a description, 5 for those of its parameters, by share |
 | tested | 15 | 5 for having tests, 10 by the share that passes |
-| observed | 30 | the mean score of its observations, drawn towards 0.5 by `PRIOR` observations that nobody made |
+| observed | 30 | the mean score of its observations, drawn towards 0.5 by `PRIOR` virtual observations |
 
-A prompt nobody has observed has 15 of the 30: nothing speaks for it or against it. The weights are ours: half for what
-can be read off the text, half for what was seen of it.
+A prompt without observations gets 15 of the 30, which is neutral. The weights are ours: half for the text, half for
+tests and observations.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ _LINT, _DESCRIPTION, _PARAMS, _TESTS, _PASSED, _OBSERVED = 40, 10, 5, 5, 10, 30
 
 
 class PointsPart(Struct, frozen=True):
-    """One part of a rating: its points of how many, and why."""
+    """One part of a rating: points, maximum and reason."""
 
     name: str
     points: float
@@ -49,9 +49,9 @@ def rate(
     scores: Sequence[float] = (),
     tests: tuple[int, int] | None = None,
 ) -> Rating:
-    """Return a version's rating. `scores` are its observations', each 0 to 1; `tests` how many passed of how many.
+    """Return a version's rating. `scores` are its observations', 0 to 1; `tests` are the passed and total counts.
 
-    Without `tests`, those named in its metadata count as not run. Findings of other prompts are left out.
+    Without `tests`, those named in its metadata count as not run. Findings of other prompts are ignored.
     """
     parts = (_lint(version, findings), _described(version), _tested(version, tests), _observed(scores))
     return Rating(round(sum(part.points for part in parts), 1), parts)

@@ -1,12 +1,12 @@
-"""What `prompts/registry.json` lists, where each version's text lies, and where list and files disagree.
+"""Parse, write and check `prompts/registry.json`: the list of versions, and where each version's text is stored.
 
-One object per version, its keys and the list itself in one order, one key a line: branches that add different versions
-merge, and a registry made anew of the same versions has the same bytes. `id, version, description, author,
-last_updated, tags, params, path, sync` are E's; `type, branch, number, digest, head, labels` and `active` (where it is
-not the head) are added; keys we do not know are kept.
+It has one object per version, in a fixed order with sorted keys, one key per line. Branches that add different versions
+merge in Git, and the same versions always give the same bytes. `id, version, description, author, last_updated, tags,
+params, path, sync` are E's keys; `type, branch, number, digest, head, labels` and `active` (if it is not the head) are
+additions; unknown keys are kept.
 
-`path` is where this version's text lies: a head's in its working file, an older one's in `.objects/sha256/ab/…`, named
-by the SHA-256 of its bytes, so that `sha256sum` can check it and nothing can change it unseen.
+`path` is the place of a version's text: a head's is its working file, an older one's `.objects/sha256/ab/…`, named by
+the SHA-256 of its bytes, so that `sha256sum` can check it and no change goes unnoticed.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ _TEXTS = ("version", "description", "author", "last_updated", "type", "digest")
 
 
 class RegistryEntry(Struct, frozen=True, kw_only=True):
-    """A version as the registry lists it."""
+    """A version in the registry."""
 
     id: str
     version: str = "1.0.0"  # semver
@@ -65,12 +65,12 @@ class RegistryEntry(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """How messages name it."""
+        """Return its name for messages."""
         return f"{self.id}@{self.branch}" + (f":{self.number}" if self.number else "")
 
 
 class Registry(Struct, frozen=True):
-    """A registry that was read. `text` is what it was read from, "" for E's bare forms, which others write."""
+    """A parsed registry. `text` is its source, "" for E's bare forms, which others write."""
 
     entries: tuple[RegistryEntry, ...]
     text: str = ""
@@ -78,26 +78,26 @@ class Registry(Struct, frozen=True):
 
 # ---------------------------------------------------------------- places
 def path_of(slug: str, branch: str = MAIN) -> str:
-    """Return where the head of a branch lies below `prompts/`: `default/persona/a.md`, `default/persona/a@trial.md`."""
+    """Return the path of a branch's head below `prompts/`: `default/persona/a.md`, `default/persona/a@trial.md`."""
     first, below, _ = slug.partition("/")
     folder = "" if below and first in FOLDERS else "default/"
     return f"{folder}{slug}{'' if branch == MAIN else f'@{branch}'}.md"
 
 
 def twin(slug: str) -> str | None:
-    """Return the other id that lies in the same file, None for none: `default/a` and `a` are one prompt."""
+    """Return the other id with the same file, None for none: `default/a` and `a` are one prompt."""
     other = slug.removeprefix(DEFAULT) if slug.startswith(DEFAULT) else DEFAULT + slug
     return other if path_of(other) == path_of(slug) else None
 
 
 def object_path(text: str) -> str:
-    """Return where the text of an older version lies, by its content."""
+    """Return the path of an older version's text, by its content."""
     name = hashlib.sha256(text.encode()).hexdigest()
     return f"{OBJECTS}{name[:2]}/{name}"
 
 
 def is_object(path: str, text: str | bytes) -> bool:
-    """Whether a text is the one its place is named after."""
+    """Return whether a text matches the hash in its path."""
     data = text.encode() if isinstance(text, str) else text
     named = _OBJECT.fullmatch(path)
     return named is not None and named[2].startswith(named[1]) and hashlib.sha256(data).hexdigest() == named[2]
@@ -112,9 +112,9 @@ def build(
     active: Mapping[tuple[str, str], int] | None = None,
     paths: Mapping[tuple[str, str], str] | None = None,
 ) -> str:
-    """Write the registry of these versions. `heads`, `active` and `paths` are by slug and branch.
+    """Return the registry of these versions. `heads`, `active` and `paths` are by slug and branch.
 
-    Without a path a head lies at `path_of`. Raises InvalidInput where two would lie in one file.
+    Without a path a head is at `path_of`. Raises InvalidInput if two would share a file.
     """
     return layout(versions, heads, labels, active=active, paths=paths)[FILE]
 
@@ -127,7 +127,7 @@ def layout(
     active: Mapping[tuple[str, str], int] | None = None,
     paths: Mapping[tuple[str, str], str] | None = None,
 ) -> dict[str, str]:
-    """Return all files below `prompts/` that these versions are: heads, objects of older ones, the registry itself."""
+    """Return all files of these versions below `prompts/`: heads, objects of older ones, the registry itself."""
     files: dict[str, str] = {}
     owners: dict[str, str] = {}
     entries: list[RegistryEntry] = []
@@ -171,7 +171,7 @@ def _entry(version: Version, *, path: str, head: bool, labels: Iterable[Label]) 
 
 
 def render(entries: Iterable[RegistryEntry]) -> str:
-    """Write entries in the one form: sorted by id, branch and number, keys sorted, a line each."""
+    """Return entries in canonical form: sorted by id, branch and number, keys sorted, one per line."""
     ordered = sorted(
         entries, key=lambda entry: (entry.id, entry.branch, entry.number, _rank(entry.version), entry.version)
     )
@@ -203,14 +203,14 @@ def _form(entry: RegistryEntry) -> dict[str, Any]:
 
 
 def _rank(semver: str) -> tuple[int, int, int, bool]:
-    """Return what orders semantic versions, as far as a head needs it: a pre-release stands before its release."""
+    """Return the sort key of a semantic version, as far as a head needs it: a pre-release precedes its release."""
     parts = _SEMVER.fullmatch(semver)
     return (int(parts[1]), int(parts[2]), int(parts[3]), not parts[4]) if parts else (0, 0, 0, False)
 
 
 # ---------------------------------------------------------------- reading
 def read(text: str | bytes) -> Registry:
-    """Read a registry: ours, or E's single object or list of them. Raises InvalidInput naming the entry and key."""
+    """Return a parsed registry: ours, or E's single object or list. Raises InvalidInput naming the entry and key."""
     text = unix(decoded(text, FILE).removeprefix("\ufeff"))
     if _CONFLICT.search(text):
         raise InvalidInput(
@@ -237,7 +237,7 @@ def _parsed(text: str) -> Any:
 
 
 def _with_heads(entries: tuple[RegistryEntry, ...]) -> tuple[RegistryEntry, ...]:
-    """Make the newest of each prompt its head, as E means it: `latest` is the highest version."""
+    """Mark the newest version of each prompt as head, as E means it: `latest` is the highest version."""
     newest: dict[tuple[str, str], RegistryEntry] = {}
     for entry in entries:
         best = newest.setdefault((entry.id, entry.branch), entry)
@@ -284,7 +284,7 @@ def _names(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
 
 
 def _below(path: str, where: str) -> str:
-    """Return a path below `prompts/`; E's begin elsewhere (`~/.kos/prompts/default/…`). None may lead out."""
+    """Return a path below `prompts/`. E's begin elsewhere (`~/.kos/prompts/default/…`). No path may lead outside."""
     parts = path.replace("\\", "/").split("/")
     if parts[0] not in (*FOLDERS, ".objects") and "prompts" in parts:
         parts = parts[parts.index("prompts") + 1 :]
@@ -301,7 +301,7 @@ def _below(path: str, where: str) -> str:
 
 
 def complete(version: Version, entry: RegistryEntry) -> Version:
-    """Return the version of a file without front matter (E's) with what its registry entry says about it."""
+    """Return the version of a file without front matter (E's), completed from its registry entry."""
     return replace(
         version,
         slug=entry.id,
@@ -319,7 +319,7 @@ def complete(version: Version, entry: RegistryEntry) -> Version:
 
 
 def time_of(text: str) -> float:
-    """Return an entry's time; 0 where it is none, or names no zone: it would be read as this machine's."""
+    """Return an entry's time; 0 if it is invalid or has no zone: it would be read in this machine's zone."""
     try:
         when = datetime.fromisoformat(text)
         return max(0.0, when.timestamp()) if when.tzinfo is not None else 0.0
@@ -344,7 +344,7 @@ _FIELDS = (
 
 
 class Disagreement(Struct, frozen=True):
-    """What registry and files do not agree about, and where."""
+    """A mismatch between registry and files, with its place."""
 
     kind: Kind
     path: str
@@ -353,7 +353,7 @@ class Disagreement(Struct, frozen=True):
 
 
 def check(registry: Registry, files: Mapping[str, str | bytes]) -> list[Disagreement]:
-    """Return all disagreements, by path. `files` is all that lies below `prompts/`, by path; none means all is well."""
+    """Return all mismatches, by path, none if all is well. `files` are all files below `prompts/`, by path."""
     found = [*_of_form(registry), *_of_entries(registry.entries)]
     for entry in registry.entries:
         found += _of_entry(entry, files.get(entry.path))

@@ -1,21 +1,21 @@
-"""When a version is taken back: by the document's sigma rule, or by evidence from a control that runs beside it.
+"""Decide on automatic rollbacks: by the document's sigma rule, or by evidence from a control group.
 
-The unit is the conversation: rounds of one conversation share its user and topic, and counting them one by one turned a
-promised 1 % of false rollbacks into 20 % (notes: 4b). `units` makes conversations of observations.
+The unit is the conversation: rounds of one conversation share its user and topic, and counting them individually turned
+a promised 1 % of false rollbacks into 20 % (notes: 4b). `units` groups observations into conversations.
 
-**sigma** (B, "Auto-Rollback") compares with the past: the newest 30 conversations of the version lie, taken together,
-more than one standard deviation of the old version's conversations below its mean. It cannot tell a worse prompt from a
-worse week of the model provider, so it refuses when another prompt fell at the same time.
+**sigma** (B, "Auto-Rollback") compares with the past: the mean of the version's newest 30 conversations is more than
+one standard deviation of the old version's conversations below their mean. It cannot distinguish a worse prompt from a
+worse week of the model provider, so it refuses if another prompt fell at the same time.
 
-**guarded** compares with the present: the old version keeps speaking in a share of the conversations, drawn by lot, and
-the new one is taken back when betting that it is worse has turned a stake of 1 into 1/alpha. A version that is not
-worse is then taken back with probability alpha at most, however long it is watched and whatever its users or the
-provider do meanwhile. Once it is promoted a detector for late breaks is added, which may err once in 10,000
-conversations. The maths stands in `trial`. Half of the stake is bet on how conversations began, which is known at once
-(`openings`), half on their means, which say more and come when they have ended (`units`): `either` is what both say.
+**guarded** compares with the present: the old version stays active in a randomized share of the conversations. The new
+one is rolled back when bets that it is worse have turned a stake of 1 into 1/alpha. A version that is not worse is
+rolled back with probability alpha at most, however long it is watched and whatever its users or the provider do
+meanwhile. After its promotion a detector for late breaks is added, with one false alarm in 10,000 conversations at
+most. `trial` has the maths. Half of the stake is bet on how conversations began, which is known at once (`openings`),
+half on their means, which are more informative but known only at their end (`units`): `either` combines both.
 
-**unaided** is what is left where no lot was drawn, as by a program that shows versions its own way: by the past, for a
-fall that no chance and no bad hour explains (`UNAIDED`).
+**unaided** is the fallback without randomization, for example for a program that selects versions itself. It compares
+with the past, and fires on a drop that neither chance nor a bad hour explains (`UNAIDED`).
 
 Measured: docs/design/007.
 """
@@ -38,7 +38,7 @@ _SUSPECT = 0.2  # of the detector's alarm level: 1 % of an unchanged version's c
 
 
 class SigmaSettings(Struct, frozen=True, kw_only=True):
-    """The defaults are the notes': with a baseline of 12 conversations 4.8 % fire falsely, with 50 0.3 %."""
+    """Sigma settings from the notes: with a baseline of 12 conversations 4.8 % fire falsely, with 50 0.3 %."""
 
     sigma: float = 1.0  # sd of the baseline's conversation means
     floor: float = 0.02  # the least that sd is taken for
@@ -54,7 +54,7 @@ UNAIDED = SigmaSettings(sigma=2.5, window=20, baseline=30, least_drop=0.15)
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """What a verdict rests on, to be stored beside the edge."""
+    """The basis of a verdict, stored with the edge."""
 
     method: str
     n: Mapping[str, int]
@@ -64,9 +64,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 class RollbackVerdict(Struct, frozen=True, kw_only=True):
-    """What to do. `wait`: too early; `hold`: the data cannot be trusted to decide, `reason` says why.
+    """The decision. `wait`: too early; `hold`: the data is not reliable enough, see `reason`.
 
-    `share` is the part of new conversations the new version gets from here on; sigma has no say in it (1).
+    `share` is the new version's share of new conversations from now on; 1 under sigma.
     """
 
     decision: Decision
@@ -76,7 +76,7 @@ class RollbackVerdict(Struct, frozen=True, kw_only=True):
 
 
 class Unit(Struct, frozen=True, kw_only=True):
-    """A conversation as one observation of one version."""
+    """A conversation as one observation of a version."""
 
     conversation: str
     slug: str
@@ -88,7 +88,7 @@ class Unit(Struct, frozen=True, kw_only=True):
 
 
 class Rollback(Struct, frozen=True, kw_only=True):
-    """One rollback of a branch, as it is remembered."""
+    """A past rollback of a branch."""
 
     number: int  # what was taken back
     restored: int
@@ -97,7 +97,7 @@ class Rollback(Struct, frozen=True, kw_only=True):
 
 
 class Permission(Struct, frozen=True, kw_only=True):
-    """Whether an automatic rollback may be done now, and if not why."""
+    """Whether an automatic rollback is allowed now, and if not why."""
 
     allowed: bool
     reason: str = ""
@@ -106,12 +106,11 @@ class Permission(Struct, frozen=True, kw_only=True):
 def units(
     observations: Iterable[Observation], now: float, *, rounds: int = 8, idle_s: float = 1_800.0
 ) -> tuple[Unit, ...]:
-    """Make conversations of observations, in the order they began.
+    """Return observations grouped into conversations, in the order of their beginning.
 
-    A conversation counts by its first `rounds` observations, or those before it first lay idle for `idle_s` seconds:
-    what has counted once does not change. Those that began after one still open wait for it, so that how long a version
-    makes people talk decides nothing. One in which several versions spoke says nothing of either, observations
-    without a conversation neither.
+    A conversation counts by its first `rounds` observations, or those before it was first idle for `idle_s` seconds; a
+    counted result never changes. Conversations wait for earlier ones that are still open, so that their length under a
+    version does not bias the result. Ignored are conversations with several versions, and observations without one.
     """
     return EvidenceUnits(rounds=rounds, idle_s=idle_s).add_observations(
         sorted(observations, key=lambda each: each.at), now
@@ -119,7 +118,7 @@ def units(
 
 
 class EvidenceUnits:
-    """Makes units of observations as they come, each read once: what was read need not be read again."""
+    """Groups observations into units incrementally; each observation is read once."""
 
     def __init__(self, *, rounds: int = 8, idle_s: float = 1_800.0) -> None:
         self._rounds = rounds
@@ -128,7 +127,7 @@ class EvidenceUnits:
         self._counted: set[str] = set()
 
     def add_observations(self, observations: Iterable[Observation], now: float) -> tuple[Unit, ...]:
-        """Add observations in the order they came, and give the conversations that count from here on."""
+        """Add observations in order of arrival. Return the conversations that count from now on."""
         for each in observations:
             if each.conversation and each.conversation not in self._counted:
                 self._open.setdefault(each.conversation, []).append(each)
@@ -145,7 +144,7 @@ class EvidenceUnits:
         return tuple(found)
 
     def _whole(self, talk: Sequence[Observation], now: float) -> Sequence[Observation]:
-        """Return what counts of a conversation, nothing while it is open."""
+        """Return the observations of a conversation that count, none while it is open."""
         gaps = (at for at in range(1, len(talk)) if talk[at].at - talk[at - 1].at >= self._idle_s)
         counted = talk[: min(next(gaps, len(talk)), self._rounds)]
         is_open = len(counted) == len(talk) < self._rounds and now - talk[-1].at < self._idle_s
@@ -153,7 +152,7 @@ class EvidenceUnits:
 
 
 def openings(observations: Iterable[Observation]) -> tuple[Unit, ...]:
-    """Make conversations of observations, each by its first one alone, in their order: what is known at once."""
+    """Return conversations by their first observation alone, in order, which is known at once."""
     found: dict[str, Unit] = {}
     for each in sorted(observations, key=lambda each: each.at):
         if each.conversation and each.conversation not in found:
@@ -162,9 +161,9 @@ def openings(observations: Iterable[Observation]) -> tuple[Unit, ...]:
 
 
 def talks(observations: Iterable[Observation]) -> tuple[Unit, ...]:
-    """Make conversations of observations by what was said so far, in the order they began.
+    """Return conversations by their observations so far, in the order of their beginning.
 
-    One without a name is a conversation of its own; one in which several versions spoke says nothing of either.
+    An observation without a conversation is one of its own; a conversation with several versions is ignored.
     """
     found: dict[tuple[str, int], list[Observation]] = {}
     for at, each in enumerate(sorted(observations, key=lambda each: each.at)):
@@ -195,11 +194,10 @@ def sigma(
     *,
     others: Sequence[tuple[Sequence[float], Sequence[float]]] = (),
 ) -> RollbackVerdict:
-    """Judge a version by the past: conversation means of the old one and of this one, oldest first.
+    """Judge a version against the past: conversation means of the old and of the new one, oldest first.
 
-    `others` are other prompts' means before and during this one's window: none of them may have fallen noticeably, and
-    without what they fell together the drop must still be too much. Never fires on a baseline that does not vary:
-    nothing was measured there.
+    `others` are other prompts' means before and during the window: none may have fallen noticeably, and the drop minus
+    their common drop must still be too large. It never fires on a baseline without variance, which measured nothing.
     """
     chosen = settings or SigmaSettings()
     window = recent[-chosen.window :]
@@ -229,7 +227,7 @@ def sigma(
 
 
 def guarded(pairs: Iterable[Pair], settings: GuardSettings | None = None) -> RollbackVerdict:
-    """Judge a new version by the control beside it; conversations in the order they began."""
+    """Judge a new version against its control group; conversations in the order of their beginning."""
     chosen, trial = settings or GuardSettings(), Trial()
     for pair in pairs:
         trial = tried(trial, pair, chosen)
@@ -237,18 +235,18 @@ def guarded(pairs: Iterable[Pair], settings: GuardSettings | None = None) -> Rol
 
 
 def halved(settings: GuardSettings) -> GuardSettings:
-    """Return what each of two looks at one trial may risk, so that both together risk what one may."""
+    """Return the settings for each of two tests of one trial, so that together they keep the error bound of one."""
     return structs.replace(settings, alpha=settings.alpha / 2.0, arl=settings.arl * 2.0)
 
 
 def either(*verdicts: RollbackVerdict) -> RollbackVerdict:
-    """Return what several looks at one trial come to: the first that would take back, then hold, then wait."""
+    """Return the combined verdict of several tests of one trial: rollback first, then hold, then wait."""
     order: tuple[Decision, ...] = ("rollback", "hold", "wait", "keep")
     return min(verdicts, key=lambda each: order.index(each.decision))
 
 
 def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
-    """Return what the trial comes to."""
+    """Return the verdict of the trial."""
     found = {
         "effect": trial.effect / trial.n if trial.n else 0.0,
         "wealth": wealth(trial),
@@ -279,7 +277,7 @@ def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
 
 
 def _decided(trial: Trial, settings: GuardSettings, found: Mapping[str, float]) -> tuple[Decision, str]:
-    """Return the first that holds."""
+    """Return the first decision whose rule applies."""
     n, worse = trial.n, f"{-found['effect']:.3f} worse than the version beside it over {trial.n} conversations"
     few = n < settings.least or min(trial.new, trial.control) < settings.least_arm
     ruined = settings.method == "betting" and found["wealth"] >= 1.0 / settings.alpha
@@ -304,10 +302,10 @@ def _decided(trial: Trial, settings: GuardSettings, found: Mapping[str, float]) 
 
 
 def allowed(history: Sequence[Rollback], now: float, *, number: int, target: int) -> Permission:
-    """Return whether a branch may be rolled back from `number` to `target` by itself. `history` is the branch's.
+    """Return whether a branch may be rolled back automatically from `number` to `target`. `history` is the branch's.
 
-    At most once in 24 hours; never away from a version that was itself restored by a rollback, and never to one that
-    was taken back: between two bad versions a person decides, not a ping-pong.
+    At most once in 24 hours; never away from a version that a rollback restored, and never to one that was rolled back:
+    between two bad versions a person decides.
     """
     late = [each for each in history if each.automatic and now - each.at < DAY]
     if late:

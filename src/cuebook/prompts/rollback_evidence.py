@@ -1,6 +1,6 @@
-"""What is known of a new version and the one before it: each observation is read once, and folded in.
+"""Collect the evidence for automatic rollbacks of a new version, incrementally: each observation is processed once.
 
-So a judgement costs what has come since the last one, however long a prompt was observed.
+The cost of a verdict depends on the new observations only, however long a prompt was observed.
 """
 
 import statistics
@@ -24,36 +24,36 @@ from cuebook.prompts.rollback import (
 from cuebook.prompts.trial import GuardSettings, Pair, Trial, tried, wealth
 from cuebook.records.prompt import Observation
 
-#: Conversations remembered one by one, the newest: more than any window or baseline asks for.
+#: Maximum individually stored conversations, the newest: more than any window or baseline needs.
 KEPT = 200
-#: Conversations a mean runs over where it is shown how it went.
+#: Conversations per running mean in the chart.
 RUNNING = 10
 
 
 class ConversationEvidence:
-    """A conversation by what was said so far."""
+    """A conversation by its observations so far."""
 
     def __init__(self, first: Observation) -> None:
         self.number = first.number
         self.began = first.at
-        self.is_one = True  # no other version spoke in it
+        self.is_one = True  # it used no other version
         self._sum = 0.0
         self._count = 0
 
     @property
     def mean(self) -> float:
-        """The mean score."""
+        """Return the mean score."""
         return self._sum / self._count
 
     def add(self, seen: Observation) -> None:
-        """Add what was said of it."""
+        """Add an observation."""
         self.is_one &= seen.number == self.number
         self._sum += seen.score
         self._count += 1
 
 
 class Docket:
-    """The evidence of a branch's newest version since it is on trial; `mark` is behind the last observation."""
+    """The evidence of a branch's newest version since its trial began; `mark` is after the last observation."""
 
     def __init__(self, name: str, new: int, control: int, since: float, *, settings: GuardSettings) -> None:
         self.name = name
@@ -61,11 +61,11 @@ class Docket:
         self.control = control
         self.since = since
         self.mark = 0
-        self.revised = 0  # how often observations had been corrected when it was begun
-        #: Conversations that have ended: the control's of before, the new version's since.
+        self.revised = 0  # number of corrected observations at its beginning
+        #: Ended conversations: the control's from before, the new version's since.
         self.before: deque[Unit] = deque(maxlen=KEPT)
         self.now: deque[Unit] = deque(maxlen=KEPT)
-        #: Those that have begun: the control's of before and since, the new version's first ones and the others.
+        #: Begun conversations: the control's from before and since, the new version's first ones and the others.
         self.said_before: deque[ConversationEvidence] = deque(maxlen=KEPT)
         self.said_beside: deque[ConversationEvidence] = deque(maxlen=KEPT)
         self.said_first: list[ConversationEvidence] = []
@@ -79,20 +79,20 @@ class Docket:
 
     @property
     def watched(self) -> bool:
-        """Whether the control was observed in conversations enough, before, to be compared with."""
+        """Return whether the control has enough earlier conversations for a comparison."""
         return len(self._watched) >= self._least
 
     @property
     def by_lot(self) -> bool:
-        """Whether lots are drawn between the two: the control had one."""
+        """Return whether conversations are randomized between the two, that is, the control had one."""
         return self._began.control > 0
 
     def verdict(self) -> RollbackVerdict:
-        """Judge by the control: half of the stake is on how conversations began, half on how they were."""
+        """Return the verdict by the control: half of the stake on conversation starts, half on whole conversations."""
         return either(judged(self._began, self._half), judged(self._ended, self._half))
 
     def add(self, seen: Sequence[Observation], mark: int, now: float, *, cut: bool = False) -> None:
-        """Fold in what was heard of the two; `cut` where there was more than was read, and so enough before."""
+        """Add observations of the two; `cut` if more exist than were read, so that enough are from before."""
         self.mark = mark
         drawn = [structs.replace(each, propensity=each.share) if each.share else each for each in seen]
         for unit in openings(each for each in drawn if each.conversation not in self._said):
@@ -125,10 +125,10 @@ class Docket:
 
 
 class Course(Struct, frozen=True, kw_only=True):
-    """How the evidence of a trial went: points of time (Unix seconds) and value.
+    """The course of a trial's evidence: pairs of time (Unix seconds) and value.
 
-    `means` by version: the mean score of its last RUNNING conversations. `wealth` by what was bet on, how conversations
-    `began` and how they were as a `whole`: what is left of a stake of 1; empty where no lots were drawn.
+    `means` by version: the mean score of its last RUNNING conversations. `wealth` by bet, on how conversations `began`
+    and on `whole` conversations: the rest of a stake of 1; empty without randomization.
     """
 
     means: Mapping[int, tuple[tuple[float, float], ...]]
@@ -138,7 +138,7 @@ class Course(Struct, frozen=True, kw_only=True):
 def course(
     seen: Sequence[Observation], *, new: int, control: int, since: float, until: float, settings: GuardSettings
 ) -> Course:
-    """Return how a version's trial beside its control went, of the observations of both up to a time."""
+    """Return the course of a version's trial against its control, from the observations of both up to a time."""
     drawn = [structs.replace(each, propensity=each.share) if each.share else each for each in seen if each.at <= until]
     half, bets = halved(settings), dict[str, tuple[tuple[float, float], ...]]()
     for name, found in (("began", openings(drawn)), ("whole", units(drawn, until))):
@@ -160,7 +160,7 @@ def course(
 
 
 def bet(trial: Trial, unit: Unit, *, new: int, since: float, settings: GuardSettings) -> Trial:
-    """Fold a conversation in; those of before, and those that were not drawn by lot, say nothing in a trial."""
+    """Add a conversation to the trial; earlier ones and non-randomized ones do not count."""
     if unit.began < since or not 0.0 < unit.propensity < 1.0:
         return trial
     share = unit.propensity if unit.number == new else 1.0 - unit.propensity

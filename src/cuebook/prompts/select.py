@@ -1,8 +1,8 @@
-"""Which variant of a prompt speaks: the document's epsilon-greedy to the digit, and linear Thompson sampling.
+"""Select the variant of a prompt: the document's exact epsilon-greedy, and linear Thompson sampling.
 
-Both leave out rolled-back variants, put the others into one order (slug, `main` first, branch, number) whatever order
-they came in, so that equal totals and rolls always mean the same variant, and say with which probability each would
-have been picked. Chance is an argument.
+Both exclude rolled-back variants and sort the others (slug, `main` first, branch, number), so that equal totals and
+rolls always select the same variant, and return the probability of each variant's selection. Randomness is an argument.
+
 
 **epsilon_greedy** is B ("Scoring", "Epsilon-Greedy Selection"). It counts every name its author gave a weight, known
 or not. Two of its habits are kept and worth knowing: a variant without weights is compared by its edge weight, one
@@ -56,7 +56,7 @@ FLOOR = 0.05
 
 
 class Chance(Protocol):
-    """Where numbers come from; a `random.Random` is one."""
+    """A source of random numbers, such as `random.Random`."""
 
     def random(self) -> float:
         """Return a number in [0, 1)."""
@@ -68,7 +68,7 @@ class Chance(Protocol):
 
 
 class Variant(Struct, frozen=True, kw_only=True):
-    """The active version of a branch, as it is offered."""
+    """The active version of a branch, as a candidate."""
 
     slug: str
     branch: str = MAIN
@@ -79,7 +79,7 @@ class Variant(Struct, frozen=True, kw_only=True):
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """A variant with its scores in these signals. `total_score` under thompson is the score expected of it."""
+    """A variant with its scores for these signals. Under thompson, `total_score` is its expected score."""
 
     slug: str
     branch: str
@@ -91,10 +91,10 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """What was picked and from what.
+    """The selected variant, and the candidates.
 
-    `explored`: under epsilon_greedy the roll fell among those that explore, whatever it hit; under thompson the
-    picked one is not the one most is expected of. `variants` are in their order.
+    `explored`: under epsilon_greedy the roll meant exploration, whatever it selected; under thompson the selected
+    variant does not have the highest expected score. `variants` are sorted.
     """
 
     selected: Choice
@@ -104,7 +104,7 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 def variant(version: Version, branch: Branch) -> Variant:
-    """Make a branch's active version a variant."""
+    """Return a branch's active version as a variant."""
     return Variant(
         slug=version.slug,
         branch=branch.name,
@@ -130,10 +130,10 @@ def context_fit(weights: Mapping[str, float], signals: Mapping[str, float]) -> f
 def epsilon_greedy(
     variants: Sequence[Variant], signals: Mapping[str, float], *, epsilon: float = EPSILON, roll: float
 ) -> Selection:
-    """Pick the variant with the highest total, or any with probability `epsilon` (B). O(variants x weights).
+    """Select the variant with the highest total, or any with probability `epsilon` (B). O(variants x weights).
 
-    `roll` is one number in [0, 1) and decides both: below `epsilon` it explores, and where it lies below it says whom.
-    Raises InvalidInput naming a weight that is not finite or a signal outside [0, 1], NotFound when no variant is left.
+    `roll` is one number in [0, 1) and decides both: below `epsilon` it explores, and its position there selects which.
+    Raises InvalidInput naming a weight that is not finite or a signal outside [0, 1], NotFound if no variant is left.
     """
     if not 0.0 <= finite(epsilon, "epsilon") <= 1.0 or not 0.0 <= finite(roll, "roll") < 1.0:
         msg = f"epsilon {epsilon!r} belongs into [0, 1], a roll ({roll!r}) into [0, 1)"
@@ -156,11 +156,11 @@ def thompson(
     *,
     floor: float = FLOOR,
 ) -> Selection:
-    """Draw each variant's score in these signals and pick the highest; with probability `floor` pick any.
+    """Draw each variant's score for these signals and select the highest; with probability `floor` select any.
 
-    `posteriors` are by branch; a missing one is that of a version nobody has observed. Of the dice: `random` once or
-    twice, `gauss` once for each variant. The propensities are integrals, exact to 1e-5, and need no dice. 20 variants
-    with 6 signals: about 1 ms. Raises as `epsilon_greedy`.
+    `posteriors` are by branch; a missing one counts as a version without observations. Of the dice: `random` once or
+    twice, `gauss` once per variant. The propensities are integrals, exact to 1e-5, and need no dice. 20 variants with 6
+    signals: about 1 ms. Raises like `epsilon_greedy`.
     """
     if not 0.0 <= finite(floor, "floor") <= 1.0:
         msg = f"floor: {floor!r} is out of range; give a number from 0 to 1"
@@ -187,17 +187,17 @@ def thompson(
 
 
 def declared(variants: Sequence[Variant]) -> tuple[str, ...]:
-    """Name the known signals any of the variants has a weight for, sorted, `sentiment_high` under its first name."""
+    """Return the known signals for which a variant has a weight, sorted, `sentiment_high` under its first name."""
     return known_signals(name for each in variants for name in each.context_weights)
 
 
 def known_signals(names: Iterable[str]) -> tuple[str, ...]:
-    """Name the signals among these, sorted, each once and under its first name; others teach nothing."""
+    """Return the signals among these names, sorted, each once and under its first name; others teach nothing."""
     return tuple(sorted({_CANONICAL[name] for name in names if name in _CANONICAL}))
 
 
 def features(names: Sequence[str], signals: Mapping[str, float]) -> tuple[float, ...]:
-    """Return x = (1, the signals of these names), each within [0, 1], 0 where nothing was heard of it."""
+    """Return x = (1, the signals of these names), each within [0, 1], 0 if missing."""
     return (1.0, *(min(max(_value(name, signals), 0.0), 1.0) for name in names))
 
 
@@ -205,7 +205,7 @@ def win_chances(beliefs: Sequence[tuple[float, float]]) -> list[float]:
     """Return for independent normal draws (mean, sd > 0) the probability that each is the highest; they sum to 1.
 
     It is ∫ φ_i Π_{j≠i} Φ_j by the trapezoidal rule, which converges exponentially on such smooth functions: with
-    steps of 0.75 of the least sd the error is below 1e-5, where 256 draws would leave 0.03.
+    steps of 0.75 of the smallest sd the error is below 1e-5, while 256 draws would have 0.03.
     """
     low = max(mean - 5.0 * sd for mean, sd in beliefs)  # below it lies next to none of the highest draw
     high = max(mean + 5.0 * sd for mean, sd in beliefs)
@@ -250,7 +250,7 @@ def checked(signals: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _eligible(variants: Sequence[Variant]) -> list[Variant]:
-    """Leave out the rolled-back ones and put the others in order."""
+    """Return the variants that were not rolled back, sorted."""
     if not variants:
         msg = "no variant to choose from; give at least one"
         raise NotFound(msg)
@@ -268,7 +268,7 @@ def _eligible(variants: Sequence[Variant]) -> list[Variant]:
 
 
 def _scored(each: Variant, signals: Mapping[str, float]) -> Choice:
-    """Score a variant (B): half edge weight, half fit; the edge weight alone where no weight says anything."""
+    """Return a variant's scores (B): half edge weight, half fit; the edge weight alone if it has no weights."""
     name = f"edge_weight of {each.slug}@{each.branch}"
     edge, fit = finite(each.edge_weight, name), context_fit(each.context_weights, signals)
     total = 0.5 * edge + 0.5 * fit if any(each.context_weights.values()) else edge
@@ -291,7 +291,7 @@ def _selection(choices: list[Choice], chances: list[float], picked: int, *, expl
 
 
 def _prior(names: Sequence[str], weights: Mapping[str, float]) -> tuple[float, ...]:
-    """Return the coefficients an author's weights stand for before anything was observed."""
+    """Return the prior coefficients that an author's weights stand for."""
     own = dict.fromkeys(names, 0.0)
     given = {
         name: finite(weight, f"context_weights.{name}")
@@ -316,7 +316,7 @@ def _belief(evidence: Posterior, prior: Sequence[float], x: Sequence[float]) -> 
 
 
 def _solve(a: Sequence[float], x: Sequence[float]) -> list[float]:
-    """Solve (A + 4 I) u = x by Cholesky's decomposition; A is positive semidefinite, row by row."""
+    """Return u that solves (A + 4 I) u = x by Cholesky's decomposition; A is positive semidefinite, row by row."""
     size = len(x)
     rows: list[list[float]] = []
     half: list[float] = []

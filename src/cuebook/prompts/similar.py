@@ -1,4 +1,4 @@
-"""Which texts say nearly the same: Jaccard similarity of their word shingles, found without comparing all pairs.
+"""Find near-duplicate texts: Jaccard similarity of word shingles, without comparing all pairs.
 
 A pair of at least `LEAST` similarity shares one of the rarest shingles of each (prefix filtering: Bayardo, Ma, Srikant,
 "Scaling up all pairs similarity search", 2007), so only texts that share one are compared. The measure is exact.
@@ -10,21 +10,21 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Final
 
-#: Words of a shingle.
+#: Words per shingle.
 WIDTH: Final = 4
-#: Shingles a text must have to be compared: shorter ones are alike by chance.
+#: Minimum shingles of a text for a comparison: shorter ones are similar by chance.
 SHORTEST: Final = 12
-#: The least similarity that is told. At 0.8, one word in 36 is other if changes stand alone: (1 - 4x)/(1 + 4x).
+#: Minimum reported similarity. At 0.8, one word in 36 differs if changes are isolated: (1 - 4x)/(1 + 4x).
 LEAST: Final = 0.8
-#: Texts a shingle leads to. Of more than so many copies each is still compared with the first ones.
+#: Maximum texts per shingle. With more copies, each is still compared with the first ones.
 _MOST: Final = 50
 
-#: A word; a character of a script without spaces is one of its own.
+#: A word; in scripts without spaces, each character is a word.
 _WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
 
 def near_duplicates(texts: Mapping[str, str], *, least: float = LEAST) -> list[tuple[str, str, float]]:
-    """Return for each text the one before it that is most like it, with their similarity, if it is at least `least`."""
+    """Return for each text its most similar predecessor with their similarity, if it is at least `least`."""
     sets = {name: shingles(text) for name, text in texts.items()}
     sets = {name: found for name, found in sets.items() if len(found) >= SHORTEST}
     frequency = Counter(shingle for found in sets.values() for shingle in found)

@@ -1,7 +1,7 @@
-"""JSON that everybody reads alike: no key twice, no number a reader that counts in doubles would change, no half text.
+"""Parse and check JSON strictly, so that all readers agree: no duplicate keys, no inexact numbers, no lone surrogates.
 
-What is hashed or signed is read and written through here: Python's own reader keeps the last of two equal keys and
-takes NaN, so that two readers of one signed document can see two things.
+Hashed and signed documents are parsed and written here. Python's own parser keeps the last of two equal keys and
+accepts NaN, so two readers of one signed document could see different values.
 """
 
 import json
@@ -18,7 +18,7 @@ _EXPONENT = 1e21
 
 
 def parse(document: str | bytes, *, where: str = "$") -> Any:
-    """Read JSON in UTF-8. Raises InvalidInput naming the place below `where` of what is torn or ambiguous."""
+    """Return parsed UTF-8 JSON. Raises InvalidInput naming the place below `where` of torn or ambiguous parts."""
     try:
         text = document if isinstance(document, str) else document.decode()
         value = json.loads(text, object_pairs_hook=_unique)
@@ -29,7 +29,7 @@ def parse(document: str | bytes, *, where: str = "$") -> Any:
 
 
 def check(value: object, *, where: str = "$") -> None:
-    """Raise InvalidInput naming the place below `where` of what would not read back the same."""
+    """Raise InvalidInput naming the place below `where` of a value that would not parse back the same."""
     try:
         _check(value, where)
     except RecursionError as error:

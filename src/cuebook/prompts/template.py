@@ -1,4 +1,4 @@
-"""How values stand in for declared names: one pass over the text, nothing else is looked at (DESIGN §9).
+"""Render a prompt template: replace declared placeholders by values, in one pass (DESIGN §9).
 
 | engine | is replaced | doubled marks are literal |
 | --- | --- | --- |
@@ -6,10 +6,10 @@
 | braces | `{{name}}`, `{{ name }}` | `{{{{name}}}}` is the text `{{name}}`; `{"a": {{name}}}` is `{"a": ` value `}` |
 | none | nothing | |
 
-A pair of marks stands for one, for any number of pairs; an odd one left over is replaced. All that goes for declared
-names only: `$5`, `$PATH`, `$$`, JSON's braces and LaTeX are what they are. Names are ASCII, so `$name` may stand right
-before a letter of another script. Values are never scanned. Linear in text and result: no repetition begins or ends in
-two ways.
+Each pair of marks stands for one literal mark; an odd one left over is replaced. All this applies to declared names
+only: `$5`, `$PATH`, `$$`, JSON's braces and LaTeX stay unchanged. Names are ASCII, so `$name` may directly precede a
+letter of another script. Values are never scanned. Linear in text and result: no repetition begins or ends in two
+ways.
 """
 
 import re
@@ -34,7 +34,7 @@ _AROUND: Final = "{} \t"
 
 
 class _Place(NamedTuple):
-    """A name between marks: `before` and `after` are literal, `inner` is replaced by the value or written as it is."""
+    """A name between marks: `before` and `after` are literal, `inner` is literal too, or replaced by the value."""
 
     start: int
     end: int
@@ -47,10 +47,10 @@ class _Place(NamedTuple):
 def render(
     text: str, values: Mapping[str, str], *, engine: Engine, declared: Collection[str], limit: int = LIMIT
 ) -> str:
-    """Return the text with the values of declared names in it; other values are never looked at.
+    """Return the text with the values of declared names; other values are ignored.
 
-    Raises InvalidInput: `where` the declared name that stands in the text without a value, or a result of more
-    characters than `limit`, before it is made.
+    Raises InvalidInput: `where` is the declared name without a value, or, before it is built, for a result of more than
+    `limit` characters.
     """
     pieces: list[str] = []
     size = last = 0
@@ -71,22 +71,22 @@ def render(
 
 
 def used(text: str, engine: Engine, declared: Collection[str]) -> set[str]:
-    """Return the declared names whose values would stand in the text."""
+    """Return the declared names whose values would appear in the text."""
     return {place.name for place in _places(text, engine, declared) if place.inner is None}
 
 
 def touched(text: str, engine: Engine, declared: Collection[str]) -> set[str]:
-    """Return the declared names the engine does anything about in the text: replaces them, or takes a doubling off."""
+    """Return the declared names that the engine would change in the text: replace, or remove a doubled mark."""
     return {place.name for place in _places(text, engine, declared)}
 
 
 def placeholders(text: str, engine: Engine) -> set[str]:
-    """Return all names that would be replaced if they were declared, `PATH` in `$PATH` among them."""
+    """Return all names that would be replaced if declared, including `PATH` in `$PATH`."""
     return {place.name for place in _places(text, engine, None) if place.inner is None}
 
 
 def _places(text: str, engine: Engine, declared: Collection[str] | None) -> Iterator[_Place]:
-    """Yield the places where a declared name (any name for None) stands between marks, in order."""
+    """Yield the places of a declared name (any name for None) between marks, in order."""
     pattern = _PATTERNS.get(engine)
     if pattern is None:
         return

@@ -1,11 +1,11 @@
-"""The evidence of a new version beside its control: bets against it, folded in one conversation at a time.
+"""Sequential test of a new version against its control: bets on conversations, updated one at a time.
 
-The old version keeps a share of the conversations, drawn by lot. For each conversation let A = 1 if the new version
-spoke, p the probability with which it did, Y in [0, 1] the mean score and m the mean of all before:
+The old version keeps a randomized share of the conversations. For each conversation let A = 1 if the new version was
+used, p its probability, Y in [0, 1] the mean score and m the mean of all before:
 
     D = (A/p - (1-A)/(1-p)) (Y - m)
 
-has the mean mu_new - mu_old whatever else drifts, because A was drawn by lot and m is known before. From it:
+has the mean mu_new - mu_old whatever else drifts, because A was randomized and m is known before. From it:
 
 - betting: W = mean over 12 bets l of Π (1 + l (-D - delta)/B), B = max(1/p, 1/(1-p)) max(m, 1-m) + delta. While the new
   version is at most `delta` worse W is a supermartingale, so that P(W ever reaches 1/alpha) <= alpha: the bound on
@@ -16,8 +16,8 @@ has the mean mu_new - mu_old whatever else drifts, because A was drawn by lot an
 - asymptotic: -mean(D) - delta beyond its confidence sequence (Waudby-Smith et al.): two to three times faster than
   betting, with a bound that holds for many conversations, not for few. It decides only if `method` says so.
 
-p may depend on all that was seen before, so a version under suspicion gets the canary's share (again): that finds out
-sooner and costs the bound nothing.
+p may depend on all that was seen before, so a suspected version gets the canary's share (again): that decides
+sooner and does not affect the bound.
 
 Measured: docs/design/007.
 """
@@ -37,7 +37,7 @@ _HUGE = 1e300
 
 
 class GuardSettings(Struct, frozen=True, kw_only=True):
-    """The notes' recommended defaults. With `promoted` at 0.8 a late break is found sooner, for a larger control."""
+    """The notes' recommended defaults. With `promoted` at 0.8 a late break is found sooner, with a larger control."""
 
     method: Literal["betting", "asymptotic"] = "betting"
     alpha: float = 0.01  # bound on a false rollback over a version's life
@@ -60,7 +60,7 @@ class GuardSettings(Struct, frozen=True, kw_only=True):
 
 
 class Pair(Struct, frozen=True, kw_only=True):
-    """A conversation of the trial: which version spoke, with what probability the new one did, the mean score."""
+    """A conversation of the trial: the version used, the new one's probability, and the mean score."""
 
     new: bool
     share: float  # in (0, 1)
@@ -68,7 +68,7 @@ class Pair(Struct, frozen=True, kw_only=True):
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """A new version beside its control so far; folding one conversation in takes a fixed time."""
+    """The state of a trial; adding a conversation takes constant time."""
 
     new: int = 0
     control: int = 0
@@ -85,12 +85,12 @@ class Trial(Struct, frozen=True, kw_only=True):
 
     @property
     def n(self) -> int:
-        """How many conversations."""
+        """Return the number of conversations."""
         return self.new + self.control
 
 
 def tried(trial: Trial, pair: Pair, settings: GuardSettings) -> Trial:
-    """Fold one conversation into the trial; raises InvalidInput where it was not drawn by lot or has no score."""
+    """Return the trial with one more conversation; raises InvalidInput if it was not randomized or has no score."""
     p, y = finite(pair.share, "share"), finite(pair.mean, "mean")
     if not 0.0 < p < 1.0 or not 0.0 <= y <= 1.0:
         msg = f"share {p!r} belongs into (0, 1), the mean {y!r} into [0, 1]: what was not drawn by lot is no evidence"
@@ -126,12 +126,12 @@ def tried(trial: Trial, pair: Pair, settings: GuardSettings) -> Trial:
 
 
 def wealth(trial: Trial) -> float:
-    """Return W, the mean of what the bets have made of a stake of 1."""
+    """Return W, the mean wealth of the bets from a stake of 1."""
     return statistics.fmean(math.exp(min(held, 690.0)) for held in trial.wealth)
 
 
 def margin(trial: Trial, settings: GuardSettings) -> float:
-    """Return how far the drop lies beyond its asymptotic confidence sequence; positive is an alarm, -1 is too early."""
+    """Return the drop beyond its asymptotic confidence sequence; positive is an alarm, -1 is too early."""
     n, a = trial.n, settings.alpha
     if n < max(settings.least, 2):
         return -1.0
@@ -144,7 +144,7 @@ def margin(trial: Trial, settings: GuardSettings) -> float:
 
 
 def ratio_p(trial: Trial) -> float:
-    """Return the p of a chi-square test (one degree of freedom) that the arms are as large as they were drawn."""
+    """Return the p of a chi-square test (one degree of freedom) that the arm sizes match the randomization."""
     if trial.spread == 0.0:
         return 1.0
     return math.erfc(abs(trial.new - trial.drawn) / math.sqrt(2.0 * trial.spread))

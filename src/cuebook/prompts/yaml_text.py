@@ -40,7 +40,7 @@ class Node(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether the file has no value here, as in `key:`."""
+        """Return whether the file has no value here, as in `key:`."""
         return self.value == "" and not self.quoted
 
 
@@ -92,9 +92,9 @@ def plain(node: Node) -> Any:
 
 
 def dump(document: Mapping[str, Any], *, where: str) -> str:
-    """Write a mapping of JSON values in PyYAML's style, its keys in their order; "" for an empty one.
+    """Return a mapping of JSON values in PyYAML's style, its keys in order; "" for an empty one.
 
-    Raises InvalidInput naming the key of a value that is not JSON, and TooLarge for a document that `load` refuses.
+    Raises InvalidInput naming the key of a value that is not JSON, and TooLarge for a document that `load` rejects.
     """
     import yaml
 

@@ -1,1 +1,1 @@
-"""Models, embedders and upstreams, and what the machine gives: its clock and ids."""
+"""Adapters for models, embedders and upstream servers, and the system clock and ids."""

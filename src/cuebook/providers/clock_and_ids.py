@@ -1,4 +1,4 @@
-"""The machine's clock and dice, and the book's own key."""
+"""The system clock, random ids, and the project's secret key."""
 
 import os
 import secrets
@@ -14,15 +14,15 @@ KEY_BYTES = 32
 
 
 class SystemClock:
-    """Tells the machine's time, never backwards."""
+    """The system time, which never runs backwards."""
 
     def __init__(self, wall: Callable[[], float] = time.time, ticks: Callable[[], float] = time.monotonic) -> None:
-        """`wall` is what may be set, `ticks` what only runs."""
+        """`wall` is the wall clock, which may be reset; `ticks` is the monotonic clock."""
         self._wall, self._ticks = wall, ticks
         self._last = (0.0, ticks())
 
     def now(self) -> float:
-        """Return the Unix time in seconds; behind a clock that was set back it runs at half speed until caught up."""
+        """Return the Unix time in seconds. If the clock was set back, time runs at half speed to catch up."""
         (told, when), ticks = self._last, self._ticks()
         now = max(self._wall(), told + max(0.0, ticks - when) / 2)
         self._last = (now, ticks)
@@ -30,16 +30,17 @@ class SystemClock:
 
 
 class SystemDice:
-    """Makes ids of 80 random bits."""
+    """Generator of ids with 80 random bits."""
 
     def new_id(self, prefix: str) -> str:
-        """Return a fresh id."""
+        """Return a new random id."""
         return f"{prefix}-{secrets.token_hex(10)}"
 
 
 def book_key(path: Path | None) -> bytes:
-    """Return the book's key from its file, made once, readable by its owner
-    alone; a fresh one where no file keeps it.
+    """Return the project's key from its file, which is created once and readable by its owner only.
+
+    Without a file, return a new key.
     """
     if path is None:
         return secrets.token_bytes(KEY_BYTES)
@@ -67,7 +68,7 @@ def book_key(path: Path | None) -> bytes:
 
 
 def read_key(raw: bytes) -> bytes | None:
-    """Read a key as text, None for what is none."""
+    """Parse a key from text; return None for an invalid one."""
     try:
         key = bytes.fromhex(raw.strip().decode("ascii"))
     except ValueError:  # no hexadecimal digits, or no ASCII at all

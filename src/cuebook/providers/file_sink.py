@@ -1,4 +1,4 @@
-"""Finished passes as lines of JSON in a file, each once: also after a crash, and where several processes write."""
+"""Append each finished summarization to a JSON lines file, exactly once even after a crash or from many processes."""
 
 import asyncio
 import json
@@ -10,22 +10,22 @@ from cuebook.interfaces.sink import Passed
 
 try:
     import fcntl
-except ImportError:  # Windows: one process a file
+except ImportError:  # Windows: only one process may write a file
     fcntl = None  # type: ignore[assignment]
 
-#: Bytes from the end of a file that are read to find what stands there and what a crash left.
+#: Bytes from the end of a file that are read to find recent passes and a partial line.
 _TAIL = 4 << 20
 
 
 class FileSink:
-    """Appends a pass's rows to a file; a pass that stands near its end already is not written again."""
+    """Append the rows of passes to a file; a pass that is already near its end is not written again."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     @property
     def name(self) -> str:
-        """What the file is noted under."""
+        """Return the name of the sink in the outbox."""
         return f"file:{self._file.name}"
 
     async def keep(self, passed: Passed) -> None:
@@ -40,7 +40,7 @@ class FileSink:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("a+b") as opened:
             if fcntl is not None:
-                fcntl.flock(opened, fcntl.LOCK_EX)  # let go when the file is closed
+                fcntl.flock(opened, fcntl.LOCK_EX)  # released when the file is closed
             if passed.id in _mended(opened):
                 return
             opened.write("".join(lines).encode())
@@ -49,7 +49,7 @@ class FileSink:
 
 
 def _mended(opened: BinaryIO) -> set[str]:
-    """Cut what a crash left half written off a file's end; answers with the passes that stand there whole."""
+    """Truncate a partial line that a crash left at a file's end; return the passes that are complete."""
     start = max(0, opened.seek(0, os.SEEK_END) - _TAIL)
     opened.seek(start)
     known: set[str] = set()

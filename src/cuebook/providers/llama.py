@@ -1,4 +1,4 @@
-"""A model that runs here: a GGUF file under llama.cpp, in a thread of its own, one answer after the other."""
+"""Run a local model: a GGUF file with llama.cpp, in its own thread, one answer at a time."""
 
 import asyncio
 import importlib.util
@@ -34,22 +34,22 @@ _TEMPLATE: Final = "tokenizer.chat_template"
 
 
 def context_of(file: Path) -> int:
-    """Return the tokens a model was trained to read, 0 where its file does not say. Raises InvalidInput for no GGUF."""
+    """Return a model's trained context size in tokens, 0 if unknown. Raises InvalidInput for other files than GGUF."""
     found = _sought(file, lambda known: f"{known.get(_ARCHITECTURE)}.context_length")
     return found if isinstance(found, int) else 0
 
 
 def template_of(file: Path) -> str:
-    """Return a model's chat template, "" where its file holds none. Raises InvalidInput for no GGUF.
+    """Return a model's chat template, "" if it has none. Raises InvalidInput for a file that is not GGUF.
 
-    It stands behind the model's words: to read past 100,000 of them takes 0.1 s.
+    The template follows the vocabulary: skipping 100,000 entries takes 0.1 s.
     """
     found = _sought(file, lambda _: _TEMPLATE)
     return found if isinstance(found, str) else ""
 
 
 def _sought(file: Path, name: Callable[[Mapping[str, Any]], str]) -> Any:
-    """Read names and values up to the one that is sought; None where it is not there."""
+    """Read names and values up to the requested one; return None if it is missing."""
     try:
         with file.open("rb") as opened:
             if opened.read(4) != MAGIC:
@@ -69,7 +69,7 @@ def _sought(file: Path, name: Callable[[Mapping[str, Any]], str]) -> Any:
 
 
 def _value(opened: BinaryIO, kind: int) -> Any:
-    """Read a value; a list is passed over."""
+    """Read a value; a list is skipped."""
     if kind == _STRING:
         return _text(opened)
     if kind != _ARRAY:
@@ -112,11 +112,12 @@ _STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}, "
 
 
 class LlamaModel:
-    """Answers by llama.cpp on one thread. The file is loaded with the first question."""
+    """A model in llama.cpp on one thread. The file is loaded with the first request."""
 
     def __init__(self, name: str, *, folder: Path, context: int = CONTEXT, reply: int = 1_024) -> None:
-        """`name` is a file, from `folder` on, or package:NAME; `context` the tokens of a window at the most, `reply`
-        those of an answer. Raises InvalidInput where there is no such file, or no llama.cpp.
+        """`name` is a file relative to `folder`, or package:NAME. `context` and `reply` are limits in tokens.
+
+        Raises InvalidInput if the file or llama.cpp is missing.
         """
         if importlib.util.find_spec("xllamacpp") is None:
             msg = "model.provider: llama needs xllamacpp, which is not installed; pip install 'cuebook[llama]'"
@@ -133,17 +134,17 @@ class LlamaModel:
 
     @property
     def base_url(self) -> str:
-        """Where it answers: nowhere but here."""
+        """Return "": a local model has no URL."""
         return "llama.cpp:"
 
     async def takes_tools(self) -> bool:
-        """Whether the model's chat template speaks of tools; llama.cpp leaves them out where it does not."""
+        """Return whether the model's chat template supports tools; otherwise llama.cpp drops them."""
         if self._tools is None:
             self._tools = "tools" in await asyncio.to_thread(template_of, self._file)
         return self._tools
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """Answer as it is computed. Raises UpstreamError for what the model cannot read, BackendError if it fails."""
+        """Yield the answer as it is computed. Raises UpstreamError for an unreadable request, else BackendError."""
         finished = False
         async with aclosing(self._said(self._body(request))) as events:
             async for event in events:
@@ -156,7 +157,7 @@ class LlamaModel:
             raise UpstreamError(msg, retryable=True)
 
     async def send(self, request: RelayRequest) -> "LlamaAnswer":
-        """Answer a chat completion as a server of OpenAI's wire does, tools and all; always as a stream.
+        """Answer a chat completion like an OpenAI server, including tools; always as a stream.
 
         Raises BackendError if the model fails.
         """
@@ -171,12 +172,12 @@ class LlamaModel:
         return LlamaAnswer(first, events, self.name)
 
     async def _said(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield what is computed, event by event. Raises UpstreamError, BackendError."""
+        """Yield the computed events. Raises UpstreamError, BackendError."""
         loop, stop = asyncio.get_running_loop(), threading.Event()
         heard: asyncio.Queue[Any] = asyncio.Queue()
 
         def tell(event: Any) -> bool:
-            """Pass on what comes; answers with whether that is enough."""
+            """Pass on an event; return whether to stop."""
             if stop.is_set() or self._stopping.is_set():
                 return True
             with suppress(RuntimeError):  # the loop is closed: nobody waits
@@ -229,17 +230,17 @@ class LlamaModel:
         return body
 
     async def aclose(self) -> None:
-        """Give up what is being said, and give back the memory."""
+        """Cancel the running answer and release the memory."""
         self._stopping.set()
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
         self._server = None
 
 
 class LlamaAnswer:
-    """An answer of llama.cpp as a server of OpenAI's wire gives it."""
+    """An answer of llama.cpp in OpenAI's format."""
 
     def __init__(self, first: dict[str, Any], events: AsyncGenerator[dict[str, Any], None], name: str) -> None:
-        """Begin with the `first` event, which says whether it is one. `name` is told in the place of the file's."""
+        """`first` is the first event, which may be an error. `name` replaces the file name in the answer."""
         self._first, self._events, self._name = first, events, name
         error = first.get("error")
         code = error.get("code") if isinstance(error, dict) else None
@@ -247,7 +248,7 @@ class LlamaAnswer:
         self.headers: dict[str, str] = {"content-type": "application/json" if error else "text/event-stream"}
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield it as it is computed. Raises BackendError."""
+        """Yield the answer as it is computed. Raises BackendError."""
         if self.status != 200:
             yield msgspec.json.encode(self._first)
             return
@@ -263,12 +264,12 @@ class LlamaAnswer:
         return b"data: " + msgspec.json.encode(event | {"model": self._name}) + b"\n\n"
 
     async def aclose(self) -> None:
-        """Give it up."""
+        """Cancel the answer."""
         await self._events.aclose()
 
 
 def file_named(name: str, folder: Path) -> Path:
-    """Find a model's file. Raises InvalidInput."""
+    """Return the path of a model's file. Raises InvalidInput."""
     if not name.startswith(PACKAGE):
         file = folder / Path(name).expanduser()
         if not name or not file.is_file():
@@ -287,7 +288,7 @@ def file_named(name: str, folder: Path) -> Path:
 
 
 def _places(package: str) -> list[Path]:
-    """Return the folders of a package; it is not imported: what it needs beside its file need not be there."""
+    """Return the folders of a package without importing it, because its dependencies may be missing."""
     try:
         spec = importlib.util.find_spec(package.replace("-", "_")) if "." not in package else None
     except ValueError:  # no name of a package
@@ -312,7 +313,7 @@ def _piece(event: dict[str, Any]) -> Piece:
 
 
 def _failed(name: str, error: BaseException) -> Exception:
-    """Return what llama.cpp raised: what it cannot read is the request's fault, anything else its own."""
+    """Return the error for an exception of llama.cpp: an unreadable request, or a failure of the model."""
     if isinstance(error, ValueError | RuntimeError):
         failure: BackendError = UpstreamError(f"{name} cannot answer this: {error}", status=400)
     else:

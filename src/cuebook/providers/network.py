@@ -1,8 +1,8 @@
-"""How the bytes of an upstream's answer come in: on asyncio's own transports.
+"""A network backend for httpcore on asyncio's own transports, which streams upstream answers with less CPU.
 
-An answer comes in hundreds of small pieces. httpcore's own backend (anyio) stops reading behind each of them, starts
-again before the next, and opens a cancel scope for it. Measured: here a piece takes about half of the CPU
-it takes there, the event loop's own share included (docs/design/002).
+An answer arrives in hundreds of small chunks. httpcore's own backend (anyio) pauses reading after each chunk, resumes
+before the next, and opens a cancel scope for it. Measured: here a chunk takes about half of the CPU it takes there,
+including the event loop's share (docs/design/002).
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-#: Bytes that wait for their reader before no more are taken from the socket.
+#: Buffered bytes from which reading from the socket pauses.
 FULL = 256 * 1024
-#: Seconds one of a host's addresses is given before the next is tried beside it (RFC 8305).
+#: Seconds before the next address of a host is tried in parallel (RFC 8305).
 NEXT_ADDRESS_S = 0.25
 
 
 class Network:
-    """Opens connections: httpcore's `AsyncNetworkBackend`."""
+    """A connector: httpcore's `AsyncNetworkBackend`."""
 
     async def connect_tcp(
         self,
@@ -41,7 +41,7 @@ class Network:
                 )
         except TimeoutError as error:
             raise httpcore2.ConnectTimeout(str(error)) from error
-        except (OSError, ValueError) as error:  # a name that is none too
+        except (OSError, ValueError) as error:  # also for an invalid host name
             raise httpcore2.ConnectError(str(error)) from error
         for option in socket_options or ():
             stream.get_extra_info("socket").setsockopt(*option)
@@ -58,20 +58,20 @@ class Stream(asyncio.Protocol):
         self._transport: Any = None
         self._pieces: deque[bytes] = deque()
         self._size = 0
-        self._ended = False  # nothing more will come
-        self._lost = False  # nothing can be sent either
+        self._ended = False  # end of the input
+        self._lost = False  # the connection is closed
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
-        self._blocked = False  # the other side does not take what is written
+        self._blocked = False  # set while the write buffer is full
         self._paused = False
-        self._until = 0.0  # the loop's time until which the reader waits
-        self._timer: asyncio.TimerHandle | None = None  # one for many reads: most end long before
+        self._until = 0.0  # deadline of the reader, in the loop's time
+        self._timer: asyncio.TimerHandle | None = None  # one timer for many reads: most end long before it
 
-    # what httpcore asks for
+    # httpcore's keys
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Return the next bytes, none at the end. Raises httpcore's ReadTimeout and ReadError."""
+        """Return the next bytes, empty at the end. Raises httpcore's ReadTimeout and ReadError."""
         import httpcore2
 
         try:
@@ -110,7 +110,7 @@ class Stream(asyncio.Protocol):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> "Stream":
-        """Go on encrypted. Raises httpcore's ConnectTimeout and ConnectError."""
+        """Start TLS. Raises httpcore's ConnectTimeout and ConnectError."""
         import httpcore2
 
         loop = asyncio.get_running_loop()
@@ -122,18 +122,18 @@ class Stream(asyncio.Protocol):
         except TimeoutError as error:
             await self.aclose()
             raise httpcore2.ConnectTimeout(str(error)) from error
-        except (OSError, ValueError) as error:  # what is wrong with a certificate, or a name, too
+        except (OSError, ValueError) as error:  # includes certificate and host name errors
             await self.aclose()
             raise httpcore2.ConnectError(str(error)) from error
         return self
 
     async def aclose(self) -> None:
-        """Close at once: what was to be sent has been, and nobody wants what still comes."""
+        """Close at once: all output was sent, and further input is not needed."""
         self._transport.abort()
-        await asyncio.sleep(0)  # the socket is closed then
+        await asyncio.sleep(0)  # the socket is already closed
 
     def get_extra_info(self, info: str) -> Any:
-        """Tell `is_readable`: an idle connection that has ended, or on which something came, is not used again."""
+        """Return `is_readable`: an idle connection that ended or has input is not reused."""
         if info == "is_readable":
             return bool(self._pieces) or self._ended or _readable(self._transport.get_extra_info("socket"))
         names = {"client_addr": "sockname", "server_addr": "peername"}
@@ -161,7 +161,7 @@ class Stream(asyncio.Protocol):
         else:
             self._reader.set_exception(TimeoutError())
 
-    # what asyncio tells
+    # asyncio's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -206,7 +206,7 @@ class Stream(asyncio.Protocol):
 
 
 async def _within(waiter: "asyncio.Future[None]", timeout: float | None) -> None:
-    """Wait so many seconds at most. Raises TimeoutError. A third of what `asyncio.timeout` costs."""
+    """Wait for at most so many seconds. Raises TimeoutError. Costs a third of `asyncio.timeout`."""
     if timeout is None:
         await waiter
         return
@@ -232,7 +232,7 @@ def _gone(error: Exception | None) -> OSError:
 
 
 def _readable(socket: Any) -> bool:
-    """Whether something waits to be read from a socket, or it is closed."""
+    """Return whether a socket has input or is closed."""
     if socket is None or socket.fileno() < 0:
         return True
     if not hasattr(select, "poll"):

@@ -1,4 +1,4 @@
-"""The OpenAI wire over a raw HTTP client: an upstream that requests are relayed to as they came, and a model on it."""
+"""HTTP client for OpenAI-compatible servers: an upstream to which requests are forwarded, and a model on it."""
 
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -53,10 +53,10 @@ READABLE = ("gzip", "x-gzip", "deflate", "identity")
 
 
 class HttpAnswer:
-    """An upstream's answer, read as it comes."""
+    """An upstream's answer, which is streamed."""
 
     def __init__(self, response: Any, *, verbatim: bool = False) -> None:
-        """`verbatim`: its bytes as they are packed, and its headers' bytes read as Latin-1."""
+        """`verbatim`: keep the bytes encoded, and decode headers as Latin-1."""
         self._response = response
         self._verbatim = verbatim
         self.status: int = response.status_code
@@ -67,7 +67,7 @@ class HttpAnswer:
         )
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body's bytes as they come. Raises UpstreamError when it breaks off."""
+        """Yield the body's bytes as they arrive. Raises UpstreamError when the answer breaks off."""
         import httpx2
 
         try:
@@ -81,12 +81,12 @@ class HttpAnswer:
             raise UpstreamError(msg, retryable=True) from error
 
     async def aclose(self) -> None:
-        """Stop reading; the connection is closed unless the answer was read to its end."""
+        """Stop reading. The connection is closed unless the answer was read to its end."""
         await self._response.aclose()
 
 
 class HttpUpstream:
-    """An OpenAI-compatible server. The HTTP client is loaded when the first request goes out."""
+    """An OpenAI-compatible server. The HTTP client is imported with the first request."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class HttpUpstream:
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 300.0,
     ) -> None:
-        """`own_key_first`: the key in `api_key_env`, if there is one, goes up in the place of the client's."""
+        """`own_key_first`: the key in `api_key_env`, if set, replaces the client's key."""
         self._url = base_url.rstrip("/")
         self.base_url = shown_url(self._url)
         self._forward_auth = forward_auth
@@ -175,14 +175,14 @@ class HttpUpstream:
         ]
 
     async def aclose(self) -> None:
-        """Give back connections."""
+        """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
 
 
 def _readable(accepted: str) -> str:
-    """Return the codings of an Accept-Encoding that are read here, as they came."""
+    """Return the codings of an Accept-Encoding header that can be decoded here."""
     named = [each.strip() for each in accepted.split(",")]
     kept = [each for each in named if each.partition(";")[0].strip().lower() in READABLE]
     return accepted if kept == named else ", ".join(kept) or "identity"
@@ -198,7 +198,7 @@ def _verbatim_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def shown_url(url: str) -> str:
-    """Return an address as it may be shown, without the user and password it may hold. Raises InvalidInput."""
+    """Return a URL without its user and password, for display. Raises InvalidInput."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -212,7 +212,7 @@ def shown_url(url: str) -> str:
 
 
 class OpenAIModel:
-    """A model on the OpenAI chat wire, for `ask`, `/api/chat` and the work behind."""
+    """A model behind OpenAI's chat completions API, for `ask`, `/api/chat` and background jobs."""
 
     def __init__(self, name: str, upstream: HttpUpstream) -> None:
         if not name:
@@ -223,15 +223,15 @@ class OpenAIModel:
 
     @property
     def base_url(self) -> str:
-        """Its server's address."""
+        """Return the server's URL."""
         return self._upstream.base_url
 
     async def send(self, request: RelayRequest) -> HttpAnswer:
-        """Ask its server as a request came. Raises UpstreamError."""
+        """Forward a request to the server. Raises UpstreamError."""
         return await self._upstream.send(request)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Answer piece by piece. Raises UpstreamError for an error answer and for a stream that ends early."""
+        """Yield the answer in chunks. Raises UpstreamError for an error answer and for a stream that ends early."""
         answer = await self._upstream.send(
             RelayRequest(
                 method="POST",
@@ -272,7 +272,7 @@ class OpenAIModel:
         return msgspec.json.encode(body)
 
     async def aclose(self) -> None:
-        """Give back connections."""
+        """Close the connections."""
         await self._upstream.aclose()
 
 
@@ -284,7 +284,7 @@ async def _refuse(answer: HttpAnswer) -> None:
 
 
 async def _events(answer: HttpAnswer) -> AsyncIterator[dict[str, Any]]:
-    """Yield the JSON objects of a server-sent-event stream; a server that answers in one piece gives one."""
+    """Yield the JSON objects of a server-sent-event stream, or the single object of an unstreamed answer."""
     if "text/event-stream" not in answer.headers.get("content-type", "").lower():
         body = b"".join([chunk async for chunk in answer.chunks()])
         event = read_event(body)

@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible `/embeddings` endpoint."""
+"""Embedder for any OpenAI-compatible `/embeddings` endpoint."""
 
 import sys
 from array import array
@@ -26,7 +26,7 @@ class _EmbeddingAnswer(Struct):
 
 
 class OpenAIEmbedder:
-    """A model behind `/embeddings`. It is taken to know every language where none is named."""
+    """A model behind `/embeddings`. Without `languages` it is assumed to support every language."""
 
     def __init__(
         self, model: str, upstream: HttpUpstream, *, akin: float, languages: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class OpenAIEmbedder:
         return found
 
     async def aclose(self) -> None:
-        """Give back connections."""
+        """Close the connections."""
         await self._upstream.aclose()
 
     async def _ask(self, texts: Sequence[str]) -> list[bytes]:
@@ -70,7 +70,7 @@ class OpenAIEmbedder:
         return self._read(raw, len(texts))
 
     def _read(self, raw: bytes, count: int) -> list[bytes]:
-        """Read as many vectors of one dimension as were asked for; anything else is no answer."""
+        """Parse the requested number of vectors, all of one dimension. Raises UpstreamError for anything else."""
         try:
             rows = {row.index: row.embedding for row in msgspec.json.decode(raw, type=_EmbeddingAnswer).data}
         except msgspec.DecodeError as error:
@@ -92,7 +92,7 @@ class OpenAIEmbedder:
 
 
 def unit(numbers: Sequence[float]) -> bytes:
-    """Return a vector at length 1, as float32 in little endian. Raises UpstreamError for one that has no direction."""
+    """Return a vector normalized to length 1, as little-endian float32. Raises UpstreamError for a zero vector."""
     length = sqrt(sum(number * number for number in numbers))
     if not length or not isfinite(length):
         msg = "the embedder's server sent a vector without a direction"

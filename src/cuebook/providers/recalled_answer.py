@@ -1,4 +1,4 @@
-"""What answers where no model is configured: what was recalled, plainly labelled, with no pretence of a model."""
+"""The fallback when no model is configured: an answer that quotes recalled memories and is labeled as such."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -13,12 +13,12 @@ QUOTE = 280
 
 
 class RecalledModel:
-    """Answers with what memory holds for the query and where it was said."""
+    """A model that answers with recalled memories and their sources."""
 
     name = NO_MODEL
 
     def __init__(self, *, upstream: bool = False) -> None:
-        """`upstream`: there is one, which answers under /v1 alone."""
+        """`upstream`: whether an upstream is configured, which answers under /v1 only."""
         self._advice = (
             "Set [model] to get an answer here; the upstream answers under /v1."
             if upstream
@@ -26,7 +26,7 @@ class RecalledModel:
         )
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Answer line by line."""
+        """Yield the answer line by line."""
         hits = [hit for hit in request.recalled if isinstance(hit, Hit)]
         if not hits:
             yield Piece(text=f"{NO_MODEL_LABEL} Nothing in memory fits this. {self._advice}")
@@ -42,4 +42,4 @@ class RecalledModel:
         yield Piece(finish="stop")
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there is nothing to close."""

@@ -1,1 +1,1 @@
-"""The nouns of Cuebook: frozen records, and the codec that reads and writes them."""
+"""Cuebook's data model: frozen records, and their codec."""

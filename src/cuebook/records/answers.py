@@ -1,4 +1,4 @@
-"""Parse the JSON in a model's answer, repair it where it is broken, and check it against a small schema."""
+"""Parse the JSON in a model's answer, repair broken JSON, and validate it against a small schema."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _BRACKET: Final = re.compile(r"[{\[]")
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """Return the valid JSON object in an answer, in a fence or among other words or alone. Raises InvalidInput."""
+    """Return the valid JSON object in an answer: alone, in a code fence or amid other text. Raises InvalidInput."""
     for value in _valid(text):
         if isinstance(value, dict):
             return value
@@ -28,9 +28,9 @@ def read_object(text: str) -> dict[str, Any]:
 
 
 def repair_json(text: str) -> dict[str, Any] | list[Any] | None:
-    """Return the JSON object or list in an answer, repaired where it is broken; None where there is none.
+    """Return the JSON object or list in an answer, repaired if broken; None if there is none.
 
-    Several broken values in one answer are a list of them.
+    Several broken values in one answer are returned as a list.
     """
     text = text[:LONGEST]
     if sum(map(text.count, "{[")) > MAX_BRACKETS:
@@ -52,7 +52,7 @@ def repair_json(text: str) -> dict[str, Any] | list[Any] | None:
 
 
 def _valid(text: str) -> Iterator[Any]:
-    """Yield the valid JSON values in an answer: all of it, its fenced blocks, then the first bracket to the last."""
+    """Yield the valid JSON values in an answer: the whole text, its fenced blocks, then first to last bracket."""
     blocks = [block.removeprefix("json") for block in text.split("```")[1::2]]
     spans = [text[text.find(left) : text.rfind(right) + 1] for left, right in ("{}", "[]") if left in text]
     for candidate in (text, *blocks, *spans):
@@ -67,10 +67,10 @@ def _refuse(constant: str) -> Any:
 
 
 def check(value: Any, schema: Mapping[str, Any], *, where: str) -> None:
-    """Raise InvalidInput where `value` breaks `schema`: its few keywords, checked strictly.
+    """Raise InvalidInput if `value` violates `schema`.
 
-    Known are object, array, string and number with their bounds, `enum`, and for an object `required` and
-    `properties`; what is not named there is refused.
+    Supported are object, array, string and number with their bounds, `enum`, and for an object `required` and
+    `properties`; other keys of an object are refused.
     """
     match schema["type"]:
         case "object" if isinstance(value, dict):
@@ -105,7 +105,7 @@ _HALVES = re.compile("[\ud800-\udfff]")
 
 
 def mended(text: str) -> str:
-    """Return a text with its surrogate pairs joined, and U+FFFD for a half that is alone."""
+    """Return a text with its surrogate pairs joined, and U+FFFD for each lone surrogate."""
     if text.isascii() or not _HALVES.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,7 +1,7 @@
-"""What is proven of each prompt: a record per event, chained by hash; signed checkpoints; what a check of them says.
+"""Audit log records: a hash chain of events, signed checkpoints, and the result of a verification.
 
-Personal texts stand in a record as salted commitments. Text and salt lie beside it (`texts`), outside of what is
-hashed, so that they can be erased and the chain stays whole.
+A record contains personal texts as salted commitments. Text and salt are stored beside it (`texts`) and are not
+hashed, so that they can be erased without breaking the chain.
 """
 
 from collections.abc import Mapping
@@ -9,33 +9,33 @@ from typing import Any
 
 from msgspec import Struct
 
-#: The fields whose text may be somebody's: a record holds SHA-256(salt + text) of each in hex, "" where there was none.
+#: Fields with personal text: a record contains SHA-256(salt + text) of each in hex, "" for no text.
 PERSONAL = ("input_context", "interpolated_text", "output_summary")
-#: What `prev` of the first record says.
+#: `prev` of the first record.
 GENESIS = "0" * 64
-#: The event of a record whose row somebody damaged.
+#: The event of a record whose row is damaged.
 UNREADABLE = "unreadable"
 
 
 class CommittedText(Struct, frozen=True):
-    """A text and the salt it was committed with (hex, 16 bytes)."""
+    """A text and the salt of its commitment (hex, 16 bytes)."""
 
     text: str
     salt: str
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that was done with a prompt. The first seven fields are E's (seed 004, V).
+    """One event of a prompt. The first seven fields are E's (seed 004, V).
 
-    `hash` = SHA-256 of the RFC 8785 form of all fields but `hash` and `texts`, those at their default left out: a field
-    added later leaves old hashes as they were.
+    `hash` = SHA-256 of the RFC 8785 form of all fields except `hash` and `texts`. Fields at their default are omitted,
+    so that a field added later does not change old hashes.
     """
 
     timestamp: str  # ISO 8601 UTC
     agent: str
     prompt_id: str
     version: str
-    input_context: str  # these three: commitments; `texts` holds what was said until it is erased
+    input_context: str  # these three are commitments; `texts` has the plain text until it is erased
     interpolated_text: str
     output_summary: str
     event: str  # render, select, observe, rollback, write, label, …
@@ -43,16 +43,16 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     prev: str = ""  # the hash of the record before it
     hash: str = ""
     render_id: str = ""
-    digest: str = ""  # of the Version that spoke
+    digest: str = ""  # of the Version that was used
     propensity: float | None = None
-    selection: Mapping[str, Any] | None = None  # how the version was chosen: scores, signals
+    selection: Mapping[str, Any] | None = None  # how the version was selected: scores, signals
     conversation: str = ""
     turn: int = 0
-    texts: Mapping[str, CommittedText] = {}  # by the name of the field; JSON in `input_context`
+    texts: Mapping[str, CommittedText] = {}  # by field name; JSON for `input_context`
 
 
 def unreadable(seq: int) -> Record:
-    """Return what stands for a record that cannot be read any more: nothing proves it."""
+    """Return a placeholder for an unreadable record, which fails verification."""
     return Record(
         timestamp="",
         agent="",
@@ -77,11 +77,11 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What a check of the chain found. `first_bad` is the first place, from 1, that is proven not to be as written."""
+    """The result of a verification. `first_bad` is the first position, from 1, that is proven to be altered."""
 
     ok: bool
     records: int
     first_bad: int | None = None
     reason: str = ""
-    erased: int = 0  # records of which a text was erased; that breaks nothing
-    signed: int = 0  # up to here a checkpoint vouches; a tail cut behind it cannot be seen
+    erased: int = 0  # records with an erased text, which is still valid
+    signed: int = 0  # covered by a checkpoint; a truncation after it cannot be detected

@@ -1,9 +1,7 @@
-"""What a conversation is: a tree of lossless posts, read as paths and rounds.
+"""The conversation data model: a tree of lossless posts (messages), read as paths and rounds.
 
-A post never changes once stored. `message` is its text view; `parts` keep everything else in order; `wire` is the
-message
-verbatim as a client or provider sent it, so that what must go back unchanged (signatures, call ids, unknown fields)
-does.
+A stored post never changes. `message` is its text; `parts` keep everything else in order. `wire` is the message
+verbatim as a client or provider sent it, so that signatures, call ids and unknown fields are returned unchanged.
 """
 
 from collections.abc import Iterable
@@ -28,9 +26,9 @@ PART_TYPES = frozenset({
     "session_variables", "shared_memory_entry", "invalid_response", "text", "image_url",
     "reasoning", "file", "audio", "refusal", "opaque",
 })  # fmt: skip
-#: Types that existed once and are gone: they load as nothing (D, "Backward Compatibility").
+#: Removed types, which are skipped when loaded (D, "Backward Compatibility").
 REMOVED_PART_TYPES = frozenset({"init_plan"})
-#: Old names of types that live on (measured in D's code: notes/seed-origins §4.2).
+#: Old names of renamed types (measured in D's code: notes/seed-origins §4.2).
 RENAMED_PART_TYPES = {"python": "reply_content", "sample": "text"}
 
 CALL = "function"
@@ -39,9 +37,9 @@ ERROR = "code_error"
 
 
 class Part(Struct, frozen=True, omit_defaults=True):
-    """One ordered piece of a post.
+    """One ordered part of a post.
 
-    A D attachment, a tool call or result, an image, a file, or an unknown thing kept whole.
+    A D attachment, a tool call or result, an image, a file, or an unknown object kept verbatim.
     """
 
     type: str
@@ -51,7 +49,7 @@ class Part(Struct, frozen=True, omit_defaults=True):
 
 
 def calls_in(parts: Iterable[Part]) -> set[str]:
-    """Return the ids of the tool calls that parts make or answer."""
+    """Return the ids of the tool calls that the parts make or answer."""
     extras = (part.extra for part in parts if part.type in (CALL, RESULT, ERROR) and isinstance(part.extra, dict))
     return {call for extra in extras if isinstance(call := extra.get("callId"), str) and call}
 
@@ -79,12 +77,12 @@ class Post(Struct, frozen=True, kw_only=True):
 
     @property
     def calls(self) -> tuple[Part, ...]:
-        """The tool calls this post makes."""
+        """Return the ids of the tool calls that this post makes."""
         return tuple(part for part in self.parts if part.type == CALL)
 
     @property
     def result_of(self) -> str | None:
-        """The id of the tool call this post answers, if it answers one."""
+        """Return the id of the tool call that this post answers, if any."""
         for part in self.parts:
             if part.type in (RESULT, ERROR) and isinstance(part.extra, dict):
                 call = part.extra.get("callId")
@@ -94,7 +92,7 @@ class Post(Struct, frozen=True, kw_only=True):
 
 
 class PathPost(Struct, frozen=True, gc=False):
-    """A post as assembly needs it, lean: `message` is None where only the compressed form was read."""
+    """A lean post for prompt assembly: `message` is None if only the compressed form was read."""
 
     seq: int
     id: str
@@ -113,7 +111,7 @@ class PathPost(Struct, frozen=True, gc=False):
 
 
 class Stretch(Struct, frozen=True):
-    """Posts `first`..`last` of a path, consecutive seqs, that were not read: `count` posts of `tokens` in all."""
+    """Posts `first`..`last` of a path, consecutive seqs, that were not read: `count` posts with `tokens` in total."""
 
     first: int
     last: int
@@ -122,9 +120,9 @@ class Stretch(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A post ready to be stored, secrets already replaced and every derived column computed.
+    """A post ready to be stored: secrets are replaced and derived columns are computed.
 
-    The store gives it its seq.
+    The store assigns its seq.
     """
 
     id: str
@@ -134,29 +132,29 @@ class Draft(Struct, frozen=True, kw_only=True):
     message: str
     created_at: float
     tokens: int
-    digest: bytes  # 16 bytes over what the message says; equal digest = same message
+    digest: bytes  # 16 bytes over the message's content; equal digest = same message
     parts: tuple[Part, ...] = ()
     wire: bytes | None = None
-    small: str | None = None  # T8's compressed form, None where it would not be smaller
+    small: str | None = None  # T8's compressed form, None if it would not be smaller
     small_tokens: int = 0  # tokens of the compressed form, or `tokens`
-    key: str = ""  # what full text search indexes: speaker, date and text
+    key: str = ""  # text for the full-text index: speaker, date and text
     state: PostState = "complete"
 
     @property
     def opens_round(self) -> bool:
-        """A round starts at each post that is no assistant's, tool's or system's (INTERFACE, Posts)."""
+        """Return whether the post starts a round: it is not an assistant's, tool's or system's (INTERFACE, Posts)."""
         return self.role == "user"
 
     @property
     def is_result(self) -> bool:
-        """Whether it is what a tool gave (INTERFACE, Posts)."""
+        """Return whether the post is a tool result (INTERFACE, Posts)."""
         return self.role == TOOL or (
             self.role != ASSISTANT and any(part.type in (RESULT, ERROR) for part in self.parts)
         )
 
 
 class Round(Struct, frozen=True, kw_only=True):
-    """One user query and everything that answers it (seed 003)."""
+    """One user query and the posts that answer it (seed 003)."""
 
     id: str
     seq: int
@@ -166,32 +164,32 @@ class Round(Struct, frozen=True, kw_only=True):
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """A conversation's own row: who takes part, where its head is, how far it has grown."""
+    """A conversation's row: its participants, its head and its counters."""
 
     id: str
-    no: int  # the store's own number
+    no: int  # the row number in the store
     user: str | None
     persona: str | None
     participants: tuple[str, ...]
     head: int
     last_seq: int
     turns: int
-    generation: int  # grows with every change of the tree or of what is derived from it
+    generation: int  # incremented with every change of the tree or of derived data
     created_at: float
     updated_at: float
     metadata: dict[str, Any] = {}
     lease_until: float = 0.0
     fence: int = 0
-    backlog: int = 0  # posts on the head's path behind no summary
+    backlog: int = 0  # posts on the head's path after the newest summary
     backlog_tokens: int = 0
-    mark: int = 0  # seq the newest summary on the head's path reaches
-    open_round: int = 0  # seq of the round a turn has open, 0 for none
+    mark: int = 0  # last seq covered by the newest summary on the head's path
+    open_round: int = 0  # seq of the open round, 0 for none
 
 
 class SharedEntry(Struct, frozen=True):
-    """A note one role leaves for the others (seed 003).
+    """A note that one role shares with the others (seed 003).
 
-    Scope `conversation` always holds, `round` only in the last round.
+    Scope `conversation` is always valid, `round` only in the last round.
     """
 
     type: str

@@ -1,4 +1,4 @@
-"""A conversation as lists and readers see it: its first words, its branches, and what answered its rounds."""
+"""Records for the conversation list and the reader: titles, branches, and the turns that answered rounds."""
 
 from msgspec import Struct
 
@@ -18,35 +18,35 @@ class ConversationSummary(Struct, frozen=True, kw_only=True):
     """A conversation in a list."""
 
     conversation: Conversation
-    said: str = ""  # how the first post of a user begins
-    branches: int = 0  # ways through its tree from the root to a last post
+    said: str = ""  # the start of the first user post
+    branches: int = 0  # paths from the root to a leaf of its tree
     tokens: int = 0  # of its newest prompt, by our counter
-    state: TurnState | None = None  # of its newest turn; None where there is none
-    shadow: bool = False  # its newest turn passed in shadow
+    state: TurnState | None = None  # of its newest turn; None without one
+    shadow: bool = False  # its newest turn ran in shadow mode
 
 
 class ConversationSummaries(Struct, frozen=True):
-    """A page of conversations and the cursor of the next, if there is more."""
+    """A page of conversations, and the cursor of the next page, if any."""
 
     items: tuple[ConversationSummary, ...]
     cursor: str | None = None
 
 
 class Answering(Struct, frozen=True, kw_only=True):
-    """A turn as it stands in a transcript."""
+    """A turn in a transcript."""
 
     turn: int
     round: int
     state: TurnState
     query_seq: int
-    replies: dict[int, int] = {}  # the step by the seq of what it said
+    replies: dict[int, int] = {}  # the step by the seq of its answer
     tokens: int = 0  # of its newest prompt
     error: str = ""  # of its newest step
     shadow: bool = False
 
 
 class PostPlace(Struct, frozen=True, kw_only=True):
-    """Where a post stands and who said it when."""
+    """The position, sender and time of a post."""
 
     id: str
     seq: int

@@ -1,8 +1,8 @@
-"""Where the secrets of a text lie: which characters, and of which family.
+"""Detect secrets (credentials) in a text: their positions and families.
 
-Only families of high precision are looked for: keys of a known shape, private keys, passwords in URLs, values behind a
+Only high-precision families are detected: API keys of a known format, private keys, passwords in URLs, values after a
 secret word, payment cards. The search is linear: a clean text costs a few dozen substring searches, a pattern runs only
-where its hint was found, and what it may repeat is bounded or consumed. Tokens that replaced a secret are opaque.
+where its hint was found, and its repetitions are bounded or consumed. Tokens that replaced a secret are opaque.
 """
 
 import re
@@ -13,17 +13,17 @@ from cuebook.records.expression import Expression
 #: Characters `start` to `end` hold a secret of `family`.
 Span = tuple[int, int, str]
 
-TOKEN_START = "[[secret:"  # noqa: S105  what stands in a secret's place begins so
+TOKEN_START = "[[secret:"  # noqa: S105  prefix of a token that replaces a secret
 TOKEN = Expression(r"\[\[secret:[a-z_]{1,32}#[0-9a-f]{16}\]\]")
 
-# ---------------------------------------------------------------- keys of a known shape
+# ---------------------------------------------------------------- keys of a known format
 
-#: No letter, digit or token beside it: a shape inside a longer word is none, and stays none once its neighbour is gone.
+#: No adjacent letter, digit or token: a format inside a longer word is no key, even after its neighbor was replaced.
 _LEFT = r"(?<![A-Za-z0-9])(?<![0-9a-f]\]\])"
 _RIGHT = r"(?![A-Za-z0-9]|\[\[secret:)"
 
-#: Hints of which one must occur, the family, the shape. Source: notes/security.md §2 and the issuers' documented
-#: prefixes; where an issuer gives no length, it is a lower bound.
+#: Hints (one must occur), the family, the format. Source: notes/security.md §2 and the issuers' documented
+#: prefixes; if an issuer documents no length, it is a lower bound.
 _SHAPES: tuple[tuple[tuple[str, ...], str, Expression], ...] = (
     (("AKIA", "ASIA"), "aws_access_key", Expression(_LEFT + r"A(?:KIA|SIA)[A-Z0-9]{16}" + _RIGHT)),
     (("sk-ant-",), "anthropic_key", Expression(_LEFT + r"sk-ant-[A-Za-z0-9_-]{20,}")),
@@ -48,7 +48,7 @@ _SHAPES: tuple[tuple[tuple[str, ...], str, Expression], ...] = (
     ),
 )
 _HINTS = tuple(hint for hints, _, _ in _SHAPES for hint in hints)
-#: Shapes that joined words could fill. Real keys of them are random, so three digits are asked for.
+#: Formats that joined words could match. Real keys are random, so three digits are required.
 _RANDOM_SHAPES = frozenset({"openai_key", "anthropic_key", "slack_token", "pypi_token", "cuebook_key"})
 _PEM = Expression(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\+[nrt]){0,16}(?=[A-Za-z0-9+/=]{16}|[A-Za-z-]{4,20}:)"
@@ -56,13 +56,13 @@ _PEM = Expression(
 _PEM_END = Expression(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|(?=\[\[secret:)")
 _URL = Expression(r"://[^\s/?#@:\"'<>\[\]]{0,128}:((?:(?!\[\[secret:)[^\s/?#\"'<>]){1,256})@")
 
-# ---------------------------------------------------------------- values behind a secret word
+# ---------------------------------------------------------------- values after a secret word
 
 _ALONE = Expression(r"(?<![a-z0-9])$")
 _KEY_OF = Expression(r"(?:api|access|secret|private|signing|encryption|master|account|auth)[ _-]?$")
 _TOKEN_OF = Expression(r"(?:access|auth|api|bearer|refresh|session|secret|security|bot|deploy)[ _-]?$")
 _FOREIGN = ("passwort", "kennwort", "contraseña", "mot de passe", "пароль", "密码", "密碼", "パスワード", "비밀번호")
-#: The word in lower case, its family, and what must stand right before it, if anything must.
+#: The word in lower case, its family, and the text required right before it, if any.
 _WORDS: tuple[tuple[str, str, Expression | None], ...] = (
     *((word, "password", None) for word in ("password", "passwd", "passphrase", "passcode", *_FOREIGN)),
     ("pwd", "password", _ALONE),
@@ -77,7 +77,7 @@ _SECRET_WORDS = tuple(word for word, _, _ in _WORDS)
 _SUFFIX = r"(?:[ _-]?(?:code|number|confirmation|confirm|again|repeat|[0-9]{1,2}))?"
 _KEY_SUFFIX = Expression(_SUFFIX + "$")
 _SCHEME = r"(?:(?:bearer|basic|digest)[ ]{1,3})?"  # of an Authorization header
-#: What may stand between the word and its value: `sign` announces one, `verb` may, `gap` is only a space before quotes.
+#: The link between the word and its value: `sign` always announces one, `verb` may, `gap` is a space before quotes.
 _LINK = Expression(
     _SUFFIX
     + r"""(?:\\{0,8}["'`)\]]|\*\*){0,3}
@@ -99,7 +99,7 @@ _LINK = Expression(
 )
 _FLAG = Expression(r"--[a-z0-9_-]{0,40}$")  # `--password VALUE` on a command line
 _FLAG_LINK = Expression(r"[ \t]{1,3}(?!-)")
-#: A value is in quotes, a string prefix allowed, or runs up to a space or a delimiter that ends it or starts a name.
+#: A value is quoted (with an optional string prefix), or ends at a space or a delimiter.
 _OPEN = Expression(r"[bfru]{0,2}(\\{0,8})([\"'`“‘«])" + _SCHEME, re.IGNORECASE)
 _SCHEMED = Expression(_SCHEME, re.IGNORECASE)
 _CLOSERS = {"“": "”", "‘": "’", "«": "»"}
@@ -109,10 +109,10 @@ _BARE = Expression(
     re.VERBOSE,
 )
 _LONGEST = 4096
-_WORDED = frozenset({"password", "secret"})  # families whose values people think up; the others' are made by machines
+_WORDED = frozenset({"password", "secret"})  # families whose values people choose; other values are machine-generated
 _KEYLIKE = Expression(r"[0-9].{5}|.{5}[0-9]|^[A-Za-z]{16,}$", re.DOTALL)
 _PIN = Expression(r"[0-9]{3,12}")
-#: How a placeholder, a reference to where the secret is, a mere measure or a token begins, quoted or not.
+#: Prefixes of placeholders, references to a secret's location, measures and tokens, quoted or not.
 _PLACEHOLDER = Expression(
     r"""<|\{|&(?:lt|gt|quot|\#[0-9]{2}|\#x[0-9a-f]{2});|\[\[secret:|\[[A-Za-z_ -]{0,40}\]|\w{1,20}://|!secret\b
     |\$[{(]|\$[A-Za-z_]+(?:->|\[|(?=[\s"'`,;)}\]])|$)|%(?:\(|s\b|[A-Z_]{1,40}%)|@\{
@@ -124,15 +124,15 @@ _PLACEHOLDER = Expression(
     |(?:base64|utf-?8|sha-?[0-9]+|md5|oauth2?|bcrypt|argon2|aes)(?:$|(?=[\s"'`,;.)-]))""",
     re.VERBOSE | re.IGNORECASE,
 )
-#: What follows a plain word that is a whole value: after `=`, after other signs, and in both cases.
+#: The text after a plain word that is a whole value: after `=`, after other signs, and in both cases.
 _SETTING_END = Expression(r"[ \t]*(?:[\r\n]|\Z)|[;&]|\s+[\w.-]{1,40}=|[\"'`]")
 _CLAUSE_END = Expression(r"[ \t]*(?:[\r\n]|\Z)|[.,;](?:\s|\Z)|[)}\]\"'`<]|\\+[nrt\"']")
 _LINE_END = Expression(r"[ \t]*(?:[\r\n]|\Z)")
-#: Code in the place of a value: a call, a subscript, a parenthesis.
+#: Code instead of a value: a call, a subscript, a parenthesis.
 _EXPRESSION = Expression(r"[A-Za-z_][\w.:]{0,80}[(\[{]|\(")
-#: Nothing but a mask, partly masked, or with a place to fill in.
+#: A full or partial mask, or a blank to fill in.
 _MASKED = Expression(r"[*•●·.#xX_-]+|\W+|.*(?:\*{3}|[xX]{4}|\.{3}|…|•{3}|\{[A-Za-z_][^{}]*\}|%s|%\().*", re.DOTALL)
-#: A name and no value: dotted, or letters that end in a secret word, or three humps of camel case.
+#: A name instead of a value: dotted, or letters that end in a secret word, or three camel-case words.
 _REFERENCE = Expression(
     r"[A-Za-z_]+(?:(?:\.|->|::)[A-Za-z_]+)+|[A-Za-z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|key"
     r"|authorization)|(?-i:(?:[A-Z][a-z]{2,}){3,})",
@@ -159,7 +159,7 @@ _CARD_RUN = Expression(r"[0-9](?:[ -]?[0-9]){12,}+")
 #: Digits per group as printed on cards: 4-4-4-4 with up to three more, 4-6-5 (American Express), 4-6-4 (Diners).
 _CARD_GROUPS = frozenset({(4, 4, 4, 4), (4, 4, 4, 4, 1), (4, 4, 4, 4, 2), (4, 4, 4, 4, 3), (4, 6, 5), (4, 6, 4)})
 _CARD_LENGTHS = range(13, 20)
-#: Issuers' prefixes and lengths (ISO/IEC 7812 ranges as the networks publish them).
+#: Issuers' prefixes and lengths (ISO/IEC 7812 ranges published by the networks).
 _CARD = Expression(
     r"4(?:[0-9]{12}|[0-9]{15}|[0-9]{18})"  # Visa
     r"|(?:5[1-5][0-9]{2}|222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}"  # Mastercard
@@ -174,11 +174,11 @@ _CARD = Expression(
 
 
 def spans(text: str) -> list[Span]:
-    """Find all secrets, in order and apart; where two families meet, their union has the more specific one's name."""
+    """Return all secrets, ordered and disjoint; overlapping secrets are merged under the more specific family."""
     found = [*_shapes(text), *_private_keys(text), *_url_passwords(text), *_cards(text), *_named(text)]
     if not found:
         return []
-    rank: dict[str, int] = {"": -1}  # a token is stronger than all: what overlaps it is left alone
+    rank: dict[str, int] = {"": -1}  # a token has priority: secrets that overlap it are ignored
     for _, _, family in found:
         rank.setdefault(family, len(rank))
     found += [(token.start(), token.end(), "") for token in TOKEN.finditer(text)]
@@ -193,14 +193,14 @@ def spans(text: str) -> list[Span]:
 
 
 def begun(text: str) -> int:
-    """Return where a key of a known shape begins that a text may have broken off in; its length where none does."""
+    """Return the start of a key of a known format that is cut off at the end of a text; the text's length if none."""
     word = len(text) - len(text.rsplit(maxsplit=1)[-1]) if text and not text[-1].isspace() else len(text)
     at = [text.find(hint, word) for hints, _, _ in _SHAPES for hint in hints]
     return min((place for place in at if place >= 0 and not text[:place][-1:].isalnum()), default=len(text))
 
 
 def hinted(text: str) -> bool:
-    """Return whether `spans` could find anything, without looking closer."""
+    """Return whether `spans` could find anything, by a fast check."""
     lower = _lower(text)
     return (
         any(map(text.__contains__, _HINTS))
@@ -212,7 +212,7 @@ def hinted(text: str) -> bool:
 
 
 def family_of(key: str) -> str:
-    """Return the family of secrets a field's name announces ("db_password", "apiKey"), empty where it does not."""
+    """Return the family of secrets that a field name announces ("db_password", "apiKey"), "" for none."""
     lower = _KEY_SUFFIX.sub("", _lower(key))
     for word, family, before in _WORDS:
         if lower.endswith(word) and (before is None or before.search(lower[: -len(word)])):
@@ -221,14 +221,14 @@ def family_of(key: str) -> str:
 
 
 def announced(value: str, family: str) -> tuple[int, int] | None:
-    """Return where in a field's value the secret lies that its name announced; None for a placeholder or prose."""
+    """Return the position of the secret in the value of an announced field; None for a placeholder or prose."""
     scheme = _SCHEMED.match(value)
     start = scheme.end() if scheme else 0
     return (start, len(value)) if TOKEN_START not in value and _may_be(value[start:], family) else None
 
 
 def is_card(digits: str) -> bool:
-    """Return a payment card: an issuer's prefix and length, and Luhn's sum (ISO/IEC 7812-1, annex B)."""
+    """Return whether a number is a payment card: issuer prefix, length and Luhn checksum (ISO/IEC 7812-1, annex B)."""
     if len(digits) not in _CARD_LENGTHS or not _CARD.fullmatch(digits):
         return False
     doubled = (int(digit) * 2 for digit in digits[-2::-2])
@@ -236,7 +236,7 @@ def is_card(digits: str) -> bool:
 
 
 def _lower(text: str) -> str:
-    """Lower case of the same length: dotted İ is the one letter whose lower case is longer."""
+    """Return the text in lower case, at the same length: only dotted İ has a longer lower case."""
     return text.lower() if "İ" not in text else text.replace("İ", "i").lower()
 
 
@@ -251,7 +251,7 @@ def _shapes(text: str) -> Iterator[Span]:
 
 
 def _private_keys(text: str) -> Iterator[Span]:
-    """Find private keys, each with all up to its end line, or to the end of a text that was cut."""
+    """Find private keys, each up to its end line, or to the end of a truncated text."""
     at = 0
     while "PRIVATE KEY" in text and (begin := _PEM.search(text, at)):
         end = _PEM_END.search(text, begin.end())
@@ -273,7 +273,7 @@ def _cards(text: str) -> Iterator[Span]:
 
 
 def _card_numbers(text: str) -> Iterator[tuple[int, int]]:
-    """Find the numbers that are a card's wherever they stand: in JSON an escaped line break ends in a letter."""
+    """Find card numbers regardless of their neighbors: in JSON an escaped line break ends in a letter."""
     for run in _CARD_RUN.finditer(text):
         groups = [(run.start() + one.start(), run.start() + one.end()) for one in re.finditer(r"[0-9]+", run.group())]
         for first, (begin, stop) in enumerate(groups):
@@ -292,7 +292,7 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
 
 
 def _named(text: str) -> Iterator[Span]:
-    """Find the values that stand behind secret words."""
+    """Find the values after secret words."""
     lower = _lower(text)
     for word, family, before in _WORDS:
         at = lower.find(word)
@@ -310,13 +310,13 @@ def _named(text: str) -> Iterator[Span]:
 
 
 def _is_part(text: str, at: int, end: int) -> bool:
-    """Return a word that is only a part of a name: of a CSS selector (`#password`), an ARN (`:secret:`) or a token."""
+    """Return whether a word is part of a name: of a CSS selector (`#password`), an ARN (`:secret:`) or a token."""
     before = text[at - 1] if at else ""
     return before == "#" or (before in {":", "["} and text.startswith(":", end))
 
 
 def _value(text: str, link: re.Match[str], family: str) -> tuple[int, int] | None:
-    """Return where the value behind a link lies, or None where what stands there is no secret."""
+    """Return the position of the value after a link, or None if it is no secret."""
     at, groups = link.end(), link.groupdict()
     if _PLACEHOLDER.match(text, at) or _EXPRESSION.match(text, at):
         return None
@@ -346,7 +346,7 @@ def _value(text: str, link: re.Match[str], family: str) -> tuple[int, int] | Non
 
 
 def _closing(text: str, opened: re.Match[str]) -> int:
-    """Return where a quoted value ends, -1 where it does not; the quotes may themselves be escaped to any depth."""
+    """Return the end of a quoted value, -1 if unclosed; the quotes may be escaped to any depth."""
     depth, quote, at = len(opened[1]), _CLOSERS.get(opened[2], opened[2]), opened.end()
     limit = min(at + _LONGEST, len(text))
     for stop in ("\n", TOKEN_START):
@@ -362,7 +362,7 @@ def _closing(text: str, opened: re.Match[str]) -> int:
 
 
 def _may_be(value: str, family: str) -> bool:
-    """Return whether an announced value may be a secret of the family: no placeholder, no name, no prose."""
+    """Return whether an announced value may be a secret of the family: not a placeholder, name or prose."""
     if family == "pin":
         return _PIN.fullmatch(value) is not None
     if len(value) < 3 or _is_no_secret(value) or (" " in value and _PROSE.search(value)):
@@ -380,21 +380,22 @@ def _is_no_secret(value: str) -> bool:
 
 
 def _is_random(value: str) -> bool:
-    """Tell digits, symbols or capitals inside: what sets a password off from a word of prose."""
+    """Return whether a word has digits, symbols or inner capitals, like a password and unlike prose."""
     inner = any(map(str.isupper, value[1:])) and any(map(str.islower, value))
     return inner or any(char.isdigit() or not (char.isalnum() or char in "-–—'’._,/:") for char in value)
 
 
 def _is_worded(text: str, end: int, *, family: str, value: str) -> bool:
-    """Return whether words behind a bare verb ("is") are a password: a capital
-    one at a clause's end, or three joined.
+    """Return whether words after a bare verb ("is") are a password.
+
+    They are if a capitalized word ends a clause, or if three words are joined.
     """
     capital = value.isalpha() and value.istitle() and _CLAUSE_END.match(text, end)
     return family == "password" and bool(capital or value.count("-") >= 2)
 
 
 def _ends(text: str, end: int, *, link: str, value: str) -> bool:
-    """Return whether a plain word is the whole value: its line or clause ends there, and it is no name in code."""
+    """Return whether a plain word is the whole value: its line or clause ends there, and it is not a name in code."""
     after = text[end : end + 48]
     if "_" in value and (" =" in link or not _LINE_END.match(after)):
         return False

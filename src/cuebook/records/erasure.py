@@ -1,4 +1,4 @@
-"""What forgetting is: what was asked, the receipt that says what went, and a hold that forbids it."""
+"""Erasure records: the targets of an erasure request, its signed receipt, and a preview."""
 
 import hashlib
 from collections.abc import Mapping
@@ -19,18 +19,18 @@ GONE = "erased"
 
 
 class Target(Struct, frozen=True):
-    """What is to be forgotten: things of one kind, by their ids."""
+    """The objects to erase: one kind, and their ids."""
 
     kind: Kind
     ids: tuple[str, ...]
 
 
 class Receipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a forget took. `asked` are SHA-256(salt + id) in hex, so that it names nobody to who does not know the id.
+    """The receipt of an erasure. `asked` are SHA-256(salt + id) in hex, which reveal no id to those who do not know it.
 
-    `concerns` are, likewise, the users whose it was and the one in whose name it was asked: they may read the receipt.
-    It is `pending`, and not signed, while a byte may still be left in a file; then `done`. `signature` is Ed25519 over
-    the RFC 8785 form of all other fields, `origin` the key's public half.
+    `concerns` are, likewise, the users whose data was erased and the requesting user: they may read the receipt.
+    It is `pending` and unsigned while a byte may still be left in a file; then `done`. `signature` is Ed25519 over
+    the RFC 8785 form of all other fields, `origin` the public key.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Receipt(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Touched(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A conversation a forget would reach: how many posts would go of it, and how many stay."""
+    """A conversation that an erasure would affect: the numbers of posts that would be erased and remain."""
 
     conversation_id: str
     posts: int
@@ -57,7 +57,7 @@ class Touched(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class MemoryToErase(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A memory that would go."""
+    """A memory that would be erased."""
 
     memory_id: str
     scope: str
@@ -79,9 +79,9 @@ Staying = Literal[
 
 
 class WouldForget(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a forget would take, were it asked now, by the counts of its receipt; nothing was changed.
+    """The preview of an erasure, with the counts of its receipt; nothing is changed.
 
-    Of the conversations it would reach and the memories that would go the first ones are named, and the others counted.
+    The first affected conversations and memories are listed, the others are counted.
     """
 
     kind: Kind
@@ -94,10 +94,10 @@ class WouldForget(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def salted(name: str, salt: str) -> str:
-    """Return an id as a receipt names it. Raises ValueError for a salt that is no hex."""
+    """Return the salted hash of an id. Raises ValueError for a salt that is not hex."""
     return hashlib.sha256(bytes.fromhex(salt) + name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def no_receipt(receipt: str) -> NotFound:
-    """Return the one thing for a receipt there is not and one that concerns others."""
+    """Return the same error for a missing receipt and for one of other users."""
     return NotFound(f"no receipt {receipt!r}; `cuebook memory receipt list` names those there are")

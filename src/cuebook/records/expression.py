@@ -1,5 +1,6 @@
-"""When regular expressions are compiled: each when it is first used, since all of them together take longer than
-everything else that an import does (measured: 75 of 140 ms; docs/design/002).
+"""Lazily compiled regular expressions, and small text helpers.
+
+Compiling all expressions at once takes most of the import time (measured: 75 of 140 ms; docs/design/002).
 """
 
 import re
@@ -9,9 +10,9 @@ from itertools import accumulate
 
 
 class Expression:
-    """A regular expression with the methods of a compiled one, made of its text when one of them is first called.
+    """A regular expression that is compiled when one of its methods is first called.
 
-    A call costs 0.1 µs more; what is called for every word of a text is compiled at once instead.
+    A call costs 0.1 µs more; compile expressions that are used for every word of a text at once instead.
     """
 
     def __init__(self, pattern: str, flags: re.RegexFlag = re.NOFLAG) -> None:
@@ -45,27 +46,28 @@ class Expression:
 
 
 def lowered(text: str) -> str:
-    """Return `text` in lower case, place for place: a lower-case pattern finds in it what it finds in `text` with
-    `re.IGNORECASE`, in half the time or less. The letters ſ, ı and İ count as s and i there too.
+    """Return `text` in lower case, at the same length, for fast case-insensitive search.
+
+    A lower-case pattern matches it like `text` with `re.IGNORECASE`, in half the time or less. ſ, ı, İ become s, i.
     """
     return text.replace("ſ", "s").replace("ı", "i").replace("İ", "i").lower()
 
 
 _ONE_KIND = bytes.maketrans(b"[]{}", b"()()")
 _OPEN = ord("(")
-#: Levels taken off from inside, all at once; what ordinary JSON leaves behind them is little, and counted singly.
+#: Innermost levels removed at once; ordinary JSON leaves few brackets, which are counted one by one.
 _PASSES = 8
 _NO_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'"[]{}')
 
 
 def nests_deeper(document: bytes, levels: int) -> bool:
-    """Whether brackets outside of strings nest deeper than so many levels, more than 8; malformed JSON: either."""
+    """Return whether brackets outside of strings nest deeper than `levels`, more than 8; either for invalid JSON."""
     if document.count(b"[") + document.count(b"{") <= levels:
         return False
     if b"\\" in document:
         document = document.replace(b"\\\\", b"").replace(b'\\"', b"")
     quoted = document.translate(_ONE_KIND, _NO_STRUCTURE)
-    brackets = b"".join(quoted.split(b'"')[::2])  # every second piece stands outside of strings
+    brackets = b"".join(quoted.split(b'"')[::2])  # every second piece is outside of strings
     for _ in range(_PASSES):
         brackets = brackets.replace(b"()", b"")
     reached = accumulate(1 if bracket == _OPEN else -1 for bracket in brackets)
@@ -73,6 +75,6 @@ def nests_deeper(document: bytes, levels: int) -> bool:
 
 
 def counted(count: float, one: str, more: str = "") -> str:
-    """Return how many of something there are: "1 post", "2,000 posts", "1.5 posts"; `more` where no s is the plural."""
+    """Return a number with its noun: "1 post", "2,000 posts", "1.5 posts"; `more` is an irregular plural."""
     said = f"{count:,.1f}".removesuffix(".0")
     return f"{said} {one if said == '1' else more or f'{one}s'}"

@@ -1,6 +1,6 @@
-"""Who may do what: keys as callers hold them, their roles, and what a role and a key allow.
+"""API keys, roles and permissions (authentication and authorization).
 
-A key is written `cue_ID_SECRET`: ID names it in lists, SECRET is 256 bits in base62. Kept is only a keyed digest.
+A key has the form `cue_ID_SECRET`: ID names it in lists, SECRET is 256 bits in base62. Only a keyed digest is stored.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _DOMAIN: Final = b"cuebook api key v1\n"
 
 
 class Key(Struct, frozen=True, kw_only=True):
-    """A key without its secret. Times are Unix seconds; without `expires_at` it holds until it is revoked."""
+    """An API key without its secret. Times are Unix seconds; without `expires_at` it is valid until revoked."""
 
     id: str
     role: Role
@@ -43,19 +43,19 @@ class Key(Struct, frozen=True, kw_only=True):
     revoked_at: float | None = None
 
     def state(self, now: float) -> Literal["valid", "expired", "revoked"]:
-        """Return whether it opens anything at a time."""
+        """Return whether the key is active, expired or revoked at a time."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "valid"
 
     def may_tell(self, organization: str, now: float) -> bool:
-        """Whether it may write to an organization's memory at a time."""
+        """Return whether the key may write to an organization's memory at a time."""
         caller = Caller(role=self.role, organizations=self.organizations)
         return self.state(now) == "valid" and caller.may("admin") and caller.belongs_to(organization)
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who asks, as a key proves it; without `key` no keys are configured, and who asks owns the machine."""
+    """The authenticated caller. Without `key` no keys are configured, and the caller is the machine's owner."""
 
     role: Role = "owner"
     tenant: str = DEFAULT_TENANT
@@ -64,19 +64,19 @@ class Caller(Struct, frozen=True, kw_only=True):
     key: str = ""
 
     def may(self, role: Role) -> bool:
-        """Whether the caller's role is that one or higher."""
+        """Return whether the caller has this role or a higher one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
     def need(self, role: Role, what: str = "this") -> None:
-        """Refuse who may not. Raises Denied."""
+        """Check the caller's role. Raises Denied."""
         if not self.may(role):
             msg = f"{what} needs a key of role {role} or higher; this one's role is {self.role}"
             raise Denied(msg)
 
     def acts_as(self, *named: str | None) -> str | None:
-        """Return the user who asks: the key's own, else the first of `named` that is not empty.
+        """Return the acting user: the key's own, else the first of `named` that is not empty.
 
-        Raises Denied where a key that is one user's comes with another's name.
+        Raises Denied if a key of one user is used with the name of another.
         """
         given = [name for name in named if name]
         if self.user is None:
@@ -87,22 +87,22 @@ class Caller(Struct, frozen=True, kw_only=True):
         return self.user
 
     def check_organization(self, organization: str | None) -> None:
-        """Refuse an organization that is not the caller's, as if it were not there. Raises NotFound."""
+        """Check that an organization is the caller's. Raises NotFound, as for a missing one."""
         if organization and not self.belongs_to(organization):
             raise no_organization(organization)
 
     def belongs_to(self, organization: str) -> bool:
-        """Whether an organization is the caller's: an owner's are all."""
+        """Return whether an organization is the caller's; owners have access to all."""
         return self.may("owner") or organization in self.organizations
 
 
 def no_organization(organization: str) -> NotFound:
-    """Return the one thing for an organization there is not and one that is others'."""
+    """Return the same error for a missing organization and for one of others."""
     return NotFound(f"no organization {organization!r} for this key; `cuebook key list` says which it names")
 
 
 def write_token(key: str, secret: bytes) -> str:
-    """Return what its holder keeps, from 32 random bytes. Raises InvalidInput."""
+    """Return the full API key from its 32 random bytes. Raises InvalidInput."""
     if len(secret) != SECRET_BYTES:
         msg = f"secret: has {len(secret)} bytes; give {SECRET_BYTES}"
         raise InvalidInput(msg, where="secret")
@@ -114,21 +114,21 @@ def write_token(key: str, secret: bytes) -> str:
 
 
 def id_of(token: str) -> str | None:
-    """Return the id of a key as it was presented; None for what is no key at all."""
+    """Return the id of a presented key; None if it is malformed."""
     found = _TOKEN.fullmatch(token)
     return found[1] if found else None
 
 
 def holds_token(text: str) -> bool:
-    """Whether a key stands anywhere in a text."""
+    """Return whether a text contains a key."""
     return PREFIX in text and _TOKEN.search(text) is not None
 
 
 def digest_of_token(token: str, book_key: bytes) -> bytes:
-    """Return what is kept of a key: HMAC-SHA256 under the book's key. A slow hash adds nothing to 256 random bits."""
+    """Return the stored digest of a key: HMAC-SHA256 under the project's key. 256 random bits need no slow hash."""
     return hmac.new(book_key, _DOMAIN + token.encode(), hashlib.sha256).digest()
 
 
 def fits(token: str, book_key: bytes, digest: bytes) -> bool:
-    """Whether a key as presented is the one kept, in a time that says nothing of where they differ."""
+    """Return whether a presented key matches the stored one, by a constant-time comparison."""
     return hmac.compare_digest(digest_of_token(token, book_key), digest)

@@ -1,4 +1,4 @@
-"""What memory is: scopes, summaries, remembered items, and the hits a search returns."""
+"""Memory records: scopes, summaries, items, long-term memories, and search results."""
 
 from typing import Any, Literal
 
@@ -7,9 +7,9 @@ from msgspec import Struct
 from cuebook.records.conversation import Role
 
 DEFAULT_TENANT = "default"
-#: The name of what answers where no model is configured.
+#: The name of the fallback that answers when no model is configured.
 NO_MODEL = "cuebook-recall"
-#: What an answer made without a model says first, so that nobody takes it for one, and memory never takes it in again.
+#: The label of an answer made without a model, which tells readers and keeps it out of memory.
 NO_MODEL_LABEL = "[no model configured · recalled]"
 
 Category = Literal["facts", "preferences", "people", "projects", "decisions", "open_loops", "todo"]
@@ -20,10 +20,10 @@ HitKind = Literal["post", "item", "knowledge", "summary"]
 
 
 class Scope(Struct, frozen=True):
-    """Who asks. Every store method takes one.
+    """The caller's access scope, which every store method takes.
 
-    `tenant` leads every key, and a named user sees only their conversations. `proven`: a key says so; what is nobody's
-    is no user's then.
+    `tenant` is part of every key, and a named user sees only their conversations. `proven`: authenticated by a key;
+    then conversations without an owner are invisible to users.
     """
 
     tenant: str = DEFAULT_TENANT
@@ -32,7 +32,7 @@ class Scope(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """One post as memory reads it: who said what when, oldest first in any sequence of them."""
+    """One post as memory extraction reads it: sender, text and time. Sequences are ordered oldest first."""
 
     id: str
     seq: int
@@ -43,31 +43,31 @@ class Line(Struct, frozen=True, kw_only=True):
     round: int = 0
     tokens: int = 0
     calls: bool = False  # makes tool calls
-    failed: bool = False  # a tool result that reports an error
+    failed: bool = False  # is a tool result that reports an error
 
 
 class Item(Struct, frozen=True, kw_only=True):
-    """One remembered thing with the posts it came from. `valid_to` set = it held once and no longer does."""
+    """One remembered fact with its source posts. `valid_to` set = it is no longer valid."""
 
     id: str
     category: Category
     text: str
     sources: tuple[str, ...]
-    subject: str = ""  # what it is about, normalised; items of one subject supersede each other
+    subject: str = ""  # normalized topic; newer items supersede older ones of the same subject
     trust: Trust = "user"
     confidence: float = 0.5
     valid_from: float = 0.0
     valid_to: float | None = None
     supersedes: str | None = None
-    superseded_by: str | None = None  # the newer quote that says otherwise; it still holds what was said then
+    superseded_by: str | None = None  # the newer quote that contradicts it; this one remains true of its time
     name: str = ""  # people and projects
     status: str = ""  # projects
     seq: int = 0  # the newest source's seq
-    weight: float = 0.0  # how much it deserves a place in a short summary, in [0, 1]
+    weight: float = 0.0  # priority in a short summary, in [0, 1]
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """A path's rolling digest, immutable. It covers every post of the path up to `upto_seq`, all of them."""
+    """An immutable rolling summary of a path. It covers all posts of the path up to `upto_seq`."""
 
     version: int
     upto_seq: int
@@ -79,68 +79,68 @@ class Summary(Struct, frozen=True, kw_only=True):
     made_by: str  # "quotes", "caller" or the model's name
     created_at: float
     tokens: int = 0
-    tainted: str = ""  # lines that come from tools or pages: for the fenced block only, never the system prompt
-    prompt: str = ""  # the version a model was told, `prompt:SLUG@BRANCH:NUMBER`; "" where none was
-    corrected: int = 0  # the last correction it knows of
+    tainted: str = ""  # lines from tools or web pages: only for the fenced block, never the system prompt
+    prompt: str = ""  # the prompt version used, `prompt:SLUG@BRANCH:NUMBER`; "" for none
+    corrected: int = 0  # the last correction that it includes
 
 
 class Correction(Struct, frozen=True, kw_only=True):
-    """What somebody wrote by hand in the place of what posts of a conversation said; "" = it is forgotten."""
+    """A manual replacement for the content of some posts of a conversation; "" = forgotten."""
 
     conversation: str
     posts: tuple[str, ...]
-    marks: tuple[str, ...]  # the words it said, as hashes
+    marks: tuple[str, ...]  # hashes of the replaced words
     text: str
-    before: str = ""  # what it said until now; not kept
-    no: int = 0  # the store's own number, in the order they were made
+    before: str = ""  # the replaced text; not stored
+    no: int = 0  # the row number in the store, in order of creation
 
 
 class Place(Struct, frozen=True, order=True):
-    """Who owns memories that outlive a conversation: a user, a user's persona, an organization, or an own kind."""
+    """The owner of long-term memories: a user, a user's persona, an organization, or a custom kind."""
 
     kind: str
     id: str
 
 
 class Source(Struct, frozen=True, order=True):
-    """Why a memory is there: a post of a conversation; without one somebody put it."""
+    """The source of a memory: a post of a conversation; a manual memory has none."""
 
     conversation: str
     post: str
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """One remembered thing of a place, across conversations. `valid_to` set = it held once and no longer does."""
+    """One long-term memory of an owner, across conversations. `valid_to` set = it is no longer valid."""
 
     id: str  # 16 hex digits over category and text, or category and key
     place: Place
     category: str  # one of CATEGORIES, or of C's five for knowledge
     text: str
-    name: str = ""  # the key of knowledge; of people and projects their name
+    name: str = ""  # the key of knowledge; the name of people and projects
     subject: str = ""
     status: str = ""
     trust: Trust = "user"
     confidence: float = 0.5
     weight: float = 0.0
     uses: int = 0
-    used_at: float = 0.0  # when it was last said, repeated or put; Unix seconds
+    used_at: float = 0.0  # when it was last stated, repeated or written; Unix seconds
     decayed_at: float = 0.0
     valid_from: float = 0.0
     valid_to: float | None = None
     supersedes: str | None = None
-    ended_by: str | None = None  # the memory of its place that ended it, where one did
-    repeated_at: float = 0.0  # when it was said last; 0 = no later than `valid_from`
+    ended_by: str | None = None  # the memory that ended it, if any
+    repeated_at: float = 0.0  # when it was last stated; 0 = no later than `valid_from`
     created_at: float = 0.0
     updated_at: float = 0.0
-    written: bool = False  # by hand: it stays without sources
+    written: bool = False  # written by hand: it is kept without sources
     sources: tuple[Source, ...] = ()
-    no: int = 0  # the store's own number
+    no: int = 0  # the row number in the store
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """One found memory. `sources` are ids of posts whose words the text holds or was derived from.
+    """One search hit. `sources` are the ids of posts that the text quotes or was derived from.
 
-    `conversation` is the one they lie in; "" where they lie in several, and of what an organization knows.
+    `conversation` contains these posts; "" for several conversations and for an organization's knowledge.
     """
 
     memory_id: str
@@ -158,12 +158,12 @@ class Hit(Struct, frozen=True, kw_only=True):
 
     @property
     def memory(self) -> str:
-        """The memory's id."""
+        """Return the memory's id."""
         return self.memory_id
 
 
 class Dense(Struct, frozen=True):
-    """A query's vector (float32, little endian, length 1) and the model it is of; `akin` as its Embedder says."""
+    """A query's vector (float32, little endian, length 1) and its model; `akin` is the embedder's threshold."""
 
     model: str
     vector: bytes
@@ -171,7 +171,7 @@ class Dense(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """A post full text search brought, or a neighbour of one (`direct` false)."""
+    """A post found by full-text search, or a neighbor of one (`direct` false)."""
 
     seq: int
     id: str
@@ -183,17 +183,17 @@ class Found(Struct, frozen=True):
     previous: int  # the post before it on the path, 0 for none
     direct: bool
     conversation: str = ""
-    key: str = ""  # the post's words as the index holds them
-    no: int = 0  # the conversation's number
-    cosine: float | None = None  # between its vector and the query's, where both have one
+    key: str = ""  # the post's indexed words
+    no: int = 0  # the conversation's row number
+    cosine: float | None = None  # between its vector and the query's, if both exist
 
 
 class SearchResult(Struct, frozen=True, kw_only=True):
-    """Candidates on the path with the statistics of their scope."""
+    """Candidates on the path, with statistics of the search scope."""
 
     found: tuple[Found, ...] = ()
     posts: int = 0  # posts in scope
     mean_words: float = 1.0
-    frequencies: dict[str, int] = {}  # term -> posts of the scope that hold it
-    mean_cosine: float = 0.0  # of the posts in scope that have a vector
+    frequencies: dict[str, int] = {}  # term -> posts in scope that contain it
+    mean_cosine: float = 0.0  # of the posts in scope with a vector
     akin: float = 1.0

@@ -1,4 +1,4 @@
-"""What an organization allows in its long-term memory (seed 000, "Organization settings")."""
+"""Organization settings: what an organization allows in its long-term memory (seed 000, "Organization settings")."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from cuebook.validate import check
 
 
 class LongTermMemory(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The kill-switches; `allowed_categories` None allows all, () none."""
+    """The kill switches; `allowed_categories` None allows all, () none."""
 
     enabled: bool = True
     default_retrieval_enabled: bool = True
@@ -26,13 +26,13 @@ class OrganizationMemory(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OrganizationSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """An organization's settings; one nobody has set has the defaults."""
+    """An organization's settings, with defaults."""
 
     memory: OrganizationMemory = field(default_factory=OrganizationMemory)
 
 
 class LongTermMemoryChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What is to change; what is left out stays."""
+    """Changes to long-term memory settings; omitted fields stay."""
 
     enabled: bool | UnsetType = UNSET
     default_retrieval_enabled: bool | UnsetType = UNSET
@@ -41,24 +41,24 @@ class LongTermMemoryChange(Struct, frozen=True, kw_only=True, rename="camel", fo
 
 
 class OrganizationMemoryChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What is to change of an organization's memory."""
+    """Changes to an organization's memory settings."""
 
     long_term_memory: LongTermMemoryChange = field(default_factory=LongTermMemoryChange)
 
 
 class OrganizationChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What is to change of an organization's settings."""
+    """Changes to an organization's settings."""
 
     memory: OrganizationMemoryChange = field(default_factory=OrganizationMemoryChange)
 
 
 def change_of(given: Any) -> OrganizationChange:
-    """Return a change from plain JSON values. Raises InvalidInput naming the field."""
+    """Parse a change from plain JSON values. Raises InvalidInput naming the field."""
     return checked(check(given, OrganizationChange, null_is_absent=False))
 
 
 def checked(change: OrganizationChange) -> OrganizationChange:
-    """Refuse categories there are not. Raises InvalidInput."""
+    """Check that all categories exist. Raises InvalidInput."""
     wanted = change.memory.long_term_memory.allowed_categories
     for category in wanted if isinstance(wanted, list) else ():
         if category not in CATEGORIES:
@@ -69,7 +69,7 @@ def checked(change: OrganizationChange) -> OrganizationChange:
 
 
 def changed(settings: OrganizationSettings, change: OrganizationChange) -> OrganizationSettings:
-    """Return the settings as they are afterwards."""
+    """Return the settings with a change applied."""
     wanted = change.memory.long_term_memory
     fields: dict[str, Any] = {
         name: value for name in wanted.__struct_fields__ if (value := getattr(wanted, name)) is not UNSET

@@ -1,4 +1,4 @@
-"""Persona definitions: A's file (seed 000, section 4) with its sentiment tracking and metaprompts, and E's chain."""
+"""Parse persona files: the definition (seed 000, section 4), sentiment tracking, metaprompts, and E's prompt chain."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ UNTRACKED: Final = Tracking()
 
 
 class Trigger(Document, frozen=True, kw_only=True):
-    """When a metaprompt runs: every so many turns, on an event, or when asked for by hand."""
+    """When a metaprompt runs: every N turns, on an event, or by hand."""
 
     type: TriggerType
     interval_turns: Annotated[int, Meta(ge=1, le=10_000)] | None = None
@@ -70,7 +70,7 @@ class Trigger(Document, frozen=True, kw_only=True):
 
 
 class Metaprompt(Struct, frozen=True, kw_only=True):
-    """A question about the conversation, put to a model behind the reply; its answer moves the Mind."""
+    """A question about the conversation that a model answers in the background; its answer changes the Mind."""
 
     id: str
     trigger: Trigger
@@ -113,7 +113,7 @@ _Question = Annotated[str, Meta(min_length=1, max_length=32_768, description="a 
 
 
 class Persona(Struct, frozen=True, kw_only=True):
-    """A persona: its id, the text every prompt of it begins with, and what it asks of the mind."""
+    """A persona: its id, its system prompt, and its sentiment tracking."""
 
     id: str
     name: str = ""
@@ -129,14 +129,14 @@ class Persona(Struct, frozen=True, kw_only=True):
 
 
 class _Template(Document, frozen=True, kw_only=True):
-    """A text as the original writes it."""
+    """A template in the original's format."""
 
     template: _Question
     variables: Any = None
 
 
 class _Piece(Document, frozen=True, kw_only=True):
-    """One of several texts of a system prompt."""
+    """One piece of a system prompt."""
 
     content: str = ""
     priority: float = 0
@@ -150,7 +150,7 @@ class _Chain(Document, frozen=True, kw_only=True):
 
 
 class _Metaprompt(Document, frozen=True, kw_only=True):
-    """A metaprompt of a file."""
+    """A metaprompt in a file."""
 
     IGNORED: ClassVar[frozenset[str]] = _UNUSED_OF_METAPROMPT
 
@@ -166,7 +166,7 @@ class _Metaprompt(Document, frozen=True, kw_only=True):
 
 
 class _Definition(Document, frozen=True, kw_only=True):
-    """A persona's file."""
+    """A persona file."""
 
     IGNORED: ClassVar[frozenset[str]] = UNUSED
 
@@ -187,7 +187,7 @@ FIELDS: Final = tuple(each.encode_name for each in structs.fields(_Definition))
 
 
 def read_persona(document: object) -> tuple[Persona | None, list[Fault]]:
-    """Return a persona, as far as its definition can be read, and all that is wrong in it."""
+    """Return a persona, as far as its definition is valid, and all faults."""
     read, faults = validate(document, _Definition)
     if read is None or not isinstance(document, Mapping):
         return None, faults
@@ -222,7 +222,7 @@ def read_persona(document: object) -> tuple[Persona | None, list[Fault]]:
 
 
 def fields_of(written: Mapping[str, Any]) -> frozenset[str]:
-    """Return the fields of tracking that an object of a file gives a value."""
+    """Return the tracking fields that an object of a file sets."""
     return frozenset(
         each.name
         for each in structs.fields(Tracking)
@@ -231,7 +231,7 @@ def fields_of(written: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _text(given: str | _Template | tuple[_Piece, ...]) -> str:
-    """Return a system prompt's text; of several pieces the one of the lowest priority comes first."""
+    """Return a system prompt's text; several pieces are joined in ascending priority."""
     if isinstance(given, str):
         return given
     if isinstance(given, _Template):
@@ -255,7 +255,7 @@ def _metaprompt(read: _Metaprompt) -> Metaprompt:
 
 
 def _check(read: _Metaprompt, path: str) -> Iterator[Fault]:
-    """Yield what of a metaprompt does not go together."""
+    """Yield the faults of inconsistent fields of a metaprompt."""
     if read.prompt_template and read.prompt_key:
         yield Fault(f"{path}.promptKey", "given beside promptTemplate. Write one of them.")
     if not read.prompt_template and not read.prompt_key and read.id not in SHIPPED_TRIGGERS:
@@ -274,7 +274,7 @@ def _check(read: _Metaprompt, path: str) -> Iterator[Fault]:
 
 
 def check_thresholds(tracking: Tracking, path: str) -> list[Fault]:
-    """Return a fault where a score could be both frustrated and satisfied."""
+    """Return a fault if a score could be both frustrated and satisfied."""
     low, high = tracking.frustration_threshold, tracking.satisfaction_threshold
     if low < high:
         return []
@@ -282,12 +282,12 @@ def check_thresholds(tracking: Tracking, path: str) -> list[Fault]:
 
 
 def check_method(tracking: Tracking, path: str, methods: Collection[str] = METHODS) -> list[Fault]:
-    """Return a fault where no method of sentiment has the name."""
+    """Return a fault for an unknown sentiment method."""
     return [] if tracking.method in methods else [Fault(f"{path}.method", unknown("method", tracking.method, methods))]
 
 
 def render_tracking(tracking: Tracking) -> dict[str, Any]:
-    """Return tracking in the form of a file."""
+    """Return tracking in file format."""
     written: dict[str, Any] = msgspec.to_builtins(tracking)
     return {key: value for key, value in written.items() if key not in ("profile", "label", "description")}
 
@@ -296,7 +296,7 @@ def render_tracking(tracking: Tracking) -> dict[str, Any]:
 
 
 def warnings_of(document: Mapping[str, Any], persona: Persona, tracking: Tracking) -> list[Fault]:
-    """Return what of a definition has no effect, or likely not the one that was meant. `tracking`: with its profile."""
+    """Return warnings for fields without an effect or with a surprising one. `tracking` includes the profile."""
     found = [
         Fault(key, "is a field of the original without an effect here. It may stay.")
         for key in document
@@ -330,7 +330,7 @@ def _warnings_of_metaprompt(
 
 
 class Experience(Struct, frozen=True, kw_only=True):
-    """One piece of advice: `when` is shown to whoever selects, `what` stands in the prompt if it was selected."""
+    """One piece of advice: `when` is shown to the selector, `what` is added to the prompt if selected."""
 
     exp_id: str
     who: tuple[str, ...] = ()  # roles it is for; none = all

@@ -1,7 +1,7 @@
-"""What a Markdown text says without its marks: plain text for voice and logs, from a real parser's tokens (MISSION R6).
+"""Convert Markdown to plain text for voice and logs, with a real parser (MISSION R6).
 
-CommonMark with tables and strikethrough; HTML is text. One thing is read more narrowly than in CommonMark: marks inside
-names and formulas (`__init__`, `2*3*4`) are no emphasis.
+CommonMark with tables and strikethrough; HTML is text. One rule is stricter than CommonMark: marks inside names and
+formulas (`__init__`, `2*3*4`) are not emphasis.
 """
 
 import functools
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline.state_inline import StateInline
     from markdown_it.token import Token
 
-#: Levels of nesting that are read (24 lists in each other), and opening brackets: a text with more stays as typed. The
-#: parser's time grows with length times levels, and worst with brackets; measured 150 kB/s at worst within both limits.
+#: Most levels of nesting (24 nested lists), and most opening brackets: a text with more is returned unchanged. The
+#: parser's time grows with length times levels, fastest with brackets; measured: 150 kB/s at worst within both limits.
 _DEEPEST = 50
 _MOST_BRACKETS = 5_000
 _NAME = re.compile(r"__[a-z][a-z0-9_]{0,64}?__(?![A-Za-z0-9_])")
@@ -24,16 +24,17 @@ _BREAK = "\n\n"
 
 
 def plain(markdown: str) -> str:
-    """Return a Markdown document's text: no marks, a blank line between blocks, no blank ends. It never raises.
+    """Return the plain text of a Markdown document, stripped, with a blank line between blocks. It never raises.
 
-    Headings, quotes and emphasis lose their marks, links and images their targets. Code keeps its text, lists their
-    bullets and numbers, indented by two spaces a level; a table's row is a line, ", " between its cells. Rules go.
+    Headings, quotes and emphasis lose their marks, links and images their targets. Code keeps its text; lists keep
+    bullets and numbers, indented by two spaces a level. A table row is a line with ", " between cells.
+    Horizontal rules are dropped.
     """
     if markdown.count("[") > _MOST_BRACKETS:
         return markdown.strip()
     try:
         tokens = _parser().parse(markdown)
-    except RecursionError:  # the parser puts no limit on images inside images
+    except RecursionError:  # the parser does not limit images inside images
         return markdown.strip()
     if any(token.level >= _DEEPEST - 1 for token in tokens):
         return markdown.strip()
@@ -45,11 +46,11 @@ def plain(markdown: str) -> str:
 
 @functools.cache
 def _parser() -> "MarkdownIt":
-    """Build the parser once; it keeps nothing of what it parses."""
+    """Build the parser once; it is stateless."""
     from markdown_it import MarkdownIt  # a tenth of a command's start
 
     class _Parser(MarkdownIt):
-        """The parser, indifferent to link targets: they are dropped, so none is refused or spelled anew."""
+        """A parser that ignores link targets: they are dropped, so none is refused or normalized."""
 
         def validateLink(self, url: str) -> bool:  # noqa: N802  the parser's name
             return isinstance(url, str)
@@ -66,7 +67,7 @@ def _parser() -> "MarkdownIt":
 
 
 def _emphasis(state: "StateInline", silent: bool) -> bool:  # noqa: FBT001  the parser's signature
-    """Read emphasis marks as CommonMark does, unless they stand in a name or a formula; an ending may follow them."""
+    """Parse emphasis as CommonMark does, except inside names and formulas; a word ending may follow the marks."""
     from markdown_it.rules_inline.state_inline import Delimiter
 
     marker = state.src[state.pos]
@@ -95,17 +96,17 @@ def _emphasis(state: "StateInline", silent: bool) -> bool:  # noqa: FBT001  the 
 
 
 class _Page:
-    """Where the reading of a document's blocks stands, and the pieces of text written so far."""
+    """The state of the conversion of a document's blocks, and the text written so far."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
-        self.gap = ""  # what separates the next block from the last
-        self.bullet = ""  # what the next block is marked with
-        self.lists: list[str] = []  # the open lists' kinds
+        self.gap = ""  # the separator before the next block
+        self.bullet = ""  # the prefix of the next block
+        self.lists: list[str] = []  # the kinds of the open lists
         self.cell = 0
 
     def read(self, token: "Token") -> None:
-        """Take the next token of a document."""
+        """Process the next token of a document."""
         step = getattr(self, f"_{token.type}", None)
         if step is not None:
             step(token)
@@ -159,7 +160,7 @@ class _Page:
 
 
 def _inline(tokens: Sequence["Token"]) -> str:
-    """Return the text inside a block; an image's is its description."""
+    """Return the text inside a block; an image becomes its description."""
     pieces: list[str] = []
     for token in tokens:
         if token.type in {"softbreak", "hardbreak"}:

@@ -1,14 +1,14 @@
-"""Conversations, rounds, posts and attachments as plain dicts, and back (seed 003, `to_dict` and `from_dict`).
+"""Import and export: conversations, rounds, posts and attachments to plain dicts and back (seed 003, `to_dict`).
 
-The keys are D's, so that its readers understand what we write. What is ours alone stands under one more key, `cuebook`,
-under our field names, and makes `from_dict(to_dict(x)) == x`; parts of types D refuses to load stand there too, with
-their place. Dicts hold only str, int, float, bool, None, list and dict: any YAML or JSON writer will do.
+The keys are D's, so that its readers understand the output. Cuebook's own fields are under one more key, `cuebook`, so
+that `from_dict(to_dict(x)) == x`. Parts of types that D refuses to load are there too, with their positions. Dicts
+contain only str, int, float, bool, None, list and dict, for any YAML or JSON writer.
 
-Read without `cuebook` (a file of D's, or one written by hand): posts are numbered as they stand, each the child of the
-one before, `User` is the user and any other speaker an assistant unless called tool or system. Missing ids are made
-from those numbers. Times, token counts and digests are 0 and empty: whoever stores the posts computes them.
+Without `cuebook` (a file of D's, or a handwritten one) posts are numbered in order, each the child of the one before.
+`User` is the user; any other sender is an assistant unless called tool or system. Missing ids are made from the
+numbers. Times, token counts and digests are 0 and empty: the store computes them.
 
-Anything of the wrong shape raises InvalidInput naming its path, `rounds[3].post_list[0].send_from`.
+Invalid input raises InvalidInput naming its path, `rounds[3].post_list[0].send_from`.
 """
 
 from base64 import b64decode, b64encode
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class PortableConversation(Struct, frozen=True, kw_only=True):
-    """A conversation with its rounds, and those fields of D's that ours has no place for."""
+    """A conversation with its rounds, and fields of D without a counterpart here."""
 
     conversation: Conversation
     rounds: tuple[Round, ...] = ()
@@ -56,7 +56,7 @@ class PortableConversation(Struct, frozen=True, kw_only=True):
 
 # ---------------------------------------------------------------- writing
 def part_to_dict(part: Part) -> dict[str, Any]:
-    """Write an attachment. An opaque part that was read from an unknown type goes back under that type."""
+    """Write an attachment. An opaque part is written under its original type."""
     kind, extra = part.type, part.extra
     if kind == "opaque" and isinstance(extra, dict) and extra.keys() | {"extra"} == {"originalType", "extra"}:
         original, inner = extra["originalType"], extra.get("extra")
@@ -124,7 +124,7 @@ def experience_to_dict(experience: Experience) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- reading
 class _PartDict(Struct, frozen=True, kw_only=True):
-    """An attachment as D writes it. `at` is the place of one that stands under `cuebook`."""
+    """An attachment in D's format. `at` is the position of one under `cuebook`."""
 
     type: str
     id: str = ""
@@ -176,7 +176,7 @@ class _ExperienceDict(Struct, frozen=True, kw_only=True):
 
 
 def part_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Part | None:
-    """Return an attachment: None for a removed type, an opaque part with `extra.originalType` for an unknown one."""
+    """Parse an attachment: None for a removed type, an opaque part with `extra.originalType` for an unknown one."""
     read = check(data, _PartDict, where)
     kind, extra = read.type, _plain(read.extra, join(where, "extra"))
     if kind in REMOVED_PART_TYPES:
@@ -191,17 +191,17 @@ def part_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str
 
 
 def post_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Post:
-    """Return a post. `fresh_ids` gives it and its attachments new ids; without it all keep theirs."""
+    """Parse a post. `fresh_ids` assigns new ids to it and its attachments; without it they keep theirs."""
     return _PostReader(fresh_ids).post(check(data, _PostDict, where), where, None)
 
 
 def round_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Round:
-    """Return a round with its posts."""
+    """Parse a round with its posts."""
     return _PostReader(fresh_ids).round(check(data, _RoundDict, where), where)
 
 
 def conversation_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> PortableConversation:
-    """Return a conversation with its rounds. One without an id has the id "": its caller names it."""
+    """Parse a conversation with its rounds. A missing id becomes "": the caller assigns one."""
     read, reader = check(data, _ConversationDict, where), _PostReader(fresh_ids)
     rounds = tuple(reader.round(each, path) for each, path in _placed(read.rounds, join(where, "rounds")))
     base = {
@@ -219,7 +219,7 @@ def conversation_from_dict(data: object, *, fresh_ids: IdMaker | None = None, wh
 
 
 def shared_entry_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> SharedEntry:
-    """Return a shared memory entry."""
+    """Parse a shared memory entry."""
     read = check(data, _EntryDict, where)
     own = {"type": read.type, "content": read.content, "scope": read.scope}
     own["id"] = fresh_ids("sme-") if fresh_ids else read.id
@@ -227,7 +227,7 @@ def shared_entry_from_dict(data: object, *, fresh_ids: IdMaker | None = None, wh
 
 
 def experience_from_dict(data: object, *, where: str = "") -> Experience:
-    """Return an experience. The legacy `experience_text` stands for whichever of `when` and `what` is missing."""
+    """Parse an experience. The legacy `experience_text` replaces a missing `when` or `what`."""
     read = check(data, _ExperienceDict, where)
     texts = {}
     for key in ("when", "what"):
@@ -244,7 +244,7 @@ def _placed(items: Iterable[_T], path: str) -> Iterator[tuple[_T, str]]:
 
 
 class _PostReader:
-    """Reads posts in order, numbers those that have no number, and gives fresh ids if asked."""
+    """Parses posts in order, numbers those without a number, and assigns fresh ids if requested."""
 
     def __init__(self, fresh_ids: IdMaker | None) -> None:
         self.fresh_ids = fresh_ids
@@ -297,7 +297,7 @@ class _PostReader:
 
 
 def _rest(record: Struct, *taken: str) -> dict[str, Any]:
-    """Return the fields of a record that D has no key for, without those at their default."""
+    """Return the fields of a record that D has no key for, except defaults."""
     fields = {
         field.encode_name: getattr(record, field.name)
         for field in msgspec.structs.fields(record)
@@ -312,7 +312,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def _wire_to_dict(wire: bytes) -> dict[str, str]:
-    """Write wire bytes as the text they nearly always are."""
+    """Write wire bytes as text if possible."""
     try:
         return {"wire": wire.decode()}
     except UnicodeDecodeError:
@@ -320,7 +320,7 @@ def _wire_to_dict(wire: bytes) -> dict[str, str]:
 
 
 def _bytes_from_dict(ours: Mapping[str, Any], path: str) -> dict[str, bytes]:
-    """Return the bytes of a post, which YAML and JSON hold as text or in base64."""
+    """Return the bytes of a post, stored in YAML and JSON as text or base64."""
     found = {}
     for key, name in (("wire", "wire"), ("wire_base64", "wire"), ("digest", "digest")):
         text = ours.get(key)
@@ -335,7 +335,7 @@ def _bytes_from_dict(ours: Mapping[str, Any], path: str) -> dict[str, bytes]:
 
 
 def _plain(value: object, where: str) -> Any:
-    """Copy a value with nothing in it but what YAML and JSON hold."""
+    """Copy a value, restricted to YAML and JSON types."""
     try:
         return msgspec.json.decode(msgspec.json.encode(value))
     except (TypeError, ValueError, RecursionError) as error:
@@ -346,11 +346,11 @@ def _plain(value: object, where: str) -> Any:
 
 
 def rounds_of(posts: Sequence[Post], states: Mapping[int, RoundState]) -> list[Round]:
-    """Group a path's posts, oldest first, by the round they belong to; `states` is keyed by a round's seq.
+    """Group a path's posts, oldest first, by round; `states` is keyed by a round's seq.
 
-    Posts before the first round (a client's system text) are round 0, which is there only if they are; its query is
-    empty. So is the query of a round whose opening post is not among `posts`. A round without a stored state, as posts
-    made elsewhere have it, is finished once an assistant has spoken in it, and created until then; round 0 is finished.
+    Posts before the first round (a client's system prompt) form round 0 with an empty query. The query is also empty if
+    the opening post of a round is not among `posts`. A round without a stored state (imported posts) is finished if an
+    assistant answered in it, else created; round 0 is finished.
     """
     grouped: dict[int, list[Post]] = {}
     for post in posts:
@@ -372,7 +372,7 @@ def _answered(posts: Iterable[Post]) -> bool:
 
 
 def role_rounds(rounds: Iterable[Round], role: str, *, include_failed: bool = False) -> list[Round]:
-    """Return each round with only the posts the role sent or received; a round without any stays, empty (D)."""
+    """Return each round with only the posts that the role sent or received; empty rounds are kept (D)."""
     seen: list[Round] = []
     for round_ in rounds:
         if round_.state == "failed" and not include_failed:
@@ -390,11 +390,11 @@ def role_rounds(rounds: Iterable[Round], role: str, *, include_failed: bool = Fa
 def shared_entries(
     rounds: Sequence[Round], *, entry_type: str | None = None, include_failed: bool = False
 ) -> list[SharedEntry]:
-    """Return the entries that hold now, in the order they were last written, each with its sender.
+    """Return the valid entries, in the order of their last write, each with its sender.
 
-    A sender's later entry of a type replaces its earlier one of the same scope. Scope `conversation` always holds;
-    `round` holds only in the last round, and there hides the same sender's `conversation` entry of that type, which
-    is back in the next round. When the last round has failed, no `round` entry holds, unless failed ones count.
+    A sender's later entry of a type replaces its earlier one of the same scope. Scope `conversation` is always valid.
+    `round` is valid only in the last round, where it hides the same sender's `conversation` entry of that type. If the
+    last round failed, no `round` entry is valid, unless failed rounds are included.
     """
     held: dict[tuple[str, str, str], SharedEntry] = {}
     last = len(rounds) - 1
@@ -421,7 +421,7 @@ def _entries(post: Post) -> Iterable[SharedEntry]:
 
 
 def _entry(part: Part) -> SharedEntry | None:
-    """Read an entry from `extra` (D keeps it there, a dict after a reload), else from JSON content, else None."""
+    """Parse an entry from `extra` (D keeps it there, a dict after a reload), else from JSON content, else None."""
     if isinstance(part.extra, SharedEntry):
         return part.extra
     for data in (part.extra, _loaded(part.content)):

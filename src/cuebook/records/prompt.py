@@ -1,6 +1,6 @@
-"""The nouns of the prompt book: versions, branches, labels, what was chosen, what was learnt.
+"""Prompt management records: versions, branches, labels and observations (feedback).
 
-A Version is immutable; a branch's head is its newest Version, its active one is what is used.
+A Version is immutable. A branch's head is its newest Version; its active Version is the one that is used.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ class Param(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Version(Struct, frozen=True, kw_only=True):
-    """One immutable text of a prompt. `sections` are merged with an ancestor's, `override_sections` replace them."""
+    """One immutable text of a prompt. `sections` are merged with an ancestor's; `override_sections` replace them."""
 
     slug: str
     branch: str = MAIN
-    number: int = 0  # counts from 1 on its branch; 0 = not stored yet
+    number: int = 0  # from 1 on its branch; 0 = not stored yet
     semver: str = "1.0.0"
     type: str = "prompt"
     sections: Mapping[str, str] = {}
@@ -41,50 +41,50 @@ class Version(Struct, frozen=True, kw_only=True):
     params: tuple[Param, ...] = ()
     engine: Engine = "dollar"
     inherits: str | None = None  # slug, slug@branch or slug@branch:number
-    metadata: Mapping[str, Any] = {}  # `context_weights` {signal: weight} among it
+    metadata: Mapping[str, Any] = {}  # includes `context_weights` {signal: weight}
     tags: tuple[str, ...] = ()
     author: str = ""
     description: str = ""
     sync: bool = False
-    digest: str = ""  # hex SHA-256 over what renders (prompts.digest)
+    digest: str = ""  # hex SHA-256 over the rendered fields (prompts.digest)
     created_at: float = 0.0  # Unix seconds
-    supersedes: int = 0  # the number before it on its branch, 0 for none
-    branched_from: str = ""  # "branch:number" where its branch begins, "" for the first
+    supersedes: int = 0  # the previous number on its branch, 0 for none
+    branched_from: str = ""  # "branch:number" from which its branch was forked, "" for the first branch
 
     @property
     def context_weights(self) -> Mapping[str, float]:
-        """How well it fits which signals, by its author."""
+        """Return the author's weight for each signal."""
         weights = self.metadata.get("context_weights")
         return weights if isinstance(weights, Mapping) else {}
 
     @property
     def source(self) -> str:
-        """How blocks and records name it."""
+        """Return its name in blocks and records."""
         return f"prompt:{self.slug}@{self.branch}:{self.number}"
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """A Version with its ancestors' sections and parameters merged in; `version` is what it was resolved from."""
+    """A Version merged with its ancestors' sections and parameters; `version` is the original."""
 
     version: Version
-    sections: Mapping[str, str]  # in the order they are read
+    sections: Mapping[str, str]  # in render order
     params: tuple[Param, ...] = ()
-    lineage: tuple[str, ...] = ()  # the sources of all it was made of, oldest ancestor first, itself last
-    digests: tuple[str, ...] = ()  # theirs, in the same order
+    lineage: tuple[str, ...] = ()  # the sources of all merged versions, oldest ancestor first, itself last
+    digests: tuple[str, ...] = ()  # their digests, in the same order
 
     @property
     def engine(self) -> Engine:
-        """Which placeholders its text has."""
+        """Return the kind of placeholders in its text."""
         return self.version.engine
 
     @property
     def source(self) -> str:
-        """How blocks and records name it."""
+        """Return its name in blocks and records."""
         return self.version.source
 
 
 class Label(Struct, frozen=True, kw_only=True):
-    """A name that points at a Version, and who moved it there."""
+    """A name that points to a Version, and who moved it there."""
 
     name: str
     branch: str
@@ -94,18 +94,18 @@ class Label(Struct, frozen=True, kw_only=True):
 
 
 class Branch(Struct, frozen=True, kw_only=True):
-    """A branch as it stands. `weight` is the EMA of its active version's observations."""
+    """The state of a branch. `weight` is the EMA of its active version's observations."""
 
     name: str
     head: int
     active: int
     weight: float = 0.5
     observations: int = 0
-    rolled_back: tuple[int, ...] = ()  # versions that were rolled back and not cleared: not explored
+    rolled_back: tuple[int, ...] = ()  # versions that were rolled back and not cleared; not explored
 
 
 class Observation(Struct, frozen=True, kw_only=True):
-    """What one round says about the version that spoke. Components are kept; `score` is made of them."""
+    """The feedback of one round on the version that it used. `score` is computed from the stored components."""
 
     slug: str
     branch: str
@@ -113,11 +113,11 @@ class Observation(Struct, frozen=True, kw_only=True):
     score: float
     sentiment: float  # 0..1
     corrections: int = 0
-    outcome: TaskOutcome | None = None  # None: nobody reported one
+    outcome: TaskOutcome | None = None  # None: not reported
     signals: Mapping[str, float] = {}
     propensity: float = 1.0
-    share: float = 0.0  # of its branch's conversations, drawn by lot beside another version; 0: `propensity` is it
+    share: float = 0.0  # probability among its branch's conversations in a random trial; 0: use `propensity`
     conversation: str = ""
     user: str = ""
-    turn: int = 0  # of the conversation; 0 where it was not read from one
+    turn: int = 0  # of the conversation; 0 for none
     at: float = 0.0

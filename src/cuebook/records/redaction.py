@@ -1,7 +1,7 @@
-"""What stands in a secret's place: a typed token with a keyed fingerprint, put there before the first write.
+"""Redact secrets: replace each by a typed token with a keyed fingerprint before anything is stored.
 
-Where the secrets lie is decided in `credentials`. Vague ones (addresses, phone numbers, random-looking strings) are
-never replaced, only named by `flags` (DESIGN §10).
+`credentials` detects the secrets. Uncertain ones (e-mail addresses, phone numbers, high-entropy strings) are never
+replaced, only reported by `flags` (DESIGN §10).
 """
 
 import hmac
@@ -38,7 +38,7 @@ _NUMBER_FAMILIES = frozenset({"pin", "password"})
 
 
 class SecretFinding(Struct, frozen=True):
-    """A secret that was replaced: characters `start` to `end` of the original text, and its token's fingerprint."""
+    """A replaced secret: characters `start` to `end` of the original text, and its fingerprint."""
 
     family: str
     start: int
@@ -47,7 +47,7 @@ class SecretFinding(Struct, frozen=True):
 
     @property
     def token(self) -> str:
-        """What stands in its place."""
+        """Return the token that replaces it."""
         return f"{TOKEN_START}{self.family}#{self.fingerprint}]]"
 
 
@@ -60,25 +60,24 @@ class _Secret(Struct, frozen=True):
 
 
 class Redactor:
-    """Replaces secrets by `[[secret:family#fingerprint]]`; under one key the same value has the same fingerprint."""
+    """Replaces secrets by `[[secret:family#fingerprint]]`; under one key equal values have equal fingerprints."""
 
     def __init__(self, key: bytes) -> None:
-        """`key` is the owner's fingerprint key, never stored beside the tokens. Raises InvalidInput if it is empty."""
+        """`key` is the fingerprint key, never stored beside the tokens. Raises InvalidInput if it is empty."""
         if not key:
             raise InvalidInput("the fingerprint key is empty; give 32 random bytes")
         self._key = key
 
     def text(self, value: str) -> tuple[str, tuple[SecretFinding, ...]]:
-        """Replace a text's secrets, findings in its order; the very same object comes back where there are none."""
+        """Replace a text's secrets; return it with the findings in order. Without secrets, return the same object."""
         found = [_Secret(start, end, family, value[start:end]) for start, end, family in spans(value)]
         return self._replaced(value, found) if found else (value, ())
 
     def json(self, document: bytes) -> tuple[bytes, tuple[SecretFinding, ...]]:
-        """Replace the secrets in every key, string and number of a JSON document; all other bytes stay as they are.
+        """Replace the secrets in every key, string and number of a JSON document; all other bytes are unchanged.
 
-        The very same object comes back where there is nothing to replace. Findings count characters of the decoded
-        document. A value is also judged by its key, and a number that is a secret becomes a string. What is no JSON is
-        read as text.
+        Without secrets, return the same object. Findings count characters of the decoded document. A value is also
+        judged by its key, and a number that is a secret becomes a string. Invalid JSON is treated as text.
         """
         text = document.decode("utf-8", "surrogateescape")
         if not any(escape in text for escape in _HIDING) and not hinted(text):
@@ -92,7 +91,7 @@ class Redactor:
         return (clean.encode("utf-8", "surrogateescape"), findings) if findings else (document, ())
 
     def fingerprint(self, value: str, family: str = "") -> str:
-        """Return 16 hex digits of HMAC-SHA256 over a card's digits, a private key without space, others trimmed."""
+        """Return 16 hex digits of HMAC-SHA256 over a card's digits, a key without whitespace, or a trimmed text."""
         if family == "card":
             value = re.sub(r"[ -]", "", value)
         elif family == "private_key":
@@ -100,7 +99,7 @@ class Redactor:
         return hmac.digest(self._key, value.strip().encode("utf-8", "surrogatepass"), "sha256")[:8].hex()
 
     def _replaced(self, text: str, found: list[_Secret]) -> tuple[str, tuple[SecretFinding, ...]]:
-        """Replace secrets that are in order and apart."""
+        """Replace secrets, which are ordered and disjoint."""
         pieces: list[str] = []
         findings: list[SecretFinding] = []
         done = 0
@@ -114,12 +113,12 @@ class Redactor:
 
 
 def flags(text: str) -> tuple[str, ...]:
-    """Name what a text may hold that is not replaced: "email", "phone", "high_entropy", in this order, each once."""
+    """Return kinds of possible secrets that are not replaced: "email", "phone", "high_entropy", in this order."""
     return tuple(name for name, pattern in _FLAGS if pattern.search(text))
 
 
 def _json_secrets(text: str) -> Iterator[_Secret]:
-    """Find the secrets of a JSON document: in each literal, and in each value whose key announces one."""
+    """Find the secrets of a JSON document: in each literal, and in each value whose key names one."""
     value_at, named = -1, ""
     for literal in _LITERAL.finditer(text):
         family = named if literal.start() == value_at else ""
@@ -137,7 +136,7 @@ def _json_secrets(text: str) -> Iterator[_Secret]:
 
 
 def _literal_secrets(literal: re.Match[str], value: str, family: str) -> Iterator[_Secret]:
-    """Find the secrets of one string, placed as the document spells it; `family` is what its key announced."""
+    """Find the secrets of one string, at their positions in the document; `family` is the one that its key names."""
     found = spans(value) if len(value) >= _SHORTEST else []
     if family and (place := announced(value, family)):
         found = [(min(place[0], found[0][0]), place[1], found[0][2])] if found else [(*place, family)]

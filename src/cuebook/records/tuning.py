@@ -1,21 +1,22 @@
-"""What tunes itself in a conversation: its parameters, what became of its posts, and the record of each run (C,
-"Adaptive Optimizer").
+"""Optimizer records: a conversation's tuned parameters, the states of its posts, and each run.
+
+Source: C, "Adaptive Optimizer".
 """
 
 from msgspec import Struct
 
-#: What C's optimizer aims at: so much of the room in use.
+#: The target of C's optimizer: share of the budget in use.
 TARGET = 0.65
 
 
 class Tuning(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A conversation's parameters as its last run left them, and what the runs so far came to.
+    """A conversation's parameters after its last run, and the results of all runs so far.
 
-    `compressed`, `dropped` and `promoted` say of posts, by seq, in which run they became that.
+    `compressed`, `dropped` and `promoted` map the seqs of posts to the run that changed them.
     """
 
-    compression_trigger: float = 0.7  # usage from which on older posts are compressed, of the room for posts
-    full_message_window: int = 30  # newest posts kept in full
+    compression_trigger: float = 0.7  # share of the message budget from which older posts are compressed
+    full_message_window: int = 30  # newest posts that are kept verbatim
     min_relevance: float = 0.3  # below it a post is compressed, then dropped
     target_usage_ratio: float = TARGET
     runs: int = 0
@@ -26,7 +27,7 @@ class Tuning(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Snapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One run: tokens of the posts behind the summary before and after it, and the parameters it left."""
+    """One run: tokens of the posts after the summary, before and after the run, and the resulting parameters."""
 
     conversation_id: str
     tokens_before: int
@@ -38,12 +39,12 @@ class Snapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
     full_message_window: int
     min_relevance_score: float
     timestamp: float  # Unix seconds
-    served: float | None = None  # the mean score of the newest rounds, where users said something of them
-    untuned: str = ""  # why nothing was tuned; such a run is not kept
+    served: float | None = None  # the mean score of the newest rounds with feedback
+    untuned: str = ""  # why nothing was tuned; such a run is not stored
 
 
 class TuningTotals(Struct, frozen=True, kw_only=True):
-    """What all runs came to, and the parameters in force: the conversation's named, else those tuned last."""
+    """The totals of all runs, and the current parameters: the named conversation's, else the last tuned."""
 
     runs: int = 0
     tokens_saved: int = 0
@@ -51,7 +52,7 @@ class TuningTotals(Struct, frozen=True, kw_only=True):
 
 
 class Tally(Struct, frozen=True, kw_only=True):
-    """How much there is: posts of all branches, those of them under a summary, items, memories of places."""
+    """Counts: posts of all branches, posts covered by a summary, items, and long-term memories."""
 
     short_term: int = 0
     long_term: int = 0

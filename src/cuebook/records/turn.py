@@ -1,7 +1,4 @@
-"""What a turn is: the ask, the window it was answered from, its steps.
-
-And the manifest that lets it be shown and replayed.
-"""
+"""Turn records: the request (Ask), the prompt window, the steps, and the manifest for replay."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -13,16 +10,16 @@ from cuebook.records.conversation import Part
 TurnState = Literal["running", "finished", "failed", "interrupted"]
 BlockKind = Literal["persona", "addon", "section", "summary", "post", "mind", "memory", "experience", "query"]
 Form = Literal["full", "compressed", "cut"]
-#: The key of a turn's metadata that says its window was never said: the client's own request went upstream.
+#: Metadata key of a shadow turn: its window was not sent, the client's own request was forwarded.
 SHADOW = "shadow"
-#: The source of what the client's own system messages say.
+#: The source of the client's own system messages.
 CLIENT = "client:system"
-#: The key of a turn's metadata under which each step keeps what its request said of itself and its answer tells again.
+#: Metadata key under which each step stores request fields that its answer repeats.
 ASKED = "asked"
 
 
 class Ask(Struct, frozen=True):
-    """What a caller asks. Only `text` and `conversation` are needed."""
+    """A caller's request. Only `text` and `conversation` are required."""
 
     text: str
     conversation: str
@@ -34,17 +31,17 @@ class Ask(Struct, frozen=True):
     attachments: tuple[Part, ...] = ()
     idempotency_key: str | None = None
     token_budget: Annotated[int, Meta(ge=1, description="a number of tokens")] | None = None
-    project: str | None = None  # whose own prompts stand for the others, kept in the conversation; "" = nobody's
-    time_zone: str | None = None  # whose days "yesterday" and the rest are, an IANA name, kept in the conversation
-    #: What the caller reads of the round: prompts' variants are chosen by it.
+    project: str | None = None  # project whose prompts override the others, stored in the conversation; "" = none
+    time_zone: str | None = None  # IANA time zone of "yesterday" and other dates, stored in the conversation
+    #: Signals of the round, measured by the caller; they select the variants of prompts.
     signals: dict[str, Annotated[float, Meta(ge=0, le=1)]] | None = None
-    authenticated: bool = False  # the user is who a key says: A's server defaults hold
+    authenticated: bool = False  # the user is authenticated by a key: A's server defaults apply
     may_publish: bool = True  # the caller may write to the organization's memory
-    key: str = ""  # the id of the key that asks; none where no keys are configured
+    key: str = ""  # the id of the API key; "" if no keys are configured
 
 
 class Block(Struct, frozen=True, kw_only=True):
-    """A piece of the prompt and where it comes from. Its tokens count the text as the window holds it."""
+    """A piece of the prompt and its source. Its tokens count the text as rendered in the window."""
 
     kind: BlockKind
     source: str
@@ -53,14 +50,11 @@ class Block(Struct, frozen=True, kw_only=True):
     text: str
     form: Form = "full"
     seq: int = 0
-    message: bytes = b""  # the wire message, for posts and the query; empty where blocks join into one message
+    message: bytes = b""  # the wire message of posts and the query; empty if blocks are joined into one message
 
 
 class Dropped(Struct, frozen=True, kw_only=True):
-    """What was left out and why: one thing by `source`, or a range of posts by `first` and `last` seq.
-
-    Both included.
-    """
+    """An omission and its reason: one object by `source`, or the posts with seqs `first` to `last`, inclusive."""
 
     kind: str
     reason: str
@@ -72,22 +66,19 @@ class Dropped(Struct, frozen=True, kw_only=True):
 
 
 class Anchor(Struct, frozen=True):
-    """A place for a provider's cache breakpoint.
-
-    After message number `after` (0 = the first) of the rendered messages.
-    """
+    """A position for a provider's cache breakpoint: after rendered message number `after` (0 = the first)."""
 
     name: Literal["system", "summary", "previous", "last", "step"]
     after: int
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """The prompt of one step: blocks in order, what was left out, and the places where caching can hold on."""
+    """The prompt of one step: ordered blocks, omissions, and positions of cache breakpoints."""
 
     blocks: Sequence[Block]
     dropped: tuple[Dropped, ...]
     anchors: tuple[Anchor, ...]
-    messages: tuple[bytes, ...]  # one JSON object each, as they go on the wire
+    messages: tuple[bytes, ...]  # one JSON object each, as sent
     tokens: int
     budget: int
     tools_tokens: int = 0
@@ -96,7 +87,7 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 class ManifestRange(Struct, frozen=True, array_like=True):
-    """Posts `first`..`last` of the path, both included, in one form."""
+    """Posts `first`..`last` of the path, inclusive, in one form."""
 
     first: int
     last: int
@@ -105,7 +96,7 @@ class ManifestRange(Struct, frozen=True, array_like=True):
 
 
 class ManifestText(Struct, frozen=True, array_like=True):
-    """A block that is not a post: its text lies content-addressed under `digest` (hex)."""
+    """A block that is not a post: its text is stored content-addressed under `digest` (hex)."""
 
     kind: BlockKind
     source: str
@@ -115,7 +106,7 @@ class ManifestText(Struct, frozen=True, array_like=True):
 
 
 class Cut(Struct, frozen=True, array_like=True):
-    """How a post was cut: so many characters of its text's front, a marker, so many of its end; what that weighs."""
+    """A truncated post: the number of characters kept at the start and the end around a marker, and the tokens."""
 
     tokens: int
     head: int
@@ -124,9 +115,9 @@ class Cut(Struct, frozen=True, array_like=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Enough to render a window again: O(what changed), not O(window).
+    """The data to render a window again, stored at the cost of its changes, not of its size.
 
-    `digest` is over the rendered messages' bytes.
+    `digest` is over the bytes of the rendered messages.
     """
 
     renderer: int
@@ -135,7 +126,7 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     front: tuple[ManifestText, ...]
     path: tuple[ManifestRange, ...]
     volatile: tuple[ManifestText, ...]
-    query: int  # seq of the post the volatile block stands beside, 0 for none
+    query: int  # seq of the post beside the volatile block, 0 for none
     fence: str
     dropped: tuple[Dropped, ...]
     anchors: tuple[Anchor, ...]
@@ -144,11 +135,11 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cut: dict[int, Cut] = field(default_factory=dict)  # by seq
     tools_digest: str = ""
     tools_tokens: int = 0
-    summary_version: int = 0  # the summary the path is read behind, shown or not
+    summary_version: int = 0  # the summary after which the path is read, shown or not
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """Tokens as a provider counted them, None where it did not say."""
+    """Tokens as counted by the provider, None if not reported."""
 
     input: int | None = None
     output: int | None = None
@@ -168,18 +159,18 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class TurnOn(Struct, frozen=True, kw_only=True):
-    """A turn as it stands on a path: which post it answered, how it ended, and what it told of itself."""
+    """A turn on a path: the answered post, its state, and its metadata."""
 
     n: int
     state: TurnState
     query_seq: int
-    reply_seq: int = 0  # 0 where nothing was said
-    error: str = ""  # of its newest step, where it failed or broke off
+    reply_seq: int = 0  # 0 for no answer
+    error: str = ""  # of its newest step, if it failed or broke off
     metadata: Mapping[str, Any] = {}
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """One round answered: its steps, its state, and what was decided once for all of them."""
+    """One answered round: its steps, its state, and the decisions for all of them."""
 
     n: int
     round: int
@@ -190,5 +181,5 @@ class Turn(Struct, frozen=True, kw_only=True):
     reply_seq: int = 0
     metadata: dict[str, Any] = {}
     closed_at: float | None = None
-    waiting: bool = False  # the model asked for tools; the next step has not come yet
+    waiting: bool = False  # the model called tools; the next step is not there yet
     partial: str = ""

@@ -1,4 +1,4 @@
-"""What a model call took, beside what sending all that was said before it would have taken."""
+"""Usage records: the tokens of a model call, compared with sending the full history; and shadow mode."""
 
 from typing import Any
 
@@ -8,27 +8,27 @@ from cuebook.records.turn import TurnState, Usage
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """A model call. Tokens are by our counter, but those of `usage`, as the provider counted them."""
+    """A model call. Tokens are counted by Cuebook, except `usage`, which the provider reported."""
 
     turn: int
     step: int
     state: TurnState
     tokens: int  # the prompt
-    whole: int  # the same with every post before the answer in full, and no summary or memory in their place
+    whole: int  # the same with every earlier post verbatim, and without summary and memories
     posts: int  # on the path before the answer
     reply: int  # the answer
     at: float  # when its turn began, in Unix seconds
     usage: Usage | None = None
-    cache: dict[str, Any] | None = None  # what the turn tells of the cache: of its newest step
-    model: str = ""  # as the provider named it; "" where nobody did
-    shadow: bool = False  # it passed in shadow: the prompt was not sent
+    cache: dict[str, Any] | None = None  # cache report of the turn's newest step
+    model: str = ""  # as reported by the provider; "" if unknown
+    shadow: bool = False  # shadow mode: the prompt was not sent
 
 
 # ---- shadow mode ----------------------------------------------------------------------------------------------------
 
 
 class Reckoned(Struct, frozen=True, omit_defaults=True):
-    """Input tokens of a request as a provider's cache would take them: in full, read, written."""
+    """Estimated input tokens of a request by cache use: uncached, read, written."""
 
     uncached: int = 0
     read: int = 0
@@ -36,29 +36,29 @@ class Reckoned(Struct, frozen=True, omit_defaults=True):
 
 
 class Shadowed(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A call that passed. Tokens are ours to count; posts are those stored on the path before the call."""
+    """A call in shadow mode. Tokens are counted by Cuebook; posts are those on the path before the call."""
 
     model: str = ""
     added_ms: float = 0.0
-    lost: dict[str, int] = {}  # calls that could not be kept before this one, by reason
-    refused: int = 0  # the status by which the upstream refused it: it cost nothing, and no cache keeps it
+    lost: dict[str, int] = {}  # earlier calls that could not be recorded, by reason
+    refused: int = 0  # the upstream's error status; such a call is free and not cached
     client_tokens: int = 0  # messages and tools as the client sent them
-    window_tokens: int = 0  # the same as they would have been sent
-    rule: str = ""  # the cache's that both are reckoned by; "" = not reckoned
+    window_tokens: int = 0  # messages and tools as Cuebook would have sent them
+    rule: str = ""  # the cache rule of both estimates; "" = no estimate
     client: Reckoned | None = None
     ours: Reckoned | None = None
     path: int = 0  # posts before the call
     neither: int = 0  # in neither prompt
-    neither_seqs: tuple[int, ...] = ()  # a few of them, the newest
-    client_alone: int = 0  # in the client's, left out of ours
-    condensed: int = 0  # in the client's, and in ours under the summary
-    ours_alone: int = 0  # in ours (whole, under the summary or recalled), no more in the client's
-    truncated_seqs: tuple[int, ...] = ()  # posts the client sends cut short from this call on
+    neither_seqs: tuple[int, ...] = ()  # the newest of them
+    client_alone: int = 0  # in the client's prompt only
+    condensed: int = 0  # in the client's prompt, and in ours covered by the summary
+    ours_alone: int = 0  # only in ours (verbatim, covered by the summary or recalled)
+    truncated_seqs: tuple[int, ...] = ()  # posts that the client truncates from this call on
     parted: int = 0  # calls without their results in the client's messages, and results without their calls
 
 
 class ShadowedCall(Struct, frozen=True, kw_only=True):
-    """Where a call was kept, what the provider counted, and the tokens of its answer by our counter."""
+    """The location of a recorded call, the provider's usage, and the answer's tokens counted by Cuebook."""
 
     conversation: str
     turn: int

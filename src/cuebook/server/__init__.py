@@ -1,1 +1,1 @@
-"""The HTTP door: addresses, bodies and errors on the wire. What they mean is decided behind it."""
+"""Serve HTTP: routes, request and response bodies, errors. The engine implements the behavior."""

@@ -1,4 +1,4 @@
-"""The server: its routes put together, and how it starts and stops."""
+"""Assemble the HTTP server from its routes, bind its port, start it and shut it down gracefully."""
 
 import asyncio
 import contextlib
@@ -92,7 +92,7 @@ that makes something is 201, that computes or moves something 200."""
 
 
 def create_app(book: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
-    """Serve a book, opening it if it is not open. `host` and `port` say what the server is bound to, if known."""
+    """Create the app for a project and open it if needed. `host` and `port` are the bound address, if known."""
     settings = book.config.settings.server
     app = Litestar(
         route_handlers=[
@@ -149,7 +149,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
 
 
 def hand_over(app: Litestar, book: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
-    """Have an app whose routes are made serve a book."""
+    """Connect an app to a project."""
     exposed = host is not None and not is_local(host)
     app.state = State(
         {"book": book, "running": Running(), "known_query": {}, "exposed": exposed, "error_page": error_page}
@@ -162,15 +162,15 @@ def hand_over(app: Litestar, book: Cuebook, *, host: str | None = None, port: in
 
 
 class Closed(OpenAPISchemaPlugin):
-    """Documents that requests take no unknown fields."""
+    """Documents that requests allow no unknown fields."""
 
     @staticmethod
     def is_plugin_supported_field(field_definition: FieldDefinition) -> bool:
-        """Whether it is a request's type."""
+        """Return whether it is a request type."""
         return not field_definition.is_union and field_definition.is_subclass_of(In)
 
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
-        """Return the schema Litestar makes, closed."""
+        """Return Litestar's schema without additional properties."""
         plugins = (each for each in schema_creator.plugins if isinstance(each, OpenAPISchemaPlugin))
         others = (each for each in plugins if each is not self)  # those of attrs and pydantic ask otherwise
         made = next(each for each in others if each.is_plugin_supported_field(field_definition))
@@ -194,7 +194,7 @@ async def _opened(app: Litestar) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _warmed(book: Cuebook) -> AsyncIterator[None]:
-    """Load beside the first calls what a first query would wait for."""
+    """Load the embedder and caches in the background before the first query."""
     loading = asyncio.create_task(book.warm_up())
     try:
         yield
@@ -209,7 +209,7 @@ async def _enter(request: AnyRequest) -> None:
 
 
 async def refuse_unknown_query(request: AnyRequest) -> None:
-    """Refuse query parameters a route does not know, by name."""
+    """Check that a route declares all query parameters. Raises ValidationException."""
     if not request.scope["query_string"] or request.scope["state"].get("place") is not None:
         return
     handler = request.route_handler
@@ -248,10 +248,9 @@ def serve(
     grace_s: float = GRACE_S,
     access_log: bool = False,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `started` gets the address once it answers; port 0 takes a free one.
+    """Serve until SIGINT or SIGTERM. `started` is called with the address when ready; port 0 selects a free one.
 
-    Raises InvalidInput for an address that other machines reach while there are no keys, BackendError for one that
-    cannot be had.
+    Raises InvalidInput for an address reachable from other machines without API keys, BackendError for a port in use.
     """
     book = where if isinstance(where, Cuebook) else Cuebook.open(where)
     settings = book.config.settings.server
@@ -290,12 +289,12 @@ async def _serve(
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches an address. Raises InvalidInput."""
+    """Return whether an address is a loopback address. Raises InvalidInput."""
     return all(address.is_loopback for address in _addresses(host))
 
 
 def listen(host: str, port: int, *, keyed: bool = False) -> list[socket.socket]:
-    """Open the sockets to serve on; with `keyed` other machines may reach them. Raises InvalidInput, BackendError."""
+    """Bind the sockets; without `keyed` only to loopback addresses. Raises InvalidInput, BackendError."""
     addresses = _addresses(host)
     if not keyed and not is_local(host):
         said = "can be reached from other machines, and no keys tell callers apart"
@@ -335,7 +334,7 @@ def _addresses(host: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]
 
 
 class Server(uvicorn.Server):
-    """Uvicorn, which when told to stop lets turns go on for a while, then ends them, and keeps what had come."""
+    """Uvicorn with graceful shutdown: running turns get `grace_s`, then they are cancelled and stored as partial."""
 
     def __init__(self, app: Litestar, *, grace_s: float = GRACE_S, access_log: bool = False) -> None:
         config = uvicorn.Config(
@@ -362,12 +361,12 @@ class Server(uvicorn.Server):
         self._grace_s = grace_s
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so."""
+        """Start, then call `when_started`."""
         await super().startup(sockets)
         self.when_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop taking requests, and end what still runs when its time is over."""
+        """Stop accepting requests, and cancel what still runs after the grace period."""
         ending = asyncio.get_running_loop().call_later(self._grace_s, self._running.stop)
         try:
             await super().shutdown(sockets)  # returns at once when told to stop a second time
@@ -381,7 +380,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM as a wish to stop; a stopped server ends well, so none is raised again."""
+        """Handle SIGINT and SIGTERM as a graceful shutdown, without raising them again."""
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread may listen to signals
             return

@@ -1,7 +1,7 @@
-"""Who asks, what that allows, and under which Idempotency-Key: decided here and nowhere else.
+"""Authenticate and authorize requests by API key: caller, user, role and Idempotency-Key.
 
-Without keys who asks owns the machine, and names a user: the body's weighs more than the query's, and that more than a
-header's. With keys a key says who asks; one that is a user's speaks for nobody else, in no place.
+Without keys the caller is the machine's owner and names a user: in the body, else the query, else a header. With keys
+the key identifies the caller; a key of one user acts only as that user.
 """
 
 from contextlib import suppress
@@ -26,7 +26,7 @@ AnyRequest = Request[Any, Any, Any]
 
 
 async def admit(request: AnyRequest) -> None:
-    """Let a request in, and note who asks. Raises Unproven, Denied, NotFound."""
+    """Check a request's key and role, and store the caller. Raises Unproven, Denied, NotFound."""
     scope, book = request.scope, _book(request)
     method, path = scope["method"], scope["path_template"]
     if is_open(method, path):
@@ -46,7 +46,7 @@ async def admit(request: AnyRequest) -> None:
 
 
 def check_named(request: AnyRequest, *, user: str | None = None, organization: str | None = None) -> None:
-    """Refuse another user's name than the key's own, and organizations of others, wherever a request names them.
+    """Check that the named user and organization are the key's own.
 
     Raises Denied, NotFound.
     """
@@ -57,8 +57,9 @@ def check_named(request: AnyRequest, *, user: str | None = None, organization: s
 
 
 def token_of(scope: Scope) -> str | None:
-    """Return the key a request brings: X-Cuebook-Key, the bearer of Authorization, or one of ours in Anthropic's
-    X-Api-Key. Raises InvalidInput.
+    """Return a request's API key: X-Cuebook-Key, the Authorization bearer, or a Cuebook key in X-Api-Key.
+
+    Raises InvalidInput.
     """
     own = header(scope, b"x-cuebook-key")
     if own is not None:
@@ -73,29 +74,29 @@ def token_of(scope: Scope) -> str | None:
 
 
 def is_page(path: str) -> bool:
-    """Whether an address is one of the pages a browser shows."""
+    """Return whether a path is an HTML page."""
     return path == "/" or path.startswith("/page/")
 
 
 def is_ours(authorization: str) -> bool:
-    """Whether an Authorization header holds a key of Cuebook, which goes to nobody else."""
+    """Return whether an Authorization header contains a Cuebook key, which is never forwarded."""
     return authorization.partition(" ")[2].strip().startswith(PREFIX)
 
 
 def caller_of(request: AnyRequest) -> Caller:
-    """Return who asks."""
+    """Return the caller."""
     caller: Caller = request.scope["state"]["caller"]
     return caller
 
 
 def known_caller(request: AnyRequest) -> Caller | None:
-    """Return who asks; None on an open route."""
+    """Return the caller; None on a route without a key."""
     caller: Caller | None = request.scope["state"].get("caller")
     return caller
 
 
 def book_of(request: AnyRequest) -> Cuebook:
-    """Return the book this server serves, as who asks sees it."""
+    """Return the project of this server, for the caller's tenant."""
     book, caller = _book(request), known_caller(request)
     return book.of(caller.tenant) if caller is not None and caller.key else book
 
@@ -106,7 +107,7 @@ def _book(request: AnyRequest) -> Cuebook:
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """Return a header's value as UTF-8; None where it is missing or empty. Raises InvalidInput."""
+    """Return a header's value as UTF-8; None if it is missing or empty. Raises InvalidInput."""
     for given, value in scope["headers"]:
         if given == name and value:
             try:
@@ -119,15 +120,15 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 def user_of(request: AnyRequest, *named: str | None) -> str | None:
-    """Return who asks: the key's user, else the first of `named` that is not empty, else header X-User-Id.
+    """Return the acting user: the key's, else the first non-empty of `named`, else header X-User-Id.
 
-    Raises Denied where the key is one user's and another is named.
+    Raises Denied if the key belongs to one user and another is named.
     """
     return caller_of(request).acts_as(*named, header(request.scope, b"x-user-id"))
 
 
 async def check_first(request: AnyRequest, conversation: str, user: str | None, what: str) -> None:
-    """Refuse what a conversation's first user alone may do to who was let into it later. Raises Denied."""
+    """Check that the caller is the conversation's first user or has role agent. Raises Denied."""
     caller = caller_of(request)
     if caller.may("agent"):
         return
@@ -138,13 +139,13 @@ async def check_first(request: AnyRequest, conversation: str, user: str | None, 
 
 
 def actor_of(request: AnyRequest) -> str:
-    """Return who did something, for the audit."""
+    """Return the actor's name for the audit log."""
     caller = caller_of(request)
     return f"key:{caller.key}" if caller.key else "owner"
 
 
 def idempotency_key(scope: Scope) -> str | None:
-    """Return the request's Idempotency-Key; each API key has its own. Raises InvalidInput."""
+    """Return the request's Idempotency-Key, scoped to the API key. Raises InvalidInput."""
     key, caller = header(scope, b"idempotency-key"), scope["state"]["caller"]
     if key is None:
         return None
@@ -156,7 +157,7 @@ def idempotency_key(scope: Scope) -> str | None:
 
 
 def fresh_conversation(book: Cuebook, *, user: str | None, key: str | None) -> str:
-    """Name a new conversation; under an Idempotency-Key always the same, so that a repeated request is the same."""
+    """Return a new conversation ID, derived from the Idempotency-Key if there is one, so that retries match."""
     if key is None:
         return book.desk.dice.new_id("conv")
     named = book.desk.request_digest(f"{user}\x00{key}".encode())

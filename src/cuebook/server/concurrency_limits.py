@@ -1,4 +1,4 @@
-"""What reads or asks much for one who asks: one of a kind at a time, and few wait for it."""
+"""Limit concurrency: live connections per server and key, and a short queue for expensive requests (429)."""
 
 import asyncio
 from collections import Counter
@@ -19,7 +19,7 @@ RETRY_S = 10.0
 
 @contextmanager
 def seat(request: AnyRequest) -> Iterator[None]:
-    """Count who watches. Raises Busy where too many do, or too many under one key."""
+    """Count a live connection. Raises Busy if the server or the key has too many."""
     watching: Counter[str] = request.app.state.watching
     limits, key = book_of(request).config.settings.server, caller_of(request).key
     for many, most, setting in (
@@ -44,7 +44,7 @@ _RETRY_S: Final = 10.0
 
 
 class Measures:
-    """The long measures of a server, by kind. One goes on to its end though its client went away, so few may wait."""
+    """Runs one expensive request of each kind at a time, to its end even if the client disconnects."""
 
     def __init__(self) -> None:
         self._locks: dict[str, asyncio.Lock] = {}
@@ -52,7 +52,7 @@ class Measures:
 
     @asynccontextmanager
     async def hold(self, kind: str) -> AsyncIterator[None]:
-        """Wait for our turn. Raises Busy where many wait."""
+        """Wait for the lock of a kind. Raises Busy if the queue is full."""
         if self._asked[kind] > WAITING:
             msg = f"{kind} takes long, and {WAITING} requests wait for one already; try again later"
             raise Busy(msg, retry_after=_RETRY_S)

@@ -1,4 +1,4 @@
-"""How an error looks on the wire: one table from family to status, and two forms of body."""
+"""Convert exceptions to HTTP error responses: status, problem document (RFC 9457), OpenAI and Anthropic errors."""
 
 import logging
 import math
@@ -64,7 +64,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Refused(CuebookError):
-    """The request does not come from where it may come from."""
+    """Raised for a request from a forbidden Host or Origin."""
 
     def __init__(self, message: str, *, where: str) -> None:
         super().__init__(message)
@@ -72,18 +72,18 @@ class Refused(CuebookError):
 
 
 class Gone(CuebookError):
-    """The client went away before its answer was ready."""
+    """Raised when the client disconnects before its answer is ready."""
 
 
 class FieldError(Struct, frozen=True):
-    """What is wrong with one field."""
+    """The error of one field."""
 
     where: str
     detail: str
 
 
 class SectionConflict(Struct, frozen=True):
-    """A section two branches changed: what it was where they parted, and both texts; null where it is not there."""
+    """A section that both branches changed: the base text and both new texts; null if absent."""
 
     section: str
     base: str | None
@@ -92,7 +92,7 @@ class SectionConflict(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A problem document (RFC 9457). `where` names the field at fault, `errors` each of several.
+    """A problem document (RFC 9457). `where` names the invalid field, `errors` lists several.
 
     `conflicts` are those of a merge.
     """
@@ -108,7 +108,7 @@ class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class OpenAIErrorBody(Struct, frozen=True, kw_only=True):
-    """What went wrong, in OpenAI's words."""
+    """The error in OpenAI's format."""
 
     message: str
     type: str
@@ -123,7 +123,7 @@ class OpenAIError(Struct, frozen=True):
 
 
 class AnthropicErrorBody(Struct, frozen=True):
-    """What went wrong, in Anthropic's words."""
+    """The error in Anthropic's format."""
 
     type: str
     message: str
@@ -137,7 +137,7 @@ class AnthropicError(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """An error ready for either form."""
+    """An error that can be rendered in each format."""
 
     status: int
     name: str
@@ -188,7 +188,7 @@ _STATUSES = frozenset(status.value for status in HTTPStatus)
 
 
 def failure_of(error: Exception) -> Failure:
-    """Read an error by the table. What nobody foresaw is logged here and says nothing of itself to the client."""
+    """Convert an exception by the table. Unexpected ones are logged, and their text is not sent to the client."""
     if isinstance(error, Refused):
         return Failure(status=403, name="refused", detail=str(error), where=error.where)
     if isinstance(error, Gone):
@@ -261,7 +261,7 @@ def _field_error(given: Mapping[str, Any]) -> FieldError:
 
 
 def in_words(complaint: str) -> str:
-    """Return what a decoder says of a value with its types in words: "Expected `int`, got `str`"."""
+    """Return a decoder's message with JSON type names: "Expected `int`, got `str`"."""
     said, got, given = complaint.partition(", got ")
     wanted = _TYPE.sub(lambda found: " or ".join(_TYPES.get(each, each) for each in found[1].split(" | ")), said)
     given = _TYPE.sub(lambda found: "a fraction" if found[1] == "float" else _TYPES.get(found[1], found[1]), given)
@@ -269,20 +269,20 @@ def in_words(complaint: str) -> str:
 
 
 def body_of(failure: Failure, *, wire: bool, instance: str | None = None) -> tuple[bytes, str]:
-    """Return an error's body and its media type; `wire` for the OpenAI wire's form."""
+    """Return an error's body and its media type; `wire` selects OpenAI's format."""
     if wire:
         return _encode(failure.openai()), "application/json"
     return _encode(failure.problem(instance)), PROBLEM_TYPE
 
 
 def respond(failure: Failure, *, wire: bool) -> ASGIResponse:
-    """Answer with an error, before a route is known."""
+    """Return an error response before routing."""
     body, media_type = body_of(failure, wire=wire)
     return ASGIResponse(body=body, media_type=media_type, status_code=failure.status, headers=list(failure.headers))
 
 
 def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Answer with an error a route raised."""
+    """Return the response for an exception that a route raised."""
     failure = failure_of(error)
     wire = request.scope["state"].get("place") is not None
     raw = request.scope.get("raw_path", b"").decode("ascii", "replace") or None

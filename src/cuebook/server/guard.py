@@ -1,7 +1,7 @@
-"""Who is let in, and which address is meant: Host and Origin of every request, and the path read once for all rooms.
+"""Check Host, Origin and Fetch Metadata headers (DNS rebinding, CSRF), and parse the path of every request.
 
-In a path `~` and `%2F` stand for a `/` inside a name (`%7E` for a real `~`). Behind the guard such a `/` is a NUL,
-which no path may hold, so that a name stays one segment; `name_in` gives it back.
+In a path `~` and `%2F` encode a `/` inside a name (`%7E` a real `~`). Behind this middleware such a `/` is a NUL, which
+no path may contain, so that a name stays one segment; `name_in` decodes it.
 """
 
 import re
@@ -48,9 +48,9 @@ _PARTS = re.compile(r"[\x00\\]")
 
 
 class WireAddress(Struct, frozen=True, kw_only=True):
-    """An address on the OpenAI wire: the names in its base URL, and what stands behind `/v1`, as it came.
+    """An address on the OpenAI wire: the names in its base URL, and the unchanged path after `/v1`.
 
-    `methods` are those that are ours to answer there, none where the address is no address of ours.
+    `methods` are those that Cuebook answers there, none for the upstream's addresses.
     """
 
     conversation: str | None
@@ -60,18 +60,18 @@ class WireAddress(Struct, frozen=True, kw_only=True):
 
 
 def name_in(segment: str) -> str:
-    """Return the name a path's segment stands for."""
+    """Return the name that a path segment encodes."""
     return segment.replace(_SLASH, "/")
 
 
 def place_of(scope: Scope) -> WireAddress | None:
-    """Where on the OpenAI wire a request goes; None elsewhere."""
+    """Return a request's address on the OpenAI wire; None elsewhere."""
     place: WireAddress | None = scope["state"].get("place")
     return place
 
 
 class Guard:
-    """Lets in what names this server, from no foreign page, and gives every request its path."""
+    """Middleware that rejects foreign hosts and origins, and sets every request's path."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class Guard:
         exposed: bool = False,
         shadow: bool = False,
     ) -> None:
-        """`host` is the name bound beside this machine's own; without `port` any port may be named.
+        """`host` is the bound name besides loopback names; without `port` any port is allowed.
 
-        `exposed`: other machines reach it, under names nobody knows here; keys tell callers apart. `shadow`: nothing
-        on the OpenAI wire is ours to answer.
+        `exposed`: other machines can reach it under unknown names; keys identify callers. `shadow`: everything on the
+        OpenAI wire is passed through.
         """
         self.rooms = app
         self._shadow = shadow
@@ -142,7 +142,7 @@ class Guard:
 
 
 def _kept_nowhere(send: Send) -> Send:
-    """Let no cache keep an answer, and no browser take it for another kind than it says; what says otherwise stands."""
+    """Add no-store and nosniff headers to an answer that does not set them."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -155,7 +155,7 @@ def _kept_nowhere(send: Send) -> Send:
 
 
 def read_path(scope: HTTPScope) -> tuple[str, WireAddress | None]:
-    """Read a request's path: the route it is served at and, on the OpenAI wire, its place. Raises InvalidInput."""
+    """Parse a request's path to its route and, on the OpenAI wire, its address. Raises InvalidInput."""
     raw = scope.get("raw_path") or scope["path"].encode()
     segments = raw.split(b"/")[1:]
     names = [_segment(segment) for segment in segments]
@@ -182,7 +182,7 @@ def read_path(scope: HTTPScope) -> tuple[str, WireAddress | None]:
 
 
 def _methods(rest: list[str]) -> tuple[str, ...]:
-    """Return the methods of an address behind `/v1` that are ours to answer; names stand at odd places in it."""
+    """Return the methods that Cuebook answers at a path under `/v1`; names are at odd positions."""
     shape = "/".join("*" if at % 2 else word for at, word in enumerate(rest))
     if rest in _NO_NAMES:
         shape = "/".join(rest)
@@ -202,9 +202,10 @@ def _check_query(query: bytes, place: WireAddress | None) -> None:
 
 
 def _check_fetch(scope: HTTPScope, place: WireAddress | None) -> None:
-    """Refuse what another site's page loads: a picture, a script or a frame names no Origin, and its page would learn
-    from what it comes to, or how long that takes. A link that somebody follows may lead here, but not under /v1: what
-    an upstream answers is no page of ours.
+    """Reject requests by other sites' pages. An image, script or frame sends no Origin, and its page could learn from
+    the result or the time it takes. A followed link is allowed, but not under /v1, where an upstream answers.
+
+    Raises Refused.
     """
     told = {name: value for name, value in scope["headers"] if name.startswith(b"sec-fetch-")}
     if told.get(b"sec-fetch-site") not in _FOREIGN:

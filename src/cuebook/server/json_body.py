@@ -1,4 +1,4 @@
-"""The one validator of foreign JSON: UTF-8, bounded depth, no NUL, no half surrogates, no unknown fields."""
+"""Parse and validate JSON request bodies: UTF-8, bounded depth, no NUL, no lone surrogates, no unknown fields."""
 
 import json
 import re
@@ -33,7 +33,7 @@ _ESCAPES = re.compile(
 
 
 def read_json(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
-    """Read a body as what a decoder makes of it. Raises InvalidInput naming the field."""
+    """Decode a body. Raises InvalidInput that names the field."""
     check_json(body)
     try:
         return decoder.decode(body)
@@ -53,7 +53,7 @@ def read_json(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
 
 
 def check_json(body: bytes) -> None:
-    """Refuse what no room behind this one can take, whatever the fields are. Raises InvalidInput."""
+    """Check a body's encoding, depth and characters. Raises InvalidInput."""
     if not body:
         msg = "the body is empty; send a JSON object"
         raise InvalidInput(msg, where="body")
@@ -105,7 +105,7 @@ def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
 
 
 class JsonBody(AbstractDTO[T], Generic[T]):
-    """Reads a route's `data` with the validator, straight from bytes, and documents it as its type."""
+    """Decodes and validates a route's `data` from bytes, and documents its type."""
 
     _decoder: "msgspec.json.Decoder[T]"
 

@@ -1,4 +1,4 @@
-"""Which role each route needs at least: one table. A route that is missing here is the owner's alone."""
+"""List the least role (permission) of each route. Routes that are not listed need the role owner."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Final
 
 from cuebook.records.key import Role
 
-#: Let in without a key: what says whether the server lives, and pages that hold nothing of the book.
+#: Routes that need no key: health checks, and pages without project data.
 OPEN: Final = frozenset({
     ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/page/static/{name}"), ("GET", "/page/key"),
     ("POST", "/page/key"),
@@ -18,7 +18,7 @@ _PROMPT: Final = "/api/prompts/{prompt}"
 _AUDIT: Final = "/api/audit"
 _MEMORY: Final = "/api/memories/{memory}"
 
-#: What a role adds to those before it.
+#: The routes that each role adds to the lower ones.
 ROUTES: Final[Mapping[Role, frozenset[str]]] = {
     "viewer": frozenset({
         "GET /", "GET /page/live", "GET /page/conversations", "GET /page/conversations/{conversation}",
@@ -87,7 +87,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
     }),
     "owner": frozenset({"GET /page/settings", f"PUT {_CONVERSATION}/participants"}),
 }  # fmt: skip
-#: Whoever may not use these does not learn that they are there.
+#: Routes that answer 404 to callers without the role.
 HIDDEN: Final = frozenset({
     f"PUT {_CONVERSATION}/participants",
     "GET /api/organizations/{organization}/settings", "PATCH /api/organizations/{organization}/settings",
@@ -96,23 +96,23 @@ HIDDEN: Final = frozenset({
 
 _NAME: Final = re.compile(r"\{[^}]*\}")
 _HIDDEN: Final = frozenset(_NAME.sub("{}", route) for route in HIDDEN)
-#: By routes whose parameters have no name.
+#: The least role by route, with unnamed parameters.
 _NEEDED: Final[Mapping[str, Role]] = {
     _NAME.sub("{}", route): role for role, routes in ROUTES.items() for route in routes
 }
 
 
 def declared(method: str, path: str) -> Role | None:
-    """Return the least role a route needs by this table; None where it says nothing of it."""
+    """Return the least role a route needs; None if the table does not list it."""
     bare = _NAME.sub("{}", path)
     return _NEEDED.get(f"{method} {bare}") or _NEEDED.get(f"* {bare}")
 
 
 def is_open(method: str, path: str) -> bool:
-    """Whether a route takes no key; what OPTIONS answers stands in the document."""
+    """Return whether a route needs no key. OPTIONS only returns what the OpenAPI document says."""
     return (method, path) in OPEN or method == "OPTIONS"
 
 
 def is_hidden(method: str, path: str) -> bool:
-    """Whether who may not use a route gets the answer for what is not there."""
+    """Return whether a route answers 404 instead of 403 to callers without the role."""
     return f"{method} {_NAME.sub('{}', path)}" in _HIDDEN

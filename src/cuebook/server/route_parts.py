@@ -1,4 +1,4 @@
-"""What the routes of a conversation share: their place, the query parameters of lists, and the form of an answer."""
+"""Define what routes share: the conversation path, the query parameters of lists, JSON responses."""
 
 from typing import Annotated, Any
 
@@ -17,10 +17,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def json_of(value: Any, status: int = 200) -> Response[bytes]:
-    """Answer with JSON."""
+    """Return a JSON response."""
     return Response(_encode(value), media_type="application/json", status_code=status)
 
 
 def listed(items: list[Any], cursor: str | None) -> Response[bytes]:
-    """Answer with a list, or a page of it and the cursor of the next."""
+    """Return a list response, or a page with the cursor of the next."""
     return json_of({"items": items} | ({"next": cursor} if cursor is not None else {}))

@@ -1,4 +1,4 @@
-"""How long answers leave: piece by piece, until the client goes away, the server stops, or the source breaks off."""
+"""Stream responses in chunks; cancel them when the client disconnects, the server stops or the source fails."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Running:
-    """The turns in the air. When the server stops it ends them, and each is kept as interrupted."""
+    """The running turns. A stopping server cancels them; each is stored as interrupted."""
 
     def __init__(self) -> None:
         #: Seconds after which a client that takes nothing of its answer counts as gone.
@@ -28,19 +28,19 @@ class Running:
         self.stopping = False
 
     def stop(self) -> None:
-        """End all of them."""
+        """Cancel all running turns."""
         self.stopping = True
         for task in self._tasks:
             task.cancel()
 
     async def end(self, *, within_s: float) -> None:
-        """End what still runs, and wait until it has kept what had come."""
+        """Cancel all running turns, and wait until their partial answers are stored."""
         self.stop()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=within_s)
 
     async def until_gone(self, receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-        """Do work, and end it when the client goes away. Raises Gone then, BackendError when the server stops."""
+        """Run work until the client disconnects. Raises Gone then, BackendError when the server stops."""
         task = asyncio.ensure_future(work)
         watch = asyncio.ensure_future(_gone(receive))
         self._tasks.add(task)
@@ -60,7 +60,7 @@ class Running:
         raise Gone
 
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work whether or not somebody still waits for it. Raises BackendError when the server stops."""
+        """Run work to its end, also without a client. Raises BackendError when the server stops."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         try:
@@ -80,7 +80,7 @@ async def _gone(receive: Receive) -> None:
 
 
 class Start(Struct, frozen=True):
-    """How an answer begins. `whole`: it comes in one piece, and its length is told."""
+    """Status and headers of an answer. `whole`: it is sent in one piece with its length."""
 
     status: int
     headers: Headers
@@ -88,10 +88,10 @@ class Start(Struct, frozen=True):
 
 
 class Streamed(ASGIResponse):
-    """An answer sent piece by piece, the first of which says how it begins.
+    """An answer sent in pieces; the first determines status and headers.
 
-    Its source is closed however it ends. What goes wrong before it begins is raised; a source that breaks off later
-    cuts the connection, so that no client takes half an answer for a whole one.
+    Its source is always closed. An error before the first piece is raised; a later one aborts the connection, so that
+    no client mistakes a partial answer for a complete one.
     """
 
     __slots__ = ("_begin", "_pieces", "_running", "_started", "_to_the_end")
@@ -104,7 +104,7 @@ class Streamed(ASGIResponse):
         *,
         to_the_end: bool = False,
     ) -> None:
-        """`begin` reads the first piece; without it that is a Start. `to_the_end`: also when its client goes away."""
+        """`begin` converts the first piece to a Start. `to_the_end`: continue without the client."""
         super().__init__()
         self._running, self._pieces, self._begin = running, pieces, begin
         self._started, self._to_the_end = False, to_the_end
@@ -147,7 +147,7 @@ class Streamed(ASGIResponse):
                 await pieces.aclose()
 
     async def _give(self, send: Send, piece: bytes) -> None:
-        """Send a piece. Raises Gone where the client takes nothing: it would hold its turn, and all who wait behind."""
+        """Send a piece. Raises Gone if the client reads nothing, because it would block its conversation's queue."""
         try:
             async with asyncio.timeout(self._running.patience_s):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -159,7 +159,7 @@ class Streamed(ASGIResponse):
 
 
 def encoded(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Return headers as bytes; control characters, which no header may hold, are percent-encoded."""
+    """Return headers as bytes, with control characters percent-encoded."""
     return [(name.lower().encode("latin-1"), _value(value)) for name, value in headers]
 
 

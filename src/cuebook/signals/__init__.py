@@ -1,1 +1,1 @@
-"""What a message says beside its words, and what that moves. Pure: it sees `records` and below."""
+"""Message signals: sentiment, events, tasks, metaprompts. Pure functions; imports only `records` and below."""

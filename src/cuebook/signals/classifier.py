@@ -1,7 +1,7 @@
-"""How a text sounds by a classifier that was trained on GoEmotions: words and pairs of words, weighed.
+"""The sentiment classifier: scores English text with a model trained on GoEmotions (words and word pairs).
 
-TF-IDF (sublinear, norm 1) into multinomial logistic regression over negative, neutral and positive, the classes weighed
-alike. `scripts/train_sentiment.py` writes `weights.bin` beside this file (docs/design/012-sentiment.md). Training and
+TF-IDF (sublinear, norm 1) feeds a multinomial logistic regression over negative, neutral and positive, with balanced
+classes. `scripts/train_sentiment.py` writes `weights.bin` in this folder (docs/design/012-sentiment.md). Training and
 prediction share `features`.
 """
 
@@ -36,7 +36,7 @@ _BAD: Final = 2.0
 
 
 class Weights(Struct, frozen=True):
-    """What was learned: by feature its idf and its weights for positive and negative against neutral; the biases."""
+    """Trained weights: per feature its idf and its weights of positive and negative against neutral; and the biases."""
 
     features: dict[str, tuple[float, float, float]]
     positive: float
@@ -44,7 +44,7 @@ class Weights(Struct, frozen=True):
 
 
 class Classifier:
-    """Reads English by what was learned. Costs about 5 µs a word; the weights (20 ms) come with the first text."""
+    """Computes sentiment of English text. About 5 µs a word; the first text loads the weights (20 ms)."""
 
     name: Final = NAME
 
@@ -69,13 +69,13 @@ class Classifier:
 
 
 def features(text: str) -> list[str]:
-    """List the words of a text and the pairs of neighbours, as the classifier knows them."""
+    """Return the features of a text: its words and the pairs of adjacent words."""
     words = _TOKEN.findall(text.replace("\u2019", "'").lower())
     return [*words, *(f"{one} {two}" for one, two in pairwise(words))]
 
 
 def probabilities(found: Sequence[str], weights: Weights) -> tuple[float, float, float]:
-    """Return the probabilities of negative, neutral and positive. With no known feature: those of the biases."""
+    """Return the probabilities of negative, neutral and positive. Without a known feature: those of the biases."""
     length = positive = negative = 0.0
     for feature, times in Counter(found).items():
         known = weights.features.get(feature)
@@ -97,7 +97,7 @@ def _sounds_bad(feature: str, weights: Weights) -> bool:
 
 
 def pack(weights: Weights) -> bytes:
-    """Return weights as they are kept: half-precision numbers, compressed. `unpack` reads them."""
+    """Return weights in file format: half-precision numbers, compressed. `unpack` reverses it."""
     names = "\n".join(weights.features).encode()
     columns = list(zip(*weights.features.values(), strict=True))
     count = len(weights.features)
@@ -107,7 +107,7 @@ def pack(weights: Weights) -> bytes:
 
 
 def unpack(data: bytes) -> Weights:
-    """Read what `pack` wrote."""
+    """Return the weights that `pack` wrote."""
     if not data.startswith(MAGIC):
         msg = f"{FILE}: begins with {data[:20]!r}, not with {MAGIC!r}; install cuebook again"
         raise ValueError(msg)
@@ -122,5 +122,5 @@ def unpack(data: bytes) -> Weights:
 
 @cache
 def shipped() -> Weights:
-    """Load the weights that ship, with the first text that is read."""
+    """Load the built-in weights, on the first text."""
     return unpack(resources.files(__package__).joinpath(FILE).read_bytes())

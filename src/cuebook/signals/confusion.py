@@ -1,4 +1,4 @@
-"""Whether a message says that its writer is lost. Whole words; "explain" alone is a wish, and no sign (A, decided)."""
+"""Detect confusion in a message: does its writer not understand? Whole words; "explain" alone does not count (A)."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,17 +6,17 @@ from typing import Final
 from cuebook.records.expression import Expression, lowered
 from cuebook.records.mind import Polarity
 
-#: Characters that are looked at.
+#: Characters of a message that are searched.
 LOOKED_AT: Final = 2_000
-#: Who does not understand is the writer, not somebody they write about.
+#: The writer does not understand, not somebody they write about.
 _WRITER: Final = "".join(
     f"(?<!{each} )"
     for each in ("they", "users", "people", "you", "he", "she", "customers", "who", "students", "clients")
 )
 _NOT: Final = r"(?:don'?t|do not|didn'?t|did not|can'?t|cannot|couldn'?t|still don'?t)"
-#: Words between "not" and what it takes back.
+#: Words between "not" and what it negates.
 _QUITE: Final = r"(?:really |quite |fully |even |yet |very |entirely |at all )?"
-#: Patterns by the keyword they are told as.
+#: Patterns by the keyword under which they are reported.
 _KEYWORDS: Final[Mapping[str, str]] = {
     "confused": r"\bconfused\b(?! (?:\w+ ){1,3}with\b)|\bconfusing\b|\bconfuses me\b",
     "don't understand": (
@@ -53,24 +53,24 @@ _KEYWORDS: Final[Mapping[str, str]] = {
 }
 _NAMES: Final = tuple(_KEYWORDS)
 _ANY: Final = Expression("|".join(f"({pattern})" for pattern in _KEYWORDS.values()))
-#: Strings of which each of them holds one.
+#: Strings of which every match contains one.
 _HINTS: Final = (
     "confus", "understand", " get ", " follow", "see what you", "clear", "mean", "clarif", "huh", "sense", " sure",
     "lost", "over my head", "explain", "no idea what", "no clue what", "following", "know what you",
 )  # fmt: skip
-#: A negation right before what it takes back: "it isn't unclear at all".
+#: A negation right before the keyword: "it isn't unclear at all".
 _DENIED: Final = Expression(r"\b(?:not|never|no longer|\w+n't|(?:is|are|was|were|do|does|did)nt)(?: \w+){0,2} \Z")
 #: Characters before a keyword in which a negation counts.
 REACH: Final = 30
-#: Question marks that pile up behind a word or stand alone; between two operands they are an operator.
+#: Repeated question marks after a word or alone; between two operands they are an operator.
 _MARKS: Final = Expression(r"(?:(?<=[\w)\"'])|^\s*)\?\s?\?[?!]*(?=\s*$|\s+[A-Z\"'(])")
 
 
 def confusion_in(said: str, *, polarity: Polarity = "neutral") -> tuple[str, ...]:
-    """Name the keywords of confusion in what a user says (`spoken`), each once, in their order.
+    """Return the keywords of confusion in the user's own words (`spoken`), each once, in order.
 
-    Piled-up question marks are anger where the message is negative, or asks somebody, and no sign of confusion then;
-    "huh" is wonder where it is positive and the word asks nothing.
+    Repeated question marks are anger, not confusion, if the message is negative or asks somebody. "huh" is surprise
+    if the message is positive and the word is no question.
     """
     text = said[:LOOKED_AT].replace("\u2019", "'")
     low, found = lowered(text), list[str]()

@@ -1,6 +1,7 @@
-"""The ten signals prompts' variants are chosen by, each 0..1 (B, "Context Signals"; definitions: docs/design/013).
+"""Compute the ten context signals that select prompt variants, each 0..1 (B, "Context Signals"; docs/design/013).
 
-`user_pleased` and `sentiment_high` are two names of one. A signal that cannot be read is missing: 0 would say no.
+`user_pleased` and `sentiment_high` are two names of the same signal. A signal that cannot be computed is missing: 0
+would mean no.
 """
 
 import re
@@ -12,26 +13,26 @@ from cuebook.records.mind import Counters, Sentiment
 from cuebook.records.persona import Tracking
 from cuebook.signals.tasks import TASKS
 
-#: What an older message's score weighs beside the next newer one's.
+#: The weight of a message's score relative to the next newer one.
 FADES: Final = 0.5
-#: Corrections among the newest messages that are many, and how many messages those are.
+#: Number of corrections that counts as many, and how many of the newest messages are examined.
 MANY: Final = 2
 AMONG: Final = 4
-#: Messages after which a task nobody named again is over, and what it counts until then.
+#: Messages after which an unnamed task has ended, and its value until then.
 LASTS: Final = 3
 FOLLOWS: Final = 0.5
-#: Cosines, as parts of an embedder's `akin`, of a message and the mean of those before it: from here on its topic is
-#: theirs, and below here another. Measured: docs/design/013.
+#: Cosines, as parts of an embedder's `akin`, between a message and the mean of the previous ones: from the first its
+#: topic is the same, below the second another. Measured: docs/design/013.
 NEAR, FAR = 0.5, 0.1
-#: What a change of topic weighs in a message that goes on in words like "and" or "it",
+#: The weight of a topic change in a message that continues with words like "and" or "it",
 DOUBTED: Final = 0.6
-#: and one that is seen by its words alone, without an embedder.
+#: and of a topic change seen by words alone, without an embedder.
 WORDS_ALONE: Final = 0.4
-#: Words with content a message has to have for either.
+#: Minimum content words of a message for either.
 LEAST, CONTENT = 2, 3
-#: Seconds between two messages of one who is quick, and of one who is not slow.
+#: Seconds between two messages of a quick user, and of one who is not slow.
 QUICK, BRISK = 15.0, 60.0
-#: The lowest threshold a mean is measured by.
+#: The lowest threshold for a mean.
 _LEAST: Final = 0.05
 
 _SHIFTS: Final = Expression(
@@ -45,7 +46,7 @@ _SHIFTS: Final = Expression(
     r"|^(?:and |oh,? |ok(?:ay)?,? )*(?:another|one other|one more) (?:thing|question|topic)\b",
     re.IGNORECASE,
 )
-#: How a message goes on with what was said: its words are others, its topic is not.
+#: How a message continues the previous one: with new words on the same topic.
 _GOES_ON: Final = Expression(
     r"^(?:and|but|or|then|so|also|ok(?:ay)?|yes|no|what about|how about|why|because|instead|now|which of"
     r"|is (?:it|that|this|there)|does (?:it|that|this)|can (?:it|that)|what if|same|still|"
@@ -53,7 +54,7 @@ _GOES_ON: Final = Expression(
     r"|ones|above|former|latter|again|instead|too|else)\b",
     re.IGNORECASE,
 )
-#: Characters of a message whose words are compared: what it is about is told before what was pasted.
+#: Characters of a message whose words are compared: its topic comes before pasted text.
 READ: Final = 10_000
 _WORD: Final = Expression(r"[^\W\d_]{3,}|\d{2,}")
 _SHOUT: Final = Expression(r"\b[A-Z]{3,}\b")
@@ -72,7 +73,7 @@ _LITTLE: Final = frozenset(
 def signals_of(
     said: str, sentiment: Sentiment, counters: Counters, *, before: Counters, tracking: Tracking, drift: float | None
 ) -> Mapping[str, float]:
-    """Return the signals of a message; `counters` are with it, `before` without. `drift` is 0..1, None unknown."""
+    """Return a message's signals; `counters` include it, `before` does not. `drift` is 0..1, None if unknown."""
     found: dict[str, float] = {}
     if counters.scores:
         mean = _faded(counters.scores)
@@ -87,12 +88,12 @@ def signals_of(
 
 
 def goes_on(said: str) -> bool:
-    """Whether a message goes on with what was said before, in words like "and" or "it", or in next to no words."""
+    """Return whether a message continues the previous one, with words like "and" or "it" or hardly any words."""
     return len(set(stems(said))) < CONTENT or _GOES_ON.search(said[:READ]) is not None
 
 
 def drift_by_meaning(said: str, cosine: float, *, akin: float) -> float:
-    """Return how far a message's topic is from that of those before it, 0..1, by the cosine with their mean."""
+    """Return how far a message's topic is from that of the previous ones, 0..1, by the cosine with their mean."""
     if len(set(stems(said))) < LEAST:
         return 0.0
     far = min(max((NEAR * akin - cosine) / ((NEAR - FAR) * akin), 0.0), 1.0)
@@ -102,7 +103,7 @@ def drift_by_meaning(said: str, cosine: float, *, akin: float) -> float:
 def drift_by_words(said: str, earlier: Sequence[str]) -> float:
     """Return how far a message's words are from those of earlier ones, 0..`WORDS_ALONE`.
 
-    0 for the first message, for short ones and for those that go on in words like "and" or "it".
+    0 for the first message, for short messages, and for those that continue with words like "and" or "it".
     """
     own = set(stems(said))
     if not earlier or goes_on(said):
@@ -114,14 +115,12 @@ def drift_by_words(said: str, earlier: Sequence[str]) -> float:
 
 
 def stems(text: str) -> Iterable[str]:
-    """Return the first letters of a text's words with content: "deploy" and
-    "deployment" are one. O(1): READ at most.
-    """
+    """Return the first letters of a text's content words: "deploy" and "deployment" are equal. O(1): READ at most."""
     return (word[:5] for word in map(str.lower, _WORD.findall(text[:READ])) if word not in _LITTLE)
 
 
 def _faded(scores: Sequence[float]) -> float:
-    """Return the mean of scores, each weighing half of the next newer one."""
+    """Return the mean of scores, each with half the weight of the next newer one."""
     weights = [FADES**age for age in range(len(scores) - 1, -1, -1)]
     return sum(weight * score for weight, score in zip(weights, scores, strict=True)) / sum(weights)
 
@@ -132,7 +131,9 @@ def _beyond(mean: float, threshold: float) -> float:
 
 
 def _energy(said: str, sentiment: Sentiment, counters: Counters, before: Counters) -> float:
-    """Weigh two fifths punctuation, a fifth each of capitals and drawn-out words, intensity, and pace and length."""
+    """Return the energy: two fifths punctuation, a fifth each of capitals and drawn-out words, intensity, and pace and
+    length.
+    """
     marks = min(said.count("!") / 3 + min(said.count("??"), 1) / 2, 1.0)
     loud = min(len(_SHOUT.findall(said)) / max(len(said.split()), 1) * 2 + 0.5 * bool(_LONG_DRAWN.search(said)), 1.0)
     gap = counters.at - before.at if before.at else BRISK

@@ -1,15 +1,15 @@
-"""Whether a message takes back, or sets right, what was understood: the correction B counts against a prompt."""
+"""Detect corrections: does a message retract or correct an earlier answer? B counts these against a prompt."""
 
 from typing import Final
 
 from cuebook.records.expression import Expression, lowered
 
-#: Where one sentence ends and another begins.
+#: The end of one sentence and the start of the next.
 SENTENCE: Final = Expression(r"(?<=[.!?\u2026])(?<!\b[dm]r\.)(?<!\bms\.)(?<!\bmrs\.)\s+|\n+")
-#: Characters that are looked at, of a message and of a sentence.
+#: Characters that are searched, of a message and of a sentence.
 LOOKED_AT: Final = 2_000
 LONGEST: Final = 300
-#: More corrections than this are not counted in one message.
+#: Maximum corrections counted in one message.
 MOST: Final = 5
 
 _OPENER: Final = (
@@ -22,7 +22,7 @@ _IT_IS: Final = (
 )
 _VERY: Final = r"(?:just |still |also |completely |totally |all |simply |plain |again |even |so )*"
 _FINE: Final = r"\b(?:fine|good|great|perfect|ok(?:ay)?|all|working|works|right|correct|nothing|no)\b"
-#: How a sentence that corrects begins.
+#: How a correcting sentence begins.
 _BEGINNINGS: Final = (
     # what was meant, said or asked
     rf"{_OPENER}i (?:mean|meant)\b(?! to (?:thank|ask|say|tell|write|call)|(?:,| it) (?:thank|wow|come on))",
@@ -103,7 +103,7 @@ _BEGINNINGS: Final = (
     r"(?:please )?stop (?!it\b|by\b|for\b|at\b|the\b)\w+ing\b",
     r"(?:small |one |a |minor )*correction\s*:",
     r"(?:let me|i'll|i should) (?:rephrase|correct|clarify|put it (?:differently|another way))",
-    # it goes on
+    # the problem continues
     (
         rf"{_OPENER}(?:(?:that|it|this|which)(?:'s| is)? )?still (?:not|doesn't|does not|isn't|is not|won't|can't|"
         r"didn't|fails?|failing|crashes|crashing|broken|wrong|the same|gives|nothing|missing|getting|get the|shows?|"
@@ -115,7 +115,7 @@ _BEGINNINGS: Final = (
         r"(?:again,? )?(?:the )?same (?:error|problem|issue|result|mistake|thing|answer)(?: again)?\b(?!.*\?$)"
         r"|again failed|(?:it )?fails again\b"
     ),
-    # actually it is otherwise
+    # actually, it is different
     (
         rf"{_OPENER}actually,? (?:it|that|this|he|she|they|there|my \w+|the \w+|our \w+)"
         r"(?:'s|'re| is| are| was| were| should| has to| have to)\b"
@@ -124,7 +124,7 @@ _BEGINNINGS: Final = (
         r"better|cool|interesting|brilliant|lovely|helpful|useful|true|working|works|easy|clever|not bad|how|what|why|"
         r"fun|funny|amazing|awesome))(?!.*\?$)"
     ),
-    # no, otherwise
+    # no, differently
     (
         r"(?:no+|nope|nah)[,.!]+ (?:no+[,.! ]+)*(?:not\b|wrong|don't|do not|(?:that|this) one|that's (?:not|wrong|the)|"
         r"that is (?:not|wrong)|it's (?:not|the)\b|it is (?:not|the)\b|it should|i (?:mean|meant|want|wanted|need|said|"
@@ -146,7 +146,7 @@ _BEGINNINGS: Final = (
     ),
     rf"(?:nope|hm+,? no)[,.!]? (?!.*{_FINE})(?:the|that's|that is|it's|it is|your|there's|there are) \w+(?!.*\?$)",
 )
-#: What it may hold anywhere, and strings of which each of them holds one.
+#: Patterns anywhere in a sentence, and strings of which every match contains one.
 _HOLDINGS: Final = (
     (
         r"\bnot what i (?:asked|meant|wanted|said|needed|need|want|was asking|am asking|had in mind|requested"
@@ -183,7 +183,7 @@ _HOLDINGS: Final = (
     r"\byou \w+(?: \w+){0,6}, (?:but )?i (?:wanted|asked for|meant|said|needed|asked)\b(?!.*\?$)",
 )
 _HINTS: Final = ("what i ", " i said", "i told", "i already", "i mentioned", "i wrote", "you", "not that ", "not this ")
-#: What begins like a correction and is none.
+#: What begins like a correction but is none.
 _SPARED: Final = Expression(
     r"(?:no,? (?:that's|it's) (?:all|it|fine|ok(?:ay)?|everything|good|great|not (?:necessary|needed|a problem"
     r"|urgent|important|"
@@ -192,9 +192,9 @@ _SPARED: Final = Expression(
     r"correct me if|still, )"
 )
 _DENIED: Final = Expression(r"(?:nope|hm+,? no)[.!]*")
-#: A word set right as in a chat: "*their".
+#: A chat-style corrected word: "*their".
 _STARRED: Final = Expression(r"\s*\*(?!\*)[^\W\d_][\w']*(?:,? not \w+)?[.!]?\s*\Z")
-#: One name for another, which only its capitals tell: "Not Berlin, Bern", "on Friday, not Saturday".
+#: One name for another, recognized only by its capitals: "Not Berlin, Bern", "on Friday, not Saturday".
 _NAMED: Final = Expression(
     r"(?:^|[.!]\s+)Not [A-Z]\w+, (?:but )?[A-Z]\w+[.!]*$|"
     r"^(?:[^?,.]{1,50} )?(?:(?:[Ii]n|[Oo]n|[Aa]t|[Tt]o|[Ff]rom|[Ff]or|[Ww]ith|[Bb]y|[Ii]s|[Ss]pelled|[Cc]alled) )?"
@@ -205,7 +205,7 @@ _HOLDS: Final = Expression("|".join(f"(?:{sign})" for sign in _HOLDINGS))
 
 
 def corrections_in(said: str) -> int:
-    """Count the sentences of what a user says (`spoken`) that correct what was understood; `MOST` at most."""
+    """Return the number of correcting sentences in the user's own words (`spoken`), at most `MOST`."""
     said = said[:LOOKED_AT]
     sentences = [each.strip(" \t-*\"'()") for each in SENTENCE.split(lowered(said))]
     if len(sentences) > 1 and _DENIED.fullmatch(sentences[0]):  # "Hmm, no. It takes a list."

@@ -1,4 +1,4 @@
-"""How strongly a text is meant."""
+"""Compute the polarity and the intensity of a text."""
 
 import re
 from typing import Final
@@ -9,12 +9,12 @@ from cuebook.records.mind import Polarity
 # ---- polarity -------------------------------------------------------------------------------------------------------
 
 
-#: From which score on a text is positive, and below whose negative it is negative (VADER's own).
+#: The score from which a text is positive; below its negative, a text is negative (VADER's own value).
 POLAR: Final = 0.05
 
 
 def polarity_of(score: float, polar: float = POLAR) -> Polarity:
-    """Name the polarity of a score in -1..1 that was read."""
+    """Return the polarity of a score in -1..1."""
     if score >= polar:
         return "positive"
     return "negative" if score <= -polar else "neutral"
@@ -30,10 +30,10 @@ _SWORN: Final = Expression(
 
 
 def intensity_of(said: str, weight: float, *, emphasized: bool = False) -> float:
-    """Return how strongly a text is meant, 0..1: its weight, and what is said louder than needed.
+    """Return the intensity of a text, 0..1: its weight plus its emphasis.
 
-    Each of these adds: `!` 0.08 (three at most), `??` 0.15, a swear word 0.25, capitals 0.2, a stretched word 0.1.
-    Capitals are half the words or more, or the words that weigh (`emphasized`).
+    Emphasis adds: `!` 0.08 (three at most), `??` 0.15, a swear word 0.25, capitals 0.2, a stretched word 0.1. Capitals
+    are half the words or more, or the words that carry weight (`emphasized`).
     """
     words = _WORD.findall(said)
     loud = sum(len(word) > 2 and word.isupper() for word in words)

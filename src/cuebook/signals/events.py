@@ -1,4 +1,4 @@
-"""Which of A's five events a message sets off (seed 000, section 4; the numbers are its code's: notes 1.6).
+"""Detect which of A's five events a message triggers (seed 000, section 4; the numbers are its code's: notes 1.6).
 
 Definitions, with the thresholds of a persona's Tracking:
 
@@ -10,8 +10,8 @@ Definitions, with the thresholds of a persona's Tracking:
 - `low_engagement`: four or more neutral messages in a row that neither ask nor order anything, of fewer than 50
   characters on average over the user's last five
 
-What has fired is quiet for the cool-down, in turns and in time, both; what goes on then fires again. A message that
-cannot be read sets off nothing but errors, which are no matter of language.
+After an event fired, it waits for the cool-down in turns and in time; if it still applies then, it fires again. A
+message in an unsupported language triggers only errors, which do not depend on language.
 """
 
 from typing import Final
@@ -34,7 +34,7 @@ SHORT: Final = 50
 def events_in(
     sentiment: Sentiment, counters: Counters, keywords: tuple[str, ...], *, tracking: Tracking, new_error: bool
 ) -> tuple[Event, ...]:
-    """Return the events that hold now, whether or not they fired lately. `counters` are with this message."""
+    """Return the events that apply now, fired lately or not. `counters` include this message."""
     found = [_errors(counters)] if new_error else []
     if sentiment.polarity != "unknown":
         found = [
@@ -48,9 +48,9 @@ def events_in(
 
 
 def past_cooldown(name: str, counters: Counters, *, tracking: Tracking, now: float) -> bool:
-    """Whether an event may fire: it never did, or both its turns and its milliseconds are over.
+    """Return whether an event may fire: it never fired, or both its turns and its milliseconds have passed.
 
-    By a clock that went back nobody can say how long ago it fired: the turns decide alone.
+    If the clock went back, the elapsed time is unknown and only the turns count.
     """
     if name not in counters.fired:
         return True
@@ -60,7 +60,7 @@ def past_cooldown(name: str, counters: Counters, *, tracking: Tracking, now: flo
 
 
 def is_confused(sentiment: Sentiment, keywords: tuple[str, ...], *, tracking: Tracking) -> bool:
-    """Whether a message sounds lost."""
+    """Return whether a message is confused."""
     return _confused(sentiment, keywords, tracking) is not None
 
 

@@ -1,4 +1,4 @@
-"""Praise that is none, and thanks that only acknowledge: what turns or softens a score above 0."""
+"""Detect ironic praise, which turns a positive score, and mere acknowledgments, which halve it."""
 
 import re
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from cuebook.records.expression import Expression
 from cuebook.signals import sentiment_words as tone
 
-#: The most words of a message that only acknowledges.
+#: Maximum words of a mere acknowledgment.
 _BRIEF: Final = 5
 _WORD: Final = Expression(r"[A-Za-z][A-Za-z']*")
 _ACKNOWLEDGED: Final = frozenset(tone.ACKNOWLEDGMENTS.split())
@@ -26,7 +26,7 @@ _MISHAP: Final = Expression(
     r"for nothing|useless|stopped|refuse[sd]?|vanished|disappeared|changes nothing|restart)\b",
     re.IGNORECASE,
 )
-#: A deed in quotation marks: so called.
+#: A deed in quotation marks: ironic.
 _SO_CALLED: Final = Expression(r"\byou(?:'ve| have)? (?:just |have )?\"\w+\"", re.IGNORECASE)
 _MENDED: Final = Expression(
     r"\b(?:but|works|working|passe[sd]|pass|fixed|solved|without|finally|thanks?|love|is gone|are gone|instead of|"
@@ -37,9 +37,9 @@ _MENDED: Final = Expression(
 
 
 def tempered(score: float, said: str, parts: list[str]) -> float:
-    """Return a score as it is meant; `parts` are the sentences of what is said.
+    """Return a score adjusted for irony; `parts` are the sentences of the user's words.
 
-    Praise of a mishap is negative, -0.6 to -0.3; a message that only acknowledges counts half.
+    Praise of a mishap is negative, -0.6 to -0.3; a mere acknowledgment counts half.
     """
     if score <= 0 or not parts:
         return score
@@ -56,7 +56,7 @@ def _acknowledges(said: str) -> bool:
 
 
 def _is_ironic(parts: list[str]) -> bool:
-    """Tell praise of a mishap: it begins a message and a mishap follows, or it ends one that told of a mishap."""
+    """Return whether praise is about a mishap: at the start with a mishap after it, or at the end with one before."""
     first = _PRAISE.match(parts[0])
     if first:
         rest = " ".join([parts[0][first.end() :], *parts[1:]])

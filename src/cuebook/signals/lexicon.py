@@ -1,7 +1,7 @@
-"""How a text sounds by VADER's rules (Hutto & Gilbert, 2014), with the words of people who are helped with software.
+"""The sentiment lexicon: scores English text by VADER's rules (Hutto & Gilbert, 2014) plus words for software help.
 
-Beside VADER: only what the user says counts (`spoken`), a term is no mood ("error handling"), an acknowledgment is
-mild ("ok thanks"), praise of a mishap is none ("great, another bug").
+Changes to VADER: only the user's own words count (`spoken`), a technical term carries no sentiment ("error handling"),
+an acknowledgment is mild ("ok thanks"), and praise of a mishap is ironic ("great, another bug").
 """
 
 import math
@@ -19,23 +19,23 @@ from cuebook.signals.topic_words import plain, sentences, without_matter
 from cuebook.signals.user_text import spoken
 
 NAME: Final = "lexicon_based"
-#: Words of a passage that is scored as one. VADER's sum grows with the text; a longer one is scored in passages.
+#: Words per passage. VADER's sum grows with the text, so a longer text is scored in passages.
 PASSAGE: Final = 60
 
 _WORD: Final = Expression(r"[A-Za-z][A-Za-z'_]*")
-#: A yes, a no or an ok that begins an answer.
+#: A yes, a no or an ok at the start of an answer.
 _ANSWER: Final = Expression(
     r"(?:no|ok|okay|right|well)(?=[,.;]|\s+(?:i|it|the|not|next|that|this|but)\b|\Z)|(?:yes|yeah|yep|sure)\W*\Z",
     re.IGNORECASE,
 )
-#: "could not" counts as "couldn't", which the lists hold.
+#: "could not" counts as "couldn't", which the word lists contain.
 _NOT: Final = Expression(r"\b(could|would|should|does|did|is|are|was|were|has|have|had) not\b", re.IGNORECASE)
-#: Two tokens more than a comma: VADER's "not" reaches three words on, and should not reach into the next clause.
+#: Two tokens more than a comma: VADER's "not" covers three words, and should not reach into the next clause.
 _PAUSE: Final = ", . . "
 
 
 class Lexicon:
-    """Reads English by words and rules. Costs about 8 µs a word; the word lists (10 ms) come with the first text."""
+    """Scores English by words and rules. Costs about 8 µs a word; the word lists (10 ms) load with the first text."""
 
     name: Final = NAME
 
@@ -52,7 +52,7 @@ class Lexicon:
 
 
 def _score(said: str) -> tuple[float, float, int]:
-    """Return score, the weight of the strongest word (0..1), and how many words sound bad."""
+    """Return the score, the strongest word's weight (0..1), and the number of negative words."""
     parts = sentences(said)
     meant = [_meant(each) for each in parts]
     score = _together([_rules().polarity_scores(passage)["compound"] for passage in _passages(meant)])
@@ -63,13 +63,13 @@ def _score(said: str) -> tuple[float, float, int]:
 
 
 def _meant(sentence: str) -> str:
-    """Return a sentence without the words that name its matter."""
+    """Return a sentence without the words that name its subject matter."""
     answer = _ANSWER.match(sentence)
     return without_matter(tone.join_phrases(sentence[answer.end() if answer else 0 :])).replace(", ", _PAUSE)
 
 
 def _passages(meant: list[str]) -> list[str]:
-    """Join sentences to passages of about the same length."""
+    """Join sentences into passages of similar length."""
     found: list[list[str]] = []
     size = PASSAGE
     for sentence in meant:
@@ -83,14 +83,14 @@ def _passages(meant: list[str]) -> list[str]:
 
 
 def _together(parts: list[float]) -> float:
-    """Return the mean of passages, each weighing what it says."""
+    """Return the mean over passages, each weighted by its strength."""
     if len(parts) < 2:
         return parts[0] if parts else 0.0
     return sum(part * abs(part) for part in parts) / sum(abs(part) + 0.1 for part in parts)
 
 
 def _weights(words: list[str]) -> tuple[float, int]:
-    """Return the strongest word's weight as VADER would score it alone, and how many words sound bad."""
+    """Return the strongest word's weight as VADER would score it alone, and the number of negative words."""
     lexicon, denied = _words(), _rules().negations
     strongest, negatives = 0.0, 0
     for place, word in enumerate(words):
@@ -105,19 +105,19 @@ def _weights(words: list[str]) -> tuple[float, int]:
 
 
 def sounds_bad(sentence: str) -> bool:
-    """Return whether a sentence has a word that sounds bad."""
+    """Return whether a sentence has a negative word."""
     return _weights([word.lower() for word in _WORD.findall(plain(sentence))])[1] > 0
 
 
 def _emphasized(said: str) -> bool:
-    """Return whether a word that weighs stands in capitals, or the only word there is."""
+    """Return whether a word with a weight is in capitals, or is the only word."""
     words = _WORD.findall(said)
     return any(len(word) > 2 and word.isupper() and (len(words) == 1 or word.lower() in _words()) for word in words)
 
 
 @cache
 def _rules() -> Any:
-    """Load VADER with the first text that is read."""
+    """Load VADER, on the first text."""
     from vader import SentimentIntensityAnalyzer
     from vader.data.emoji import EMOJI
 
@@ -126,5 +126,5 @@ def _rules() -> Any:
 
 
 def _words() -> dict[str, float]:
-    """Return the valence of every word the lexicon has."""
+    """Return the valence of every word in the lexicon."""
     return _rules().lexicon  # type: ignore[no-any-return]

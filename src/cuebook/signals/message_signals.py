@@ -1,8 +1,8 @@
-"""What a message says beside its words: counters moved on by one, the events that fire now, the signals.
+"""Compute a message's signals: updated counters, the events that fire now, and context signals.
 
-Pure: what sounded how, what failed since the message before, how far the topic moved, and the time are arguments.
-A message that cannot be read (`unknown`: another language, no words) leaves the counters of moods as they are: it says
-nothing about them, so that what was two in a row before it still is; it is counted as a turn, and cool-downs go on.
+Pure: the sentiment, the errors since the last message, the topic drift and the time are arguments. A message that
+cannot be read (`unknown`: another language, no words) leaves the mood counters unchanged, so a run of two before it
+still counts. It counts as a turn, and cool-downs continue.
 """
 
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ from cuebook.signals.tasks import task_in
 from cuebook.signals.topic_words import sentences
 from cuebook.signals.user_text import spoken
 
-# ---- bad words that are nobody's mood -------------------------------------------------------------------------------
+# ---- negative words without a mood ----------------------------------------------------------------------------------
 
 
-#: Sentences of a message that are looked at.
+#: Maximum sentences of a message that are examined.
 LOOKED_AT: Final = 6
 
 _SENTENCE: Final = Expression(r"(?<=[.!?])\s+|\n+")
 _OPENS: Final = r"(?:please|pls|now|then|and|also|ok(?:ay)?|so|next|but|or|can you|could you|would you|help me)"
-#: How a sentence begins that orders something.
+#: How a sentence begins that gives an order.
 _ORDERS_ONLY: Final = Expression(
     rf"(?:{_OPENS},? )*(?:add|adjust|answer|apply|ask|book|build|calculate|call|change|check|clean|commit"
     rf"|compare|convert|"
@@ -41,13 +41,13 @@ _ORDERS_ONLY: Final = Expression(
     r"|translate|try|"
     r"turn|update|use|write)\b"
 )
-#: And one that asks about a thing. "Why" and questions to somebody are left out.
+#: And one that asks about a thing. "Why" and questions to a person are excluded.
 _ASKS_ONLY: Final = Expression(
     rf"(?:{_OPENS},? )*(?:is|are|was|were|does|do|did|has|have|should|would|could|can|may|will) (?:it|that|this"
     rf"|there|the|a|an|"
     rf"i|we|one|they|he|she|\w+s)\b.*\?$|(?:{_OPENS},? )*(?:what|which|who|where|when|how)\b.*\?$"
 )
-#: What gives a mood away.
+#: Signs of a mood.
 _MOVED: Final = Expression(
     r"!|\?\s?\?|\b(?:you|your|you're|why|wtf|hell|damn|fuck\w*|shit\w*|crap|stupid|useless|ridiculous|garbage"
     r"|still|again|"
@@ -56,7 +56,7 @@ _MOVED: Final = Expression(
 _SHOUTED: Final = Expression(r"\b[A-Z]{4,}\b[^a-z]*\b[A-Z]{2,}\b")
 
 
-#: What a complaint points at: who helps, what was given, that it goes on; or how it is said.
+#: What a complaint refers to: the helper, an answer, a repetition; or its tone.
 _POINTED: Final = Expression(
     r"\b(?:you\w*|ur|u|this|that|that's|it|it's|its|again|still|keeps?|kept|never|nothing|same|"
     r"wtf|ffs|fuck\w*|shit\w*|damn\w*|crap|hell|ugh\w*|argh\w*)\b|!|\?\s?\?"
@@ -66,13 +66,13 @@ REPORT: Final = 5
 
 
 def _is_report(low: str) -> bool:
-    """Whether what sounds bad in a message points at nobody and nothing of the conversation."""
+    """Return whether the negative words of a message refer to nobody and nothing in the conversation."""
     bad = [each for each in sentences(low) if sounds_bad(each)]
     return bool(bad) and all(len(each.split()) >= REPORT and not _POINTED.search(each) for each in bad)
 
 
 def is_about_its_matter(said: str) -> bool:
-    """Whether all that a user says (`spoken`) orders, asks or reports something, and nothing gives a mood away."""
+    """Return whether the user's words (`spoken`) only order, ask or report something, with no sign of a mood."""
     low = lowered(said)
     if _is_report(low):
         return True
@@ -82,15 +82,15 @@ def is_about_its_matter(said: str) -> bool:
     return 0 < len(parts) <= LOOKED_AT and all(_ORDERS_ONLY.match(each) or _ASKS_ONLY.match(each) for each in parts)
 
 
-#: Messages whose lengths are kept (A).
+#: Number of recent messages whose lengths are stored (A).
 LENGTHS: Final = 5
 _NOTHING: Final = Counters()
 _UNREAD: Final = Sentiment()
-#: Words from which on a message is engaged, however neutral it is.
+#: From this many words on, a message is engaged, however neutral it is.
 WORDY: Final = 5
-#: What people write who are at work, however short they are: a number, a version, an option, a path, a name of a file.
+#: What people at work write, however short: a number, a version, an option, a path, a file name.
 _NAMED: Final = Expression(r"\d|\w[/_=]\w|(?<!\S)--?\w|\w\.[a-z]{1,4}\b")
-#: How a message begins that asks or orders something in two words more.
+#: How a message begins that asks or orders something, with at least two more words.
 _ORDERS: Final = Expression(
     r"(?:\W*(?:please|pls|now|then|and|also|ok(?:ay)?|so|next),? )*(?:who|what|when|where|why|which|how|is|are|was|"
     r"were|do|does|did|can|could|would|should|will|may|has|have|add|adjust|answer|apply|ask|book|build|calculate|call|"
@@ -116,15 +116,15 @@ def hear(
     kind: str = "",
     fires: bool = True,
 ) -> TurnSignals:
-    """Hear one message of a user.
+    """Return the signals of a user's message.
 
-    `before` is what the messages of its path left behind; `trace` says of each result and reply since the message
-    before whether it failed, oldest first; `drift` how far its topic is from theirs, 0..1; `kind` is the task its
-    meaning is closest to, for where no rule names one. `now` is Unix time. Nothing fires where the persona does not
-    track, or with `fires` off. O(message), about 0.2 ms.
+    `before` are the counters before it on the path. `trace` has whether each result and reply since the message before
+    failed, oldest first. `drift` is its topic's distance from earlier messages, 0..1. `kind` is the semantically
+    nearest task, used if no rule finds one. `now` is Unix time. Nothing fires if the persona does not track, or with
+    `fires` off. O(message), about 0.2 ms.
     """
     said = spoken(text).replace("\u2019", "'").strip()
-    read = sentiment if said else _UNREAD  # an image, or code alone, is nobody's silence
+    read = sentiment if said else _UNREAD  # an image or code alone is not silence
     if read.score < tracking.frustration_threshold and is_about_its_matter(said):
         read = replace(read, score=0.0, intensity=0.0, polarity="neutral", negatives=0)
     keywords = confusion_in(said, polarity=read.polarity) if read.polarity != "unknown" else ()
@@ -181,14 +181,14 @@ def _counted(
 
 
 def _asks(said: str) -> bool:
-    """Whether a message asks or orders something, names a thing by sign or number, or says more than a few words."""
+    """Return whether a message asks or orders something, contains a sign or number, or has more than a few words."""
     if "?" in said or len(said.split(maxsplit=WORDY)) >= WORDY or _NAMED.search(said):
         return True
     return _ORDERS.match(lowered(said)) is not None
 
 
 def _of_task(task: str, counters: Counters, before: Counters) -> Counters:
-    """Return the counters with a message's task; one that names none goes on with the last for a while."""
+    """Return the counters with a message's task; a message without one keeps the last task for a while."""
     if task:
         return replace(counters, task=task, task_age=0)
     age = before.task_age + 1

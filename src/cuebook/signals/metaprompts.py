@@ -1,6 +1,6 @@
-"""Which metaprompts there are, when they fire, what a model may answer to one, and how its answer moves the Mind.
+"""Define the metaprompts: which exist, when they fire, the schema of a model's answer, and how it updates the Mind.
 
-A's five presets for events and its self-reflection at an interval (seed 000, section 4); a persona's own beside them.
+A's five presets for events and its self-reflection at an interval (seed 000, section 4), plus a persona's own.
 """
 
 import re
@@ -61,22 +61,22 @@ PRESETS: Final[Mapping[str, Metaprompt]] = {name: SHIPPED[f"gmi_{name}"] for nam
 
 
 class DueMetaprompt(Struct, frozen=True, kw_only=True):
-    """A metaprompt that is to run, and why: `event:NAME`, `interval:N` or `manual`."""
+    """A metaprompt that is due, and why: `event:NAME`, `interval:N` or `manual`."""
 
     metaprompt: Metaprompt
     trigger: str
 
     @property
     def event(self) -> str:
-        """The event it answers, by hand the one it is made for; "" for none."""
+        """Return the event that it answers, or, if run manually, the one it is made for; "" for none."""
         kind, _, name = self.trigger.partition(":")
         return name if kind == "event" else self.metaprompt.trigger.event or "" if kind == "manual" else ""
 
 
 def metaprompts_of(own: Sequence[Metaprompt], tracking: Tracking) -> tuple[Metaprompt, ...]:
-    """Return all metaprompts of a persona: the presets its tracking names, while it tracks, and its own.
+    """Return all metaprompts of a persona: the presets that its tracking names (if it tracks), and its own.
 
-    Its own stands for a preset of the same id; one that has neither text nor key and the id of a shipped one says that.
+    Its own replaces a preset of the same id; one with neither text nor key and a built-in id uses the built-in text.
     """
     presets: list[Metaprompt] = []
     if tracking.enabled:
@@ -149,19 +149,18 @@ def schema_of(metaprompt: Metaprompt) -> dict[str, Any]:
 
 
 def strategy_key(metaprompt: Metaprompt) -> str:
-    """Name the key of an answer whose text reaches the next prompt."""
+    """Return the answer's key whose text reaches the next prompt."""
     return metaprompt.strategy or "strategy"
 
 
 def read_answer(
     text: str, metaprompt: Metaprompt, mind: Mind, *, clean: Callable[[str], str] = str
 ) -> tuple[Mind, str]:
-    """Read a model's answer: the Mind as it moves it, and the rationale. `clean` takes secrets out of what it says.
+    """Return the Mind updated by a model's answer, and the rationale. `clean` removes secrets from its texts.
 
-    It holds whole or not at all. Raises InvalidInput naming the path: no JSON object, a mood, skill or complexity that
-    is not published, a value of another kind, too many imprints, an imprint's key that is no name or is a secret. What
-    is null is as if left out, letters' case does not matter; keys that are not published are passed over, up to
-    EXTRA_KEYS of them.
+    The answer is valid as a whole or rejected. Raises InvalidInput naming the path: no JSON object, an unpublished
+    mood, skill or complexity, a wrong type, too many imprints, an imprint's key that is invalid or a secret. Null means
+    omitted, letter case is ignored, and up to EXTRA_KEYS unpublished keys are ignored.
     """
     schema = schema_of(metaprompt)
     given = read_object(text)
@@ -185,12 +184,12 @@ def read_answer(
 
 
 def _line(text: str, clean: Callable[[str], str]) -> str:
-    """Return a text as one line without secrets, and without halves of characters, which nothing can hold."""
+    """Return a text as one line without secrets and lone surrogates."""
     return " ".join(clean(mended(text)).split())
 
 
 def _plain(key: str, value: Any) -> Any:
-    """Return a value as it is checked: names in small letters, and an imprint's number or truth as text."""
+    """Return a value normalized for checking: names in lower case, and an imprint's number or boolean as text."""
     if key.startswith("updated") and isinstance(value, str):
         return value.strip().casefold()
     if key == "newMemoryImprints" and isinstance(value, list):
@@ -208,9 +207,9 @@ def _imprint(given: Mapping[str, Any]) -> dict[str, Any]:
 def _imprinted(
     before: Mapping[str, str], new: Sequence[Mapping[str, str]], clean: Callable[[str], str]
 ) -> dict[str, str]:
-    """Return imprints with new ones behind, the newest IMPRINTS of them. A key has no way out of its name space.
+    """Return imprints with the new ones appended, the newest IMPRINTS of them. A key cannot leave its namespace.
 
-    A value is cleaned behind its key, as it will be said: `password: …` tells that it is one.
+    A value is cleaned together with its key, as it will be printed: `password: …` marks a secret.
     """
     found = dict(before)
     for place, each in enumerate(new):
@@ -231,7 +230,7 @@ def _imprinted(
 
 
 def changes_of(before: Mind, after: Mind) -> dict[str, list[Any]]:
-    """Return what moved, by name: what it was and is."""
+    """Return the changed fields by name: old and new value."""
     plain = {"mood": "mood", "userSkill": "user_skill", "taskComplexity": "task_complexity", "strategy": "strategy"}
     pairs = {name: [getattr(before, field), getattr(after, field)] for name, field in plain.items()}
     keys = dict.fromkeys([*before.imprints, *after.imprints])
@@ -240,9 +239,7 @@ def changes_of(before: Mind, after: Mind) -> dict[str, list[Any]]:
 
 
 def describe_mood(mind: Mind) -> str:
-    """Return a Mind to the model that answers next, of what is noted the newest
-    NOTED characters; "" for a neutral one.
-    """
+    """Return a Mind as text for the next model call, with the newest NOTED characters of imprints; "" if neutral."""
     if mind == Mind():
         return ""
     skill, task = mind.user_skill, mind.task_complexity

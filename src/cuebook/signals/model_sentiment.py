@@ -1,4 +1,4 @@
-"""How a text sounds to a model: what it is told, the form it must answer in, and the strict reading of its answer."""
+"""Sentiment by a language model (method `llm`): its prompt, the answer's JSON schema, and strict parsing."""
 
 from typing import Annotated, Any, Final
 
@@ -35,9 +35,7 @@ class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def asked(text: str) -> str:
-    """Return what the model is asked about a message: what its user says of it, as a JSON string; of a long one how it
-    begins and ends.
-    """
+    """Return the model's prompt for a message: the user's own words as JSON; of a long one the beginning and end."""
     said = spoken(text)
     if len(said) > _MOST:
         said = f"{said[: _MOST // 2]} … {said[-_MOST // 2 :]}"
@@ -45,7 +43,7 @@ def asked(text: str) -> str:
 
 
 def parse_reply(text: str) -> Sentiment:
-    """Read a model's answer: an object of `score` and `intensity` and nothing else. Raises InvalidInput."""
+    """Return the sentiment of a model's answer: an object of exactly `score` and `intensity`. Raises InvalidInput."""
     try:
         answer = msgspec.json.decode(text, type=_Answer)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What moves the Mind where no model is asked: one rule for each event, and one for looking back (docs/design/011)."""
+"""Rules that update the Mind without a model: one per event, and one for self-reflection (docs/design/011)."""
 
 from typing import Final, TypeVar
 
@@ -16,7 +16,7 @@ RULES: Final = "rules"
 
 
 class MoodRule(Struct, frozen=True, kw_only=True):
-    """A move: a mood, steps up or down for the user's skill and the task's complexity, and what helps now."""
+    """An update: a mood, steps up or down for the user's skill and the task's complexity, and a strategy."""
 
     mood: Mood
     skill: int = 0
@@ -73,7 +73,7 @@ _PLEASED: Final = 0.3
 
 
 def by_rules(asked: DueMetaprompt, mind: Mind, heard: TurnSignals) -> tuple[Mind, str]:
-    """Return the Mind as a rule moves it, and why. A metaprompt of a persona's own follows the rule of its event."""
+    """Return the Mind updated by a rule, and why. A persona's own metaprompt uses the rule of its event."""
     rule = MOVES.get(asked.event)
     return _looked_back(mind, heard) if rule is None else (_moved(mind, rule), rule.because)
 
@@ -94,7 +94,7 @@ def _step(names: tuple[T, ...], now: T, by: int) -> T:
 
 
 def _looked_back(mind: Mind, heard: TurnSignals) -> tuple[Mind, str]:
-    """Let go of what an event brought once it is over, take the mood the task wants, and raise what went well."""
+    """Reset what an event caused once it is over, set the mood for the task, and raise the skill if it went well."""
     counters = heard.counters
     if heard.events or counters.frustration or counters.confusion or counters.idle >= IDLE:
         return mind, "what the last turns showed still stands"

@@ -1,9 +1,8 @@
-"""What a user's next message says of the turn before it: how content they are, what they set right, whether it worked.
+"""Detect feedback about the previous turn from the user's next message: satisfaction, corrections, task success.
 
-Whether the task succeeded is read from plain statements about the answer ("that works now", "still fails", "works,
-but"), else from the results of the turn's tools where the last one failed. Nothing is guessed: a message without such a
-statement says `unknown`, and one in which nothing at all can be read says nothing. Questions, conditions and what was
-quoted or printed are no statements.
+Task success is read from plain statements about the answer ("that works now", "still fails", "works, but"), or else
+from the turn's tool results if the last one failed. Nothing is guessed: a message without such a statement gives
+`unknown`, and an unreadable message gives nothing. Questions, conditions and quoted or printed text are no statements.
 """
 
 import re
@@ -17,17 +16,17 @@ from cuebook.records.mind import TurnSignals
 from cuebook.records.prompt import TaskOutcome
 from cuebook.signals.user_text import spoken
 
-#: Sentences of a message that are read: it says how the answer did before it goes on to something else.
+#: Maximum sentences that are read: a message rates the answer before it moves on.
 SENTENCES: Final = 6
-#: Characters of a sentence that are read.
+#: Maximum characters of a sentence that are read.
 LONGEST: Final = 240
-#: Characters of a reason.
+#: Maximum characters of a reason.
 REASON: Final = 60
-#: How content somebody is of whom only that is not known.
+#: The sentiment if only that is unknown.
 NEUTRAL: Final = 0.5
 
 _SENTENCE: Final = Expression(r"(?<=[.!?\u2026;])\s+|\n+")
-#: Without one of these nothing is stated: most sentences need no closer look.
+#: Every statement contains one of these; most sentences are skipped at once.
 _LIKELY: Final = Expression(
     r"work|run|ran|pass|compil|solv|fix|help|fail|crash|br(?:eak|oke)|same|luck|chang|wors|persist|trick|gone|green|nail"
     r"|did it|there|done|err|hang|throw|success|effect|back|remain",
@@ -38,7 +37,7 @@ _ASKS: Final = (
     r"is|are|was|how|why|what|which|who|where|let me know|tell me|please|i'?ll|i will|let'?s|let me|i hope|hopefully|"
     r"i wish|i want|i need|i'?d like"
 )
-#: What a sentence asks, wishes or supposes it does not say.
+#: Questions, wishes and suppositions, which state nothing.
 _SUPPOSED: Final = Expression(
     rf"^(?:\W*(?:and|but|so|ok|okay|hm+),? )*(?:{_ASKS})\b"
     r"|\b(?:should|would|could|might|must|may|will|won't|want|need|hope|expect|wish)\w* (?:\w+ )?"
@@ -104,7 +103,7 @@ _IN_PART: Final = Expression(
 
 
 class Word(Struct, frozen=True, kw_only=True):
-    """What a message says of the turn before. `sentiment` is 0..1."""
+    """A message's feedback about the previous turn. `sentiment` is 0..1."""
 
     sentiment: float
     corrections: int
@@ -113,10 +112,10 @@ class Word(Struct, frozen=True, kw_only=True):
 
 
 def word_on(heard: TurnSignals, text: str, *, results: Sequence[bool] = ()) -> Word | None:
-    """Return what a message says of the turn before it; None where nothing of it can be read.
+    """Return a message's feedback about the previous turn; None if it has none.
 
-    `results` says of each of that turn's tool results, oldest first, whether it failed. Of a message whose sentiment is
-    not known, as in a language the method does not read, only what it corrects and states counts.
+    `results` are whether each of that turn's tool results failed, oldest first. If the sentiment is unknown, as in an
+    unsupported language, only corrections and statements count.
     """
     task, reasons = task_outcome(text, results=results)
     readable = heard.sentiment.polarity != "unknown"
@@ -127,7 +126,7 @@ def word_on(heard: TurnSignals, text: str, *, results: Sequence[bool] = ()) -> W
 
 
 def task_outcome(text: str, *, results: Sequence[bool] = ()) -> tuple[TaskOutcome, tuple[str, ...]]:
-    """Return how the task of the turn before came out, and what says so."""
+    """Return the outcome of the previous turn's task, and the evidence."""
     said = spoken(text).replace("\u2019", "'")
     found: dict[TaskOutcome, str] = {}
     for whole in [each.strip() for each in _SENTENCE.split(said) if each.strip()][:SENTENCES]:
@@ -147,7 +146,7 @@ def task_outcome(text: str, *, results: Sequence[bool] = ()) -> tuple[TaskOutcom
 
 
 def _stated(sentence: str) -> tuple[TaskOutcome, str] | None:
-    """Return what a sentence states and the words that state it; the rest of it is not kept."""
+    """Return the outcome that a sentence states, and the words that state it; the rest is not stored."""
     rules: tuple[tuple[TaskOutcome, Expression], ...] = (
         ("partial", _IN_PART),
         ("failure", _FAILED),

@@ -1,8 +1,8 @@
-"""Sentiment profiles: which tracking of sentiment holds in a turn (A; S5).
+"""Sentiment profiles: select the sentiment tracking for a turn (A; S5).
 
-A persona's own tracking holds, or a profile it names, or that of the mode. `sentimentTracking` of the presets file has
-`profiles` by name and `defaultProfileByMode`. Five profiles ship, and a file may change them and add its own. A mode
-chooses by its exact name, else by the longest key that is part of it; where no key is, nothing is tracked.
+A persona's own tracking applies, else the profile it names, else that of the mode. `sentimentTracking` of the presets
+file has `profiles` by name and `defaultProfileByMode`. Five profiles are built in; a file may change them and add its
+own. A mode matches by its exact name, else by the longest key that it contains; otherwise nothing is tracked.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,21 +15,21 @@ from cuebook.records.persona import METHODS, UNTRACKED, Persona, Tracking, check
 from cuebook.validate import Document, Fault, check_known, refuse, unknown, validate
 
 SECTION: Final = "sentimentTracking"
-#: What holds where nothing else does.
+#: The profile if nothing else applies.
 OFF: Final = "off"
-#: The original's file calls its profile `tutor` one of all presets and lists three; its document says three. Three.
+#: The original's file says that its profile `tutor` has all presets, but lists three, as its document does.
 _TUTOR: Final = ("frustration_recovery", "confusion_clarification", "satisfaction_reinforcement")
 
 
 class Profiles(Struct, frozen=True, kw_only=True):
-    """Tracking by the name of its profile, and which profile holds in which mode. Modes are folded."""
+    """Tracking by profile name, and the profile of each mode. Modes are case-folded."""
 
     profiles: Mapping[str, Tracking]
     by_mode: Mapping[str, str] = {}
 
 
 class _SentimentSection(Document, frozen=True, kw_only=True):
-    """`sentimentTracking` of the presets file; its profiles are read on top of those that ship."""
+    """`sentimentTracking` of the presets file; its profiles extend the built-in ones."""
 
     profiles: Mapping[str, Mapping[str, Any]] = {}
     default_profile_by_mode: Mapping[str, str] = {}
@@ -41,7 +41,7 @@ class _SentimentFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=
     sentiment_tracking: _SentimentSection = _SentimentSection()
 
 
-#: What holds without a file (seed 000, "Quick-start profiles"; notes on its file: windows and thresholds).
+#: The defaults without a file (seed 000, "Quick-start profiles"; notes on its file: windows and thresholds).
 SHIPPED: Final = Profiles(
     profiles={
         OFF: UNTRACKED,
@@ -63,7 +63,7 @@ SHIPPED: Final = Profiles(
 
 
 def tracking_of(persona: Persona, mode: str | None, profiles: Profiles) -> Tracking:
-    """Return the tracking that holds for a persona in a mode. A profile that is no more counts as `off`."""
+    """Return the tracking of a persona in a mode. A deleted profile counts as `off`."""
     own = persona.tracking
     if own.profile:
         base = profiles.profiles.get(own.profile, UNTRACKED)
@@ -72,7 +72,7 @@ def tracking_of(persona: Persona, mode: str | None, profiles: Profiles) -> Track
 
 
 def profile_of(persona: Persona, mode: str | None, profiles: Profiles) -> str:
-    """Return the profile that a persona's tracking in a mode comes from; "" where it says all itself."""
+    """Return the profile from which a persona's tracking in a mode comes; "" if the persona defines it all."""
     if _says_itself(persona):
         return persona.tracking.profile or ""
     return _by_mode(profiles.by_mode, _fold(mode or "")) or OFF
@@ -86,7 +86,7 @@ def _by_mode(by_mode: Mapping[str, str], mode: str) -> str:
     if mode in by_mode:
         return by_mode[mode]
     keys = [key for key in by_mode if key in mode]
-    return by_mode[max(keys, key=len)] if keys else ""  # of equally long ones the file's first
+    return by_mode[max(keys, key=len)] if keys else ""  # in a tie, the file's first
 
 
 def _fold(mode: str) -> str:
@@ -94,7 +94,7 @@ def _fold(mode: str) -> str:
 
 
 def read_profiles(document: object, *, file: str, methods: Collection[str] = METHODS) -> Profiles:
-    """Return `sentimentTracking` of a presets file; `methods` read sentiment in the project.
+    """Return the parsed `sentimentTracking` of a presets file; `methods` are the project's sentiment methods.
 
     Raises InvalidInput naming the path inside the file.
     """
@@ -120,7 +120,7 @@ def read_profiles(document: object, *, file: str, methods: Collection[str] = MET
 def _read_profile(
     body: Mapping[str, Any], base: Tracking | None, path: str, faults: list[Fault], methods: Collection[str]
 ) -> Tracking:
-    """Return a profile: what the file says, over what ships. One of the file's own is on unless it says otherwise."""
+    """Return a profile: the file's values over the built-in ones. A new profile is on unless the file disables it."""
     whole = msgspec.to_builtins(base or Tracking(enabled=True))
     read, wrong = validate({**whole, **body}, Tracking, path)
     faults += wrong
@@ -133,9 +133,9 @@ def _read_profile(
 
 
 def check_persona(persona: Persona, profiles: Profiles, methods: Collection[str] = METHODS) -> list[Fault]:
-    """Return what of a persona's tracking cannot be: an unknown profile or method, thresholds that cross.
+    """Return the faults in a persona's tracking: an unknown profile or method, thresholds that cross.
 
-    `methods` are the names of what reads sentiment in this project.
+    `methods` are the names of the project's sentiment methods.
     """
     own = persona.tracking
     if own.profile and own.profile not in profiles.profiles:

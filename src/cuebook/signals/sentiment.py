@@ -1,4 +1,4 @@
-"""The methods that read how a message sounds, by name. Method `llm` is in `signals/model_sentiment`."""
+"""The registry of sentiment methods by name. Method `llm` is in `signals/model_sentiment`."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -11,14 +11,14 @@ from cuebook.signals.classifier import Classifier
 from cuebook.signals.emphasis import polarity_of
 from cuebook.signals.lexicon import Lexicon
 
-#: What stands in for a method that has not answered yet.
+#: The placeholder for a method that has not answered yet.
 FALLBACK: Final = Lexicon.name
-#: From which mean on a text is positive: what is right most often on GoEmotions' dev set (F1; .05 to .3 were tried).
+#: The mean from which a text is positive: the best F1 on GoEmotions' dev set (.05 to .3 were tried).
 _POLAR: Final = 0.15
 
 
 class Both:
-    """The mean of lexicon and classifier: closer to what people say than either."""
+    """The mean of lexicon and classifier, which is more accurate than either."""
 
     name: Final = "lexicon_and_classifier"
 
@@ -41,10 +41,10 @@ class Both:
 
 
 def analyzers_of() -> dict[str, Any]:
-    """Return the methods a book has of its own. Nothing is loaded until one of them reads."""
+    """Return the project's own methods. Nothing is loaded until the first use of one."""
     return {each.name: each for each in (Lexicon(), Classifier(), Both())}
 
 
 def methods_of(analyzers: Iterable[str]) -> tuple[str, ...]:
-    """Name the methods a persona may ask for: A's, and those a book has beside them."""
+    """Return the methods that a persona may name: A's, and those of the project."""
     return tuple(dict.fromkeys((*METHODS, *analyzers)))

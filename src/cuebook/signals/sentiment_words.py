@@ -1,6 +1,6 @@
-"""The words a helper hears beside those of VADER's lexicon: what they weigh, and which of them are only terms.
+"""Sentiment words and phrases beside VADER's lexicon: their valences, and the terms without any.
 
-Weights are valences as VADER's, -4..4. What they were tuned on: docs/design/012-sentiment.md.
+Valences are on VADER's scale, -4..4. They were tuned as docs/design/012-sentiment.md describes.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from functools import cache
 from itertools import product
 from typing import Final
 
-#: Words that VADER lacks, or that say less, or nothing, to a helper.
+#: Words that VADER lacks, or that say less, or nothing, when people ask for help.
 WORDS: Final = {
     **dict.fromkeys("buggy glitchy".split(), -1.5),
     **dict.fromkeys("unresponsive laggy sluggish".split(), -1.2),
@@ -68,7 +68,7 @@ WORDS: Final = {
 }
 
 
-#: Phrases put together: each beginning with each end, and the valence of the whole.
+#: Combined phrases: each beginning with each end, and the valence of the whole.
 _PAIRED: Final = (
     (
         """
@@ -136,7 +136,7 @@ _PAIRED: Final = (
 
 
 def _phrases() -> Iterator[tuple[str, float]]:
-    """Yield each phrase with its valence; the terms have none."""
+    """Yield each phrase with its valence; terms have none."""
     yield from ((" ".join(each.split()), 0.0) for each in f"{TERMS},{_LIKE}".split(","))
     for beginnings, ends, valence in _PAIRED:
         for beginning, end in product(beginnings.split(","), ends.split(",")):
@@ -144,13 +144,13 @@ def _phrases() -> Iterator[tuple[str, float]]:
     yield from _SAID.items()
 
 
-#: What happens to software: a report, and mild.
+#: Mishaps of software: reports, and mild.
 MISHAPS: Final = {
     **dict.fromkeys("crash crashed crashes crashing failed fails failing failure failures".split(), -1.2),
     **dict.fromkeys("bug bugs error errors glitch glitches problem problems".split(), -1.1),
     **dict.fromkeys("hangs hung freezes froze frozen freezing".split(), -1.1),
 }
-#: Where `like` compares, and where it only asks.
+#: Cases where `like` compares, and where it only asks.
 _LIKE: Final = """
     looks like, look like, looked like, sounds like, sound like, seems like, seem like, feels like, feel like,
     felt like, something like, anything like, nothing like, things like, stuff like, it's like, its like, was like,
@@ -209,7 +209,7 @@ _SAID: Final = {
 }  # fmt: skip
 
 
-#: Terms with a word in them that would sound bad or good: what they name is neither. Whole, in lower case.
+#: Terms that contain a negative or positive word but are neutral. Whole, in lower case.
 TERMS: Final = """
     error handling, error handler, error handlers, error rate, error rates, error code, error codes, error message,
     error messages, error log, error logs, error page, error budget, error boundary, error type, error types,
@@ -241,27 +241,27 @@ TERMS: Final = """
     great grandmother, great grandfather
 """
 
-#: How a question for knowledge begins.
+#: How an informational question begins.
 QUESTIONS: Final = """
     how (?:do|does|can|could|should|would|to|is|are|much|long|often|many|did|was|were), what, what's, which, where,
     when, who, who's, whose, why, is there, are there, does, do, did, is it, is the, is an?, are the, was the, was it,
     should, can (?:i|we|a|the|one), could (?:i|we), (?:recommend|suggest|name)
 """
 
-#: How a sentence begins that orders a text: all of what follows is the text's matter, up to a comma.
+#: How a sentence begins that orders a text: the rest, up to a comma, is the text's subject matter.
 WORKS: Final = """
     compose, define, describe, draft, explain, generate, paraphrase, proofread, rewrite, rephrase, summari[sz]e,
     translate, write, tell me (?:a|about), give me (?:a|an|some), make (?:a|an|up|the),
     suggest, invent, imagine
 """
 
-#: Words of a message that only acknowledges: "ok thanks", "cool, got it".
+#: Words of a mere acknowledgment: "ok thanks", "cool, got it".
 ACKNOWLEDGMENTS: Final = """
     ok okay k thanks thx thank you ty sure fine alright right cool yes yeah yep got it good great nice will do then so
     understood noted tks no worries i see makes sense for now the info
 """
 
-#: Emoji whose description in VADER's table sounds like nothing.
+#: Emoji whose description in VADER's table has no valence.
 EMOJI: Final = {
     "\U0001f621": "angry face", "\U0001f624": "annoyed face", "\U0001f92c": "angry swearing face",
     "\U0001f644": "annoyed eyes", "\U0001f62b": "frustrated face", "\U0001f629": "frustrated face",
@@ -273,15 +273,13 @@ EMOJI: Final = {
 
 #: Punctuation around a word.
 _EDGES: Final = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~'
-#: By its first word: the words of each phrase, the longest first.
+#: By first word: the words of each phrase, the longest first.
 Phrases = dict[str, tuple[tuple[str, ...], ...]]
 
 
 @cache
 def valences() -> dict[str, float]:
-    """Return the valence of each phrase, its words joined by `_`, as one word;
-    of a term 0. Made with the first text.
-    """
+    """Return the valence of each phrase (its words joined by `_`) as one word; of a term 0. Built on first use."""
     return MISHAPS | {phrase.replace(" ", "_"): valence for phrase, valence in _phrases()}
 
 
@@ -296,7 +294,7 @@ def phrases() -> Phrases:
 
 
 def has_phrase(sentence: str) -> bool:
-    """Return whether a sentence has a phrase that weighs, its words joined."""
+    """Return whether a sentence with joined phrases has one with a valence."""
     if "_" not in sentence:
         return False
     known = valences()
@@ -304,7 +302,7 @@ def has_phrase(sentence: str) -> bool:
 
 
 def join_phrases(sentence: str) -> str:
-    """Join the words of each phrase of a sentence by `_`, so that they are one word of the lexicon."""
+    """Join the words of each phrase in a sentence by `_`, so that it is one word of the lexicon."""
     starts = phrases()
     tokens = sentence.split()
     bare = [token.strip(_EDGES).lower() for token in tokens]

@@ -1,16 +1,16 @@
-"""What kind of task a message is about where no rule says so: the one whose examples its meaning is closest to.
+"""Classify a message's task by example embeddings, if no rule matches: the task with the nearest examples.
 
-Examples stand for a task by the mean of their vectors. Those of a crisis and of no task at all are there to be closest
-to what is neither of the others; a crisis is told by rules alone, for "the market is down" lies close to an outage.
+The mean of its example vectors stands for a task. Crisis and no-task examples only attract messages that belong to no
+other task. Only rules report a crisis, because "the market is down" is close to an outage.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-#: Parts of an embedder's `akin`: the least cosine with a task, and by how much it is above every other's.
+#: Parts of an embedder's `akin`: the minimum cosine with a task, and the minimum lead over every other task.
 LEAST: Final = 0.6
 AHEAD: Final = 0.2
-#: Tasks that may be told so.
+#: Tasks that this method may report.
 TOLD: Final = ("coding", "planning", "casual", "reflection")
 
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -85,7 +85,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def nearest(cosines: Mapping[str, float], *, akin: float) -> str:
-    """Name the task a message is closest to, by its cosines with the examples of each; "" where none stands out."""
+    """Return the task nearest to a message, by its cosines with the examples of each; "" if none stands out."""
     first, second = sorted(cosines, key=lambda task: cosines[task], reverse=True)[:2]
     clear = cosines[first] >= LEAST * akin and cosines[first] - cosines[second] >= AHEAD * akin
     return first if clear and first in TOLD else ""

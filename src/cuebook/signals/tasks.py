@@ -1,7 +1,6 @@
-"""What kind of task a message is about: coding, planning, casual, crisis or reflection (B, "Context Signals").
+"""Classify a message's task by rules: coding, planning, casual, crisis or reflection (B, "Context Signals").
 
-Rules alone: each sign of a task weighs; the heaviest task from `ENOUGH` on is the message's. A crisis goes before the
-others.
+Each sign of a task adds weight; the heaviest task wins if it reaches `ENOUGH`. A crisis takes precedence.
 """
 
 from collections.abc import Set as AbstractSet
@@ -75,7 +74,7 @@ _CRISIS: Final = Expression(
     r"|server room) is (?:on fire|burning|flooding|flooded)\b"
     r"|\b(?:this|it)(?:'s| is) (?:an|a real) emergency\b|\bemergency\s*!",
 )
-#: One of these words is in every message above.
+#: Every message above contains one of these words.
 _HINTS: Final = frozenset(
     """
     down offline unreachable unavailable crashed crashing fire hacked gone responding reachable available outage
@@ -95,7 +94,7 @@ _TROUBLE: Final = frozenset(
     stolen
     """.split()
 )
-#: Tales, drills, history and questions about the thing are no emergency.
+#: Stories, drills, history and questions about the topic are no emergency.
 _TOLD: Final = Expression(
     r"\b(?:novel|movie|film|story|fiction|character|scene|song|lyrics|poem|book|game|museum|history|historical"
     r"|drills?|exercise|hypothetical\w*|example|essay|joke|episode|last (?:year|week|month|night)|yesterday|"
@@ -105,7 +104,7 @@ _TOLD: Final = Expression(
 
 
 def is_crisis(text: str, low: str, words: AbstractSet[str]) -> bool:
-    """Whether a message is of an emergency; `low` is it in lower case, `words` are its words so."""
+    """Return whether a message is about an emergency; `low` is its lower-case text, `words` the words of that."""
     urgent = not words.isdisjoint(_TROUBLE) and _URGENT.search(text) is not None
     if not urgent and (words.isdisjoint(_HINTS) or not _CRISIS.search(low)):
         return False
@@ -114,9 +113,9 @@ def is_crisis(text: str, low: str, words: AbstractSet[str]) -> bool:
 
 TASKS: Final = ("coding", "planning", "casual", "crisis", "reflection")
 ENOUGH: Final = 1.0
-#: Characters that are looked at.
+#: Characters of a message that are searched.
 LOOKED_AT: Final = 2_000
-#: Signs of a kind beyond so many weigh no more.
+#: Maximum counted signs of a kind.
 MOST: Final = 4
 #: A casual message is a short one.
 _SHORT: Final = 120
@@ -125,13 +124,13 @@ _WORD: Final = Expression(r"[^\W_](?:[^\W_]|[+#'-])*")
 
 
 class _Phrases(Struct, frozen=True):
-    """Phrases that are signs, and words of which one is in each: without any of them nothing is looked for."""
+    """Phrases that are signs, and words of which each phrase contains one: without any, the search is skipped."""
 
     hints: frozenset[str]
     pattern: Expression
 
 
-#: As programs write: fenced code, a line of it, a call, names, files, errors by name.
+#: Code as written in messages: fenced code, a line of it, a call, names, files, error names.
 _CODE: Final = Expression(
     r"```|(?<![=<>!])={2,3}(?!=)|^\s*(?:def|class|import|from|const|let|var|func|fn|public|private|SELECT"
     r"|#include|<\?php)\b.*[(:={;]"
@@ -299,7 +298,7 @@ _REFLECTION: Final = _Phrases(
 
 
 def task_in(text: str) -> str:
-    """Name the task a message is about, "" where none stands out. `text` is the whole message, its code too."""
+    """Return the task of a message, "" if none stands out. `text` is the whole message with its code."""
     text = text[:LOOKED_AT].replace("\u2019", "'").strip()
     low = lowered(text)
     words = {word.rstrip("'-") for word in _WORD.findall(low)}
@@ -319,7 +318,7 @@ def task_in(text: str) -> str:
 
 
 def _count(phrases: _Phrases, low: str, words: AbstractSet[str]) -> int:
-    """Count different phrases of a kind."""
+    """Return the number of different phrases of a kind."""
     if words.isdisjoint(phrases.hints):
         return 0
     return min(len({match[0] for match in phrases.pattern.finditer(low)}), MOST)

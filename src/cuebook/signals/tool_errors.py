@@ -1,7 +1,7 @@
-"""Whether what a tool gave is an error: the trace that errors are counted in (A).
+"""Detect errors in tool results, for the error counter (A).
 
-A part that says so itself (D's `code_error`, an `execution_status` that failed) is sure. Other results are texts: one
-is an error where it begins as one, or where it is a JSON object that says so.
+A part with an error status (D's `code_error`, a failed `execution_status`) is certain. Other results are texts: a text
+is an error if it begins like one, or if it is a JSON object with an error field.
 """
 
 import re
@@ -12,10 +12,10 @@ import msgspec
 from cuebook.records.conversation import ERROR, Part
 from cuebook.records.expression import Expression
 
-#: Characters of a result that are looked at: an error says so in front, a trace names it at its end.
+#: Characters that are searched: an error message is at the start, a stack trace names it at the end.
 _FRONT: Final = 400
 _END: Final = 200
-#: A longer result is not read as JSON.
+#: Longer results are not parsed as JSON.
 _WHOLE: Final = 100_000
 _STATUS: Final = "execution_status"
 _BEGINS: Final = Expression(
@@ -36,7 +36,7 @@ _BAD: Final = frozenset({"error", "failed", "failure", "fail", "timeout"})
 
 
 def failed(text: str, parts: tuple[Part, ...] = ()) -> bool:
-    """Whether a tool's result, or a role's post with attachments, reports an error."""
+    """Return whether a tool's result, or a role's post with attachments, reports an error."""
     for part in parts:
         if part.type == ERROR:
             return True

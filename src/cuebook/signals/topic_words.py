@@ -1,4 +1,4 @@
-"""What a message is about: in an order for a text, a question or a printed line, words only name things."""
+"""Find the subject-matter words of a text: in a writing order, a question or printed output, they carry no mood."""
 
 import re
 from typing import Final
@@ -20,18 +20,18 @@ def _any_of(parts: str) -> str:
     return "(?:" + "|".join(" ".join(each.split()) for each in parts.split(",")) + r")\b"
 
 
-#: One that orders a text, with what it shall be about.
+#: A sentence that orders a text, with the topic of the text.
 _WORK: Final = Expression(
     _BEFORE + r"(?:(?:can|could|would) you\s+(?:please\s+)?)?" + _any_of(tone.WORKS) + r"[^,;!\n]*", re.IGNORECASE
 )
-#: A question for knowledge, which points at nobody and at nothing that was done: all of it is matter.
+#: A question for knowledge, which refers to nobody and to no past answer: all of it is subject matter.
 _QUESTION: Final = Expression(_BEFORE + _any_of(tone.QUESTIONS) + r"[^!?]*\?\W*\Z", re.IGNORECASE)
 _POINTED: Final = Expression(
     r"\b(?:you|your|yours|you're|this|that|these|so|too|still|again|even|ever|keeps?|kept|always|never|nothing|can't|"
     r"won't|me|myself|i'm|the (?:hell|heck|fuck)|all the time)\b|[!?]{2}",
     re.IGNORECASE,
 )
-#: A text, and what it is about.
+#: A text, and its topic.
 _ABOUT: Final = Expression(
     r"\b(?:poem|story|stories|essay|song|novel|book|article|film|movie|paper|chapter|stanza|scene|haiku|joke|talk|lecture|"
     r"another(?: one)?|one more|the next one) (?:about|on)\b([^.!?\n]*)"
@@ -46,17 +46,17 @@ _PRINTS: Final = Expression(
 
 
 def plain(text: str) -> str:
-    """Return a text with the quotes, dashes and dots of a keyboard."""
+    """Return a text with ASCII quotes, dashes and dots."""
     return text.translate(_PLAIN)
 
 
 def sentences(text: str) -> list[str]:
-    """List the sentences and lines of a text."""
+    """Return the sentences and lines of a text."""
     return [each for each in _SENTENCE.split(text) if each.strip()]
 
 
 def without_matter(sentence: str) -> str:
-    """Return a sentence with `it` for the words that name its matter, and without what something printed."""
+    """Return a sentence with `it` for its subject-matter words, and without printed output."""
     sentence = _PRINTS.sub("says it", sentence)
     sentence = _ABOUT.sub(lambda found: _WORD.sub("it", found[0]), sentence)
     work = _WORK.match(sentence)

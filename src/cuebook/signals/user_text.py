@@ -1,22 +1,22 @@
-"""What of a message its user says: without code, quotations, logs, stack traces, addresses and paths.
+"""Extract the user's own words from a message: remove code, quotations, logs, stack traces, addresses and paths.
 
-What a machine printed or somebody else wrote is not the user's mood, however many errors it names.
+Machine output and quoted people do not show the user's mood, however many errors they name.
 """
 
 from typing import Final
 
 from cuebook.records.expression import Expression
 
-#: Characters of a message that are read: so many of its beginning, and as many of its end.
+#: Characters of a message that are read, at its beginning and at its end.
 READ: Final = 2_000
-_LOOKED_AT: Final = 20_000  # likewise, for lines that go whole
+_LOOKED_AT: Final = 20_000  # likewise, when whole lines are dropped
 
 _FENCE: Final = ("```", "~~~")
 _INLINE: Final = Expression(r"`[^`\n]{1,400}`")
 _ADDRESS: Final = Expression(
     r"(?:https?|ftp|file|s3|git|ssh)://\S+|\bwww\.\S+|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}"
 )
-#: What somebody else said: two words or more in quotation marks. One word alone is named, or meant ironically.
+#: Quoted speech: two words or more in quotation marks. A single word is a name, or ironic.
 _QUOTED: Final = Expression(
     r"(?<!\w)\"[^\"\n]{3,1200}\"(?!\w)|\u201c[^\u201c\u201d]{3,1200}\u201d|\u201e[^\u201c-\u201e]{3,1200}[\u201c\u201d]"
     r"|\u00ab[^\u00ab\u00bb]{3,1200}\u00bb"
@@ -27,12 +27,12 @@ _PATH: Final = Expression(
     r"\b[\w-]+\.(?:py|js|ts|tsx|jsx|java|go|rs|c|h|cpp|cs|rb|php|sh|sql|md|txt|log|json|ya?ml|toml|ini|cfg|csv|html|css|"
     r"xml)\b(?::\d+)*"
 )
-#: Names that are written as programs write them: snake_case, camelCase, a.call(), --options.
+#: Names in code style: snake_case, camelCase, a.call(), --options.
 _NAME: Final = Expression(
     r"\b\w+_\w+\b(?:\(\))?|\b[a-z]+[A-Z]\w*\b(?:\(\))?|\b[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Error|Exception|Warning)\b"
     r"|\b\w{1,80}(?:\.\w{1,80}){0,6}\(\)|(?<!\S)--?[a-z][\w-]*(?:=\S*)?"
 )
-#: A line that a machine printed: a frame or head of a stack trace, a line of a log, a prompt of a shell.
+#: A machine-printed line: a frame or head of a stack trace, a log line, a shell prompt.
 _PRINTED: Final = Expression(
     r"Traceback \(most recent|File \"[^\"]*\", line \d|at [\w.$<>]+ ?\(|[\w.]*(?:Error|Exception|Warning): |"
     r"Caused by: |"
@@ -44,8 +44,8 @@ _PRINTED: Final = Expression(
 
 
 def spoken(text: str) -> str:
-    """Return what the user says of a message, its words in their order; the middle of a very long one is left out."""
-    text = _ends("\n".join(_lines(_ends(text, _LOOKED_AT))), READ)  # what is pasted goes first: the rest may be short
+    """Return the user's own words of a message, in order, without the middle of a very long one."""
+    text = _ends("\n".join(_lines(_ends(text, _LOOKED_AT))), READ)  # removes pasted text first: the rest may be short
     if "`" in text:
         text = _INLINE.sub(" it ", text)
     if '"' in text or "\u201c" in text or "\u201e" in text or "\u00ab" in text:
@@ -62,10 +62,10 @@ def _ends(text: str, each: int) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Leave out blocks of code, quoted lines, and lines that a machine printed."""
+    """Return the lines without code blocks, quoted lines, and machine-printed lines."""
     kept: list[str] = []
     fence = ""
-    indented = False  # after a head of a stack trace: its frames
+    indented = False  # inside the frames of a stack trace
     for line in text.split("\n"):
         bare = line.strip()
         if fence:

@@ -1,1 +1,1 @@
-"""The store: one interface, on SQLite."""
+"""The storage layer: the database schema, and the store on SQLite."""

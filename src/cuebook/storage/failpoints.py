@@ -1,7 +1,7 @@
-"""Named places where a test can make a process die, fail, stop or wait. Off unless CUEBOOK_FAILPOINT names one.
+"""Fault injection: named points where a test can kill, fail, stop or delay the process. Off without CUEBOOK_FAILPOINT.
 
-`name:kill|raise|delay|stop@n` acts the n-th time the place is passed (1 by default). kill = SIGKILL to ourselves,
-stop = SIGSTOP, raise = a BackendError, delay = half a second.
+`name:kill|raise|delay|stop@n` acts when the point is passed for the n-th time (default: 1). kill = SIGKILL to this
+process, stop = SIGSTOP, raise = a BackendError, delay = half a second.
 """
 
 import os
@@ -10,7 +10,7 @@ import time
 
 from cuebook.errors import BackendError, InvalidInput
 
-#: Every place there is; a test passes through all of them.
+#: All failpoints; a test passes through each of them.
 NAMES = (
     "append.begin",
     "append.stored",
@@ -44,7 +44,7 @@ _ACTIONS = ("kill", "raise", "delay", "stop")
 
 
 class Failpoints:
-    """The armed place of this process, if any."""
+    """The armed failpoint of this process, if any."""
 
     def __init__(self, setting: str = "") -> None:
         self._name = ""
@@ -63,11 +63,11 @@ class Failpoints:
 
     @classmethod
     def from_environment(cls) -> "Failpoints":
-        """Arm what the environment names."""
+        """Return failpoints armed from the environment."""
         return cls(os.environ.get("CUEBOOK_FAILPOINT", ""))
 
     def __call__(self, name: str) -> None:
-        """Pass a place."""
+        """Act if this failpoint is armed and due."""
         if name != self._name:
             return
         self._left -= 1

@@ -1,6 +1,6 @@
 """The database schema: every table and index, their DDL for each dialect, and the migrations between versions.
 
-Cuebook's other SQL is in named statements; tables are declared here alone. `tenant` comes first in every key of
+All other SQL is in named statements; tables are declared only here. `tenant` comes first in every key of
 more than one column, and `conversation` is the number of the conversation's row.
 """
 
@@ -13,10 +13,10 @@ __all__ = ["FULL_TEXT", "MIGRATIONS", "TABLES", "VERSION", "Column", "Dialect", 
 
 Dialect = Literal["sqlite", "postgresql"]
 ColumnType = Literal["serial", "text", "integer", "real", "blob"]
-#: The statements that lead from one version to the next.
+#: The statements that migrate one version to the next.
 Migration = tuple[str, ...]
 
-#: Migrations in order: the first leads from version 1 to 2. A database of an older version runs those it lacks.
+#: Migrations in order: the first migrates version 1 to 2. An older database runs those that it lacks.
 MIGRATIONS: Final[tuple[Migration, ...]] = ()
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)

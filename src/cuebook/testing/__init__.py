@@ -1,4 +1,4 @@
-"""Doubles for tests: a scripted model, a clock that stands still and loaded dice."""
+"""Test doubles: a scripted model, a frozen clock and predictable ids."""
 
 from cuebook.testing.doubles import FrozenClock, LoadedDice, Script, ScriptedModel
 

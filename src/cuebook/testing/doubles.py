@@ -1,4 +1,4 @@
-"""Doubles of the ports: a clock that stands, dice that fall as expected, and a model that says what it was told."""
+"""Test doubles of the ports: a frozen clock, predictable ids, and a model with scripted answers."""
 
 import asyncio
 from collections import Counter
@@ -16,27 +16,27 @@ BEGINNING = 1_704_067_200.0
 
 
 class FrozenClock:
-    """A clock that moves when told to."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self, now: float = BEGINNING) -> None:
         self.time = now
 
     def now(self) -> float:
-        """Return the time it was set to."""
+        """Return the current time of this clock."""
         return self.time
 
     def set(self, now: float) -> None:
-        """Set the time, back too."""
+        """Set the time; it may go backwards."""
         self.time = now
 
     def advance(self, seconds: float) -> float:
-        """Let time go by; answers with the time it is then."""
+        """Move the time forward; return the new time."""
         self.time += seconds
         return self.time
 
 
 class LoadedDice:
-    """Ids in order, counted for each prefix: post-000001, post-000002, turn-000001."""
+    """Ids in sequence, numbered per prefix: post-000001, post-000002, turn-000001."""
 
     def __init__(self) -> None:
         self._given: Counter[str] = Counter()
@@ -48,9 +48,9 @@ class LoadedDice:
 
 
 class Script(Struct, frozen=True, kw_only=True):
-    """One answer: its text in pieces of `size` characters, `delay` seconds before each, and how it ends.
+    """One answer: its text in chunks of `size` characters, `delay` seconds before each, and its end.
 
-    `half` ends without `finish`, as a connection that broke; `error` is raised after the text.
+    `half` ends without `finish`, like a broken connection; `error` is raised after the text.
     """
 
     text: str = ""
@@ -69,10 +69,10 @@ Replies = Reply | Callable[[ModelRequest], Reply]
 
 
 class ScriptedModel:
-    """A model that gives its replies in order and keeps what it was asked in `requests`.
+    """A model that returns its replies in order and records the requests in `requests`.
 
-    A reply is a text, a `Script`, an error to raise at once, or a function of the request that gives one of these.
-    When none is left it says `default`, or fails if there is none.
+    A reply is a text, a `Script`, an error to raise at once, or a function of the request that returns one of these.
+    When no reply is left, it returns `default`, or fails without one.
     """
 
     def __init__(self, *replies: Replies, default: Replies | None = None, name: str = "scripted") -> None:
@@ -85,20 +85,20 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """Its name, in turn records."""
+        """Return the model's name for turn records."""
         return self._name
 
     @property
     def left(self) -> int:
-        """How many replies it still has."""
+        """Return the number of replies left."""
         return len(self._replies)
 
     def say(self, *replies: Replies) -> None:
-        """Add replies behind those it has."""
+        """Append replies."""
         self._replies.extend(replies)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Answer with the next reply, piece by piece."""
+        """Yield the next reply in chunks."""
         self.requests.append(request)
         script = self._next(request)
         try:
@@ -116,7 +116,7 @@ class ScriptedModel:
             raise
 
     async def aclose(self) -> None:
-        """Note that it was closed."""
+        """Record that the model was closed."""
         self.closed = True
 
     def _next(self, request: ModelRequest) -> Script:

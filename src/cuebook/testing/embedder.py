@@ -1,4 +1,4 @@
-"""An embedder that needs no model: words hashed to places of a vector. For tests; it knows nothing of meaning."""
+"""A test embedder without a model: it hashes words to vector components and ignores meaning."""
 
 import hashlib
 from array import array
@@ -10,9 +10,9 @@ from cuebook.memory.tokenizer import words
 
 
 class HashingEmbedder:
-    """The same text always has the same vector, and texts with common words lie close.
+    """A test embedder: equal texts have equal vectors, and texts with common words are similar.
 
-    `synonyms` maps words to the word they stand for, so that a test has texts that mean the same in other words.
+    `synonyms` maps words to the word they stand for, so that a test can use texts with the same meaning in other words.
     """
 
     akin = 0.5
@@ -33,7 +33,7 @@ class HashingEmbedder:
         self._synonyms = {key: words(value)[0] for key, value in (synonyms or {}).items()}
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Embed. Raises BackendError while `fails` is set."""
+        """Embed texts. Raises BackendError while `fails` is set."""
         if self.fails:
             msg = "the embedder is out of order"
             raise BackendError(msg)

@@ -1,4 +1,4 @@
-"""A server of the OpenAI wire's `/embeddings`, here and without a model: for tests of the whole way to it."""
+"""A local test server for OpenAI's `/embeddings` endpoint, without a model."""
 
 import asyncio
 import json
@@ -14,10 +14,10 @@ from cuebook.testing.embedder import HashingEmbedder
 
 
 class Embeddings:
-    """What a server embeds with, and what it was asked: `embedder` may be changed while it runs, another model's even.
+    """The server's embedder and its requests. `embedder` may be replaced while the server runs.
 
-    `model` is the name it answers to; `keys` are the Authorization headers that came. A request with a text that holds
-    `refuses` is answered with the status `refused_with`.
+    `model` is the accepted model name; `keys` are the received Authorization headers. A request with a text that
+    contains `refuses` is answered with the status `refused_with`.
     """
 
     def __init__(self, embedder: HashingEmbedder, model: str) -> None:
@@ -29,7 +29,7 @@ class Embeddings:
         self.refused_with = 400
 
     def answer(self, path: str, asked: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Answer a request: status and body."""
+        """Return the status and body for a request."""
         if path != "/v1/embeddings" or asked.get("model") != self.model:
             return 404, {"error": {"message": f"no model {asked.get('model')!r}"}}
         if self.refuses and any(self.refuses in text for text in asked["input"]):
@@ -44,7 +44,7 @@ class Embeddings:
 
 @contextmanager
 def embedding_server(embedder: HashingEmbedder | None = None, *, model: str = "many-tongues") -> Iterator[Embeddings]:
-    """Serve on a free port of 127.0.0.1 until the block ends; `url` is what `embedder.base_url` takes."""
+    """Serve on a free port of 127.0.0.1 until the block ends; `url` is the value for `embedder.base_url`."""
     embeddings = Embeddings(embedder or HashingEmbedder(), model)
 
     class Answers(BaseHTTPRequestHandler):
@@ -60,7 +60,7 @@ def embedding_server(embedder: HashingEmbedder | None = None, *, model: str = "m
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Suppress the request log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     embeddings.url = f"http://127.0.0.1:{server.server_port}/v1"

@@ -1,7 +1,4 @@
-"""A double of the port Upstream.
-
-Answers of the OpenAI wire as they were written down, whole, cut in pieces, or broken.
-"""
+"""A test double of the port Upstream: scripted answers of the OpenAI API, whole, in chunks, or broken."""
 
 import asyncio
 import itertools
@@ -18,9 +15,9 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """One answer: its head, its body's pieces with `delay` seconds before each, and how it ends.
+    """One answer: its head, the chunks of its body with `delay` seconds before each, and its end.
 
-    `error` is raised behind the pieces. `waits` is called before each piece but the first.
+    `error` is raised after the chunks. `waits` is called before each chunk but the first.
     """
 
     pieces: Sequence[bytes] = ()
@@ -32,17 +29,17 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 def call(id_: str, name: str = "look", arguments: Any = None) -> dict[str, Any]:
-    """Return a tool call of the wire."""
+    """Return a tool call in OpenAI's format."""
     return {"id": id_, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments or {})}}
 
 
 def result(id_: str, text: str = "found") -> dict[str, Any]:
-    """Return a tool's message."""
+    """Return a tool result message."""
     return {"role": "tool", "tool_call_id": id_, "content": text}
 
 
 def completion(*texts: str, calls: Sequence[Mapping[str, Any]] = (), usage: Any = None, **fields: Any) -> Answer:
-    """Return a whole answer, a choice for each text."""
+    """Return a whole answer with one choice for each text."""
     choices = []
     for index, text in enumerate(texts or ("",)):
         message: dict[str, Any] = {"role": "assistant", "content": text or None, **fields}
@@ -62,7 +59,7 @@ def event(delta: Mapping[str, Any] | None = None, *, finish: str | None = None, 
 def streamed(
     text: str = "", *, calls: Sequence[Mapping[str, Any]] = (), size: int = 8, done: bool = True, **fields: Any
 ) -> Answer:
-    """Return a streamed answer, its text in events of `size` characters. `fields` are the Answer's."""
+    """Return a streamed answer, its text in events of `size` characters. `fields` are fields of Answer."""
     pieces = [event({"role": "assistant", "content": ""})]
     pieces += [event({"content": text[start : start + size]}) for start in range(0, len(text), size)]
     for index, each in enumerate(calls):
@@ -76,7 +73,7 @@ def streamed(
 
 
 class ScriptedUpstream:
-    """Gives its answers in order and keeps the requests; when none is left it says `default`, or fails without one."""
+    """An upstream that returns its answers in order and records requests. At the end it returns `default`, or fails."""
 
     base_url = "scripted:/v1"
 
@@ -87,11 +84,11 @@ class ScriptedUpstream:
         self._default = default
 
     def say(self, *answers: Answer | Exception) -> None:
-        """Add answers behind those it has."""
+        """Append answers."""
         self._answers.extend(answers)
 
     async def send(self, request: RelayRequest) -> "_Given":
-        """Answer with the next answer."""
+        """Return the next answer."""
         self.requests.append(request)
         answer = self._answers.pop(0) if self._answers else self._default
         if answer is None:
@@ -112,11 +109,11 @@ class ScriptedUpstream:
         return messages
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there is nothing to close."""
 
 
 class _Given:
-    """An answer on its way."""
+    """A scripted answer that is being read."""
 
     def __init__(self, upstream: ScriptedUpstream, answer: Answer) -> None:
         self.status = answer.status
@@ -125,7 +122,7 @@ class _Given:
         self._answer = answer
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body's pieces."""
+        """Yield the chunks of the body."""
         for number, piece in enumerate(self._answer.pieces):
             if number and self._answer.waits:
                 self._answer.waits()
@@ -135,11 +132,11 @@ class _Given:
             raise self._answer.error
 
     async def aclose(self) -> None:
-        """Note that it was given back."""
+        """Record that the answer was closed."""
         self._upstream.closed += 1
 
 
 def cut(body: bytes, places: Iterable[int]) -> list[bytes]:
-    """Return a body in pieces, cut at these places."""
+    """Return a body in chunks, split at these positions."""
     marks = [0, *sorted({min(place, len(body)) for place in places}), len(body)]
     return [body[start:end] for start, end in itertools.pairwise(marks)]

@@ -1,1 +1,3 @@
-"""Where the token budget is spent: counting, partition, rendering the window, cache rules of providers. Pure."""
+"""Context window: count tokens, partition posts to the token budget, render messages, apply providers' cache rules. No
+I/O.
+"""

@@ -1,4 +1,4 @@
-"""How cache breakpoints go on the OpenAI wire (5.6 and later): at a window's anchors, never on volatile text."""
+"""Set cache breakpoints at a window's anchors, for OpenAI (5.6 and later) and Anthropic, never on volatile text."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,7 +9,7 @@ from msgspec import Raw
 from cuebook.records.turn import Anchor
 from cuebook.window.window import Sheet, volatile_text
 
-#: A content block's marker (notes: provider-caches; OpenAI's prompt caching guide, read 2026-11).
+#: Cache marker of a content block (notes: provider-caches; OpenAI's prompt caching guide, read 2026-11).
 BREAKPOINT = {"mode": "explicit"}
 FIELD = "prompt_cache_breakpoint"
 
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def with_breakpoints(messages: Sequence[bytes], anchors: Sequence[Anchor], sheet: Sheet) -> tuple[bytes, ...]:
-    """Mark the places where caching can hold on. Where the client placed markers of its own, nothing is added."""
+    """Set breakpoints where caching can continue. If the client set its own, add none."""
     if any(FIELD.encode() in message for message in messages):
         return tuple(messages)
     marked = list(messages)
@@ -29,13 +29,13 @@ def with_breakpoints(messages: Sequence[bytes], anchors: Sequence[Anchor], sheet
             parts = _parts(fields.get("content"), sheet.summary.text if sheet.summary else "", mark_tail=True)
         else:
             parts = _parts(fields.get("content"), volatile, mark_tail=False)
-        if parts:  # calls have no text a marker could stand on
+        if parts:  # calls have no text to mark
             marked[anchor.after] = _encode(fields | {"content": parts})
     return tuple(marked)
 
 
 def _parts(content: object, tail: str, *, mark_tail: bool) -> list[Any]:
-    """Return a content as parts with its stable part marked, and its tail (a summary, or volatile text) apart."""
+    """Return a content as parts: the marked stable part, and its tail (a summary or volatile text)."""
     parts: list[Any]
     if isinstance(content, list):
         parts = list(content)
@@ -54,12 +54,12 @@ def _parts(content: object, tail: str, *, mark_tail: bool) -> list[Any]:
     return parts + rest
 
 
-# ---- the Anthropic wire ---------------------------------------------------------------------------------------------
+# ---- The Anthropic wire ---------------------------------------------------------------------------------------------
 
 
-#: What a block carries whose prefix is to be cached (Anthropic's prompt caching guide, read 2026-11-22).
+#: Cache breakpoint of a block (Anthropic's prompt caching guide, read 2026-11-22).
 ANTHROPIC_FIELD: Final = "cache_control"
-#: Blocks that carry none.
+#: Block types that support no breakpoint.
 _BARE: Final = frozenset({"thinking", "redacted_thinking"})
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
@@ -68,10 +68,11 @@ _object = msgspec.json.Decoder(dict[str, Any])
 
 
 def with_cache_marks(body: bytes, *, hour: bool = False) -> bytes:
-    """Mark a request behind its tools and system text, and, where it goes on, behind the last two of its user's turns.
+    """Set breakpoints after a request's tools and system text and, in a longer conversation, after its last two user
+    turns.
 
-    Everything else keeps its bytes. What cannot be read, or holds markers already, is given back as it is. `hour`: the
-    cache is to last one, not five minutes.
+    All other bytes stay the same. An unreadable request, or one with breakpoints, is returned unchanged. `hour`: cache
+    for one hour instead of five minutes.
     """
     if ANTHROPIC_FIELD.encode() in body:
         return body
@@ -86,7 +87,7 @@ def with_cache_marks(body: bytes, *, hour: bool = False) -> bytes:
 
 
 def _front(fields: dict[str, Raw], mark: dict[str, str]) -> dict[str, Raw]:
-    """Mark the system text, or the tools where there is none: they stand before it."""
+    """Mark the system text or, without one, the tools before it."""
     if "system" in fields and (parts := _marked_blocks(msgspec.json.decode(fields["system"]), mark)):
         return {"system": Raw(_encode(parts))}
     tools = _raws.decode(fields["tools"]) if "tools" in fields else []
@@ -96,8 +97,8 @@ def _front(fields: dict[str, Raw], mark: dict[str, str]) -> dict[str, Raw]:
 
 
 def _messages(fields: dict[str, Raw], mark: dict[str, str]) -> dict[str, Raw]:
-    """Mark the user's newest message and the one before: what the last request wrote is then found, however many
-    blocks came since. A single question is asked but once; it is not written to the cache.
+    """Mark the user's newest message and the one before, so that the last request's cache entry is found after any
+    number of blocks. A single question is not repeated and is not written to the cache.
     """
     raws = _raws.decode(fields["messages"])
     roles = [_object.decode(raw).get("role") for raw in raws]
@@ -113,7 +114,7 @@ def _messages(fields: dict[str, Raw], mark: dict[str, str]) -> dict[str, Raw]:
 
 
 def _marked_blocks(content: object, mark: dict[str, str]) -> list[Any]:
-    """Return a content as blocks whose last one is marked; nothing where that carries no marker."""
+    """Return a content as blocks with the last one marked, or None if it supports no marker."""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(parts, list) or not parts or not isinstance(parts[-1], dict):
         return []

@@ -1,4 +1,4 @@
-"""What a block shows whose post has no message: the calls it makes, the pictures, files and notes it holds."""
+"""Render the text of posts without a message: their calls, images, files and notes."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 
 _ARGUMENTS = ("arguments", "input")
-#: Keys a content part's address or name may stand under.
+#: Keys of a content part's address or name.
 _NAMES = ("url", "file_id", "filename")
 
 
 def text_of(message: bytes) -> str:
-    """Return a message of the wire as a text: what it says, then a line for each picture, file and call."""
+    """Render a wire message as text: its message, then a line per image, file and call."""
     if not message:
         return ""
     said = msgspec.json.decode(message, type=dict[str, Any])
@@ -37,7 +37,7 @@ def _call(call: Mapping[str, Any]) -> str:
 
 
 def _bodies(call: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield where a call's name and arguments may stand: under its type, or in the call itself."""
+    """Yield the objects that may contain a call's name and arguments: under its type, or the call itself."""
     inner = call.get(str(call.get("type") or "function"))
     if isinstance(inner, dict):
         yield inner

@@ -1,4 +1,4 @@
-"""How many tokens each part of a prompt may take."""
+"""Divide the token budget of a prompt among its parts, and tune the shares."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from cuebook.records.tuning import Tuning
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """A model's window and how it is divided (C, "Configuration"); shares are of the room for posts."""
+    """A model's context window and its division (C, "Configuration"). Shares are of the room for posts."""
 
     context_tokens: int = 200_000
     system_tokens: int = 5_000  # kept free for persona and instructions, a tenth of the window at the most
@@ -26,7 +26,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Allotment(Struct, frozen=True, kw_only=True):
-    """What one window may hold, in tokens."""
+    """Token budget of one window."""
 
     budget: int  # everything in it
     memory: int  # kept free for the volatile block
@@ -34,16 +34,16 @@ class Allotment(Struct, frozen=True, kw_only=True):
 
 
 def prompt_budget(limits: Limits, token_budget: int | None) -> int:
-    """Tokens a whole prompt may have: the model's window less its reply, or less where the caller says so."""
+    """Return the tokens of a whole prompt: the model's window minus its reply, or the caller's lower limit."""
     most = limits.context_tokens - limits.reply_tokens
     return most if token_budget is None else min(token_budget, most)
 
 
 def most_posts(limits: Limits, token_budget: int | None) -> int:
-    """Tokens that posts take at the most in a window of this budget, what must stand in it apart.
+    """Return the most tokens of posts in a window of this budget, apart from required parts.
 
-    C's available budget, 200,000 - 5,000 - 4,096 = 190,904, holds as the most posts take together. What C keeps free
-    for the system text is more than all of a small model's window: there it is a tenth.
+    C's available budget, 200,000 - 5,000 - 4,096 = 190,904, is the most that posts take together. C's reserve for the
+    system text exceeds a small model's window: there it is a tenth.
     """
     prompt = limits.context_tokens - limits.reply_tokens
     available = prompt - min(limits.system_tokens, prompt // 10)
@@ -53,10 +53,10 @@ def most_posts(limits: Limits, token_budget: int | None) -> int:
 def allot(
     limits: Limits, *, front: int, tools: int = 0, least: int = 0, frozen: int = 0, token_budget: int | None = None
 ) -> Allotment:
-    """Divide a window whose front and tools take what they take, and whose posts need at least `least`.
+    """Divide a window by the tokens of its front and tools, with at least `least` for posts.
 
-    `frozen` is what the volatile block takes an earlier step chose: it keeps its place, if there is one.
-    Raises InvalidInput, naming the least budget, when what must stand in the window does not fit.
+    `frozen` are the tokens of an earlier step's volatile block, which keeps its room if possible. Raises InvalidInput,
+    with the least sufficient budget, if the required parts do not fit.
     """
     budget = prompt_budget(limits, token_budget)
     room = budget - front - tools - least
@@ -93,15 +93,15 @@ _EMERGENCY_RELEVANCE: Final = 0.70
 
 
 def untuned(limits: Limits) -> Tuning:
-    """Return the parameters before the first run: those of the settings."""
+    """Return the parameters before the first run, from the settings."""
     return Tuning(compression_trigger=limits.trigger_ratio, full_message_window=limits.window_posts)
 
 
 def tuned(tuning: Tuning, *, usage: float, savings: float, served: float | None = None) -> Tuning:
-    """Return the parameters after a run: `usage` is the share of the room in use, `savings` what the run saved of it.
+    """Return the parameters after a run. `usage` is the used share of the room, `savings` the share that the run saved.
 
-    `served` is how the conversation's newest rounds were, 0..1 as observations are scored, None where nobody said:
-    while its user is not served well nothing more is taken from what its prompts show (N5).
+    `served` is the mean score of the newest turns, 0..1, None without feedback. While the user is dissatisfied, the
+    prompts are not reduced further (N5).
     """
     trigger, window, relevance = tuning.compression_trigger, tuning.full_message_window, tuning.min_relevance
     target = tuning.target_usage_ratio

@@ -1,9 +1,8 @@
-"""What a provider's prompt cache would read, write and charge for a row of requests, by the rules of `cache_rules`.
+"""Simulate a provider's prompt cache: tokens read, written and charged for a series of requests, by `cache_rules`.
 
-A request is its chunks in prefix order: tool definitions, system parts, then messages or their content blocks. Under a
-prefix rule everything sent is remembered and the longest common prefix is read. Under a breakpoint rule an entry exists
-only where a marker stood, and is found only from a place the rule looks at: stable text without a marker behind it is
-never read.
+A request is its chunks in prefix order: tool definitions, system parts, then messages or their content blocks. A prefix
+rule stores every request and reads the longest common prefix. A breakpoint rule stores entries only at markers, and
+finds them only at positions defined by the rule. Stable text without a marker after it is never read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,12 +28,12 @@ _FRONT = ("tools", "system", "developer")
 
 
 class CacheChunk(Struct, frozen=True):
-    """A piece of a request that is cached whole: a tool list, a message or one of its content blocks.
+    """A piece of a request that is cached as a whole: a tool list, a message or one of its content blocks.
 
     `role` is tools (definitions), system, developer, user, assistant, tool_use (a call block) or tool (a result).
-    `digest` stands for the bytes, and may be the bytes themselves; two chunks of one digest and role are the same.
-    `text`, where given, lets a prefix rule credit the common part of the first differing chunk, by bytes. `ends` is
-    False for a block that other blocks of its message follow.
+    `digest` identifies the bytes, and may be the bytes. Two chunks with equal digest and role are equal. With `text`, a
+    prefix rule credits the common part of the first differing chunk, by bytes. `ends` is False for a block that is not
+    the last of its message.
     """
 
     tokens: int
@@ -50,7 +49,7 @@ class CacheChunk(Struct, frozen=True):
 
 
 class CacheUse(Struct, frozen=True):
-    """What one request read, wrote and paid in full, in tokens. `cost` is in units of one uncached input token."""
+    """Tokens that one request read, wrote and paid in full. `cost` is in units of one uncached input token."""
 
     input_tokens: int
     read_tokens: int
@@ -60,7 +59,7 @@ class CacheUse(Struct, frozen=True):
 
 
 class CacheTotals(Struct, frozen=True):
-    """The sums over a row of requests, and the two figures a window is judged by."""
+    """Sums over a series of requests, with two figures to judge a window."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -71,12 +70,12 @@ class CacheTotals(Struct, frozen=True):
 
     @property
     def read_share(self) -> float:
-        """Share of input tokens read from cache, in [0, 1]; 0.0 without input."""
+        """Return the share of input tokens read from cache, in [0, 1]; 0.0 without input."""
         return self.read_tokens / self.input_tokens if self.input_tokens else 0.0
 
     @property
     def relative_cost(self) -> float:
-        """Cost ÷ the cost without any cache; 1.0 without input."""
+        """Return the cost relative to no caching; 1.0 without input."""
         return self.cost / self.input_tokens if self.input_tokens else 1.0
 
     def plus(self, use: CacheUse) -> "CacheTotals":
@@ -92,9 +91,9 @@ class CacheTotals(Struct, frozen=True):
 
 
 class CacheSimulator:
-    """One provider's cache over time: ask it request by request, in the order they were sent.
+    """Simulates one provider's cache over time. Call it per request, in the order sent.
 
-    Entries are dropped once their lifetime is over. A request costs O(its chunks).
+    Entries expire after their lifetime. A request costs O(its chunks).
     """
 
     def __init__(self, rule: CacheRule) -> None:
@@ -103,7 +102,7 @@ class CacheSimulator:
         self._next: dict[int, dict[int, CacheChunk]] = {}  # prefix rules: entry → the chunks that followed it
 
     def copy(self) -> "CacheSimulator":
-        """Return a simulator of the same state: what one would do must not change the other."""
+        """Return a copy with independent state, to simulate alternatives."""
         twin = CacheSimulator(self.rule)
         twin.__dict__.update(
             {name: dict(value) if isinstance(value, dict) else value for name, value in self.__dict__.items()}
@@ -111,11 +110,11 @@ class CacheSimulator:
         return twin
 
     def request(self, chunks: Sequence[CacheChunk], now: float, *, explicit: bool = True) -> CacheUse:
-        """Send a request at `now` (seconds, any origin) and tell what it used.
+        """Send a request at `now` (seconds, any origin). Return its use.
 
-        `explicit` means that only the chunks' own markers count; False adds the marker the provider places itself
-        (OpenAI's implicit mode, its default; Anthropic's automatic form). A prefix rule knows no markers and ignores
-        both. Raises InvalidInput where the provider would refuse the request.
+        With `explicit` only the chunks' own markers count. False adds the provider's implicit marker (OpenAI's default
+        mode; Anthropic's automatic form). Prefix rules ignore markers. Raises InvalidInput if the provider would reject
+        the request.
         """
         keys, ends = _prefixes(chunks)
         self._expire(now)
@@ -129,7 +128,7 @@ class CacheSimulator:
         return CacheUse(total, read, written, uncached, cost)
 
     def _longest(self, chunks: Sequence[CacheChunk], keys: list[int], ends: list[int], now: float) -> int:
-        """Read the longest known prefix, and remember this whole request. Its write is no other price than input."""
+        """Read the longest known prefix, and store this whole request. A write costs the same as input."""
         known = next((at for at, key in enumerate(keys) if not self._lives(key, now)), len(keys))
         common = ends[known - 1] if known else 0
         if known < len(keys):
@@ -141,7 +140,7 @@ class CacheSimulator:
         return read if read >= self.rule.minimum else 0
 
     def _partly(self, chunk: CacheChunk, before: int, now: float) -> int:
-        """Count the chunk's tokens that stood there before too, by its share of common bytes, rounded down."""
+        """Return the chunk's cached tokens by its share of common bytes, rounded down."""
         followers = self._next.get(before, {})
         for dead in [key for key in followers if not self._lives(key, now)]:
             del followers[dead]
@@ -154,7 +153,7 @@ class CacheSimulator:
     def _at_markers(
         self, chunks: Sequence[CacheChunk], keys: list[int], ends: list[int], now: float, *, explicit: bool
     ) -> tuple[int, int]:
-        """Read the longest entry at a place the rule looks at, write up to the last marker; tokens read and written."""
+        """Read the longest entry found by the rule, write up to the last marker. Return tokens read and written."""
         marks = [at for at, chunk in enumerate(chunks) if chunk.marked and chunk.role not in self.rule.unmarkable]
         implicit = None if explicit else _implicit_mark(self.rule, chunks)
         looked = _looked_at(self.rule, chunks, marks, implicit, explicit=explicit)
@@ -185,7 +184,7 @@ class CacheSimulator:
 def simulate(
     rule: CacheRule, requests: Iterable[tuple[float, Sequence[CacheChunk]]], *, explicit: bool = True
 ) -> CacheTotals:
-    """Sum up what a fresh cache makes of the requests, each with the second it was sent."""
+    """Return the totals of a fresh cache over requests, each with the second it was sent."""
     simulator = CacheSimulator(rule)
     totals = CacheTotals()
     for now, chunks in requests:
@@ -194,7 +193,7 @@ def simulate(
 
 
 def _prefixes(chunks: Sequence[CacheChunk]) -> tuple[list[int], list[int]]:
-    """Name each prefix by a hash over its chunks' roles and digests, and count its tokens. Markers are not in it."""
+    """Return each prefix's hash over its chunks' roles and digests, without markers, and its tokens."""
     keys: list[int] = []
     ends: list[int] = []
     key = tokens = 0
@@ -207,7 +206,7 @@ def _prefixes(chunks: Sequence[CacheChunk]) -> tuple[list[int], list[int]]:
 
 
 def _written(rule: CacheRule, marks: list[int], implicit: int | None) -> list[int]:
-    """Choose the markers whose prefix is written: the implicit one, and the latest others as far as the slots go."""
+    """Return the markers that are written: the implicit one, and the latest others within the limit."""
     others = [at for at in marks if at != implicit]
     own = [] if implicit is None else [implicit]
     slots = rule.markers - len(own)
@@ -225,7 +224,7 @@ def _written(rule: CacheRule, marks: list[int], implicit: int | None) -> list[in
 def _looked_at(
     rule: CacheRule, chunks: Sequence[CacheChunk], marks: list[int], implicit: int | None, *, explicit: bool
 ) -> set[int]:
-    """Collect the places (chunk indices) where an entry of an earlier request would be found."""
+    """Return the positions (chunk indices) at which an earlier request's entry would be found."""
     places = marks[: rule.first] + marks[-rule.latest :] if rule.latest else list(marks)
     if implicit is not None:
         places.append(implicit)
@@ -244,7 +243,7 @@ def _implicit_mark(rule: CacheRule, chunks: Sequence[CacheChunk]) -> int | None:
 
 
 def _endings(chunks: Sequence[CacheChunk]) -> list[int]:
-    """Find the ends of eligible messages, in order (OpenAI's guide, "Implicit mode").
+    """Return the ends of eligible messages, in order (OpenAI's guide, "Implicit mode").
 
     They are: the first run of system or developer messages, each user message, the last of each run of tool results.
     """
@@ -258,7 +257,7 @@ def _endings(chunks: Sequence[CacheChunk]) -> list[int]:
 
 
 def _back(chunks: Sequence[CacheChunk], at: int, rule: CacheRule) -> Iterator[int]:
-    """Walk from a marker backwards over the rule's positions; a run of chunks of one folded role is one position."""
+    """Yield the rule's positions from a marker backwards. A run of chunks of one folded role is one position."""
     left = rule.lookback
     while at >= 0 and left:
         yield at
@@ -269,7 +268,7 @@ def _back(chunks: Sequence[CacheChunk], at: int, rule: CacheRule) -> Iterator[in
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """Count the bytes two texts begin with alike."""
+    """Return the length in bytes of the common prefix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,8 +1,8 @@
-"""What each provider's prompt cache promises, as data: one rule a cache, with its source and the day it was read.
+"""Prompt cache rules of providers as data: one rule per cache, with its source and the day it was read.
 
-The rules are what the guides say, the cautious reading where they leave room. What no rule here knows: routing
-(machines that overflow above about 15 requests a minute, `prompt_cache_key`), hidden system tokens, requests sent
-before an earlier one's answer began, and markers of two lifetimes in one request.
+The rules follow the guides, read conservatively where they are unclear. Not covered: routing (overflow to other
+machines above about 15 requests a minute, `prompt_cache_key`), hidden system tokens, requests sent before an earlier
+one's answer began, and markers of two lifetimes in one request.
 """
 
 import re
@@ -23,9 +23,9 @@ Excess = Literal["unwritten", "refused"]
 
 
 class CacheRule(Struct, frozen=True, kw_only=True):
-    """How one provider's cache matches, how long it keeps, and what it costs, in units of one uncached input token.
+    """How one provider's cache matches, its lifetime, and its prices, in units of one uncached input token.
 
-    `prefix` caches the longest common prefix by itself; `breakpoint` reads and writes only where a marker stands.
+    `prefix` caches the longest common prefix automatically. `breakpoint` reads and writes only at markers.
     """
 
     name: str
@@ -49,7 +49,7 @@ class CacheRule(Struct, frozen=True, kw_only=True):
 
     @property
     def assistant_markers(self) -> bool:
-        """Whether what the assistant said can carry a marker."""
+        """Return whether assistant messages support a marker."""
         return "assistant" not in self.unmarkable
 
 
@@ -168,10 +168,10 @@ _REASONING = re.compile(r"(?:o[134]|chatgpt-4o|codex-mini)(?:-|$)")
 
 
 def rule_for(model: str, base_url: str | None = None) -> CacheRule | None:
-    """Return the cache rule of a model at its provider's own host (`base_url` None), None where it cannot be told.
+    """Return the cache rule of a model at its provider's own host (`base_url` None), or None if unknown.
 
-    None means "not simulated": an unknown model, one without a cache, or another host. A gateway may rewrite, reroute
-    or drop markers, so nothing is assumed of it; who knows better names a rule (`rule_named`).
+    None disables the simulation: for an unknown model, one without a cache, or another host. A gateway may rewrite,
+    reroute or drop markers, so nothing is assumed; a setting can name a rule (`rule_named`).
     """
     name = model.strip().lower().rsplit("/", 1)[-1].removeprefix("ft:")
     provider, rule = _provider_rule(name)

@@ -1,4 +1,4 @@
-"""How a window is remembered in O(what changed): seq ranges and digests, enough to render it again (N2)."""
+"""Store a window as a manifest of seq ranges and digests, in O(changes), and restore it for rendering (N2)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count, groupby
@@ -20,14 +20,14 @@ _FORM, _TOKENS = attrgetter("form"), attrgetter("tokens")
 
 
 class StoredManifest(Struct, frozen=True):
-    """A manifest and the derived texts it names, by digest (hex)."""
+    """A manifest and the derived texts that it references, by digest (hex)."""
 
     manifest: Manifest
     texts: dict[str, str]
 
 
 def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: str = "") -> StoredManifest:
-    """Make the manifest of a rendered window."""
+    """Return the manifest of a rendered window."""
     texts: dict[str, str] = {}
 
     def keep(text: str) -> str:
@@ -64,7 +64,7 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: s
 
 
 def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:
-    """Consecutive seqs of one form as one range."""
+    """Group consecutive seqs of one form into ranges."""
     seqs = [placed.post.seq for placed in kept]
     runs = zip(map(sub, seqs, count()), map(_FORM, kept), strict=False)  # seq less place: the same along a run
     ranges: list[ManifestRange] = []
@@ -77,7 +77,7 @@ def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:
 
 
 def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
-    """Return posts left out as ranges of consecutive seqs, oldest first."""
+    """Return omitted posts as ranges of consecutive seqs, oldest first."""
     found: list[Dropped] = []
     start = 0
     for end, post in enumerate(posts, 1):
@@ -94,7 +94,7 @@ def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
 
 
 def anchored(manifest: Manifest) -> frozenset[int]:
-    """Return the posts (seqs) behind which a window had its last anchors: what a provider's cache may still hold."""
+    """Return the posts (seqs) after which a window had its last anchors, which the provider may still cache."""
     systems = next((each.after + 1 for each in manifest.anchors if each.name in ("system", "summary")), 0)
     places = {each.after - systems for each in manifest.anchors if each.name in ("last", "step")}
     found: set[int] = set()
@@ -107,20 +107,20 @@ def anchored(manifest: Manifest) -> frozenset[int]:
 
 
 def digests_of(manifest: Manifest) -> list[str]:
-    """Return the texts a manifest needs."""
+    """Return the digests of texts that a manifest needs."""
     texts = [text.digest for text in (*manifest.front, *manifest.volatile)]
     return texts + ([manifest.tools_digest] if manifest.tools_digest else [])
 
 
 def ranges_of(manifest: Manifest) -> list[tuple[int, int]]:
-    """Return the posts a manifest needs."""
+    """Return the posts that a manifest needs."""
     return [(each.first, each.last) for each in manifest.path]
 
 
 def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, str], *, user: str | None) -> Sheet:
-    """Return the sheet a window was rendered from; `user` is the conversation's owner.
+    """Return the sheet of a recorded window. `user` is the conversation's owner.
 
-    Raises NotFound where a post or a text of it was erased.
+    Raises NotFound if a post or a text of it was erased.
     """
     by_seq = {post.seq: post for post in posts}
     kept: list[Placed] = []

@@ -1,10 +1,10 @@
-"""Which posts of a path stand in the window, and in which form (C, "Message Partitioning").
+"""Partition a path for the window: which posts are full, compressed, cut or omitted (C, "Message Partitioning").
 
-Rules of this file: the kept posts are a suffix of the path, but for the query of an open round, which always stays;
-compressed posts are charged their real size; a tool call and its results stay together; the sum never exceeds the room.
+Rules: the kept posts are a suffix of the path, except the query of an open turn, which always stays. Compressed posts
+count with their real size. A tool call and its results stay together. The sum never exceeds the room.
 
-Cut points lie on a grid: lines a step of the room apart, over the running sum of tokens of the path. A cut point is
-moved on to the next line, so it stands still until a step was added, and what stands in front of it stays the same.
+Cut points are on a grid over the running sum of tokens of the path, one step of the room apart. A cut point moves to
+the next grid line, so that it, and the text before it, stay fixed until a step was added.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,7 +19,7 @@ from cuebook.records.conversation import TOOL, PathPost
 from cuebook.window.budget import Limits, most_posts
 from cuebook.window.post_forms import Placed, calls_of, can_cut, least_of
 
-#: The largest part of the room one post may take: the query, and any other.
+#: Largest share of the room for one post: the query, and any other.
 QUERY_SHARE, POST_SHARE = 0.5, 0.25
 
 #: Tokens by which shares of a room, each rounded down, may differ from the share of all.
@@ -30,9 +30,9 @@ _message, _parts = attrgetter("message"), attrgetter("parts")
 
 
 class Partition(Struct, frozen=True, kw_only=True):
-    """The kept posts, oldest first, and those left out. Together they are the path, each once.
+    """The kept posts, oldest first, and the omitted ones. Together they are the path, each once.
 
-    The tokens of a cut post are what it may take; `forms.cut_down` says what it does.
+    A cut post has the tokens that it may take; `forms.cut_down` computes the real ones.
     """
 
     kept: tuple[Placed, ...]
@@ -41,37 +41,37 @@ class Partition(Struct, frozen=True, kw_only=True):
 
 
 class Reach(Struct, frozen=True):
-    """How far back a partition may reach, in tokens of its posts: what there is to read of a path."""
+    """How far back a partition may reach, in tokens of its posts: how much of a path to load."""
 
     full: int  # of the newest posts, in full
-    small_after: int  # behind so many
-    small: int  # so many in compressed form
-    post: int  # no post counts for more
+    small_after: int  # after this many
+    small: int  # this many in compressed form
+    post: int  # limit per post
 
 
 def reach(limits: Limits, token_budget: int | None) -> Reach:
-    """Return how far back a window of this budget may reach, whatever else will stand in it."""
+    """Return how far back a window of this budget may reach, whatever else it contains."""
     room = most_posts(limits, token_budget)
     full, small = int(room * limits.full_share), int(room * limits.small_share)
     return Reach(full=small + _ROUNDING, small_after=full, small=small - full + _ROUNDING, post=int(room * POST_SHARE))
 
 
 def least(path: Sequence[PathPost], query: int) -> int:
-    """Tokens that what must stand of a path needs: the query and the newest call with its results, cut as can be."""
+    """Return the tokens of a path's required posts: the query and the newest call with its results, cut if possible."""
     return sum(least_of(path[i]) for i in _pinned(path, query))
 
 
 def partition(path: Sequence[PathPost], room: int, limits: Limits, *, query: int = 0, begins: bool = True) -> Partition:
-    """Place the posts of a path, oldest first, into `room` tokens, at least `least` of them.
+    """Partition the posts of a path, oldest first, into `room` tokens, at least `least` of them.
 
-    `query` is the seq of the open round's query. `begins` says that nothing was left out before the first post.
+    `query` is the seq of the open turn's query. `begins`: nothing was omitted before the first post.
     """
     lay = _lay(path, room, limits, query)
     full = _first_full(lay, limits, begins=begins)
     small = _first_small(lay, full, limits, begins=begins)
     if small == full and not (full == 0 and begins):
         small = full = _whole(lay, full)
-    early = [i for i in lay.pinned if i < small]  # the query of an open round, before all else
+    early = [i for i in lay.pinned if i < small]  # the query of an open turn, before all else
     kept = [_full(path[i], lay.caps[i]) for i in sorted(early)]
     kept += [
         _full(path[i], lay.caps[i]) if i in lay.pinned else _small(path[i], lay.caps[i]) for i in range(small, full)
@@ -82,14 +82,14 @@ def partition(path: Sequence[PathPost], room: int, limits: Limits, *, query: int
 
 
 class _Lay(Struct, frozen=True):
-    """A path as it is laid into a room: what each post takes in full, what must stay, where no cut may fall."""
+    """A path with its tokens: each post in full, the required posts, and positions without cuts."""
 
     path: Sequence[PathPost]
     caps: list[int]
     pinned: frozenset[int]
     kept: int  # tokens of the pinned
-    newest: list[int]  # tokens of the others: of the newest post, the newest two, and so on
-    whole: int  # index of the oldest of the newest posts that were all read in full
+    newest: list[int]  # cumulative tokens of the others, from the newest
+    whole: int  # index of the oldest of the newest posts that were all loaded in full
     held: frozenset[int]
     room: int
     step: int
@@ -117,14 +117,14 @@ def _lay(path: Sequence[PathPost], room: int, limits: Limits, query: int) -> _La
 
 
 def _whole_from(path: Sequence[PathPost]) -> int:
-    """Index of the oldest post from which all were read in full."""
+    """Return the index of the oldest post from which all were loaded in full."""
     if all(map(_message, path)):
         return 0
     return next((i + 1 for i in range(len(path) - 1, -1, -1) if path[i].message is None), 0)
 
 
 def _held(path: Sequence[PathPost]) -> frozenset[int]:
-    """Return where no cut may fall: between a call and its results."""
+    """Return the positions where no cut may fall: between a call and its results."""
     if not any(map(_parts, path)) and TOOL not in map(_role, path):
         return frozenset()
     calls = {i: calls_of(post) for i, post in enumerate(path)}
@@ -132,7 +132,9 @@ def _held(path: Sequence[PathPost]) -> frozenset[int]:
 
 
 def _caps(path: Sequence[PathPost], room: int, query: int) -> list[int]:
-    """Return what each post takes in full: an oversized one a share of the room that depends on the room alone."""
+    """Return the tokens of each post in full. An oversized one gets a share of the room that
+    depends only on the room.
+    """
     most, own = int(room * POST_SHARE), int(room * QUERY_SHARE)
     caps = list(map(_tokens, path))
     for i in [i for i, tokens in enumerate(caps) if tokens > most]:
@@ -143,7 +145,7 @@ def _caps(path: Sequence[PathPost], room: int, query: int) -> list[int]:
 
 
 def _pinned(path: Sequence[PathPost], query: int) -> frozenset[int]:
-    """Return what must stay: the query, and the newest call with its results."""
+    """Return the required posts: the query, and the newest call with its results."""
     if not path:
         return frozenset()
     last = start = len(path) - 1
@@ -154,7 +156,7 @@ def _pinned(path: Sequence[PathPost], query: int) -> frozenset[int]:
 
 
 def _squeeze(path: Sequence[PathPost], caps: list[int], pinned: frozenset[int], room: int) -> None:
-    """Cut what must stay until it fits: the largest to the same height, none below its least."""
+    """Cut the required posts until they fit: the largest to equal size, none below its minimum."""
     least = {i: min(caps[i], least_of(path[i])) for i in pinned}
     spare = max(0, room - sum(least.values()))
     wanting = sorted(pinned, key=lambda i: (caps[i] - least[i], i))
@@ -169,24 +171,24 @@ def _answers(post: PathPost) -> bool:
     return calls is not None and bool(calls.answered)
 
 
-# ---- cut points -----------------------------------------------------------------------------------------------------
+# ---- Cut points -----------------------------------------------------------------------------------------------------
 
 
 def _first_full(lay: _Lay, limits: Limits, *, begins: bool) -> int:
-    """Index of the oldest post in full: up to a share of the room, a larger one for as many posts as limits name."""
+    """Return the index of the oldest full post: within a share of the room, larger if limits require more posts."""
     older, newest = _fitting(lay, limits.full_share, begins=begins), _fitting(lay, limits.small_share, begins=begins)
     return min(older, max(newest, _window_start(lay, limits.window_posts)))
 
 
 def _fitting(lay: _Lay, share: float, *, begins: bool) -> int:
-    """Index of the oldest post from which all later ones fit a share of the room, moved on to the grid."""
+    """Return the index of the oldest post from which all later ones fit a share of the room, on the grid."""
     fit = bisect_right(lay.newest, lay.room * share - lay.kept)
     first = max(len(lay.path) - fit, lay.whole)
     return first if first == 0 and begins else _on_grid(lay, first)
 
 
 def _window_start(lay: _Lay, posts: int) -> int:
-    """Index of the last place on the grid that leaves at least so many posts."""
+    """Return the last grid index that leaves at least this many posts."""
     start = len(lay.path) - posts
     if start <= 0:
         return 0
@@ -197,7 +199,9 @@ def _window_start(lay: _Lay, posts: int) -> int:
 
 
 def _first_small(lay: _Lay, full: int, limits: Limits, *, begins: bool) -> int:
-    """Index of the oldest compressed post. It depends on the first full one alone, so that both move together."""
+    """Return the index of the oldest compressed post. It depends only on the first full one, so that both move
+    together.
+    """
     used = lay.kept + (lay.newest[len(lay.path) - full - 1] if full < len(lay.path) else 0)
     full_room, small_room = int(lay.room * limits.full_share), int(lay.room * limits.small_share)
     room = small_room - full_room if used <= full_room else 0
@@ -213,7 +217,7 @@ def _first_small(lay: _Lay, full: int, limits: Limits, *, begins: bool) -> int:
 
 
 def _newest(path: Sequence[PathPost], first: int, caps: Sequence[int]) -> list[Placed]:
-    """Place the posts from an index on in full, as far as they may."""
+    """Place the posts from an index on in full, as far as possible."""
     placed = [Placed(post, "full", post.tokens) for post in path[first:]]
     for i in [i for i, cap in enumerate(caps[first:]) if cap < placed[i].tokens]:
         placed[i] = _full(placed[i].post, caps[first + i])
@@ -231,14 +235,14 @@ def _small(post: PathPost, cap: int) -> Placed:
 
 
 def _on_grid(lay: _Lay, first: int) -> int:
-    """Move a cut point on to the next line of the grid."""
+    """Move a cut point to the next grid line."""
     if first >= len(lay.path):
         return first
     return _at_line(lay, -(-_before(lay, first) // lay.step) * lay.step)
 
 
 def _at_line(lay: _Lay, line: int) -> int:
-    """Return the cut point of a line: the first post behind it, the first round if one begins before the next line."""
+    """Return the cut point of a line: the first post after it, or the first turn that starts before the next line."""
     path = lay.path
     first = _search(lay, line)
     for i in range(first, len(path)):
@@ -250,17 +254,17 @@ def _at_line(lay: _Lay, line: int) -> int:
 
 
 def _search(lay: _Lay, line: int) -> int:
-    """Index of the first post behind a line."""
+    """Return the index of the first post after a line."""
     return bisect_left(lay.path, line, key=lambda post: post.path_tokens - post.tokens)
 
 
 def _before(lay: _Lay, i: int) -> int:
-    """Tokens of the path before a post."""
+    """Return the tokens of the path before a post."""
     return lay.path[i].path_tokens - lay.path[i].tokens
 
 
 def _whole(lay: _Lay, first: int) -> int:
-    """Move a cut point behind the results of a call that is left out."""
+    """Move a cut point behind the results of an omitted call."""
     while first < len(lay.path) and first in lay.held:
         first += 1
     return first

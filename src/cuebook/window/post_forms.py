@@ -1,7 +1,7 @@
-"""The forms a post takes in a window - whole, compressed, cut - as messages of the wire, and what a message weighs.
+"""Render posts in the forms of a window (whole, compressed, cut) as wire messages, and count their tokens.
 
-A whole post goes as it came. Its short forms are ours: role, speaker, the call it answers, and a text. They are the
-same whether the whole post was read or not, and they never hold half of anything but text.
+A whole post has its original bytes. Its short forms are ours: role, speaker, the answered call, and a text. They do not
+depend on whether the whole post was loaded, and never truncate anything except text.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,22 +18,22 @@ from cuebook.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, Counter, cut
 from cuebook.wire.anthropic_messages import THINKING
 from cuebook.wire.chat_messages import write_message
 
-#: The least text an oversized post is cut to, in tokens: a head, a marker and a tail.
+#: Minimum text of a cut post, in tokens: a head, a marker and a tail.
 LEAST_TEXT = 20
-#: The frame of a call or of a result: its id, type and name keys.
+#: Tokens around a call or a result: its id, type and name keys.
 CALL_TOKENS = 8
-#: Between two texts of one message: a line break or two, or the frame of a content part.
+#: Tokens between two texts of one message: a line break or two, or a content part.
 JOIN_TOKENS = 2
 JOIN = "\n\n"
 
-#: Part types that are no text: a post that has one is never cut.
+#: Part types without text: a post with one is never cut.
 _NO_TEXT = frozenset({"image_url", "file", "audio", "input_audio", "opaque"})
-#: Parts of a wire message that count as an image, whatever their length in bytes. A tuple: a type may come as a list.
+#: Parts of a wire message counted as an image of any length. A tuple, because a type may be a list.
 _MEDIA = ("image_url", "input_audio", "file")
 _ARGUMENTS = {"function": "arguments", "custom": "input"}
-#: Tokens of the note behind a reply that was cut off.
+#: Tokens of the note after an interrupted reply.
 _NOTE = 8
-#: Levels of foreign JSON that are looked into.
+#: Levels of unknown JSON that are scanned.
 _DEEPEST = 16
 
 encode = msgspec.json.Encoder().encode
@@ -43,7 +43,7 @@ _ROLE, _STATE, _WIRE, _PARTS = map(attrgetter, ("role", "state", "wire", "parts"
 
 
 class Placed(Struct, frozen=True, gc=False):
-    """A kept post, its form, and the tokens it takes in it. `cut` and `text` say how a cut one was cut."""
+    """A kept post, its form, and its tokens in this form. `cut` and `text` describe the cut."""
 
     post: PathPost
     form: Form
@@ -53,17 +53,17 @@ class Placed(Struct, frozen=True, gc=False):
 
 
 class _Plain(Struct, frozen=True, gc=False):
-    """A message of the wire that is nothing but text."""
+    """A wire message with text only."""
 
     role: str
     content: str | None
 
 
-# ---- what a message weighs ------------------------------------------------------------------------------------------
+# ---- Tokens of a message --------------------------------------------------------------------------------------------
 
 
 def weigh(message: Mapping[str, Any], count: Counter) -> int:
-    """Tokens of a message of the wire: every text in it, its calls, its images, and its frame."""
+    """Return the tokens of a wire message: its texts, calls, images, and overhead."""
     total = MESSAGE_OVERHEAD
     for key, value in message.items():
         if key == "role" or value is None:
@@ -114,7 +114,7 @@ def _weigh_call(call: object, count: Counter) -> int:
 
 
 def weigh_json(value: object, count: Counter, depth: int = 0) -> int:
-    """Tokens of what nobody here knows the meaning of: its JSON, data in its strings as an image."""
+    """Return the tokens of unknown JSON, with data in its strings counted as an image."""
     if isinstance(value, str):
         return IMAGE_TOKENS if value.startswith("data:") else count(value)
     if isinstance(value, dict | list) and depth < _DEEPEST:
@@ -123,11 +123,11 @@ def weigh_json(value: object, count: Counter, depth: int = 0) -> int:
     return count(encode(value).decode())
 
 
-# ---- the forms ------------------------------------------------------------------------------------------------------
+# ---- The forms ------------------------------------------------------------------------------------------------------
 
 
 def whole(post: PathPost, owner: str | None) -> bytes:
-    """Return a post as it came. What came with no message of its own is written; who is not the owner is named."""
+    """Return a post as received. Without an original message, render it, with a name unless it is the owner's."""
     if post.wire is not None:
         return post.wire
     if post.parts is None and post.state == "complete" and _unnamed(post, owner):
@@ -136,7 +136,7 @@ def whole(post: PathPost, owner: str | None) -> bytes:
 
 
 def short(post: PathPost, text: str, owner: str | None) -> bytes:
-    """Return a post with another text: its role, its speaker and the call it answers stay, nothing else does."""
+    """Return a post with another text. Only role, speaker and answered call stay."""
     answered = tuple(
         Part(part.type, "", part.extra)
         for part in parts_of(post)
@@ -146,7 +146,7 @@ def short(post: PathPost, text: str, owner: str | None) -> bytes:
 
 
 def text_of(post: PathPost) -> str:
-    """Return what a post says as one text: its message, then its parts as they are written."""
+    """Return a post as one text: its message, then its rendered parts."""
     parts = parts_of(post)
     if not parts:
         return post.message or ""
@@ -161,25 +161,25 @@ def text_of(post: PathPost) -> str:
 
 
 def can_cut(post: PathPost) -> bool:
-    """Return whether a post may be cut: text may, a call's arguments and what is no text never."""
+    """Return whether a post may be cut: text may, call arguments and other parts may not."""
     return post.parts is None or not any(part.type == CALL or part.type in _NO_TEXT for part in parts_of(post))
 
 
 def least_of(post: PathPost) -> int:
-    """Tokens a post can be brought down to in a window: a cut text in its frame, or all of it."""
+    """Return the least tokens of a post in a window: a cut text with its overhead, or all of it."""
     named = len(post.sender.encode()) if post.role == "user" else 0
     least = LEAST_TEXT + MESSAGE_OVERHEAD + CALL_TOKENS + named + (_NOTE if post.state == "interrupted" else 0)
     return least if post.tokens > least and can_cut(post) else post.tokens
 
 
 def cut_down(placed: Placed, owner: str | None, count: Counter) -> Placed:
-    """Return a post cut to the tokens it may take, with how it was cut; it takes what it weighs then."""
+    """Return a post cut to a number of tokens, with the cut and its real tokens."""
     post, most = placed.post, placed.tokens
     text = text_of(post)
     room = most - weigh(decode(short(post, "", owner)), count)
     shown = cut(text, room, count=count) if room > 0 else ""
     tokens = weigh(decode(short(post, shown, owner)), count)
-    while tokens > most and room > 0:  # a count of parts may be a little less than that of the whole
+    while tokens > most and room > 0:  # the sum of parts may be slightly less than the whole
         room -= max(1, tokens - most)
         shown = cut(text, room, count=count) if room > 0 else ""
         tokens = weigh(decode(short(post, shown, owner)), count)
@@ -190,7 +190,7 @@ def cut_down(placed: Placed, owner: str | None, count: Counter) -> Placed:
 
 
 def cut_again(post: PathPost, how: Cut) -> Placed:
-    """Return a post cut as it was before."""
+    """Return a post cut as recorded."""
     text = text_of(post)
     shown = text[: how.head] + how.marker + (text[-how.tail :] if how.tail else "")
     return Placed(post, "cut", how.tokens, how, shown)
@@ -206,7 +206,7 @@ def messages_of(kept: Sequence[Placed], owner: str | None) -> list[bytes]:
 
 
 def _all_plain(posts: Sequence[PathPost], unnamed: Collection[str | None]) -> bool:
-    """Return whether posts are nothing but text of the user and the assistant: those are quickly written."""
+    """Return whether posts are only text of the user and the assistant, which renders fast."""
     return (
         not any(map(_WIRE, posts))
         and not any(map(_PARTS, posts))
@@ -224,19 +224,19 @@ def message_of(placed: Placed, owner: str | None) -> bytes:
 
 
 def shown_of(placed: Placed) -> str:
-    """Return the text a kept post shows in its form."""
+    """Return the text of a kept post in its form."""
     if placed.form == "full":
         return placed.post.message or ""
     return placed.text if placed.form == "cut" else placed.post.small or ""
 
 
 def parts_of(post: PathPost) -> tuple[Part, ...]:
-    """Read a post's parts."""
+    """Parse a post's parts."""
     return _parts(post.parts) if post.parts else ()
 
 
 def calls_of(post: PathPost) -> Calls | None:
-    """Return which calls a post makes and answers, None for none."""
+    """Return the calls that a post makes and answers, or None."""
     if post.parts is None or b'"callId"' not in post.parts:
         return Calls(answered=("",)) if post.role == TOOL else None
     made = [_call_id(part) for part in parts_of(post) if part.type == CALL]
@@ -273,7 +273,7 @@ def _as_post(post: PathPost, text: str, parts: tuple[Part, ...], *, state: str |
 
 
 def _shared(one: str, other: str) -> int:
-    """Count the characters two texts begin with alike."""
+    """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,13 +1,13 @@
-"""How many tokens a text costs: the default estimate, exact counts by an extra, and how an oversized text is cut.
+"""Count the tokens of a text: a fast estimate by default, exact tokenizers as an extra; and cut oversized texts.
 
 The estimate counts patterns of letters, digits, marks and spaces, and weighs every other character by its script. It
-is fitted to stay above o200k and cl100k, whichever is more: the default must hold for a model whose tokeniser is not
-known, and open ones make of rarer scripts what cl100k does (llama3: Georgian 5.1 times o200k, Bengali 3.2). Who runs
-o200k models in such scripts and wants the whole window sets the counter to "o200k".
+is fitted to stay above both o200k and cl100k, because the default must be safe for an unknown tokenizer. Open models'
+tokenizers count rarer scripts like cl100k (llama3: Georgian 5.1 times o200k, Bengali 3.2). To use the whole window of
+o200k models in such scripts, set the counter to "o200k".
 
 The margin is in the weights: they are fitted (pinball loss) to the 88th percentile, not the median. Measured on chunks
-of 80 to 800 characters that took no part in the fit, 250 of most kinds, in per cent, against o200k and cl100k each:
-bias of the sum; mean absolute error; share of chunks counted too low by the median fit, by this one, by it by over 5 %.
+of 80 to 800 characters outside the fit, 250 of most kinds, in percent, against o200k and cl100k each: bias of the sum;
+mean absolute error; share of chunks counted too low by the median fit, by this one, and by this one by over 5 %.
 
                                bias      error   no margin   too low   by > 5 %
     English chat            +13   +9     13  10     25   41     6  10     2   4
@@ -42,8 +42,8 @@ bias of the sum; mean absolute error; share of chunks counted too low by the med
     random Unicode          -11  -17     13  17     55  100    57 100    55  96
 
 Mean of 82 kinds: too low 23 and 49 without the margin, 5 and 12 with it. The sums of 40 chunks of one kind are at or
-above both in 85 of 100 draws and more, of most kinds always, save of random text, and of Serbian and Esperanto in
-cl100k alone, short by 1 and 4 %. Qwen's tokeniser takes every digit for a token: there, digits cost 2.5 times as much.
+above both in at least 85 of 100 draws, for most kinds always. Exceptions are random text, and Serbian and Esperanto in
+cl100k, short by 1 and 4 %. Qwen's tokenizer makes every digit a token: digits cost 2.5 times as much there.
 """
 
 import importlib
@@ -142,9 +142,9 @@ _DEAR_EXTRA = 1.2
 
 
 def estimate(text: str) -> int:
-    """Return about how many tokens a text costs, rather too many than too few; 0 for the empty text alone.
+    """Return the estimated tokens of a text, rather too many than too few; 0 only for the empty text.
 
-    The module says how well. Measured: 15 to 25 MB/s; 500 characters take 25 µs, 50 µs in Chinese.
+    The module docstring has the accuracy. Measured: 15 to 25 MB/s; 500 characters take 25 µs, 50 µs in Chinese.
     """
     if not text:
         return 0
@@ -165,7 +165,7 @@ def estimate(text: str) -> int:
 
 
 def chars4(text: str) -> int:
-    """Return ceil(len / 4), the seed document's estimate (C); it counts Chinese 68 % too low (notes/models.md D)."""
+    """Return ceil(len / 4), the estimate of C; it counts Chinese 68 % too low (notes/models.md D)."""
     return -(-len(text) // 4)
 
 
@@ -176,7 +176,7 @@ _ESTIMATES: dict[str, Counter] = {"estimate": estimate, "chars4": chars4}
 
 
 def counter(name: str) -> Counter:
-    """Return the counter a setting names: "estimate", "chars4", "o200k" or "cl100k". Raises InvalidInput."""
+    """Return the token counter of a setting: "estimate", "chars4", "o200k" or "cl100k". Raises InvalidInput."""
     if name in _ESTIMATES:
         return _ESTIMATES[name]
     if name in _ENCODINGS:
@@ -186,10 +186,10 @@ def counter(name: str) -> Counter:
 
 
 def exact(name: str) -> Counter:
-    """Return the counter of a tokeniser, "o200k" or "cl100k". Raises InvalidInput if unknown or its package is missing.
+    """Return the counter of a tokenizer, "o200k" or "cl100k". Raises InvalidInput if unknown or its package is missing.
 
-    Special tokens in a text count as the plain text they are, a lone surrogate as a question mark. Measured: loading
-    takes 0.3 to 0.8 s, counting runs at 70 MB/s.
+    Special tokens count as plain text, a lone surrogate as a question mark. Measured: loading takes 0.3 to 0.8 s,
+    counting runs at 70 MB/s.
     """
     if name not in _ENCODINGS:
         raise InvalidInput(f"there is no tokeniser {name!r}; choose one of {', '.join(_ENCODINGS)}")
@@ -216,11 +216,11 @@ _REACH = 80  # characters a cut may move back to end at a word
 
 
 def cut(text: str, tokens: int, *, count: Counter) -> str:
-    """Return a text of at most `tokens`: itself, or its head and tail around a line that says about how much is gone.
+    """Return a text of at most `tokens`: itself, or its head and tail around a note with the approximate tokens left
+    out.
 
-    Six parts of ten are head. Cuts fall on a line or word end where one is near, and not inside a character people see
-    as one. Where the line would take more than half, a shorter mark takes its place, or none. Costs one count of the
-    text and some of the result.
+    The head gets 60 %. Cuts fall on a nearby line or word end, and never inside a grapheme. If the note would take more
+    than half, it is shorter or missing. Costs one count of the text and some of the result.
     """
     whole = count(text)
     if whole <= tokens:
@@ -233,12 +233,12 @@ def cut(text: str, tokens: int, *, count: Counter) -> str:
 
 
 def _size(text: str, whole: int, tokens: int) -> int:
-    """Return how many characters `tokens` of a text may have, at its mean density."""
+    """Return the characters of a text for `tokens` at its mean density."""
     return min(len(text) - 1, max(0, len(text) * tokens // whole))
 
 
 def _fitted(text: str, mark: str, tokens: int, *, count: Counter, size: int) -> str:
-    """Shrink head and tail until they fit; where their density left much room, grow them once or twice."""
+    """Shrink head and tail until they fit. If much room is left, grow them once or twice."""
     best, chances = "", 2
     while size > 0:
         result = _joined(text, mark, size)
@@ -257,7 +257,7 @@ def _fitted(text: str, mark: str, tokens: int, *, count: Counter, size: int) -> 
 
 
 def _joined(text: str, mark: str, size: int) -> str:
-    """Put about `size` characters of a text's head and tail around a mark; without a mark it is only head."""
+    """Join about `size` characters of a text's head and tail around a mark. Without a mark, return only the head."""
     ahead = max(1, int(size * _HEAD_SHARE)) if mark else size
     head = _seam(text, ahead, back=True)
     tail = _seam(text, max(head, len(text) - (size - ahead)), back=False)
@@ -265,7 +265,7 @@ def _joined(text: str, mark: str, size: int) -> str:
 
 
 def _seam(text: str, at: int, *, back: bool) -> int:
-    """Return a place near `at`, not beyond it, where a text may be cut: after a line, else a word, else a character."""
+    """Return a position at or before `at` to cut a text: after a line, else a word, else a character."""
     reach = min(_REACH, at // 4 if back else (len(text) - at) // 4)
     for stop in ("\n", " "):
         found = text.rfind(stop, at - reach, at) if back else text.find(stop, at, at + reach)
@@ -280,7 +280,7 @@ def _seam(text: str, at: int, *, back: bool) -> int:
 
 
 def _is_inside(text: str, at: int) -> bool:
-    """Return whether a place is inside what reads as one character: a letter with its marks, a joined emoji, a flag."""
+    """Return whether a position is inside a grapheme: a letter with its marks, a joined emoji, a flag."""
     before, after = text[at - 1], text[at]
     if before == "\u200d" or after in "\u200d\ufe0e\ufe0f" or "\U0001f3fb" <= after <= "\U0001f3ff":
         return True

@@ -1,6 +1,6 @@
-"""What tuning does to a placed path: posts marked as of little use stand in their short form, or not at all (T7).
+"""Apply tuning marks to a partitioned path: posts of low relevance are shortened or omitted (T7).
 
-It only takes away: a window that fitted fits. Where a conversation is below its trigger, all stands as it is.
+Marks only remove text, so that a window that fitted still fits. Below a conversation's trigger nothing changes.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from cuebook.window.post_forms import Placed
 
 
 class Marks(Struct, frozen=True, kw_only=True):
-    """A tuning as a window uses it: the parameters after a run, and the posts (seqs) marked up to it."""
+    """A tuning as used by a window: the parameters after a run, and the posts (seqs) marked so far."""
 
     run: int = 0  # 0: nothing is tuned
     window: int = 0
@@ -32,7 +32,7 @@ NO_MARKS = Marks()
 
 
 def newest(tuning: Tuning | None) -> Marks:
-    """Return a tuning as its last run left it."""
+    """Return a tuning after its last run."""
     if tuning is None or not tuning.runs:
         return NO_MARKS
     return Marks(
@@ -45,7 +45,7 @@ def newest(tuning: Tuning | None) -> Marks:
 
 
 def in_force(tuning: Tuning | None, metadata: Mapping[str, Any]) -> Marks:
-    """Return a tuning as a turn used it, told by its metadata."""
+    """Return a turn's tuning from its metadata."""
     told = metadata.get("window", {}).get("tuning")
     if tuning is None or not told:
         return NO_MARKS
@@ -59,7 +59,7 @@ def in_force(tuning: Tuning | None, metadata: Mapping[str, Any]) -> Marks:
 
 
 def marks_metadata(marks: Marks) -> dict[str, Any]:
-    """Return what `in_force` reads again, for `metadata.window`; nothing where nothing is tuned."""
+    """Return the input of `in_force` for `metadata.window`, empty without tuning."""
     if not marks.run:
         return {}
     parameters = {"fullMessageWindow": marks.window, "compressionTrigger": marks.trigger}
@@ -67,16 +67,16 @@ def marks_metadata(marks: Marks) -> dict[str, Any]:
 
 
 def limited(limits: Limits, marks: Marks) -> Limits:
-    """Return the limits with what is tuned of them."""
+    """Return the limits with tuned values."""
     if not marks.run:
         return limits
     return msgspec.structs.replace(limits, window_posts=marks.window, trigger_ratio=marks.trigger)
 
 
 def lighten(parted: Partition, marks: Marks, *, spare: int) -> tuple[Partition, list[PathPost]]:
-    """Shorten and leave out what is marked of a path that passed its trigger; answers also with what is left out.
+    """Shorten and omit marked posts of a path above its trigger. Return the omitted ones too.
 
-    The post with seq `spare`, the query, stays as it is.
+    The post with seq `spare`, the query, stays unchanged.
     """
     kept, dropped = list(parted.kept), marks.dropped - {spare}
     marked = [at for at, placed in enumerate(kept) if placed.post.seq in dropped]
@@ -96,7 +96,7 @@ def _shorter(placed: Placed, short: frozenset[int]) -> Placed:
 
 
 def moves(before: Manifest, now: Manifest) -> bool:
-    """Return whether a window changes what stood before its new posts: another summary, or another cut."""
+    """Return whether a window changes the text before its new posts: another summary, or another cut."""
     reach = before.path[-1].last if before.path else 0
     return before.summary_version != now.summary_version or _until(before, reach) != _until(now, reach)
 

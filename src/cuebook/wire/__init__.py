@@ -1,1 +1,1 @@
-"""Formats of providers: chat completions, Responses, Anthropic messages, and their streams. Pure."""
+"""Wire formats of providers: chat completions, Responses, Anthropic messages, and their streams. No I/O."""

@@ -1,4 +1,4 @@
-"""Anthropic's wire, told: what a chat completion says, as a message and as the events of its stream."""
+"""Render a chat completion as an Anthropic message or stream of events, and parse Anthropic's streams."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -25,10 +25,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class MessageTelling:
-    """A message that grows by the chunks of a chat completion; each gives the events it comes to."""
+    """Builds a message from the chunks of a chat completion. Each chunk returns its events."""
 
     def __init__(self, id_: str, *, model: str, tokens: int) -> None:
-        """Begin: `tokens` are those of its prompt, until the provider counts them."""
+        """Start with `tokens` of the prompt, until the provider reports them."""
         self._id, self._model = id_, model
         self._blocks: list[dict[str, Any]] = []
         self._texts: list[list[str]] = []
@@ -43,22 +43,22 @@ class MessageTelling:
 
     @property
     def whole(self) -> bool:
-        """Whether an answer came."""
+        """Return whether there is an answer."""
         return self._said
 
     @property
     def message(self) -> dict[str, Any]:
-        """The message as far as it has come, its calls' JSON read."""
+        """Return the message so far, with its calls' JSON parsed."""
         texts = map("".join, self._texts)
         content = [_told(block, mended(text)) for block, text in zip(self._blocks, texts, strict=True)]
         return self._frame(content, self._why)
 
     def begin(self) -> bytes:
-        """Return how every stream begins."""
+        """Return the first events of a stream."""
         return event("message_start", message=self._frame([], None))
 
     def take(self, chunk: Mapping[str, Any], said: str = "delta") -> bytes:
-        """Take in a chunk (`delta`) or a whole answer (`message`). An answer is its first choice."""
+        """Parse a chunk (`delta`) or a complete answer (`message`). Only the first choice counts."""
         if isinstance(chunk.get("model"), str) and chunk["model"]:
             self._model = chunk["model"]
         if isinstance(chunk.get("usage"), dict):
@@ -76,7 +76,7 @@ class MessageTelling:
         return events
 
     def end(self) -> bytes:
-        """Return how a stream ends: its blocks, why it ended, and what was counted. An error has ended it already."""
+        """Return the last events of a stream: block ends, stop reason and usage. After an error there are none."""
         if self.error:
             return b""
         events = b"".join(self._close(place) for place in list(self._open))
@@ -150,7 +150,7 @@ class MessageTelling:
 
 
 def told_usage(given: int, said: int, *, read: int, written: int) -> dict[str, int]:
-    """Return what was counted as this wire does: of the input, what was read of a cache or written to it is apart."""
+    """Return token counts in Anthropic's format: cache reads and cache writes are not part of the input."""
     return {
         "input_tokens": max(given - read - written, 0), "cache_creation_input_tokens": written,
         "cache_read_input_tokens": read, "output_tokens": said,
@@ -158,7 +158,7 @@ def told_usage(given: int, said: int, *, read: int, written: int) -> dict[str, i
 
 
 def events_of(message: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield a whole message as the events of a stream."""
+    """Yield a complete message as the events of a stream."""
     content: Sequence[Mapping[str, Any]] = message["content"]
     yield event("message_start", message={**message, "content": [], "stop_reason": None})
     for place, block in enumerate(content):
@@ -212,7 +212,7 @@ MOST_BLOCKS = 4096
 
 
 class Grown(Struct):
-    """An answer as far as it has come; grown in place."""
+    """An answer so far. Mutable."""
 
     id: str = ""
     model: str = ""
@@ -225,7 +225,7 @@ class Grown(Struct):
 
     @property
     def usage(self) -> Usage | None:
-        """What the provider counted: what it read of its cache and wrote to it is input too."""
+        """Return the provider's token counts. Input includes cache reads and cache writes."""
         if not self.counts:
             return None
         read, write = self.counts.get("cache_read_input_tokens"), self.counts.get("cache_creation_input_tokens")
@@ -235,12 +235,12 @@ class Grown(Struct):
 
     @property
     def content(self) -> list[dict[str, Any]]:
-        """The blocks in order, their texts whole and their calls' JSON read."""
+        """Return the blocks in order, with joined texts and parsed JSON of calls."""
         return [_whole(block) for _, block in sorted(self.blocks.items())]
 
 
 def grow(grown: Grown, event: object) -> str:
-    """Take in an event; answers with what it adds to the text."""
+    """Parse an event. Return the text it adds."""
     if not isinstance(event, dict):
         return ""
     kind = event.get("type")
@@ -263,7 +263,7 @@ def grow(grown: Grown, event: object) -> str:
 
 
 def take_message(grown: Grown, message: Mapping[str, Any]) -> None:
-    """Take in a message: how a stream begins, or an answer in one piece."""
+    """Parse a message: the start of a stream, or a complete answer."""
     if message.get("type") == "error":
         grown.error = _reason(message.get("error"))
         return

@@ -1,9 +1,9 @@
-"""Anthropic's messages: each read as the chat messages that mean the same, and those written as content blocks again.
+"""Convert Anthropic messages to equivalent chat messages and back to content blocks.
 
-A user's message with tool results is several: each result is a tool's, the rest is the user's. What an agent's program
-puts beside its user's words in `<system-reminder>` is told apart from them: the user did not say it. A system message
-in the middle is read as one more of those, of the message before it. Thinking stands in `thinking_blocks`, which is not
-said either. Blocks nobody here knows stay as they are.
+A user's message with tool results becomes several: a tool message per result, and the rest as the user's. Content in
+`<system-reminder>` comes from an agent program, and is separated from the user's words. A system message in the middle
+counts as such a reminder of the message before it. Thinking goes to `thinking_blocks`, separate from the text. Unknown
+blocks stay unchanged.
 """
 
 import re
@@ -39,9 +39,9 @@ _raws = msgspec.json.Decoder(list[Raw])
 
 
 class Turned(Struct, frozen=True):
-    """A chat message, and the blocks it was made of: those of the client's message number `at`, as they came.
+    """A chat message and its source blocks from the client's message number `at`.
 
-    `behind` are the system messages that follow it, whole: numbers `at` + 1 and on.
+    `behind` are the system messages after it: numbers `at` + 1 and up.
     """
 
     chat: bytes
@@ -52,13 +52,13 @@ class Turned(Struct, frozen=True):
 
     @property
     def marked(self) -> bool:
-        """Whether the client marked one of them for the provider's cache."""
+        """Return whether the client set a cache breakpoint on one of the blocks."""
         return any(MARK.encode() in bytes(block) for block in (*self.blocks, *self.behind))
 
 
 # ---------------------------------------------------------------- reading
 def read_turned(raws: Sequence[Raw]) -> list[Turned]:
-    """Read a request's messages. Raises InvalidInput naming the field as `messages[n].…`."""
+    """Parse a request's messages. Raises InvalidInput naming the field as `messages[n].…`."""
     messages = [_load(raw, f"messages[{at}]") for at, raw in enumerate(raws)]
     starts = [at for at, message in enumerate(messages) if at == 0 or _role(message) != SYSTEM]
     return [
@@ -69,7 +69,7 @@ def read_turned(raws: Sequence[Raw]) -> list[Turned]:
 
 
 def read_reminders(raw: Raw) -> list[dict[str, Any]]:
-    """Return a system message's texts as blocks of the user's message before it. Raises InvalidInput."""
+    """Return a system message's texts as blocks of the previous user message. Raises InvalidInput."""
     blocks = [_load(block, "system") for block in read_system(_fields(raw).get("content", Raw(b"null")))]
     texts = [block.get("text") for block in blocks]
     if not all(isinstance(text, str) for text in texts):
@@ -78,7 +78,7 @@ def read_reminders(raw: Raw) -> list[dict[str, Any]]:
 
 
 def read_system(raw: Raw) -> list[Raw]:
-    """Return a request's system text as blocks, empty ones left out. Raises InvalidInput."""
+    """Return a request's system text as blocks, without empty ones. Raises InvalidInput."""
     given = _load(raw, "system")
     if isinstance(given, str):
         return [Raw(_encode({"type": "text", "text": given}))] if given.strip() else []
@@ -88,7 +88,7 @@ def read_system(raw: Raw) -> list[Raw]:
 
 
 def read_reply(content: object) -> bytes:
-    """Return what an answer's blocks say as a chat message. Raises InvalidInput where that cannot be."""
+    """Return an answer's blocks as a chat message. Raises InvalidInput for unsupported content."""
     blocks = content if isinstance(content, list) else []
     return _written(_reply([block for block in blocks if isinstance(block, dict)]))
 
@@ -124,7 +124,7 @@ def _fields(raw: Raw) -> dict[str, Raw]:
 
 
 def _runs(blocks: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Part a user's blocks: each tool result is a message, with reminders behind it; others go together."""
+    """Split a user's blocks: one message per tool result with its reminders, and one for the others."""
     runs: list[tuple[int, int]] = []
     for n, block in enumerate(blocks):
         before = _kind(blocks[runs[-1][0]]) if runs else None
@@ -169,7 +169,7 @@ def _result(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _joined(parts: list[dict[str, Any]]) -> Any:
-    """Return texts alone as one: a result's is cut where it is too long, and several would not be."""
+    """Join texts into one: a long result is shortened as one text."""
     if all(part.get("type") == "text" and isinstance(part.get("text"), str) for part in parts):
         return "\n\n".join(part["text"] for part in parts)
     return parts
@@ -194,7 +194,7 @@ def _call(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(block: Mapping[str, Any], *, reminds: bool = True) -> dict[str, Any]:
-    """Return a block as a part of a chat message; one without a form there stays as it is."""
+    """Return a block as a part of a chat message. An unsupported block stays unchanged."""
     kind, source = _kind(block), block.get("source")
     if kind == "text" and isinstance(text := block.get("text"), str):
         return {"type": REMINDED if reminds and _is_reminder(block) else "text", "text": text}
@@ -216,7 +216,7 @@ def _url(source: Mapping[str, Any]) -> str:
 
 
 def _bare(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a block without what is not said in it: markers, and fields a client's library writes as null."""
+    """Return a block without cache markers and without null fields added by a client's library."""
     return {name: value for name, value in block.items() if name != MARK and value is not None}
 
 
@@ -227,7 +227,7 @@ def _content(parts: list[dict[str, Any]]) -> Any:
 
 # ---------------------------------------------------------------- writing
 def write_blocks(chat: bytes, *, thoughts: bool = False) -> tuple[str, list[dict[str, Any]]]:
-    """Return a chat message's role and blocks; none where it says nothing. `thoughts`: what was thought goes along."""
+    """Return a chat message's role and blocks, none if it is empty. `thoughts`: include thinking."""
     message = _decode(chat)
     role, blocks = message.get("role"), _blocks(message.get("content"))
     if role in (TOOL, "function"):
@@ -243,7 +243,7 @@ def write_blocks(chat: bytes, *, thoughts: bool = False) -> tuple[str, list[dict
 
 
 def _blocks(content: object) -> list[dict[str, Any]]:
-    """Return a content's blocks; empty texts, which the API refuses, are left out."""
+    """Return a content's blocks without empty texts, which the API rejects."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
     found = [_block(part) for part in content if isinstance(part, dict)] if isinstance(content, list) else []

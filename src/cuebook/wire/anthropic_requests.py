@@ -1,7 +1,7 @@
-"""A request of Anthropic's wire as a chat completion for a server of OpenAI's: its fields, and each message.
+"""Convert a request of Anthropic's wire to a chat completion: its fields and its messages.
 
-What the other wire has no form for and would change the answer (a provider's own tools) is refused; what only shapes it
-(thinking, `top_k`) is left out.
+Unsupported content that would change the answer (a provider's own tools) raises an error. Fields that only tune it
+(thinking, `top_k`) are dropped.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def chat_fields(fields: Mapping[str, Raw]) -> dict[str, Any]:
-    """Return a request's fields as a chat completion's, without its messages. Raises InvalidInput naming the field."""
+    """Return a request's fields as a chat completion's, without messages. Raises InvalidInput naming the field."""
     given = {name: _load(raw, name) for name, raw in fields.items() if name in _KNOWN and name != "messages"}
     told: dict[str, Any] = {new: given[name] for name, new in _NAMES.items() if given.get(name) is not None}
     if isinstance(given.get("max_tokens"), int):
@@ -54,14 +54,14 @@ def chat_fields(fields: Mapping[str, Raw]) -> dict[str, Any]:
 
 
 def left_out(fields: Iterable[str], *, lacks: Collection[str] = ()) -> tuple[str, ...]:
-    """Name the fields of a request the model does not get, also those it `lacks` though the other wire has them."""
+    """Return the names of fields that the model does not get, including those that it `lacks`."""
     return tuple(sorted(name for name in fields if name not in _KNOWN or name in lacks))
 
 
 def plain_chat(raws: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Return chat messages as servers of OpenAI's wire read them.
+    """Return chat messages in the form that servers of OpenAI's wire support.
 
-    Reminders become texts, thoughts go, and images of tools' results stand behind the last result.
+    Reminders become texts, thinking is dropped, and images of tool results follow the last result.
     """
     told: list[bytes] = []
     images: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _result(message: dict[str, Any], images: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a tool's result as a text; what of it is none is added to `images`."""
+    """Return a tool's result as text. Add its other parts to `images`."""
     said = _FAILED if message.pop("is_error", None) is True else ""
     content = message.get("content")
     if isinstance(content, list):

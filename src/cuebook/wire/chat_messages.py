@@ -1,11 +1,10 @@
-"""OpenAI chat messages: what one says, the digest of that, and how a post without a wire form is written as one.
+"""Parse and render OpenAI chat messages, and compute their digests.
 
-Reading never judges what only the upstream can: an unknown content part or call becomes an `opaque` part, whole. What
-nobody can place is refused: no object, no known role, content of the wrong shape.
+The parser leaves validation to the upstream: an unknown content part or call becomes an `opaque` part. It only rejects
+messages that are no object, have no known role, or have content of the wrong shape.
 
-A `MessageContent` holds each text once. One text alone, or before everything else, stands in `message` and not in
-`parts`; several texts, or one after an image, are `text` parts in order and `message` is their view, joined by line
-breaks.
+A `MessageContent` stores each text once. One text alone or first is in `message` and not in `parts`. Several texts, or
+one after an image, are `text` parts in order, and `message` joins them with line breaks.
 """
 
 import re
@@ -38,7 +37,7 @@ _SORTED = msgspec.json.Encoder(order="sorted")
 
 
 class MessageContent(Struct, frozen=True):
-    """What one chat message says. `name` is the wire's, None where it has none."""
+    """Content of one chat message. `name` is the wire's, or None."""
 
     role: Role
     name: str | None
@@ -47,7 +46,7 @@ class MessageContent(Struct, frozen=True):
 
 
 class ToolCall(Struct, frozen=True):
-    """A tool call: `arguments` is the string as it came, JSON or not."""
+    """A tool call. `arguments` is the original string, JSON or not."""
 
     id: str
     name: str
@@ -71,7 +70,7 @@ class _Message(Struct, omit_defaults=True):
 
 # ---------------------------------------------------------------- reading
 def read_message(raw: bytes | Mapping[str, Any], *, index: int = 0) -> MessageContent:
-    """Read one chat message. Raises InvalidInput naming the field as `messages[index].…`."""
+    """Parse one chat message. Raises InvalidInput naming the field as `messages[index].…`."""
     data = _object(raw, index)
     role, name = _role(data, index), data.get("name")
     if name is not None and not isinstance(name, str):
@@ -86,7 +85,7 @@ def read_message(raw: bytes | Mapping[str, Any], *, index: int = 0) -> MessageCo
 
 
 def read_call(part: Part) -> ToolCall:
-    """Read a `function` part: content `{"name", "arguments"}`, or the arguments alone and the name in `extra`."""
+    """Parse a `function` part: content `{"name", "arguments"}`, or only the arguments, with the name in `extra`."""
     extra, body = _extra(part), _loaded(part.content)
     if not (isinstance(body, dict) and isinstance(body.get("name"), str) and "arguments" in body):
         body = {"name": _str(extra.get("name")), "arguments": part.content}
@@ -113,7 +112,7 @@ def _role(data: Mapping[str, Any], index: int) -> Role:
 
 
 def _pieces(data: Mapping[str, Any], index: int) -> list[Part]:
-    """Read the content, then refusal and audio. Empty texts say nothing and are left out."""
+    """Parse content, refusal and audio. Drop empty texts."""
     content = data.get("content")
     pieces: list[Part] = []
     if isinstance(content, str):
@@ -151,7 +150,9 @@ def _reasoning(data: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _result(data: Mapping[str, Any], role: Role) -> Iterator[Part]:
-    """Name the call this message answers. Its text stands in the message, so the part's content is empty."""
+    """Return a part with the answered call's id. The result's text is in the message, so the part's
+    content is empty.
+    """
     if role != TOOL:
         return
     call, name = data.get("tool_call_id"), data.get("name")
@@ -191,11 +192,11 @@ def _as_text(value: object) -> str:
 
 
 def canonical(said: MessageContent) -> bytes:
-    """Return bytes equal for messages that say the same: role, speaker, texts, images, files, calls, the call answered.
+    """Return equal bytes for messages with equal content: role, speaker, texts, images, files, calls, answered call.
 
-    Left out is what a resending client adds or drops: key order and white space of the message, around its text and in
+    It ignores what clients add or drop when they resend: key order, white space of the message, around its text and in
     call arguments, null and missing fields, annotations, reasoning, an image's detail, and the name of an assistant or
-    a tool (clients label replies that came without one; a call id says which tool).
+    a tool (clients label replies without a name; a call id identifies the tool).
     """
     spoken: list[Any] = []
     calls: list[Any] = []
@@ -217,12 +218,12 @@ def canonical(said: MessageContent) -> bytes:
 
 
 def digest(said: MessageContent) -> bytes:
-    """Return 16 bytes that are equal for messages that say the same."""
+    """Return a digest of 16 bytes, equal for messages with equal content."""
     return digest_of(canonical(said))
 
 
 def _leads(said: MessageContent | Post) -> bool:
-    """Whether `message` is a text of its own, before all parts, and not the view of all texts or of one other part."""
+    """Return whether `message` is a text before all parts, not the joined view of texts or of one other part."""
     view = "\n".join(part.content for part in said.parts if part.type == "text")
     others = (part.content for part in said.parts if part.type == "refusal" or _audio_id(part))
     echoed = said.message in others or (view and said.message.strip() == view.strip())
@@ -230,19 +231,18 @@ def _leads(said: MessageContent | Post) -> bool:
 
 
 def _canonical_arguments(call: ToolCall) -> str:
-    """Return arguments as sorted JSON if they are JSON: clients parse them and write them anew. None at all is `{}`."""
+    """Return call arguments as sorted JSON if they are JSON, because clients re-encode them. None becomes `{}`."""
     value = _loaded(call.arguments.strip() or "{}") if call.kind == "function" else None
     return call.arguments if value is None else _json(value)
 
 
 # ---------------------------------------------------------------- writing
 def write_message(post: Post, *, user: str | None = None) -> bytes:
-    """Write a post as a compact wire message; its own `wire`, if any, is not looked at.
+    """Render a post as a compact wire message. Ignore its own `wire`.
 
-    A user post whose sender is neither `user` nor "user" gets the sender as `name`, or before the text where the wire
-    takes no such name. Attachments stand after the text as `[type] content`, and so does what a role cannot send (an
-    assistant's image). A tool result whose call is unknown is written as a user's named "tool"; a reply that was cut
-    off ends with INTERRUPTED.
+    A user post from another sender gets the sender as `name`, or before the text if the wire does not accept the name.
+    Attachments follow the text as `[type] content`, and so do parts that a role cannot send (an assistant's image). A
+    tool result of an unknown call becomes a user's message named "tool". An interrupted reply ends with INTERRUPTED.
     """
     role: str = SYSTEM if post.role == "summary" else post.role
     call = post.result_of if role != ASSISTANT else None
@@ -258,7 +258,7 @@ def write_message(post: Post, *, user: str | None = None) -> bytes:
 
 
 def _speaker(post: Post, user: str | None) -> tuple[str | None, str]:
-    """Return the wire's `name`, and what stands before the text instead."""
+    """Return the wire's `name`, and the prefix of the text instead of it."""
     if post.role == TOOL:
         return TOOL, ""
     if post.role != "user" or not post.sender or post.sender == user or post.sender.lower() == "user":
@@ -269,7 +269,7 @@ def _speaker(post: Post, user: str | None) -> tuple[str | None, str]:
 
 
 def _write_reply(post: Post) -> bytes:
-    """Write an assistant's message. Calls of a reply that was cut off were never answered: they are told, not made."""
+    """Render an assistant's message. Calls of an interrupted reply were never answered: render them as text."""
     message = _Message(ASSISTANT, None)
     items = _items(post)
     calls = [read_call(part) for part in post.parts if part.type == CALL and _call_id(part) is not None]
@@ -295,7 +295,7 @@ def _wire_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _items(post: Post, *, media: bool = False, prefix: str = "") -> list[Any]:
-    """Return the content in order: texts, and wire parts of other kinds. `media`: the role may send those."""
+    """Return the content in order: texts, and wire parts of other kinds. `media`: the role may send them."""
     lead = prefix + post.message if _leads(post) else prefix.rstrip()
     items: list[Any] = [lead] if lead else []
     for part in post.parts:
@@ -315,20 +315,20 @@ def _items(post: Post, *, media: bool = False, prefix: str = "") -> list[Any]:
 
 
 def _elsewhere(part: Part) -> bool:
-    """Whether an assistant's part has its place outside the content."""
+    """Return whether an assistant's part belongs outside the content."""
     if part.type == CALL:
         return _call_id(part) is not None
     return part.type == "refusal" or _audio_id(part) is not None or _extra(part).get("in") == "tool_calls"
 
 
 def _kept(part: Part, place: str) -> dict[str, Any] | None:
-    """Return what an opaque part was read from, if that stood in this place of a message."""
+    """Return an opaque part's original JSON, if it came from this position of a message."""
     item = _loaded(part.content) if part.type == "opaque" and _extra(part).get("in") == place else None
     return item if isinstance(item, dict) else None
 
 
 def _media(part: Part) -> dict[str, Any] | None:
-    """Return the content part of an image, sound or file the wire can carry."""
+    """Return the content part of an image, sound or file that the wire supports."""
     extra = _extra(part)
     body = {key: extra[key] for key in ("detail", "filename", "format") if key in extra}
     if part.type == "image_url" and part.content.startswith(("data:", "https://", "http://")):
@@ -341,7 +341,7 @@ def _media(part: Part) -> dict[str, Any] | None:
 
 
 def _note(items: list[Any], note: str) -> None:
-    """Add words of ours after the last text, or as a text of their own."""
+    """Append a note after the last text, or as its own text."""
     if items and isinstance(items[-1], str):
         items[-1] = f"{items[-1]}\n\n{note}"
     else:
@@ -349,7 +349,7 @@ def _note(items: list[Any], note: str) -> None:
 
 
 def _content(items: list[Any]) -> Any:
-    """Return a plain string where one text is all there is, else the list of parts."""
+    """Return a plain string for one text alone, else the list of parts."""
     if len(items) == 1 and isinstance(items[0], str):
         return items[0]
     return [{"type": "text", "text": item} if isinstance(item, str) else item for item in items] or ""
@@ -373,7 +373,7 @@ def _str(value: object) -> str:
 
 
 def _loaded(text: str) -> Any:
-    """Return the JSON value of a text, None if it is none."""
+    """Parse JSON, or return None if it is invalid."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""How an answer of the OpenAI wire comes: lines of server-sent events, the JSON they hold, the usage they tell.
+"""Parse streams of OpenAI's wire: lines of server-sent events (SSE), their JSON, and token usage.
 
 The grammar of events is WHATWG HTML's, 9.2 "Server-sent events".
 """
@@ -13,11 +13,11 @@ import msgspec
 from cuebook.records.expression import nests_deeper
 from cuebook.records.turn import Usage
 
-#: A line longer than this is passed on before it ends: no upstream may make us keep it.
+#: A longer line is relayed before it ends, to bound memory.
 LONGEST_LINE = 4 * 1024 * 1024
-#: How deep an answer may nest to be kept. Ten levels are usual; each costs who reads it two of Python's 1000 frames.
+#: Deepest nesting of a stored answer. Ten levels are usual; each takes a parser two of Python's 1000 frames.
 DEPTH = 256
-#: What ends a stream instead of an event.
+#: Data that marks the end of a stream.
 DONE = b"[DONE]"
 
 _BOM = b"\xef\xbb\xbf"
@@ -26,17 +26,17 @@ _decode = msgspec.json.Decoder().decode
 
 
 class ByteLines:
-    """Cuts a byte stream into lines without changing a byte."""
+    """Splits a byte stream into lines without changing a byte."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the lines that are complete, each with its end."""
+        """Yield complete lines with their line ends."""
         if self._pieces and self._pieces[-1].endswith(b"\r"):
             data = self.rest() + data
-        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1  # a "\r" at the end may be half a line end
+        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1  # a final "\r" may be the first half of "\r\n"
         if end:
             yield from (b"".join(self._pieces) + data[:end]).splitlines(keepends=True)
             self._pieces, self._size, data = [], 0, data[end:]
@@ -47,25 +47,25 @@ class ByteLines:
             yield self.rest()
 
     def rest(self) -> bytes:
-        """Return what came behind the last line end."""
+        """Return the bytes after the last line end."""
         rest = b"".join(self._pieces)
         self._pieces, self._size = [], 0
         return rest
 
 
 class Events:
-    """Reads the JSON of events off a stream's lines."""
+    """Parses the JSON of events from a stream's lines."""
 
     def __init__(self) -> None:
-        self.done = False  # the stream has said that it is
-        self._held = bytearray()  # data of an event that has not ended
+        self.done = False  # the stream sent its end marker
+        self._held = bytearray()  # data of an unfinished event
 
     def read(self, line: bytes) -> Any:
-        """Return the JSON of the event a line completes; None where it completes none, or one that is no JSON.
+        """Return the JSON of the event that a line completes, or None if there is none or it is invalid.
 
-        A line that is a whole event by itself is given at once, one that is not when its event ends.
+        A line with a complete event is parsed at once, others at the end of their event.
         """
-        line = line.removeprefix(_BOM)  # a stream may begin with one
+        line = line.removeprefix(_BOM)  # a stream may start with one
         if line.startswith(b"data:"):
             return self._add(line[5:].strip())
         if line.strip() or not self._held:
@@ -84,9 +84,9 @@ class Events:
 
 
 def read_event(data: bytes) -> Any:
-    """Return an event's JSON, None where it is none or nests too deep; bytes that are no UTF-8 are replaced.
+    """Parse an event's JSON. Return None if it is invalid or too deep. Replace bytes that are not UTF-8.
 
-    Half a surrogate pair stays: servers that cut texts between the halves send the other one next (`mended`).
+    A lone surrogate stays, because some servers send the other half in the next event (`mended`).
     """
     if nests_deeper(data, DEPTH):
         return None
@@ -101,7 +101,7 @@ def read_event(data: bytes) -> Any:
 
 
 def read_usage(usage: Mapping[str, Any]) -> Usage:
-    """Return a provider's count, with what its cache read and wrote; None for what is no count."""
+    """Return a provider's token counts with cache reads and writes, or None if they are invalid."""
     details = usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
     return Usage(

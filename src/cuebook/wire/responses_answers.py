@@ -1,4 +1,4 @@
-"""OpenAI's Responses wire, told: what a chat completion says, as a response and as the events of its stream."""
+"""Render a chat completion as a response or a stream of events of OpenAI's Responses wire."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,9 +7,9 @@ import msgspec
 
 from cuebook.wire.responses_requests import UNSTORED
 
-#: How an answer ended that is not whole, by the reason a chat completion gives.
+#: Reason of an incomplete response by a chat completion's finish reason.
 _CUT: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
-#: A part of a message: the field of a delta it comes in -> its type, its text's name and its events.
+#: Part of a message: key of its delta -> type, key of its text, and events.
 _PARTS: Final = {
     "content": ("output_text", "text", "output_text"),
     "refusal": ("refusal", "refusal", "refusal"),
@@ -17,10 +17,10 @@ _PARTS: Final = {
 
 
 class Telling:
-    """A response that grows by the chunks of a chat completion; each gives the events it comes to."""
+    """Builds a response from the chunks of a chat completion. Each chunk returns its events."""
 
     def __init__(self, id_: str, *, conversation: str, created: int, model: str, echo: Mapping[str, Any]) -> None:
-        """Begin: `created` in Unix seconds, `echo` what the request said of itself."""
+        """Start. `created` is in Unix seconds, `echo` repeats fields of the request."""
         self.response: dict[str, Any] = {
             "id": id_,
             "object": "response",
@@ -37,16 +37,16 @@ class Telling:
         }
         self._stem = id_.partition("_")[2].removeprefix(UNSTORED)
         self._number = 0
-        self._open: dict[int, dict[str, Any]] = {}  # items by their place in the output
-        self._calls: dict[int, int] = {}  # a call's index in the chunks -> its place in the output
+        self._open: dict[int, dict[str, Any]] = {}  # items by output index
+        self._calls: dict[int, int] = {}  # a call's index in the chunks -> its output index
         self._finish = ""
 
     def begin(self) -> bytes:
-        """Return how every stream begins."""
+        """Return the first events of a stream."""
         return self._tell("response.created") + self._tell("response.in_progress")
 
     def take(self, chunk: Mapping[str, Any], said: str = "delta") -> bytes:
-        """Take in a chunk (`delta`) or a whole answer (`message`)."""
+        """Parse a chunk (`delta`) or a complete answer (`message`)."""
         if isinstance(chunk.get("model"), str) and chunk["model"]:
             self.response["model"] = chunk["model"]
         if isinstance(chunk.get("usage"), dict):
@@ -54,7 +54,7 @@ class Telling:
         events = b""
         for choice in chunk.get("choices") or ():
             if not isinstance(choice, dict) or choice.get("index", 0) != 0:
-                continue  # a response is one answer
+                continue  # a response has one answer
             events += self._hear(choice.get(said) or {})
             self._finish = choice.get("finish_reason") or self._finish
         return events
@@ -110,7 +110,7 @@ class Telling:
         return place, self._event("response.output_item.added", output_index=place, item=item)
 
     def _end(self, place: int, status: str) -> bytes:
-        """End an item: its text or arguments once more, whole."""
+        """End an item with its complete text or arguments."""
         item, events = self._open.pop(place), b""
         item["status"] = status
         if item["type"] == "function_call":
@@ -125,7 +125,7 @@ class Telling:
         return events + self._event("response.output_item.done", output_index=place, item=item)
 
     def end(self, broken: str = "") -> bytes:
-        """End the response; `broken` says why it is not whole."""
+        """End the response. `broken` is the reason why it is incomplete."""
         cut = _CUT.get(self._finish)
         events = b""
         for place in sorted(self._open):
@@ -140,7 +140,7 @@ class Telling:
 
     @property
     def whole(self) -> bool:
-        """Whether the answer was said to its end."""
+        """Return whether the answer is complete."""
         return bool(self._finish)
 
     def _in(self, place: int) -> dict[str, int]:

@@ -1,6 +1,6 @@
-"""The items of a conversation on OpenAI's wire: what its posts say, each under an id that names where it is kept.
+"""Render stored posts as conversation items of OpenAI's wire, with ids that encode their location.
 
-An answer's items have the ids the response gave them; those of any other post are named by its seq.
+Items of an answer have the ids that the response used. Items of other posts are named by seq.
 """
 
 import base64
@@ -31,7 +31,7 @@ _INPUTS: Final = {"text": "input_text", "image_url": "input_image", "file": "inp
 
 
 class ItemLocation(Struct, frozen=True, array_like=True):
-    """Where an item's post is: the answer of a step of a turn (`step` is not 0), or the post of a seq."""
+    """Location of an item's post: the answer of a turn's step (`step` is not 0), or the post of a seq."""
 
     conversation: str
     number: int
@@ -39,22 +39,22 @@ class ItemLocation(Struct, frozen=True, array_like=True):
 
 
 def conversation_id(digest: bytes) -> str:
-    """Return a conversation that this wire begins its id."""
+    """Return the id of a conversation created through this wire."""
     return f"conv_cb{digest.hex()[:20]}"
 
 
 def may_be_ours(id_: str) -> bool:
-    """Whether an id has the form of those this wire gives."""
+    """Return whether an id has our format."""
     return _OURS.fullmatch(id_) is not None
 
 
 def looks_foreign(id_: str) -> bool:
-    """Whether an id has the form of those OpenAI gives."""
+    """Return whether an id has OpenAI's format."""
     return _THEIRS.fullmatch(id_) is not None
 
 
 def read_attached(given: Any) -> dict[str, str]:
-    """Read what a client attaches to a conversation. Raises InvalidInput naming the field."""
+    """Parse a client's data of a conversation. Raises InvalidInput naming the field."""
     if given is None:
         return {}
     if not isinstance(given, dict) or len(given) > PAIRS:
@@ -75,7 +75,7 @@ def _wrong(where: str, expected: str) -> InvalidInput:
 
 
 def read_item_id(id_: str) -> ItemLocation | None:
-    """Return where the item is that an id names, None for one that is not ours."""
+    """Parse an item's id into its location. Return None for foreign ids."""
     stem = id_.partition("_")[2].rpartition("_")[0]
     try:
         return msgspec.json.decode(
@@ -97,7 +97,7 @@ def _stem(conversation: str, seq: int, answer: tuple[int, int] | None) -> str:
 def items_of(
     post: Post, *, conversation: str, user: str | None, answer: tuple[int, int] | None
 ) -> list[dict[str, Any]]:
-    """Return a post's items in their order, none for one that was erased. `answer`: the turn and step that said it."""
+    """Return a post's items in order, none if it was erased. `answer`: the turn and step that wrote it."""
     if post.state == GONE:
         return []
     message = msgspec.json.decode(post.wire or write_message(post, user=user))

@@ -1,7 +1,7 @@
-"""OpenAI's Responses wire, asked: a request as the chat completion that means the same, and the ids of answers.
+"""Convert a request of OpenAI's Responses wire to a chat completion, and encode response ids.
 
-What no chat completion can say (tools a provider runs itself, files it keeps, work in the background) is refused by
-name.
+Features that a chat completion lacks (tools and files of the provider, background mode) raise an error naming the
+field.
 """
 
 import base64
@@ -30,7 +30,7 @@ _TEXTS: Final = ("input_text", "output_text", "text")
 
 
 class AnswerId(Struct, frozen=True, array_like=True):
-    """Which answer an id names: a step of a turn, both counted from 1."""
+    """A parsed response id: turn and step, both counted from 1."""
 
     conversation: str
     turn: Annotated[int, Meta(ge=1)]
@@ -38,7 +38,7 @@ class AnswerId(Struct, frozen=True, array_like=True):
 
 
 class ResponseRequest(Struct, frozen=True, kw_only=True):
-    """A request read: the fields of its chat completion, what it continues, and what its answer tells again."""
+    """A parsed request: chat completion fields, what it continues, and fields that its answer repeats."""
 
     fields: dict[str, Any]
     echo: dict[str, Any]
@@ -47,13 +47,13 @@ class ResponseRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def user(self) -> str | None:
-        """Who asks, by the body."""
+        """Return the user from the body."""
         named = self.fields.get("user") or self.fields.get("safety_identifier")
         return named if isinstance(named, str) else None
 
 
 def write_id(answer: AnswerId, *, stored: bool = True) -> str:
-    """Return an answer's id."""
+    """Return a response id."""
     return (
         PREFIX
         + ("" if stored else UNSTORED)
@@ -62,7 +62,7 @@ def write_id(answer: AnswerId, *, stored: bool = True) -> str:
 
 
 def read_id(id_: str) -> AnswerId | None:
-    """Return the answer an id names, None for one that is not ours."""
+    """Parse a response id. Return None for foreign ids."""
     raw = id_.removeprefix(PREFIX).removeprefix(UNSTORED)
     try:
         return msgspec.json.decode(base64.b64decode(raw + "=" * (-len(raw) % 4), b"-_", validate=True), type=AnswerId)
@@ -71,12 +71,12 @@ def read_id(id_: str) -> AnswerId | None:
 
 
 def is_stored(id_: str) -> bool:
-    """Whether an answer can be found by its id."""
+    """Return whether an answer can be looked up by its id."""
     return not id_.startswith(PREFIX + UNSTORED)
 
 
 def continued(given: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the answer a request continues, or the conversation."""
+    """Return the answer or the conversation that a request continues."""
     conversation, previous = given.get("conversation"), given.get("previous_response_id")
     if isinstance(conversation, dict):
         conversation = conversation.get("id")
@@ -89,7 +89,7 @@ def continued(given: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def read_asked(body: bytes) -> ResponseRequest:
-    """Read a request. Raises InvalidInput naming the field."""
+    """Parse a request. Raises InvalidInput naming the field."""
     try:
         given = msgspec.json.decode(body, type=dict[str, Any])
     except (ValueError, RecursionError) as error:
@@ -140,8 +140,7 @@ def _messages(given: Any, instructions: Any) -> list[dict[str, Any]]:
 
 
 def read_items(items: Iterable[Any], where: str) -> list[dict[str, Any]]:
-    """Return items as chat messages that say the same; calls of functions stand in one message with what is said
-    before.
+    """Return items as equivalent chat messages. Function calls and the text before them form one message.
 
     Raises InvalidInput naming the item.
     """

@@ -1,4 +1,4 @@
-"""The public API without `await`. `scripts/blocking.py` generates its methods from the asynchronous ones."""
+"""The synchronous (blocking) public API. `scripts/blocking.py` generates its methods from the asynchronous ones."""
 
 from cuebook.app.blocking.book import BlockingCuebook
 

@@ -1,6 +1,6 @@
-"""The same book without `await`: one event loop in a thread of its own, and thin methods that wait for it.
+"""The synchronous API: `BlockingCuebook` runs a `Cuebook` on an event loop in its own thread, and waits for results.
 
-Any thread may call; calls of several threads run at the same time. Its parts are made from `Cuebook`'s.
+It is thread-safe: calls of several threads run concurrently. Its namespaces are generated from `Cuebook`'s.
 """
 
 import copy
@@ -20,7 +20,7 @@ from cuebook.interfaces.sink import Sink
 
 
 class BlockingCuebook(BlockingParts):
-    """A book without `await`: `with BlockingCuebook.open("cuebook.toml") as book:` opens it, leaving closes it."""
+    """An open project, without `await`: `with BlockingCuebook.open("cuebook.toml") as cue:`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class BlockingCuebook(BlockingParts):
         analyzers: Sequence[Analyzer] = (),
         worker: bool = True,
     ) -> "BlockingCuebook":
-        """Name a book, as `Cuebook.open` does; `with` opens it. Raises InvalidInput."""
+        """Return a BlockingCuebook with the arguments of `Cuebook.open`; `with` opens it. Raises InvalidInput."""
         config = Cuebook.open(where, arguments=arguments).config
         given: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
         return cls(config, **given, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
@@ -69,16 +69,16 @@ class BlockingCuebook(BlockingParts):
         self.close()
 
     def close(self) -> None:
-        """Stop the work behind, end what is under way, close store and connections, and end the thread."""
+        """Stop background jobs and running calls, close the store and all connections, and end the thread."""
         self._host.close()
 
     @property
     def config(self) -> Config:
-        """The settings in force."""
+        """The effective settings."""
         return self._host.book.config
 
     def of(self, tenant: str) -> "BlockingCuebook":
-        """Return this book as a tenant with keys sees it, while it is open: nothing of others' is there."""
+        """Return this BlockingCuebook limited to one tenant's data, usable while this one is open."""
         seen = copy.copy(self)
-        seen._host = self._host.of(tenant)  # noqa: SLF001  # it is one of us
+        seen._host = self._host.of(tenant)  # noqa: SLF001  # an instance of this class
         return seen

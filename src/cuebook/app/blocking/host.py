@@ -1,4 +1,4 @@
-"""The book and the loop all parts of a blocking book wait for."""
+"""Hold the `Cuebook` and its event loop for all namespaces of a `BlockingCuebook`."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
@@ -14,22 +14,22 @@ T = TypeVar("T")
 
 
 class Host:
-    """The book and, while it is open, its loop."""
+    """A `Cuebook` and, while it is open, its event loop."""
 
     def __init__(self, book: Cuebook) -> None:
         self.book = book
         self._loop: LoopThread | None = None
 
     def run(self, call: Callable[[Cuebook], Coroutine[Any, Any, T]]) -> T:
-        """Wait for what a method of the book gives."""
+        """Return the result of an asynchronous method, waiting for it."""
         return self._opened().run(lambda: call(self.book))
 
     def iterate(self, call: Callable[[Cuebook], AsyncIterator[T]]) -> Iterator[T]:
-        """Yield what a method of the book yields."""
+        """Yield the items of an asynchronous iterator."""
         yield from self._opened().iterate(lambda: call(self.book))
 
     def read(self, call: Callable[[Cuebook], T]) -> T:
-        """Return what the open book gives without waiting."""
+        """Return the result of a synchronous method of the open `Cuebook`."""
         self._opened()
         return call(self.book)
 
@@ -39,7 +39,7 @@ class Host:
         return self._loop
 
     def of(self, tenant: str) -> "Host":
-        """Return the same for the open book as a tenant sees it."""
+        """Return a host limited to one tenant's data."""
         seen = Host(self.read(lambda book: book.of(tenant)))
         seen._loop = self._loop
         return seen

@@ -1,7 +1,4 @@
-"""`cuebook demo`: a long conversation goes through the whole pipeline, turn by turn.
-
-And what was remembered is measured.
-"""
+"""Run `cuebook demo`: replay a long conversation through the whole pipeline, turn by turn, and measure its memory."""
 
 import json
 import tempfile
@@ -46,10 +43,7 @@ from cuebook.wire.chat_messages import read_message
 
 
 class PromptCost(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What prompts cost over a whole conversation.
-
-    Tokens sent, and simulated cost in units of one uncached input token.
-    """
+    """The cost of a conversation's prompts: tokens sent, and simulated cost in units of one uncached input token."""
 
     calls: int
     tokens: int
@@ -59,7 +53,7 @@ class PromptCost(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Meter:
-    """Adds up what each prompt cost, and what sending everything would have."""
+    """Adds up the cost of each prompt, and the cost of sending the full history."""
 
     def __init__(self, count: Callable[[str], int], rule: CacheRule) -> None:
         self._count = count
@@ -73,7 +67,7 @@ class Meter:
         self._asked = 0
 
     def measure(self, call: RecordedCall, window: Window | None) -> None:
-        """Take in one model call."""
+        """Count one model call."""
         now = call.new[-1].when
         if window is not None:
             use = self._cache.request(self._chunks(window), now)
@@ -91,23 +85,23 @@ class Meter:
             self._history.append(self._chunk(call.answer))
 
     def _chunks(self, window: Window) -> list[CacheChunk]:
-        """Return a window's chunks, the query of the call before marked too where no turn was opened for it."""
+        """Return a window's chunks; mark the previous call's query too if no turn was opened for it."""
         known = {block.message for block in window.blocks if block.seq and block.seq == self._asked}
         self._asked = next((block.seq for block in window.blocks if block.kind == "query"), 0)
         chunks = chunks_of(window, tools="")
         return [msgspec.structs.replace(each, marked=each.marked or each.digest in known) for each in chunks]
 
     def _chunk(self, post: RecordedPost) -> CacheChunk:
-        """Weigh a message as a window weighs it: a picture is a picture, however many bytes it has."""
+        """Return a message with its tokens as a window counts them: a picture's do not depend on its bytes."""
         return CacheChunk(weigh(post.message, self._count), digest_of(msgspec.json.encode(post.message)), post.role)
 
     def replayed(self, verdict: str) -> None:
-        """Take in whether a prompt rendered again was the same."""
+        """Count whether a replayed prompt was identical."""
         self.rendered += 1
         self.identical += verdict == "identical"
 
     def costs(self) -> tuple[PromptCost, PromptCost]:
-        """Return what ours and sending everything came to."""
+        """Return the cost of our prompts, and of sending the full history."""
         return _cost(self.ours, self.last_ours), _cost(self.everything, self.last_everything)
 
 
@@ -121,26 +115,26 @@ def _cost(totals: CacheTotals, last: int) -> PromptCost:
     )
 
 
-#: The provider rule the demo is charged by.
+#: The provider cache rule that the demo's cost is computed with.
 RULE = "openai-breakpoints"
-#: Hits a question may look at.
+#: Maximum number of hits per question.
 HITS = 10
-#: The most questions asked of a conversation: a search of each takes 20 to 60 ms.
+#: Maximum number of questions per conversation: a search takes 20 to 60 ms.
 QUESTIONS = 120
-#: The book's key, always the same: the fence it makes stands in every prompt and is counted with it.
+#: The fixed database key: the fence derived from it is part of every prompt and counted with it.
 KEY = bytes(range(32))
-#: The profile a replay is condensed by.
+#: The compaction profile of a replay.
 PROFILE = "standard"
 
 Progress = Callable[[int, int, str], None]
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a replayed conversation came to."""
+    """The results of a replayed conversation."""
 
     title: str
     posts: int
-    days: float | None  # None where no post has a time
+    days: float | None  # None if no post has a time
     ours: PromptCost
     everything: PromptCost
     summary: Summary | None
@@ -148,14 +142,14 @@ class ReplayReport(Struct, frozen=True, kw_only=True, rename="camel"):
     ended: int
     survival: GoldSurvival | None
     asked: tuple[QuestionResult, ...]
-    questions: int  # there are; of many only some are asked
+    questions: int  # in all; of many only some are asked
     rule: CacheRule
     rendered: int
     identical: int
 
 
 def shipped() -> tuple[Transcript, list[Fact]]:
-    """Return the conversation that ships with Cuebook, written for it, and its gold list."""
+    """Return the built-in conversation, written for Cuebook, and its gold list."""
     folder = resources.files("cuebook.app.demo").joinpath("data")
     [transcript] = read_transcripts(folder.joinpath("conversation.json").read_text("utf-8"), name="mara.json")
     facts = gold.read_facts(json.loads(folder.joinpath("gold.json").read_text("utf-8")))
@@ -169,17 +163,17 @@ async def run_demo(
     folder: Path | None = None,
     model: str = "",
 ) -> list[ReplayReport]:
-    """Replay the shipped conversation, or those of a file.
+    """Replay the built-in conversation, or those of a file.
 
-    Each gets a book of its own on SQLite that is gone afterwards, or all are kept in one in `folder`
-    (`demo_config(folder)` opens it). `model` is said to have given the recorded answers, so that they have a price.
+    Each uses a temporary SQLite database, or all are stored in one in `folder` (`demo_config(folder)` opens it).
+    `model` is recorded as the answering model, so that the answers have a price.
     """
     found = _found(file)
     return [await replay(each, facts, progress=progress, folder=folder, model=model) for each, facts in found]
 
 
 def _found(file: Path | None) -> list[tuple[Transcript, list[Fact]]]:
-    """Read what is replayed, each with what it is asked."""
+    """Load the conversations to replay, each with its questions."""
     if file is None:
         return [shipped()]
     found = read_transcripts(file)
@@ -193,7 +187,7 @@ def _found(file: Path | None) -> list[tuple[Transcript, list[Fact]]]:
 async def replay(
     transcript: Transcript, facts: Sequence[Fact], *, progress: Progress, folder: Path | None = None, model: str = ""
 ) -> ReplayReport:
-    """Replay one conversation through the whole pipeline, one model call after another, and measure."""
+    """Replay one conversation through the whole pipeline, call by call, and return the measurements."""
     stage = Stage(model)
     with demo_folder() if folder is None else nullcontext(folder) as place:
         opened = Cuebook.open(
@@ -212,13 +206,13 @@ async def replay(
 
 @contextmanager
 def demo_folder() -> Iterator[Path]:
-    """Yield a folder for a demo's book, gone afterwards."""
+    """Yield a temporary folder for a demo's project."""
     with tempfile.TemporaryDirectory(prefix="cuebook-demo-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
 def demo_config(folder: Path) -> Config:
-    """Return the settings of a demo's book: nothing of the folder the demo is called in has a say."""
+    """Return the settings of a demo, independent of the working directory."""
     (folder / "demo.key").write_text(KEY.hex(), "ascii")
     settings = Settings(
         store=StoreConfig(url="demo.db"),
@@ -229,14 +223,14 @@ def demo_config(folder: Path) -> Config:
 
 
 class Stage:
-    """The recorded world: clock, ids, answers, and the system text that the client sent with every call."""
+    """The recorded environment: clock, ids, answers, and the client's system text in every call."""
 
     def __init__(self, model: str = "") -> None:
         self.clock, self.dice, self.upstream = ReplayClock(), ReplayDice(), RecordedUpstream(model)
         self._system: list[Mapping[str, Any]] = []
 
     async def play(self, book: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
-        """Send what is new; the recorded answer comes back, and both are kept under their own ids."""
+        """Send the new messages and store them and the recorded answer under their own ids."""
         self.clock.at(call.new[-1].when)
         if call.answer is None or call.answer.role != "assistant":
             await self._listen(book, transcript, call, meter)
@@ -258,9 +252,9 @@ class Stage:
         meter.replayed(shown.verdict)
 
     async def _listen(self, book: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
-        """People talk among themselves: build the prompt that would have been sent, then store what was said."""
+        """Handle a conversation among people: build the prompt that would have been sent, then store the messages."""
         text = read_message(call.new[-1].message).message
-        if text and not self._system:  # a last question that nobody answered had no prompt
+        if text and not self._system:  # an unanswered last question had no prompt
             window = await book.assemble(Ask(text, transcript.conversation, user=transcript.user))
             meter.measure(call, window)
         posts = [post.posted() for post in (*call.new, *([call.answer] if call.answer else []))]
@@ -298,16 +292,16 @@ async def _report(book: Cuebook, transcript: Transcript, facts: Sequence[Fact], 
 
 
 def _some(facts: Sequence[Fact]) -> Sequence[Fact]:
-    """Return at most QUESTIONS of them, from all over the conversation: each takes a search."""
+    """Return at most QUESTIONS questions, spread over the conversation."""
     return [facts[number * len(facts) // QUESTIONS] for number in range(QUESTIONS)] if len(facts) > QUESTIONS else facts
 
 
 def to_wire(report: ReplayReport) -> dict[str, Any]:
-    """Return a report as JSON, its parts in the shapes of the HTTP API."""
+    """Return a report as a JSON object, its parts in the shapes of the HTTP API."""
     dated = report.days is not None
     summary = shapes.summary_state(report.summary) if report.summary else None
     items = [shapes.item(item) for item in report.items]
-    if not dated:  # the times were made up for the replay
+    if not dated:  # the times were invented for the replay
         summary = summary and summary | {"updatedAt": None, "summaryUptoTimestamp": None}
         items = [item | {"validFrom": None} for item in items]
     told: dict[str, Any] = msgspec.to_builtins(report)

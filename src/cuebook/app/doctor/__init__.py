@@ -1,4 +1,4 @@
-"""`cuebook doctor`: whether a book can work here, thing by thing."""
+"""`cuebook doctor`: check the configuration and its dependencies."""
 
 from cuebook.app.doctor.examine import examine
 

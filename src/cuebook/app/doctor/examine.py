@@ -1,4 +1,4 @@
-"""Whether a book can work here: each thing it stands on looked at, nothing changed, and what to do where it fails."""
+"""Check the configuration and its dependencies without changing anything, and advise how to fix each problem."""
 
 import asyncio
 import os
@@ -63,9 +63,9 @@ from cuebook.storage.tables import VERSION
 
 
 class Prompted(Struct, frozen=True, kw_only=True):
-    """Which prompts are told to models behind the replies, and which of them cannot be said and why.
+    """The prompts used by background jobs, and why some of them cannot be rendered.
 
-    `altered` names versions whose text is not the one their digest was made of, `odd` files that hold up every push.
+    `altered` lists versions whose text does not match their digest, `odd` files that block every push.
     """
 
     slugs: tuple[str, ...]
@@ -75,9 +75,9 @@ class Prompted(Struct, frozen=True, kw_only=True):
 
 
 async def look_at_prompts(config: Config, database: str) -> Prompted:
-    """Look at a book's prompts, in its database and among the files it takes over.
+    """Check a project's prompts, in its database and in its files.
 
-    Raises InvalidInput where the book will not open, BackendError where the store does not.
+    Raises InvalidInput if the project cannot be opened, BackendError if the store cannot.
     """
     builtin = builtin_prompts()
     contents = await asyncio.to_thread(_contents, config)
@@ -118,7 +118,7 @@ async def _stored(store: Store) -> set[str]:
 
 
 async def _unsaid(store: Store, slug: str, files: Mapping[str, Version]) -> list[str]:
-    """Return why an instruction cannot be said: as it is stored, and as its file has it."""
+    """Return why an instruction cannot be rendered: the stored one, and the one in its file."""
     families = await store.prompts.families(Scope(), [slug])
     fresh = families | {name: _family(each) for name, each in files.items()}
     stored = families[slug].version(MAIN) if slug in families else None
@@ -133,18 +133,18 @@ async def _unsaid(store: Store, slug: str, files: Mapping[str, Version]) -> list
 
 
 async def _altered(store: Store, slug: str) -> list[str]:
-    """Name the versions that say something else than what they were stored as."""
+    """Return the versions whose text was changed after they were stored."""
     versions = await store.prompts.versions(Scope(), slug)
     return [each.source.removeprefix("prompt:") for each in versions if digest_of(each) != each.digest]
 
 
 def _contents(config: Config) -> Contents:
-    """Read the project's files."""
+    """Load the project's prompt files."""
     return PromptFolder(Path(config.folder) / config.settings.prompts.folder).read(lenient=True)
 
 
 def _files(contents: Contents) -> Iterator[Version]:
-    """Yield what stands in the project's files on `main`."""
+    """Yield the versions of `main` in the project's files."""
     for each in contents.prompts:
         if each.version is not None and each.place[1] == MAIN:
             yield each.version
@@ -164,7 +164,7 @@ NAMED: Final = 3
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One thing looked at. `advice` says what to do about a warning or a failure."""
+    """The result of one check. `advice` tells how to fix a warning or a failure."""
 
     name: str
     state: State
@@ -173,7 +173,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 def experiences(config: Config) -> Check:
-    """Read the experiences' files, and say which are left out and which are for nobody."""
+    """Check the experience files: which are invalid, and which name no persona or role."""
     if config.settings.experience.selection == "off":
         return Check(name="experiences", state="ok", found="off")
     files, by = experience_files(config), None
@@ -198,7 +198,7 @@ def experiences(config: Config) -> Check:
 
 
 def prompt_logs(config: Config) -> Iterator[Check]:
-    """Look whether the folder of the prompt logs can be written, where one is named."""
+    """Check that the folder of the prompt logs is writable, if one is set."""
     named = config.settings.logs.prompts
     if not named:
         return
@@ -229,7 +229,7 @@ NOT_FOUND = 404
 async def examine(
     where: str | Path | None = None, *, arguments: Mapping[str, Any] | None = None
 ) -> AsyncIterator[Check]:
-    """Look at everything, in the order in which things depend on each other. Nothing is made and nothing migrated."""
+    """Yield the result of every check, in order of dependency. Creates and migrates nothing."""
     for check in (_python(), _sqlite()):
         yield check
     try:
@@ -320,7 +320,7 @@ def _budget(config: Config) -> Check:
 
 
 def _key(config: Config) -> Check:
-    """Look at the key's file; nothing is made."""
+    """Check the key file without creating it."""
     file = key_file_of(config)
     if file is None or not file.exists():
         return Check(name="key", state="ok", found="kept in memory" if file is None else f"{file} is not made yet")
@@ -332,7 +332,7 @@ def _key(config: Config) -> Check:
 
 
 def _database(config: Config) -> Path | None:
-    """Return the store's file, None for one in memory."""
+    """Return the database file, None for a database in memory."""
     url = database_of(config)
     return None if url == MEMORY else Path(url)
 
@@ -365,7 +365,7 @@ def _folder(config: Config) -> Iterator[Check]:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the type of the file system a folder lies on; empty where the machine does not tell (no /proc)."""
+    """Return the type of a folder's file system; empty if unknown (no /proc)."""
     try:
         mounts = Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -431,7 +431,7 @@ async def _prompts(config: Config) -> Check:
 
 
 def _schema(file: Path) -> int | None:
-    """Return the version of a database's schema without changing the file, None where it cannot be read."""
+    """Return a database's schema version without changing the file, None if it cannot be read."""
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             return schema_version(connection)
@@ -463,7 +463,7 @@ async def _models(config: Config) -> AsyncIterator[Check]:
 
 
 async def _embedder(config: Config) -> Check:
-    """Let it embed a word: that loads the weights, or asks the server."""
+    """Check the embedder by embedding a word, which loads the weights or calls the server."""
     settings = config.settings.embedder
     if settings.provider == "none":
         advice = "" if missing() else 'its package is installed: embedder.provider = "minilm" would sharpen recall'
@@ -490,7 +490,7 @@ async def _embedder(config: Config) -> Check:
 
 
 async def _reach(name: str, url: str, key: str, what: str = "") -> Check:
-    """Ask a server for its models."""
+    """Check that a server answers, by requesting its list of models."""
     request, shown = RelayRequest(method="GET", path="/models", headers={}, body=b""), what
     try:
         server = HttpUpstream(url, api_key_env=key, connect_timeout_s=PATIENCE_S, read_timeout_s=PATIENCE_S)

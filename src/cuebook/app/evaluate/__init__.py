@@ -1,4 +1,4 @@
-"""`cuebook eval`: how good memory is on somebody's own conversations, measured without a model."""
+"""`cuebook eval`: evaluate memory quality on your own conversations, without a model."""
 
 from cuebook.app.evaluate.run import QUESTIONS, CurrentFacts, Evaluation, evaluate, to_wire, together
 

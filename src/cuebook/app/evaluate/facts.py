@@ -1,4 +1,4 @@
-"""Which facts of a post an evaluation looks for again, and when a text still tells one; it asks no rule of memory's."""
+"""Extract the facts of posts for an evaluation, and check texts for them, independently of memory's rules."""
 
 import re
 from collections.abc import Iterator
@@ -10,37 +10,37 @@ from cuebook.languages import detect, language
 from cuebook.memory.key_facts import facts_in
 from cuebook.memory.quotes import names_of, values_of
 
-#: Where a text is cut into what may tell a fact.
+#: Where a text is split into candidate sentences.
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
-#: What is handed over to be read, not told: fenced code and quoted lines.
+#: Excluded from facts: fenced code and quoted lines.
 _HANDED = re.compile(r"```.*?(?:```|\Z)|^\s{0,3}>.*$", re.DOTALL | re.MULTILINE)
 _SECRET = re.compile(r"\[\[secret:[^\]]*\]\]")
-#: So many words around a value must be told with it: the value alone may belong to something else.
+#: Minimum number of surrounding words required with a value: the value alone may belong to something else.
 SHARED = 2
-#: With fewer content words beside it a name is an address: "Hey Caroline, great!" states nothing of her.
+#: With fewer content words beside it, a name is only an address: "Hey Caroline, great!" states no fact.
 ADDRESS = 3
 
 
 class FactToken(Struct, frozen=True):
-    """A value a post tells word for word, the sentence it stands in, and the other content words of that sentence."""
+    """A literal value in a post, its sentence, and the other content words of that sentence."""
 
     value: str
     sentence: str
     about: frozenset[str]
 
     def in_text(self, text: str) -> bool:
-        """Whether a text tells it: the value as a whole, and with it up to SHARED of the words beside it."""
+        """Return whether a text contains it: the whole value, and up to SHARED of the surrounding words."""
         return visible(self.value, text) and len(self.about & content(text)) >= min(SHARED, len(self.about))
 
 
 @lru_cache(maxsize=1 << 14)
 def content(text: str) -> frozenset[str]:
-    """Return a text's content words and numbers in lower case, as they are written."""
+    """Return a text's content words and numbers in lower case."""
     return frozenset(language(detect(text)).content(text))
 
 
 def values_in(text: str) -> list[str]:
-    """Return what a shorter form must keep word for word: memory's kinds of fact, amounts, numbers, and names."""
+    """Return the values that a shorter form must keep verbatim: memory's kinds of fact, amounts, numbers, and names."""
     found = facts_in(text)
     rest = _SECRET.sub(" ", text)
     for _, value in values_of(rest):
@@ -53,7 +53,7 @@ def values_in(text: str) -> list[str]:
 
 
 def tokens_of(text: str) -> Iterator[FactToken]:
-    """Yield the facts a post states, a value once; what it only asks, quotes or hands over as code is none."""
+    """Yield the facts that a post states, each value once; exclude questions, quotes and code."""
     known: set[str] = set()
     for sentence in sentences_of(text):
         for value in values_in(sentence):
@@ -73,7 +73,7 @@ def sentences_of(text: str) -> Iterator[str]:
 
 
 def visible(value: str, text: str) -> bool:
-    """Return whether a text holds a value as a whole, in any case: 123 does not stand in 91234."""
+    """Return whether a text contains a whole value, ignoring case: 123 is not in 91234."""
     value, text = " ".join(value.lower().split()), " ".join(text.lower().split())
     start = text.find(value)
     while start >= 0:

@@ -1,4 +1,4 @@
-"""A gold list in a file of its own: the facts a conversation tells, and which of them later ones superseded."""
+"""Load a gold list file: the facts of a conversation, and which later facts supersede them."""
 
 import json
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from cuebook.errors import InvalidInput
 
 
 def read_gold(file: Path) -> list[Fact]:
-    """Read `{"facts": [{id, fact, question, answer, match, sources, current, supersedes?}]}`.
+    """Load `{"facts": [{id, fact, question, answer, match, sources, current, supersedes?}]}`.
 
-    `match` is a list of groups of words: a text tells the fact that has a word of every group, in any case. Raises
-    InvalidInput naming file and place.
+    `match` is a list of word groups: a text states the fact if it has a word of every group, ignoring case. Raises
+    InvalidInput naming file and position.
     """
     place = FilePlace(file.name)
     try:
@@ -55,7 +55,7 @@ def _check(row: Any, place: FilePlace) -> None:
 
 
 def check_sources(facts: Sequence[Fact], transcript: Transcript, ids: set[str], name: str) -> None:
-    """Refuse a gold list that names posts the transcript does not have: it belongs to another one."""
+    """Check that the transcript has all posts of the gold list. Raises InvalidInput."""
     for number, fact in enumerate(facts):
         missing = next((source for source in fact.sources if source not in ids), None)
         if missing is not None:

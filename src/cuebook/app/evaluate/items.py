@@ -1,4 +1,4 @@
-"""How clean the items are that memory shows as current: how many are junk, say a thing twice, or exclude each other."""
+"""Measure the quality of current memory items: count junk, duplicates and contradictions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
@@ -13,16 +13,16 @@ from cuebook.records.memory import Item
 
 #: C's redundancy threshold (MISSION T6).
 SAME = 0.9
-#: From so much of their content words in common, two items are of one subject, whatever key they were given.
+#: Share of common content words from which two items have the same subject, whatever their keys.
 ONE_SUBJECT = 0.5
 
 
 class Cleanness(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What of the items shown as current should not stand there, each with its text.
+    """The current items that are wrong, each with its text.
 
-    Junk: an item with no value of any kind, no named thing, and no gold fact. Duplicate: an item whose content words
-    are those of an earlier one (exact Jaccard of at least 0.9), or that gives the same values of the same subject.
-    Contradiction: a pair of one subject whose values of one kind (a date, a time, an amount) exclude each other.
+    Junk: an item with no value of any kind, no name, and no gold fact. Duplicate: an item with the content words of an
+    earlier one (exact Jaccard of at least 0.9), or with the same values of the same subject. Contradiction: a pair of
+    one subject with conflicting values of one kind (a date, a time, an amount).
     """
 
     items: int
@@ -31,7 +31,7 @@ class Cleanness(Struct, frozen=True, kw_only=True, rename="camel"):
     contradictions: tuple[tuple[str, str], ...]
 
     def plus(self, other: "Cleanness") -> "Cleanness":
-        """Add another conversation's."""
+        """Return the sum with another conversation's."""
         return Cleanness(
             items=self.items + other.items,
             junk=self.junk + other.junk,
@@ -41,7 +41,7 @@ class Cleanness(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Read(Struct, frozen=True):
-    """An item as it is compared."""
+    """An item prepared for comparison."""
 
     text: str
     subject: str
@@ -52,9 +52,9 @@ class _Read(Struct, frozen=True):
 
 
 def cleanness(items: Sequence[Item], *, texts: Iterable[str], facts: Sequence[Fact] = ()) -> Cleanness:
-    """Judge current items, oldest first. `texts` are the posts: what is a name anywhere is one at a sentence's start.
+    """Return the junk, duplicates and contradictions of current items, oldest first.
 
-    Cost: quadratic in the items, 0.1 s for 300.
+    `texts` are the posts: they show whether a sentence's first word is a name. Cost: quadratic, 0.1 s for 300 items.
     """
     known = {part.lower() for text in texts for name in _names(text) for part in name.split()}
     read = [_read(item) for item in items]
@@ -109,6 +109,6 @@ def _of(item: _Read, kind: str) -> frozenset[str]:
 
 
 def _alike(one: _Read, two: _Read) -> float:
-    """Return the Jaccard similarity of two items' content words; of items without any 0."""
+    """Return the Jaccard similarity of two items' content words; 0 if they have none."""
     every = len(one.words | two.words)
     return len(one.words & two.words) / every if every else 0.0

@@ -1,4 +1,4 @@
-"""Whether search brings back the posts that answer a question: the questions, and evidence recall over their hits."""
+"""Measure evidence recall: choose questions, and compute how many of the answering posts a search finds."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeVar
@@ -12,21 +12,21 @@ from cuebook.languages import words_of
 from cuebook.records.memory import Hit
 
 T = TypeVar("T")
-#: Where the questions come from: the file, the gold list, or the posts' own words without their value.
+#: Origin of the questions: the file, the gold list, or clozes (sentences of posts without their value).
 Origin = Literal["file", "gold", "cloze"]
-#: Hits a question may look at.
+#: Maximum number of hits per question.
 DEPTH = 50
-#: Tokens the evidence must fit (QUALITY, "Memory that finds things").
+#: Token limit for the evidence (QUALITY, "Memory that finds things").
 TOKENS = 1000
-#: A cloze with fewer content words left asks for nothing in particular.
+#: Minimum number of content words of a cloze: with fewer it is too vague.
 LEAST_WORDS = 3
 
 
 class EvidenceRecall(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Evidence recall: the mean share, in [0, 1], of a question's evidence among what was found for it.
+    """Evidence recall: the mean share, in [0, 1], of a question's evidence among its search results.
 
-    `at5`, `at10`: among the first 5 and 10 posts named by the hits in their order. `within_tokens`: in the hits that
-    fit 1000 tokens in that order, up to the first that does not. None where nothing was asked.
+    `at5`, `at10`: among the first 5 and 10 posts of the hits, in order. `within_tokens`: in the leading hits that fit
+    1000 tokens. None without questions.
     """
 
     origin: Origin
@@ -37,7 +37,7 @@ class EvidenceRecall(Struct, frozen=True, kw_only=True, rename="camel"):
     within_tokens: float | None
 
     def plus(self, other: "EvidenceRecall") -> "EvidenceRecall":
-        """Add another conversation's: every question weighs the same."""
+        """Return the mean with another conversation's: every question has the same weight."""
         asked = self.questions + other.questions
 
         def mean(one: float | None, two: float | None) -> float | None:
@@ -62,7 +62,7 @@ class EvidenceShares(Struct, frozen=True):
 
 
 def answered(question: Question, hits: Sequence[Hit]) -> EvidenceShares:
-    """Hold the hits, best first, against the evidence."""
+    """Return the shares of the evidence among the hits, best first."""
     evidence = set(question.evidence)
     ranked = list(dict.fromkeys(source for hit in hits for source in hit.sources))
     inside: set[str] = set()
@@ -76,7 +76,7 @@ def answered(question: Question, hits: Sequence[Hit]) -> EvidenceShares:
 
 
 def recall(origin: Origin, found: Sequence[EvidenceShares], *, there_are: int) -> EvidenceRecall:
-    """Return the means."""
+    """Return the mean evidence recall."""
     return EvidenceRecall(
         origin=origin,
         questions=len(found),
@@ -94,9 +94,7 @@ def _mean(values: Sequence[float]) -> float | None:
 def questions_of(
     given: Sequence[Question], facts: Sequence[Fact], posts: Sequence[tuple[str, str]]
 ) -> tuple[Origin, list[Question]]:
-    """Return the questions to ask: the file's; else of the gold facts that
-    hold; else clozes of `posts` (id and text).
-    """
+    """Return the questions: the file's, else those of the current gold facts, else clozes of `posts` (id and text)."""
     if given:
         return "file", list(given)
     told = [Question(text=fact.question, evidence=fact.sources) for fact in facts if fact.current and fact.sources]
@@ -104,7 +102,7 @@ def questions_of(
 
 
 def _clozes(posts: Sequence[tuple[str, str]]) -> Iterator[Question]:
-    """Yield for each post that states a fact every other content word of the first such sentence, not the value's."""
+    """Yield a cloze per post with a fact: every other content word of its first such sentence, without the value."""
     for id_, text in posts:
         asked = (_half(token) for token in tokens_of(text) if len(token.about) >= LEAST_WORDS)
         words = next(asked, None)
@@ -113,13 +111,13 @@ def _clozes(posts: Sequence[tuple[str, str]]) -> Iterator[Question]:
 
 
 def _half(token: FactToken) -> list[str]:
-    """Return half of a sentence's words, LEAST_WORDS at least: more than somebody recalls makes every search easy."""
+    """Return half of a sentence's words, at least LEAST_WORDS: more would make every search easy."""
     words = [word for word in dict.fromkeys(words_of(token.sentence)) if word in token.about]
     return words[::2] if len(words) >= 2 * LEAST_WORDS else words[:LEAST_WORDS]
 
 
 def some(every: Sequence[T], most: int) -> Sequence[T]:
-    """Return at most so many, taken evenly from the first to the last."""
+    """Return at most `most` elements, evenly spaced from first to last."""
     if len(every) <= most:
         return every
     return [every[number * len(every) // most] for number in range(most)]

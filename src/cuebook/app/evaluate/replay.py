@@ -1,4 +1,4 @@
-"""A transcript is told to a book of its own, call by call, and after each pass it is looked what memory holds."""
+"""Replay a transcript into a temporary project, and after each compaction pass check which facts memory retains."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
@@ -17,21 +17,21 @@ from cuebook.wire.chat_messages import read_message
 # ---- survival -------------------------------------------------------------------------------------------------------
 
 
-#: After how many compactions it is looked, the one that covers the post being the first (QUALITY, "fact survival").
+#: Numbers of compactions after which facts are checked, counting from their own (QUALITY, "fact survival").
 MARKS = (1, 5, 20)
-#: Whose facts: gold facts that hold at the end, values in the user's posts, values in the assistant's and tools' posts.
+#: Groups of facts: current gold facts, values in the user's posts, values in the assistant's and tools' posts.
 Whose = Literal["gold", "user", "others"]
 WHOSE: tuple[Whose, ...] = ("gold", "user", "others")
-#: Where a fact stands: in the summary or a current item; in an item that was ended; in a hit of a search; nowhere.
+#: Where a fact is: in the summary or a current item; in an ended item; in a search hit; nowhere.
 Fate = Literal["held", "ended", "found", "lost"]
 
 
 class Survival(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where facts stand after so many compactions; the same facts at every mark.
+    """Where facts are after a number of compactions; the same facts at every mark.
 
-    `held` in the summary or a current item, `ended` in an item that something later ended, `found` in none of these
-    but in the first hits of a search for it, `lost` nowhere. `dropped` names those that were held or ended (gold facts:
-    held, for they hold at the end) at the mark before and are no longer.
+    `held`: in the summary or a current item; `ended`: in an item that was superseded; `found`: only in the first hits
+    of a search for it; `lost`: nowhere. `dropped` lists facts that were held or ended (gold facts: held, because they
+    are current) at the previous mark and no longer are.
     """
 
     whose: Whose
@@ -44,7 +44,7 @@ class Survival(Struct, frozen=True, kw_only=True, rename="camel"):
     dropped: tuple[str, ...]
 
     def plus(self, other: "Survival") -> "Survival":
-        """Add another conversation's."""
+        """Return the sum with another conversation's."""
         return Survival(
             whose=self.whose,
             compactions=self.compactions,
@@ -58,7 +58,7 @@ class Survival(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TrackedFact(Struct, frozen=True):
-    """A fact that is looked for again, and what is searched for it."""
+    """A tracked fact, and the search query for it."""
 
     whose: Whose
     fact: Fact | FactToken
@@ -66,25 +66,25 @@ class TrackedFact(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What it is called in a report."""
+        """Its name in a report."""
         return self.fact.fact if isinstance(self.fact, Fact) else f"{self.fact.value} ({self.fact.sentence})"
 
 
 class Held(Struct, frozen=True):
-    """What memory holds at a moment, as texts."""
+    """The content of memory at one moment, as texts."""
 
     current: tuple[str, ...]
     ended: tuple[str, ...]
 
     def fate(self, known: TrackedFact) -> Fate:
-        """Return where a fact stands; "lost" before it is searched for."""
+        """Return where a fact is; "lost" until it is searched for."""
         if any(known.fact.in_text(text) for text in self.current):
             return "held"
         return "ended" if any(known.fact.in_text(text) for text in self.ended) else "lost"
 
 
 def memory_state(summary: str, items: Iterable[Item]) -> Held:
-    """Read what memory holds: the summary's lines and the items."""
+    """Return the content of memory: the summary's lines and the items."""
     every = list(items)
     return Held(
         tuple(line for line in summary.splitlines() if line) + tuple(i.text for i in every if i.valid_to is None),
@@ -93,12 +93,12 @@ def memory_state(summary: str, items: Iterable[Item]) -> Held:
 
 
 class Fates(Struct):
-    """The fates seen so far: of the facts of each pass, by compactions lived through."""
+    """The fates of each pass's facts so far, by number of compactions since."""
 
     seen: dict[tuple[int, int], list[tuple[TrackedFact, Fate]]] = {}
 
     def report(self, passes: int, *, first: bool = False) -> list[Survival]:
-        """Add up those of all passes that lived through the last mark that was reached, or of the first pass alone."""
+        """Return the sum of all passes that reached the last mark, or of the first pass only."""
         marks = [mark for mark in MARKS if mark <= passes]
         if not marks:
             return []
@@ -123,7 +123,7 @@ def _survival(
     whose: Whose, mark: int, now: Mapping[tuple[int, str], Fate], before: Mapping[tuple[int, str], Fate]
 ) -> Survival:
     fates = list(now.values())
-    kept = ("held",) if whose == "gold" else ("held", "ended")  # a gold fact that holds must not be ended
+    kept = ("held",) if whose == "gold" else ("held", "ended")  # a current gold fact must not be ended
     return Survival(
         whose=whose,
         compactions=mark,
@@ -137,22 +137,22 @@ def _survival(
 
 
 def added(one: Sequence[Survival], two: Sequence[Survival]) -> list[Survival]:
-    """Add up two conversations' rows; a mark that only one of them reached is left out: it would be of other facts."""
+    """Return the sum of two conversations' rows; omit marks that only one reached: their facts would differ."""
     others = {(each.whose, each.compactions): each for each in two}
     keys = others.keys() & {(each.whose, each.compactions) for each in one}
     return [each.plus(others[each.whose, each.compactions]) for each in one if (each.whose, each.compactions) in keys]
 
 
-#: The first hits in which a fact is looked for that memory holds nowhere else.
+#: Number of search hits in which a fact is looked for that is nowhere else in memory.
 HITS = 10
-#: The most facts that are followed of what one pass covers, taken evenly.
+#: Maximum number of facts tracked per pass, evenly spaced.
 FACTS: Mapping[Whose, int] = {"user": 12, "others": 4}
 
 Progress = Callable[[int, int, str], None]
 
 
 class ReplayedPost(Struct, frozen=True):
-    """A post as the book keeps it: secrets replaced."""
+    """A post as stored, with secrets redacted."""
 
     id: str
     role: str
@@ -160,7 +160,7 @@ class ReplayedPost(Struct, frozen=True):
 
 
 class Rehearsal:
-    """One transcript in one book: the posts so far, the passes made, and the fates of the facts they covered."""
+    """The replay of one transcript: its posts so far, the passes made, and the fates of the facts they covered."""
 
     def __init__(self, book: Cuebook, clock: ReplayClock, transcript: Transcript, facts: Sequence[Fact]) -> None:
         self._book, self._clock, self._transcript = book, clock, transcript
@@ -168,15 +168,15 @@ class Rehearsal:
         self.summary: Summary | None = None
         self.fates = Fates({})
         self._facts = facts
-        self._covered: list[list[TrackedFact]] = []  # what each pass covered, of the first pass first
+        self._covered: list[list[TrackedFact]] = []  # the facts each pass covered, in order
 
     @property
     def covered(self) -> int:
-        """How many of the posts the summary stands for: the oldest ones."""
+        """Number of posts that the summary covers: the oldest ones."""
         return self.summary.upto_seq if self.summary else 0
 
     async def run(self, progress: Progress) -> None:
-        """Tell everything, doing after each call what is due."""
+        """Replay all calls, and run pending background jobs after each."""
         name = self._transcript.conversation
         calls = calls_of([post for post in on_path(self._transcript) if not is_system(post)])
         for number, call in enumerate(calls, 1):
@@ -199,13 +199,13 @@ class Rehearsal:
         return await self._book.memory.search(query, conversation=name, user=user, limit=limit)
 
     async def _look(self) -> None:
-        """Look what has become of the facts whose posts were covered 1, 5 and 20 passes ago, once for each pass."""
+        """Check the facts whose posts were covered 1, 5 and 20 passes ago, once per pass."""
         summary = await self._book.memory.summary(self._transcript.conversation)
         before = self.summary.version if self.summary else 0
         if summary is None or summary.version == before:
             return
         self._covered += [list(self._known(self.covered, summary.upto_seq))]
-        self._covered += [[] for _ in range(before + 1, summary.version)]  # two passes at once are seen as one
+        self._covered += [[] for _ in range(before + 1, summary.version)]  # two passes at once count as one
         self.summary = summary
         items = await self._book.memory.items(self._transcript.conversation, ended=True)
         holds = memory_state(summary.markdown, items)
@@ -224,7 +224,7 @@ class Rehearsal:
             fates.append((known, fate))
 
     def _known(self, start: int, end: int) -> Iterator[TrackedFact]:
-        """Yield the facts of the posts a pass covered."""
+        """Yield the facts of the posts that a pass covered."""
         places = {post.id: number for number, post in enumerate(self.heard)}
         for fact in self._facts:
             if fact.current and start <= max((places.get(source, -1) for source in fact.sources), default=-1) < end:
@@ -236,12 +236,12 @@ class Rehearsal:
 
 
 def _rest(token: FactToken) -> str:
-    """Return a fact's sentence without the value: what is searched for."""
+    """Return the search query for a fact: its sentence without the value."""
     return token.sentence.replace(token.value, " ")
 
 
 def on_path(transcript: Transcript) -> list[RecordedPost]:
-    """Return what was said on the way to a transcript's head; what stands on other branches of a tree is left out."""
+    """Return the posts on the path to a transcript's head, without those of other branches."""
     every = said_of(transcript)
     if not transcript.parents:
         return every

@@ -1,7 +1,7 @@
-"""`cuebook eval`: how good memory is on somebody's own conversations, measured without a model.
+"""Run `cuebook eval`: evaluate memory quality on your own conversations, without a model.
 
-A conversation is replayed into a book of its own; then, and after passes on the way, what it holds is held against
-what was said.
+Each conversation is replayed into a temporary project. After some passes and at the end, the content of memory is
+compared with the posts.
 """
 
 import tempfile
@@ -33,7 +33,7 @@ PROFILE = "standard"
 
 
 class CurrentFacts(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Gold facts at the end: how many of those that hold a current item tells, and how many of the superseded."""
+    """Gold facts at the end: how many current and how many superseded ones a current item states."""
 
     current: int
     shown: int
@@ -44,7 +44,7 @@ class CurrentFacts(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Evaluation(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How good memory is on one conversation, or on all of a file."""
+    """The memory quality on one conversation, or on all of a file."""
 
     title: str
     conversations: int
@@ -57,7 +57,7 @@ class Evaluation(Struct, frozen=True, kw_only=True, rename="camel"):
     current_facts: CurrentFacts | None  # None where there is no gold list
 
     def plus(self, other: "Evaluation") -> "Evaluation":
-        """Add another conversation's figures."""
+        """Return the sum with another conversation's figures."""
         return Evaluation(
             title="together",
             conversations=self.conversations + other.conversations,
@@ -78,11 +78,11 @@ async def evaluate(
     limit: int = QUESTIONS,
     progress: Progress = lambda *_: None,
 ) -> list[Evaluation]:
-    """Measure memory on the conversations of a file, one after another; without a file on the one that ships.
+    """Evaluate memory on each conversation of a file (default: the built-in conversation).
 
-    `file` is what `cuebook demo` and `conversation import` read; `gold` a list of the facts it tells (see read_gold);
-    `limit` is the most questions asked of a conversation. Each gets a book of its own on SQLite, gone afterwards.
-    Raises InvalidInput naming file and place.
+    `file` has a format that `conversation import` accepts; `gold` is a list of its facts (see read_gold); `limit` is
+    the maximum number of questions per conversation. Each uses a temporary SQLite database. Raises InvalidInput naming
+    file and position.
     """
     if limit < 1:
         msg = f"limit: {limit} is not at least 1"
@@ -92,12 +92,12 @@ async def evaluate(
 
 
 def together(every: Sequence[Evaluation]) -> Evaluation | None:
-    """Add up the conversations of a file; None where there is but one."""
+    """Return the sum of a file's conversations; None if there is only one."""
     return reduce(lambda one, two: one.plus(two), every) if len(every) > 1 else None
 
 
 def to_wire(every: Sequence[Evaluation]) -> dict[str, Any]:
-    """Return the figures as JSON: `items`, one for each conversation, and `together`."""
+    """Return the figures as a JSON object: `items`, one per conversation, and `together`."""
     whole: dict[str, Any] = msgspec.to_builtins({"items": every, "together": together(every)})
     return whole
 
@@ -149,7 +149,7 @@ async def _report(
 
 
 async def _recall(rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int) -> EvidenceRecall:
-    """Ask; clozes only of what the user said in posts behind which the summary lies, that no prompt shows any more."""
+    """Return the evidence recall. Clozes use only the user's posts that the summary covers and prompts omit."""
     old = rehearsal.heard[: rehearsal.covered]
     said = [(post.id, post.text) for post in old if post.role == "user"]
     origin, questions = questions_of(transcript.questions, facts, said)

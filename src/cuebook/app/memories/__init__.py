@@ -1,4 +1,4 @@
-"""What a book remembers across conversations: a user's memories, a persona's, an organization's, and knowledge."""
+"""Long-term memories across conversations, of users, personas and organizations, and knowledge."""
 
 from cuebook.app.memories.knowledge import Decayed, Knowing
 from cuebook.app.memories.reading import KINDS
@@ -7,4 +7,4 @@ __all__ = ["KINDS", "Decayed", "Memories"]
 
 
 class Memories(Knowing):
-    """The memories of a book across conversations. Whose they are is named: a user sees their own."""
+    """The long-term memories of a project. Each has an owner, and a user sees only their own."""

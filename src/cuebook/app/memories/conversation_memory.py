@@ -1,4 +1,4 @@
-"""What a book remembers: found by a query, listed as items, read as a summary."""
+"""The memory of conversations: search, items, summary, compression and forgetting."""
 
 import asyncio
 import math
@@ -32,16 +32,16 @@ from cuebook.memory.recall import Query, read_query
 from cuebook.records.erasure import Receipt, WouldForget
 from cuebook.records.memory import Hit, Item, Scope, Summary
 
-#: A longer post is shown by its best part (measured on assistant chats: 77 -> 91 % of evidence within 1000 tokens).
+#: A longer post is shown as its best excerpt (on assistant chats: 77 -> 91 % of evidence within 1000 tokens).
 QUOTE_TOKENS = 120
-#: Posts behind the last summary that are read when items are asked for: a pass's worth.
+#: Number of posts after the last summary that are analyzed when items are listed: one pass.
 UNREAD = 48
-#: More characters than these are summed up in a thread: streams must not wait.
+#: Longer texts, in characters, are compressed in a thread so that streams do not wait.
 LARGE = 20_000
 
 
 class Compressed(Struct, frozen=True, kw_only=True):
-    """A shortened text and what it saved, in tokens."""
+    """A shortened text and the tokens it saved."""
 
     text: str
     tokens_before: int
@@ -49,7 +49,7 @@ class Compressed(Struct, frozen=True, kw_only=True):
 
 
 class ConversationMemory(MemoryAnalysis):
-    """The memory of a book."""
+    """The memory of a project's conversations."""
 
     def __init__(self, desk: Desk, config: Config) -> None:
         self._desk = desk
@@ -69,13 +69,12 @@ class ConversationMemory(MemoryAnalysis):
         token_budget: int | None = None,
         time_zone: str | None = None,
     ) -> list[Hit]:
-        """Return what answers a query, best first: posts of the conversation named, else of all the user's, and
-        memories.
+        """Search posts and memories, and return the hits, best first.
 
-        Memories are those of the user, their personas and the organization named, that hold, or held at `as_of` (Unix
-        seconds); posts said after it are left out. With `token_budget` (tokens) the hits are packed by value per token.
-        What was just stored is found at once. "Yesterday" and the like are days of `time_zone` (an IANA name), else of
-        the conversation's.
+        Posts are those of `conversation`, else of all the user's. Memories are the valid ones of the user,
+        their personas and `organization`. With `as_of` (Unix seconds), memories are those valid then, and later posts
+        are excluded. With `token_budget` (tokens), hits are packed by value per token. New posts are found at once.
+        "Yesterday" and the like are days of `time_zone` (an IANA name), else of the conversation's zone.
         """
         check_search(query, limit, token_budget, scopes)
         zone = await self.zone(conversation=conversation, user=user, time_zone=time_zone)
@@ -107,14 +106,14 @@ class ConversationMemory(MemoryAnalysis):
         hits = [self._quoted(hit, read) for hit in hits]
         if place is None:
             hits = [msgspec.structs.replace(hit, scope="user") for hit in hits]
-        if known:  # what was remembered of a post goes before the post
+        if known:  # a memory derived from a post ranks before the post
             hits = sorted([*known, *hits], key=lambda each: -each.score)
         return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
 
     async def zone(
         self, *, conversation: str | None = None, user: str | None = None, time_zone: str | None = None
     ) -> tzinfo:
-        """Return whose days hold: those of the zone named, else of the one the conversation keeps, else the book's."""
+        """Return the time zone: the given one, else the conversation's, else the project's."""
         known = None
         if time_zone is None and conversation is not None:
             with suppress(NotFound):
@@ -122,7 +121,7 @@ class ConversationMemory(MemoryAnalysis):
         return zone_of(time_zone, known, self._desk.zone)
 
     def _quoted(self, hit: Hit, query: Query) -> Hit:
-        """Quote a long post by the part that answers best."""
+        """Replace a long post's text with its best excerpt."""
         if hit.tokens <= QUOTE_TOKENS:
             return hit
         text = excerpt(hit.text, query, QUOTE_TOKENS, self._desk.count)
@@ -131,14 +130,13 @@ class ConversationMemory(MemoryAnalysis):
     async def items(
         self, conversation: str, *, user: str | None = None, ended: bool = False, as_of: float | None = None
     ) -> list[Item]:
-        """Return a conversation's items as they stand at its head; with `ended` those that no longer hold too.
+        """Return a conversation's items at its head; with `ended`, also those that are no longer valid.
 
-        With `as_of` (Unix seconds) those that held then, as they are known now.
-
-        What was said since the last pass is read too (the newest UNREAD posts of it), so that nothing waits for a pass.
+        With `as_of` (Unix seconds), those valid at that time, as known now. Posts since the last pass are analyzed too
+        (at most the newest UNREAD), so that items need not wait for a pass.
         """
         found = await items_at_head(self._desk, Scope(user=user), conversation)
-        found = [each for each in found if each.weight >= LISTED]  # the others only fill the summary
+        found = [each for each in found if each.weight >= LISTED]  # the others appear only in the summary
         if as_of is not None:
             return [each for each in found if each.valid_from <= as_of < (each.valid_to or math.inf)]
         return [item for item in found if ended or item.valid_to is None]
@@ -153,7 +151,7 @@ class ConversationMemory(MemoryAnalysis):
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Paged[Item]:
-        """Return a page of the same."""
+        """Return a page of the items."""
         found = await self._desk.store.conversation(Scope(user=user), conversation)
         start = read_cursor(cursor, ItemsAt, no=found.no) if cursor is not None else None
         check_limit(limit)
@@ -164,18 +162,18 @@ class ConversationMemory(MemoryAnalysis):
         return Paged(shown, more)
 
     async def take_up(self, conversation: str, *, timeout: float = 2.0) -> None:
-        """Let what a conversation told be known across conversations now, within `timeout` seconds.
+        """Store a conversation's new facts as long-term memories now, within `timeout` seconds.
 
-        What is not done by then is left to the work behind, which does it by itself anyway. No summary is made.
+        A background job does the rest, as it does without this call. No summary is written.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await deliver(self._desk, Scope(), conversation)
 
     def compress(self, text: str) -> Compressed:
-        """Shorten a text as a full window does: first line, last line, every fact.
+        """Shorten a text as a full window does: keep the first line, the last line and every fact.
 
-        The text itself if that is no smaller.
+        Return the text unchanged if that is not shorter.
         """
         count = self._desk.count
         small = compress(text)
@@ -183,7 +181,7 @@ class ConversationMemory(MemoryAnalysis):
         return Compressed(text=shorter, tokens_before=count(text), tokens_after=count(shorter))
 
     async def digest(self, conversation: str, *, user: str | None = None, last: int = 15) -> str:
-        """Return the newest posts of a conversation in C's batch form: actions, results, key facts."""
+        """Return a digest of the newest `last` posts in C's batch form: actions, results, key facts."""
         posts = await self._desk.store.posts(Scope(user=user), conversation, last=last)
         lines = [line_of(post) for post in posts]
         large = sum(len(line.text) for line in lines) > LARGE
@@ -192,7 +190,7 @@ class ConversationMemory(MemoryAnalysis):
     async def summary(
         self, conversation: str, *, user: str | None = None, version: int | None = None
     ) -> Summary | None:
-        """Return the rolling summary that stands for the head's path, or a named version."""
+        """Return the rolling summary of the head's path, or the given version of it. None if there is none."""
         return await self._desk.store.summary(Scope(user=user), conversation, version=version)
 
     async def forget(
@@ -206,10 +204,10 @@ class ConversationMemory(MemoryAnalysis):
         reason: str = "",
         by: str | None = None,
     ) -> Receipt:
-        """Forget one of these with everything derived from it; a user's transcripts too. Answers with the receipt.
+        """Delete one of these with everything derived from it, a user's transcripts included. Return the receipt.
 
-        It is `pending` while another process still reads what a file holds; the work behind signs it then. What is not
-        there, or not of user `by`, counts nothing. Raises InvalidInput.
+        The receipt is `pending` while another process reads the database file; a background job signs it later. An id
+        that is unknown, or not of user `by`, counts as 0. Raises InvalidInput, and Conflict naming a hold.
         """
         target = target_of(
             user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
@@ -226,9 +224,9 @@ class ConversationMemory(MemoryAnalysis):
         memories: Sequence[str] = (),
         by: str | None = None,
     ) -> WouldForget:
-        """Return what `forget` would take, were it asked now, and what would stay.
+        """Return what `forget` would delete now, and what would stay.
 
-        Nothing is changed; writes wait as long as for the forget itself. Raises InvalidInput.
+        Changes nothing, but blocks writes as long as `forget` does. Raises InvalidInput.
         """
         target = target_of(
             user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
@@ -238,26 +236,25 @@ class ConversationMemory(MemoryAnalysis):
     async def utility(
         self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
     ) -> Utilities:
-        """Measure of what use each memory was in the turns that said it, of conversations named or of all.
+        """Measure how useful each memory was in the turns that included it, in the given conversations or in all.
 
-        By the words of the answers that were given; with a `budget` (calls, at least 3) by asking the book's model with
-        and without each. Of each conversation the last `turns` are measured. Nothing is changed. Raises NotFound,
-        InvalidInput.
+        Compares words with the answers; with a `budget` (model calls, at least 3) asks the model with and without each
+        memory. Measures the last `turns` turns per conversation. Changes nothing. Raises NotFound, InvalidInput.
         """
         return await leave_one_out(self._desk, conversations, user=user, turns=turns, budget=budget)
 
     async def utility_cost(
         self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
     ) -> MeasureCost:
-        """Return what `utility` would ask the book's model with this budget, and cost at most; none is asked.
+        """Return how many model calls `utility` would make with this budget, and their maximum cost; make none.
 
-        Raises NotFound, and InvalidInput for prices of the project that cannot be read too.
+        Raises NotFound, and InvalidInput, also for an unreadable price file of the project.
         """
         prices = await asyncio.to_thread(load_prices, self._config)
         return await cost_of(self._desk, prices, conversations, user=user, turns=turns, budget=budget)
 
     async def prune(self, found: Utilities, *, user: str | None = None) -> Receipt | None:
-        """Forget what a measure proposes to let go, for good; answers with the receipt, None where there is nothing."""
+        """Delete the memories that `utility` proposes to drop. Return the receipt, None if there are none."""
         gone = [each.memory.id for each in found.items if each.prunes]
         if not gone:
             return None

@@ -1,4 +1,4 @@
-"""How memories across conversations look on the wire."""
+"""Convert long-term memories to JSON objects."""
 
 from cuebook.app.json_shapes import Wire, iso
 from cuebook.memory.knowledge import KNOWLEDGE
@@ -27,7 +27,7 @@ def memory(value: Memory) -> Wire:
 
 
 def owner(place: Place) -> Wire:
-    """Return whose a memory is."""
+    """Return the owner of a memory."""
     if place.kind == "persona":
         persona, _, user = place.id.partition("\x1f")
         return {"scope": "persona", "userId": user, "personaId": persona}
@@ -36,7 +36,7 @@ def owner(place: Place) -> Wire:
 
 
 def knowledge(value: Memory) -> Wire:
-    """Return knowledge as C's routes do."""
+    """Return a knowledge entry in the shape of C's routes."""
     return {
         "id": value.id,
         "category": value.category,

@@ -1,4 +1,4 @@
-"""Knowledge: what is kept under a category and a key, of a user or of the book; use and repeats make it surer."""
+"""Knowledge: key-value memories of a user or the project, whose confidence rises with use and decays when idle."""
 
 from datetime import datetime
 
@@ -23,14 +23,14 @@ MAX_KEY = 200
 
 
 class Decayed(Struct, frozen=True, kw_only=True):
-    """What a decay came to."""
+    """The result of a decay: how many entries lost confidence, and how many were deleted."""
 
     lost: int
     gone: int
 
 
 class Knowing(MemoryWriting):
-    """What is known in a book."""
+    """The knowledge part of `cue.memories`."""
 
     async def knowledge(
         self,
@@ -41,10 +41,9 @@ class Knowing(MemoryWriting):
         limit: int = 20,
         cursor: str | None = None,
     ) -> tuple[list[Memory], str | None]:
-        """Return knowledge of a user, or of the book, that holds: what answers a query best first, else in the order it
-        came.
+        """Return a page of valid knowledge of a user or the project, and the next cursor.
 
-        Raises InvalidInput.
+        The best matches come first with `query`, else the oldest. Raises InvalidInput.
         """
         check_limit(limit)
         if category is not None:
@@ -71,9 +70,9 @@ class Knowing(MemoryWriting):
     async def put(
         self, category: str, key: str, value: str, *, user: str | None = None, confidence: float | None = None
     ) -> Memory:
-        """Keep knowledge under a category and a key, of a user or of the book. A repeat raises its confidence.
+        """Store knowledge under a category and a key, for a user or the project. A repeated value gains confidence.
 
-        Another value takes the place of the one before, which stays as history. Raises InvalidInput.
+        A new value replaces the previous one, which stays as history. Raises InvalidInput.
         """
         _check_knowledge(category)
         if not key.strip() or len(key) > MAX_KEY:
@@ -117,7 +116,7 @@ class Knowing(MemoryWriting):
         return fresh if await store.save(Scope(), change, now=now) else None
 
     async def use(self, id: str, *, user: str | None = None) -> Memory:  # noqa: A002
-        """Count a use of a memory: it raises its confidence by 0.05. Raises NotFound."""
+        """Count a use of a knowledge entry, which raises its confidence by 0.05. Raises NotFound."""
         try:
             known = await self.get(id, user=user)
         except NotFound:
@@ -132,7 +131,7 @@ class Knowing(MemoryWriting):
         raise busy()
 
     async def decay(self, *, as_of: float | datetime | None = None) -> Decayed:
-        """Let knowledge that lay idle lose confidence, 0.1 for each 30 days, once; below 0.1 it goes."""
+        """Lower the confidence of unused knowledge by 0.1 per 30 idle days, once. Delete entries below 0.1."""
         at = as_of.timestamp() if isinstance(as_of, datetime) else as_of
         lost, gone = await decay(self._desk, now=at)
         return Decayed(lost=lost, gone=gone)

@@ -1,4 +1,4 @@
-"""Memories as they are found, listed and told: whose they are is named, and what holds or held then."""
+"""Search, list, load and export long-term memories by owner, as they are now or were at a time."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -23,13 +23,13 @@ from cuebook.records.memory import CATEGORIES, Correction, Dense, Hit, Item, Mem
 
 
 async def get_item(desk: Desk, name: str, user: str | None) -> Memory:
-    """Return an item. Raises NotFound, also in another's conversation."""
+    """Return an item of a conversation. Raises NotFound, also for another user's conversation."""
     conversation, item = await _item(desk, name, user)
     return as_memory(conversation, item, await desk.store.memories.corrections.of(Scope(user=user), conversation))
 
 
 async def check_item(desk: Desk, name: str, user: str | None) -> None:
-    """Refuse a guest, who was let into another's conversation, to change what holds there. Raises Denied, NotFound."""
+    """Check that the caller may change an item: only the conversation's first user may. Raises Denied, NotFound."""
     conversation, _ = parted(name) or ("", "")
     if conversation and await is_guest(desk, Scope(user=user), conversation):
         msg = f"memory {name!r} is of another's conversation, and its first user's to change"
@@ -39,9 +39,9 @@ async def check_item(desk: Desk, name: str, user: str | None) -> None:
 async def correct_item(
     desk: Desk, name: str, text: str, *, user: str | None, also: Callable[[Memory], Awaitable[object]]
 ) -> Memory:
-    """Correct an item in its conversation, and by `also` what its user's memories have of it.
+    """Correct an item in its conversation, and with `also` the user's memories derived from it.
 
-    Raises NotFound, and Denied to a guest.
+    Raises NotFound, and Denied for a guest.
     """
     conversation, item = await _item(desk, name, user)
     await check_item(desk, name, user)
@@ -58,7 +58,7 @@ async def correct_item(
 
 
 async def tell(desk: Desk, corrections: Sequence[Correction]) -> None:
-    """Let conversations tell what was corrected from now on; the work behind does what is left undone here."""
+    """Apply corrections to the conversations they came from; a background job finishes what fails here."""
     desk.failpoint("correct.kept")
     for each in corrections:
         await correct_summary(desk, Scope(), each.conversation)
@@ -83,13 +83,13 @@ LEAST = 64
 
 
 class MemoriesAt(Cursor, frozen=True, array_like=True, tag="memories"):
-    """Behind the memory numbered `after`."""
+    """After the memory numbered `after`."""
 
     after: Number
 
 
 class MemoryReading:
-    """What can be read of a book's memories. A user sees their own."""
+    """The read operations of `cue.memories`. A user sees only their own."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -97,7 +97,7 @@ class MemoryReading:
     async def places(
         self, *, user: str | None = None, persona: str | None = None, organization: str | None = None
     ) -> list[Place] | None:
-        """Return the places somebody means: a user's with all their personas', or those named; None = all there are."""
+        """Return the owners to search: a user with all their personas, or the given ones; None = all."""
         if user is None and persona is None and organization is None:
             return None
         found: list[Place] = []
@@ -124,7 +124,7 @@ class MemoryReading:
         as_of: float | None = None,
         limit: int = 10,
     ) -> list[Hit]:
-        """Return memories that answer a query, best first: those that hold, or that held at `as_of` (Unix seconds)."""
+        """Return memories that match a query, best first: those valid now, or at `as_of` (Unix seconds)."""
         dense = await sense(self._desk, query.text)
         return await self.answer(
             query, dense, user=user, persona=persona, organization=organization, scopes=scopes, as_of=as_of, limit=limit
@@ -142,7 +142,7 @@ class MemoryReading:
         as_of: float | None,
         limit: int,
     ) -> list[Hit]:
-        """Return the same for a query whose vector is known."""
+        """Return memories that match a query whose vector is already computed, best first."""
         wanted = SCOPES if scopes is None else scopes
         named = await self.places(user=user, persona=persona, organization=organization) or []
         places = [each for each in named if each.kind in wanted] + ([BOOK] if scopes is None else [])
@@ -163,9 +163,9 @@ class MemoryReading:
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Paged[Memory]:
-        """List memories in the order they came; with `ended` those that no longer hold too.
+        """Return a page of memories, oldest first; with `ended`, also those that are no longer valid.
 
-        With `as_of` (Unix seconds) those that held then.
+        With `as_of` (Unix seconds), those valid at that time.
         """
         check_limit(limit)
         if category is not None and category not in KINDS:
@@ -187,7 +187,7 @@ class MemoryReading:
     async def get(self, id: str, *, user: str | None = None, organization: str | None = None) -> Memory:  # noqa: A002
         """Return a memory by its id, or an item of a conversation by `item:CONVERSATION:ID`.
 
-        Raises NotFound, also for another user's.
+        Raises NotFound, also for another user's memory.
         """
         if parted(id):
             return await get_item(self._desk, id, user)
@@ -199,7 +199,7 @@ class MemoryReading:
         raise missing(id)
 
     async def export(self, *, user: str | None = None, organization: str | None = None) -> AsyncGenerator[Memory, None]:
-        """Yield all memories of a user or an organization, ended ones too, with what they come from."""
+        """Yield all memories of a user or an organization with their sources, including ended ones."""
         cursor: str | None = None
         while True:
             page = await self.page(user=user, organization=organization, ended=True, limit=200, cursor=cursor)
@@ -217,5 +217,5 @@ def _holds(memory: Memory, as_of: float | None) -> bool:
 
 
 def missing(name: str) -> NotFound:
-    """Return that there is no memory of that name."""
+    """Return the error for an unknown memory."""
     return NotFound(f"no memory {name!r}; `cuebook memory list` names those there are")

@@ -1,4 +1,4 @@
-"""Memories as they are changed by hand: corrected, removed, and each change decided anew where another was first."""
+"""Correct and delete long-term memories by hand, with optimistic locking: retry after a concurrent change."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,7 +23,7 @@ RETRIES = 20
 
 
 class MemoryWriting(MemoryReading):
-    """What can be changed of a book's memories."""
+    """The write operations of `cue.memories`."""
 
     async def correct(
         self,
@@ -33,9 +33,9 @@ class MemoryWriting(MemoryReading):
         user: str | None = None,
         organization: str | None = None,
     ) -> Memory:
-        """Return what a memory should have said; it was wrong, so nothing of the old text is kept.
+        """Replace the text of a wrong memory and return the new memory; the old text is deleted.
 
-        Raises NotFound, and Denied where it is the book's and a user or an organization is named.
+        Raises NotFound, and Denied for a memory of the project if a user or an organization is given.
         """
         text = self._said(text, "text")
         if parted(id):
@@ -59,16 +59,16 @@ class MemoryWriting(MemoryReading):
         raise busy()
 
     async def remove(self, id: str, *, user: str | None = None, organization: str | None = None) -> Receipt:  # noqa: A002
-        """Forget a memory, with its words in windows that said it.
+        """Delete a memory and its words in stored windows, and return the receipt.
 
-        Raises NotFound, Conflict naming a hold, and Denied where it is the book's and a user or an organization named.
+        Raises NotFound, Conflict naming a hold, and, if a user or an organization is given, Denied for the project's.
         """
         found = await self._own(id, user=user, organization=organization)
         scope = Scope(user=user) if parted(id) else Scope()
         return await forget(self._desk, scope, Target("memory", (found.id,)))
 
     async def _own(self, id: str, *, user: str | None, organization: str | None) -> Memory:  # noqa: A002
-        """Return a memory that who is named may change: what is the book's is everybody's to read only.
+        """Return a memory if the user or organization may change it: the project's memories are read-only for them.
 
         Raises NotFound, Denied.
         """
@@ -86,7 +86,7 @@ class MemoryWriting(MemoryReading):
         return await self._now(await self._own(names[-1], user=user, organization=organization))
 
     async def _now(self, memory: Memory) -> tuple[int, Memory]:
-        """Return a place's generation, and its memory as it is from there on. Raises NotFound."""
+        """Return the generation of a memory's owner, and the memory as of then. Raises NotFound."""
         store = self._desk.store.memories
         generation, _ = await store.place(Scope(), memory.place, near=())
         again = await store.get(Scope(), memory.id, places=[memory.place])
@@ -105,7 +105,7 @@ class MemoryWriting(MemoryReading):
         return await self._desk.store.memories.save(Scope(), change, now=self._desk.clock.now())
 
     def _said(self, text: Any, where: str) -> str:
-        """Return a text as it is kept: without secrets. Raises InvalidInput."""
+        """Return a text as stored, with secrets removed. Raises InvalidInput."""
         check_text(text, where)
         if not isinstance(text, str) or not text.strip():
             msg = f"{where}: expected a string"
@@ -114,5 +114,5 @@ class MemoryWriting(MemoryReading):
 
 
 def busy() -> Conflict:
-    """Return that others changed the same again and again."""
+    """Return the error for too many concurrent changes."""
     return Conflict("these memories change faster than this can be written; try again")

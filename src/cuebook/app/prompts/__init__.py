@@ -1,7 +1,7 @@
-"""The prompt book's public API: write, read, render, compare, choose, learn and roll back prompts.
+"""The public API for managed prompts (`cue.prompts`): versions, branches, labels, rendering, A/B selection, rollback.
 
-A prompt is named by its slug; without a branch `main` is meant, without a version the branch's active one. A slug that
-is not found as it stands is looked for under `default/`.
+A slug identifies a prompt. The default branch is `main`, the default version the branch's active one. An unknown slug
+is looked up again under `default/`.
 """
 
 from cuebook.app.prompts.impact import Impact, Measuring
@@ -13,4 +13,4 @@ __all__ = ["KEEP", "Impact", "Observed", "Prompts", "Rendered"]
 
 
 class Prompts(PromptWriting, Learning, Measuring):
-    """The prompts of a book."""
+    """The managed prompts of a project."""

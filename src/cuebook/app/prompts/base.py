@@ -1,8 +1,8 @@
-"""What files and graph last agreed about, kept beside the database: it tells which of the two has changed since.
+"""Store the last synchronized state of prompt files and database, so that push and pull know which side changed.
 
-One line a branch: the SHA-256 of what its file says, the file's place and the SHA-256 of its bytes, so that
-unchanged files are not parsed again (0.8 ms each). Without it (a new database, one in memory) the graph's history tells
-an older text. It is of this machine only and may be deleted at any time.
+One line per branch: the SHA-256 of the file's content, its path and the SHA-256 of its bytes, so that unchanged files
+are not parsed again (0.8 ms each). Without it (a new or in-memory database) the version history identifies older
+texts. The file is specific to this machine and may be deleted at any time.
 """
 
 import hashlib
@@ -30,9 +30,9 @@ ENDING = ".logs"
 
 
 def prompt_logs_of(config: Config, desk: Desk) -> PromptLogs | None:
-    """Let a desk write its prompts where the setting says, and erase them wherever they lie; None for no folder at all.
+    """Return the prompt logs of a desk, which write to the configured folder and erase in all; None without a folder.
 
-    Raises BackendError where it cannot be noted where they lie: a forget of another process would not find them.
+    Raises BackendError if the folder cannot be recorded: a forget by another process would not find the logs.
     """
     named = config.settings.logs.prompts
     folders = list(dict.fromkeys([*([named] if named else []), *_noted(config)]))
@@ -80,7 +80,7 @@ Place = tuple[str, str]
 
 
 class Base(Struct, frozen=True):
-    """What a branch's file and head both said, and where; `data` is "" for a file that is always read again."""
+    """The content that a branch's file and head last shared, and its path; `data` is "" for a file never cached."""
 
     text: str
     path: str = ""
@@ -91,13 +91,13 @@ Agreed = dict[Place, Base]
 
 
 class BaseFile:
-    """The file they are kept in; None: nowhere."""
+    """The file that stores the synchronized state; None: not stored."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
 
     def read(self) -> Agreed:
-        """Read what was agreed; nothing where the file is missing or broken."""
+        """Return the stored state; empty if the file is missing or invalid."""
         if self._file is None or not self._file.is_file():
             return {}
         try:
@@ -107,7 +107,7 @@ class BaseFile:
         return {(slug, branch): Base(text, path, data) for slug, branch, text, path, data in rows}
 
     def write(self, agreed: Agreed) -> None:
-        """Keep what is agreed. Raises BackendError."""
+        """Write the state. Raises BackendError."""
         if self._file is None or self.read() == agreed:
             return
         lines = ",\n".join(json.dumps([*place, *astuple(base)]) for place, base in sorted(agreed.items()))
@@ -119,15 +119,15 @@ class BaseFile:
 
 
 def base_file_of(config: Config) -> BaseFile:
-    """Return the file of a book."""
+    """Return the state file of a project."""
     database = database_of(config)
     return BaseFile(None if database == MEMORY else Path(f"{database}.prompts"))
 
 
 def text_hash(version: Version) -> str:
-    """Compute a SHA-256 of all that a version's file holds.
+    """Compute a SHA-256 of a version's file content.
 
-    Not of its bytes, for YAML takes 0.3 ms to write and the style of another PyYAML may differ.
+    It does not hash the bytes: YAML takes 0.3 ms to write, and the style may differ between PyYAML versions.
     """
     version = level(version)
     content = (written(version), list(version.sections.items()), list(version.override_sections.items()))

@@ -1,6 +1,4 @@
-"""Which prompts of the book are about the same, by the configured embedder or by their words, and which say nearly the
-same.
-"""
+"""Cluster prompts by topic, with the configured embedder or by their words, and find near duplicates."""
 
 import asyncio
 import logging
@@ -32,7 +30,7 @@ log = logging.getLogger("cuebook.prompts")
 
 
 class Twins(Struct, frozen=True, kw_only=True):
-    """Two prompts that say nearly the same: the share of the runs of four words that both have."""
+    """Two near-duplicate prompts: the share of four-word sequences that both contain."""
 
     a: str
     b: str
@@ -40,10 +38,10 @@ class Twins(Struct, frozen=True, kw_only=True):
 
 
 class Clusters(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Prompts that are about the same, in groups; those like no other; those that are nearly the same.
+    """Groups of prompts about the same topic, prompts without a group, and near duplicates.
 
-    `by` is what told so, `least` from which mean likeness on groups became one, `instead` why words told what an
-    embedder was to tell, of all or of some.
+    `by` is the method, `least` the mean similarity from which groups were merged, `instead` the reason why words
+    replaced the embedder for all or some prompts.
     """
 
     by: Literal["meaning", "words"]
@@ -56,7 +54,7 @@ class Clusters(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 async def clusters_of(desk: Desk, *, prefix: str = "", least: float | None = None) -> Clusters:
-    """Group the prompts whose ids begin with `prefix`, each by the active version of `main`. Raises InvalidInput."""
+    """Return clusters of the prompts whose ids begin with `prefix`, by `main`'s active version. Raises InvalidInput."""
     if least is not None and not 0 < least <= 1:
         msg = f"least: {least!r} is no likeness; give a number above 0 and up to 1"
         raise InvalidInput(msg, where="least")
@@ -74,7 +72,7 @@ async def clusters_of(desk: Desk, *, prefix: str = "", least: float | None = Non
 
 
 def _text(version: Version) -> str:
-    """Return a version's own text, without what it inherits: children are not alike for what their parent says."""
+    """Return a version's own text without inherited parts, so that siblings do not look similar because of them."""
     return "\n".join((dict(version.sections) | dict(version.override_sections)).values())
 
 
@@ -111,7 +109,7 @@ def _clusters(
 
 
 async def _vectors(desk: Desk, texts: Mapping[str, str]) -> tuple[dict[str, Sequence[float]], str]:
-    """Return vectors of length 1 of the texts an embedder knows the language of, and why others have none."""
+    """Return unit vectors of the texts whose language the embedder supports, and why the others have none."""
     embedder = desk.embedder
     if embedder is None or not texts:
         return {}, ""

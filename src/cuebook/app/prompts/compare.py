@@ -1,15 +1,15 @@
-"""How each branch's two forms stand, its file and its head in the graph, and which of them has changed.
+"""Compare the prompt files with the prompt database, and determine for each branch which side changed.
 
-| state | file and graph | push | pull |
+| state | file and database | push | pull |
 | --- | --- | --- | --- |
-| same | say the same | - | - |
-| new | the graph has no such branch | writes it, with the history its registry lists | - |
-| changed | the file was edited | writes a version | leaves it |
-| behind | the graph has moved on | leaves it | writes the file |
+| same | equal | - | - |
+| new | the database has no such branch | stores it, with the history in its registry | - |
+| changed | the file was edited | stores a version | skips it |
+| behind | the database has newer versions | skips it | writes the file |
 | missing | there is no file | - | writes the file |
-| both | both have changed since they agreed | refuses | refuses |
+| both | both changed since the last synchronization | refuses | refuses |
 
-It is told by what they last agreed about; where that is not known, a text of the branch's history is an old one.
+The last synchronized state decides. If it is unknown, a text found in the branch's history counts as an old one.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from cuebook.records.prompt import Version
 
 State = Literal["same", "new", "changed", "behind", "missing", "both", "registry"]
 
-#: Prompts read from the graph at a time.
+#: Number of prompts loaded from the database at a time.
 _PAGE = 200
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """A branch in both of its forms. `file` is what would be stored, None where its bytes were not read again."""
+    """A branch's file and head. `file` is the version to store, None if the file was not parsed again."""
 
     place: Place
     path: str
@@ -43,21 +43,21 @@ class Standing(Struct, frozen=True, kw_only=True):
     source: PromptFile | None = None
     file: Version | None = None
     head: Version | None = None
-    text: str = ""  # SHA-256 of what the file says
+    text: str = ""  # SHA-256 of the file's content
 
     @property
     def display_version(self) -> Version | None:
-        """What to tell of it: the head, or the file where there is none."""
+        """The version to show: the head, or the file without a head."""
         return self.head or self.file
 
     @property
     def base(self) -> Base:
-        """What both say."""
+        """The state to store once both sides are equal."""
         return Base(self.text, self.path, self.source.data if self.source else "")
 
 
 async def families_of(desk: Desk, slugs: Collection[str] | None) -> dict[str, Family]:
-    """Return prompts by name, all of them unless named."""
+    """Return the given prompts by name (default: all)."""
     if slugs is not None:
         return await desk.prompts.families(Scope(), sorted(set(slugs)), ancestors=False)
     found: dict[str, Family] = {}
@@ -73,7 +73,7 @@ async def families_of(desk: Desk, slugs: Collection[str] | None) -> dict[str, Fa
 async def compare(
     desk: Desk, shelf: PromptFolder, contents: Contents, families: Mapping[str, Family], agreed: Agreed
 ) -> list[Standing]:
-    """Say of each branch, in the folder or of these prompts, how its two forms stand."""
+    """Return the state of each branch in the folder or of these prompts."""
     heads = await _heads(desk, families)
     files = {each.place: each for each in contents.prompts}
     standings = []
@@ -82,7 +82,7 @@ async def compare(
         if source is None:
             standings.append(Standing(place=place, path=path_of(*place), state="missing", head=head))
             continue
-        if head is None and source.version is None:  # another database than the one it was pushed to
+        if head is None and source.version is None:  # not the database that it was pushed to
             source = await asyncio.to_thread(shelf.reread, source)
         file = wanted(source, head)
         base = agreed.get(place)
@@ -95,7 +95,7 @@ async def compare(
 
 
 def wanted(source: PromptFile, head: Version | None) -> Version | None:
-    """Return the version a file would be on top of the head: what it does not say is as it was."""
+    """Return the version that a file would become on top of the head, which supplies omitted fields."""
     version = source.version
     if version is None or head is None:
         return version

@@ -1,4 +1,4 @@
-"""How an author's text becomes a version: a file whole, or a text alone beside what the prompt was before."""
+"""Convert edited text or prompt files to versions, and store several versions in one transaction."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,10 +22,10 @@ from cuebook.records.prompt import BODY, MAIN, Version
 
 
 class PlannedVersion(Struct, frozen=True, kw_only=True):
-    """A version to store and the head it goes onto, 0 for a branch that is not there yet.
+    """A version to store and the head it is based on, 0 for a new branch.
 
-    `origin` is the version a new branch began with; without one the newest of `main` is taken for it. `at` is when it
-    was written, where it comes from another book; 0 for now.
+    `origin` is the version that a new branch starts from (default: the newest of `main`). `at` is when it was written,
+    for a version from another project; 0 for now.
     """
 
     version: Version
@@ -35,19 +35,19 @@ class PlannedVersion(Struct, frozen=True, kw_only=True):
 
     @property
     def number(self) -> int:
-        """The number it gets."""
+        """The version number that it gets."""
         return self.base + 1
 
 
 async def check_planned(desk: Desk, planned: Sequence[PlannedVersion]) -> None:
-    """Refuse what could not be stored. Raises InvalidInput."""
+    """Check that the versions can be stored. Raises InvalidInput."""
     await Prompts(desk).check([replace(each.version, number=each.number) for each in planned])
 
 
 async def save_planned(
     desk: Desk, planned: Sequence[PlannedVersion], families: Mapping[str, Family], *, by: str = ""
 ) -> list[Version]:
-    """Store what was checked, parents first. Raises Conflict where a head has moved on since it was planned."""
+    """Store checked versions, parents first. Raises Conflict if a head changed since planning."""
     heads = {(slug, each.name): each.head for slug, family in families.items() for each in family.branches}
     writes = []
     for each in parents_first(planned):
@@ -64,7 +64,7 @@ async def save_planned(
 
 
 def parents_first(planned: Sequence[PlannedVersion]) -> list[PlannedVersion]:
-    """Put each branch's versions behind `main` of its prompt and behind what they inherit; otherwise in their order."""
+    """Sort versions topologically: after their prompt's `main` and what they inherit; otherwise keep the order."""
     groups: dict[tuple[str, str], list[PlannedVersion]] = {}
     for each in planned:
         groups.setdefault((each.version.slug, each.version.branch), []).append(each)
@@ -96,7 +96,7 @@ EMPTY = "Write the prompt's text here.\n"
 
 
 class PromptDraft(Struct, frozen=True, kw_only=True):
-    """A text to edit: the file of a version, and the head of its branch that its author sees."""
+    """A text to edit: the file of a version, and its branch's head at that time."""
 
     slug: str
     branch: str
@@ -107,9 +107,9 @@ class PromptDraft(Struct, frozen=True, kw_only=True):
 
 
 async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: bool = False) -> PromptDraft:
-    """Return a branch's text to edit: that of its active version. Raises NotFound.
+    """Return the text of a branch's active version for editing. Raises NotFound.
 
-    With `new` an empty one where there is no prompt of this id, with or without `default/`.
+    With `new`, return a placeholder if no prompt has this id, with or without `default/`.
     """
     prompts = Prompts(desk)
     own = await standing(desk, slug)
@@ -131,10 +131,10 @@ async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: boo
 
 
 def read_draft(draft: PromptDraft, text: str | bytes, *, name: str = "") -> Version:
-    """Read what an author made of a draft.
+    """Parse an edited draft and return the new version.
 
-    Without front matter it is the text alone, and the rest stays what it was. The semantic version is what the change
-    asks for where it was left as it was. Raises InvalidInput naming line and reason.
+    Without front matter only the text changes. An unchanged semantic version is raised as the change requires.
+    Raises InvalidInput naming line and reason.
     """
     path = name or f"{draft.slug.rpartition('/')[2]}.md"
     keys = stated_keys(text, path=path)
@@ -153,7 +153,7 @@ def read_draft(draft: PromptDraft, text: str | bytes, *, name: str = "") -> Vers
 
 
 def changes(draft: PromptDraft, version: Version) -> bool:
-    """Whether a version says something else than its draft."""
+    """Return whether a version differs from its draft."""
     return draft.before is None or write_file(version) != write_file(draft.before)
 
 
@@ -165,7 +165,7 @@ def _numbered(version: Version, before: Version, *, said_version: bool, newest: 
 
 
 async def save_draft(desk: Desk, draft: PromptDraft, version: Version, *, by: str = "") -> Version:
-    """Store it on the head its author saw. Raises Conflict where that has moved on, InvalidInput."""
+    """Store an edited draft. Raises InvalidInput, and Conflict if the branch's head changed meanwhile."""
     family = await desk.prompts.families(Scope(), [draft.slug], ancestors=False)
     planned = [PlannedVersion(version=version, base=draft.base)]
     await check_planned(desk, planned)
@@ -173,9 +173,9 @@ async def save_draft(desk: Desk, draft: PromptDraft, version: Version, *, by: st
 
 
 async def import_files(desk: Desk, files: Sequence[tuple[str, bytes]], *, by: str = "") -> list[Version]:
-    """Store prompt files, all or none. Return those that changed.
+    """Store prompt files, all or none. Return the versions that changed.
 
-    Raises InvalidInput naming file and line, also where two are one prompt.
+    Raises InvalidInput naming file and line, also for two files of one prompt.
     """
     read = [(name, read_file(data, path=name)) for name, data in files]
     owners: dict[tuple[str, str], str] = {}

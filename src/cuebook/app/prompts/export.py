@@ -1,4 +1,4 @@
-"""Prompts for and from another book: every version, in the documented form of migration files (MISSION G8)."""
+"""Export prompts with every version as a migration file (MISSION G8), and parse such files."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from cuebook.records.prompt import MAIN, Version
 
 
 async def export_prompts(desk: Desk, slugs: Sequence[str] = ()) -> Wire:
-    """Return all versions of prompts, `main` first, oldest first; of all prompts unless named. Raises NotFound."""
+    """Return all versions of the given prompts (default: all), `main` first, oldest first. Raises NotFound."""
     prompts = Prompts(desk)
     names = [(await prompts.family(slug)).slug for slug in slugs] or sorted(await families_of(desk, None))
     rows = []
@@ -27,7 +27,7 @@ async def export_prompts(desk: Desk, slugs: Sequence[str] = ()) -> Wire:
 
 
 def read_document(data: bytes, *, name: str) -> Any:
-    """Read a migration file. Raises InvalidInput naming it."""
+    """Parse a migration file. Raises InvalidInput naming it."""
     try:
         return read(data)
     except InvalidInput as error:
@@ -36,7 +36,7 @@ def read_document(data: bytes, *, name: str) -> Any:
 
 
 def file_of(version: Version) -> str:
-    """Return the file a version is."""
+    """Return the text of a version's prompt file."""
     return write_file(version)
 
 

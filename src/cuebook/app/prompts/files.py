@@ -1,7 +1,7 @@
-"""The project's `prompts/` folder and the prompt graph as two forms of one thing: push, pull, and where they differ.
+"""Synchronize the project's `prompts/` folder with the prompt database: push, pull, and show drift.
 
-What each does with a branch stands in `prompt_compare`. Whatever is refused, nothing of it is written; a file that says
-the same is left as it is, byte for byte.
+The table in `compare` shows what each does with a branch. A refused operation writes nothing. A file with equal
+content stays unchanged, byte for byte.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ _log = logging.getLogger("cuebook.prompts")
 
 
 class SyncChange(Struct, frozen=True, kw_only=True):
-    """What push or pull did or would do to a branch, or where its two forms differ.
+    """What push or pull did or would do to a branch, or how its file and head differ.
 
-    `version` and `semver` are those it has afterwards; `bump` is what the change asks of the semantic version, and
-    `suggested` the one that would fit where the file still names the old one.
+    `version` and `semver` are those afterwards. `bump` is the semantic version change required, and `suggested` the
+    fitting version if the file still has the old one.
     """
 
     path: str
@@ -51,7 +51,7 @@ class SyncChange(Struct, frozen=True, kw_only=True):
 
 
 class PromptFiles:
-    """A project's prompts on disk."""
+    """The prompt files of a project."""
 
     def __init__(self, desk: Desk, config: Config) -> None:
         self._desk = desk
@@ -61,14 +61,14 @@ class PromptFiles:
 
     @property
     def root(self) -> Path:
-        """The folder they lie in."""
+        """The folder of the prompt files."""
         return self._root
 
     async def push(self, folder: Path | None = None, *, dry_run: bool = False, force: bool = False) -> list[SyncChange]:
-        """Store what was edited or added on disk, all or nothing, and list what changed.
+        """Store the files that were edited or added, all or nothing, and return the changes.
 
-        Raises InvalidInput, BackendError naming the file that is odd, and Conflict where the graph has changed too;
-        `force` stores the file's text on top then.
+        Raises InvalidInput or BackendError naming the invalid file, and Conflict if the database changed too; `force`
+        then stores the file's text as the newest version.
         """
         shelf, base = self._shelf(folder)
         contents, agreed = await asyncio.to_thread(_read, shelf, base)
@@ -101,10 +101,10 @@ class PromptFiles:
         dry_run: bool = False,
         force: bool = False,
     ) -> list[SyncChange]:
-        """Write the files of the heads, older versions into `.objects`, and the registry; list what changed.
+        """Write the files of the heads, older versions to `.objects`, and the registry. Return the changes.
 
-        `slugs` limits it to these prompts. A file edited meanwhile is left as it is; where the graph has changed too it
-        is a Conflict, unless `force` writes over both.
+        `slugs` limits it to these prompts. An edited file is kept; if the database changed too, this raises Conflict,
+        unless `force` overwrites both.
         """
         shelf, base = self._shelf(folder)
         contents, agreed = await asyncio.to_thread(_read, shelf, base)
@@ -131,9 +131,9 @@ class PromptFiles:
         return changes
 
     async def drift(self, folder: Path | None = None) -> list[SyncChange]:
-        """List where files, registry and graph do not say the same; nothing where all is well. Writes nothing.
+        """Return the differences between files, registry and database, without writing anything.
 
-        A graph without any prompt, as that of a fresh checkout, is not compared where there is a registry.
+        A database without prompts, as after a fresh checkout, is not compared if there is a registry.
         """
         shelf, base = self._shelf(folder)
         contents, agreed = await asyncio.to_thread(lambda: (shelf.read(), base.read()))
@@ -158,9 +158,9 @@ class PromptFiles:
         return found
 
     async def edited(self, slug: str, branch: str) -> tuple[str, Version] | None:
-        """Return a branch's file, its path and what it says, where it was edited and is not stored yet.
+        """Return the path and the content of a branch's file if it has unpushed edits.
 
-        Raises InvalidInput, BackendError where it is odd.
+        Raises InvalidInput, BackendError for an invalid file.
         """
         shelf, base = self._shelf(None)
         contents, agreed = await asyncio.to_thread(lambda: (shelf.read(lenient=True), base.read()))
@@ -178,20 +178,20 @@ class PromptFiles:
     # ---- inside
 
     def _shelf(self, folder: Path | None) -> tuple[PromptFolder, BaseFile]:
-        """Return a folder, and what it agreed about: of the project's own folder that is kept."""
+        """Return a folder and its synchronized state, which is stored for the project's own folder only."""
         if folder is None or folder.resolve() == self._root.resolve():
             return PromptFolder(self._root), self._base
         return PromptFolder(folder), BaseFile(None)
 
     async def _filled(self, shelf: PromptFolder, standing: Standing) -> Standing:
-        """Read a file again whose bytes were known."""
+        """Parse a file that was skipped because its bytes were unchanged."""
         if standing.file is not None or standing.source is None:
             return standing
         source = await asyncio.to_thread(shelf.reread, standing.source)
         return replace(standing, source=source, file=wanted(source, standing.head))
 
     async def _planned(self, shelf: PromptFolder, contents: Contents, standing: Standing) -> list[PlannedVersion]:
-        """Return the versions a file brings: its own, behind those its registry lists on top of what the graph has."""
+        """Return the versions to store for a file: those its registry lists beyond the database, then its own."""
         if standing.file is None:
             return []
         past = await asyncio.to_thread(history_of, shelf, contents.registry, standing.file, standing.head)
@@ -202,7 +202,7 @@ class PromptFiles:
         ]
 
     async def _point(self, found: Sequence[Pointers]) -> None:
-        """Restore labels and rollbacks of prompts that came with their history."""
+        """Restore labels and rollbacks of prompts that were stored with their history."""
         for each in found:
             slug, branch = each.place
             known = {one.number for one in await self._desk.prompts.versions(Scope(), slug, branch=branch)}
@@ -213,7 +213,7 @@ class PromptFiles:
                 await self._prompts.roll_back(slug, branch=branch, to=each.active, reason="as the registry has it")
 
     async def _list_anew(self, shelf: PromptFolder, contents: Contents, slugs: Collection[str]) -> None:
-        """Write what is made anew any time, the registry and older texts; a folder nobody may write to is no error."""
+        """Write the derived files: registry and older versions. A read-only folder is not an error."""
         try:
             await self._lay_out(shelf, contents, slugs)
         except BackendError as error:
@@ -224,7 +224,7 @@ class PromptFiles:
     ) -> Mapping[str, str]:
         """Write the files of the `fresh` heads, the objects of older versions and the registry, of all or some prompts.
 
-        Answers with all files of these prompts by their place.
+        Return all files of these prompts by path.
         """
         paths = {each.place: each.path for each in contents.prompts}
         old = contents.registry
@@ -241,7 +241,7 @@ class PromptFiles:
 
 
 def _is_fine(each: registry_drift.Disagreement, contents: Contents) -> bool:
-    """Whether registry and files need not agree about it: objects of other books, a branch that the place names."""
+    """Return whether a disagreement is harmless: objects of other projects, or a branch named by the file path."""
     path = each.path
     if each.kind == "no_entry":
         return path not in {one.path for one in contents.prompts}
@@ -249,7 +249,7 @@ def _is_fine(each: registry_drift.Disagreement, contents: Contents) -> bool:
 
 
 def pushes_by_itself(config: Config) -> bool:
-    """Whether files changed on disk are pushed when this book is opened: it is a project's, and it may."""
+    """Return whether changed files are pushed on open: only in a project, and if the setting allows it."""
     settings, folder = config.settings.prompts, Path(config.folder)
     named = any(origin.partition(" ")[0] not in ("argument", "environment") for origin in config.origins.values())
     project = named or "prompts.folder" in config.origins or (folder / PROJECT).exists()
@@ -257,7 +257,7 @@ def pushes_by_itself(config: Config) -> bool:
 
 
 async def push_by_itself(files: PromptFiles) -> None:
-    """Push; what is odd is told in the log, and the book opens with what it has."""
+    """Push the files. Log problems, so that the project opens with the stored prompts."""
     try:
         try:
             await files.push()
@@ -268,14 +268,14 @@ async def push_by_itself(files: PromptFiles) -> None:
 
 
 def _read(shelf: PromptFolder, base: BaseFile) -> tuple[Contents, Agreed]:
-    """Read a folder and what it agreed about; of files whose bytes are known only that."""
+    """Load a folder and its synchronized state; do not parse files with unchanged bytes."""
     agreed = base.read()
     known = {each.path: CachedFile(place, each.data) for place, each in agreed.items() if each.data}
     return shelf.read(known), agreed
 
 
 def _refuse_clash(shelf: PromptFolder, standings: Sequence[Standing], way_out: str) -> None:
-    """Refuse where file and graph have both changed."""
+    """Raise Conflict if file and database both changed."""
     for each in standings:
         if each.state == "both" and each.head is not None:
             where = each.head.source.removeprefix("prompt:")
@@ -285,7 +285,7 @@ def _refuse_clash(shelf: PromptFolder, standings: Sequence[Standing], way_out: s
 
 
 def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[Standing]) -> None:
-    """Refuse to write over a file that is another prompt."""
+    """Raise Conflict instead of overwriting a file of another prompt."""
     owners = {each.path.lower(): each.place for each in contents.prompts}
     for each in due:
         owner = owners.get(each.path.lower(), each.place)

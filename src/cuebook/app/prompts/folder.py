@@ -1,11 +1,11 @@
-"""What of a project's `prompts/` folder is a prompt, and how its files are read and written: whole, and none outside.
+"""Read and write the prompt files of a project's `prompts/` folder, atomically and never outside of it.
 
 | what | rule |
 | --- | --- |
-| a prompt | `**/*.md`; its id is the `name` in its front matter, else its place |
-| left alone | names that begin with a dot (editors' own files, `.objects`), `README.md`, other endings but `.MD` |
-| `x@trial.md` | the branch `trial` of `x`, where the front matter names no branch |
-| refused by name | links that lead out or to a folder, what is no file, what is no UTF-8, empty or half written, two files of one prompt, places that are no id |
+| a prompt | `**/*.md`; its id is the `name` in its front matter, else its path |
+| ignored | names that begin with a dot (editors' files, `.objects`), `README.md`, other suffixes except `.MD` |
+| `x@trial.md` | the branch `trial` of `x`, unless the front matter names a branch |
+| refused by name | links to a folder or outside, special files, files that are empty, incomplete or not UTF-8, two files of one prompt, invalid ids |
 """  # noqa: E501  # a table
 
 import hashlib
@@ -35,10 +35,10 @@ MAX_BYTES = 4 * MAX_FILE
 
 
 class PromptFile(Struct, frozen=True, kw_only=True):
-    """A prompt's file: its place below the folder, what it says, and the keys its front matter gives a value.
+    """A prompt file: its path in the folder, its content, and the keys set in its front matter.
 
-    `data` is the SHA-256 of its bytes, "" where the registry says some of it. `version` is None where these bytes are
-    known and were not read again.
+    `data` is the SHA-256 of its bytes, "" if the registry supplies part of it. `version` is None if the bytes were
+    unchanged and not parsed again.
     """
 
     path: str
@@ -49,14 +49,14 @@ class PromptFile(Struct, frozen=True, kw_only=True):
 
 
 class CachedFile(Struct, frozen=True):
-    """A file that was read before: which prompt it is, and the SHA-256 of its bytes then."""
+    """A file parsed earlier: its prompt, and the SHA-256 of its bytes at that time."""
 
     place: Place
     data: str
 
 
 class Contents(Struct, frozen=True, kw_only=True):
-    """A folder that was read. `fault` says why its registry could not be, `odd` where files are no prompts and why."""
+    """A folder's content. `fault` is the error of an unreadable registry, `odd` lists invalid files with reasons."""
 
     prompts: tuple[PromptFile, ...]
     odd: tuple[tuple[str, str], ...] = ()
@@ -65,18 +65,18 @@ class Contents(Struct, frozen=True, kw_only=True):
 
 
 class PromptFolder:
-    """The folder prompts lie in. Everything here blocks."""
+    """The folder of prompt files. All methods block."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._inner: set[Path] = set()  # folders that are known to lie in it
 
     def display_name(self, path: str) -> str:
-        """Return a file as messages name it: with the folder's name."""
+        """Return a file's path for messages, with the folder's name."""
         return f"{self.root.name}/{path}"
 
     def located(self, message: str, path: str) -> str:
-        """Return a message about a file with the file as it is shown."""
+        """Return a message prefixed with the file's path."""
         plain = f"{path.partition('@')[0].removesuffix(ENDING)}{ENDING}"
         for named in (path, plain):
             if message.startswith(named):
@@ -86,10 +86,9 @@ class PromptFolder:
     # ---- reading
 
     def read(self, known: Mapping[str, CachedFile] | None = None, *, lenient: bool = False) -> Contents:
-        """Read all prompts but those whose bytes are `known`, by their place.
+        """Parse all prompt files except those whose bytes are `known`. Return them by path.
 
-        Raises InvalidInput naming the file that is none, BackendError for one that cannot be read; `lenient` lists
-        them.
+        Raises InvalidInput naming an invalid file, BackendError for an unreadable one; `lenient` collects them instead.
         """
         registry, fault = self._registry()
         entries = {entry.path: entry for entry in registry.entries} if registry else {}
@@ -114,7 +113,7 @@ class PromptFolder:
         return self._prompt(path, data, entry, fault)
 
     def _check_alone(self, each: PromptFile, other: PromptFile) -> None:
-        """Refuse two files of one prompt."""
+        """Check that no two files contain the same prompt. Raises InvalidInput."""
         if other is not each:
             slug, branch = each.place
             named = slug if branch == MAIN else f"{slug}@{branch}"
@@ -123,18 +122,18 @@ class PromptFolder:
             raise InvalidInput(msg, where=self.display_name(each.path))
 
     def reread(self, known: PromptFile) -> PromptFile:
-        """Read a prompt whose bytes were known."""
+        """Parse a prompt file that was skipped because its bytes were known."""
         return self._prompt(known.path, self.bytes_of(known.path), None, None)
 
     def texts(self) -> dict[str, bytes]:
-        """Read all files that a registry may list, prompts and objects, by their place."""
+        """Return the bytes of all files that a registry may list, prompts and objects, by path."""
         objects = self.root / registries.OBJECTS
         listed = sorted(objects.glob("*/*")) if objects.is_dir() else []
         names = [*self._paths(), *(file.relative_to(self.root).as_posix() for file in listed)]
         return {name: self.bytes_of(name) for name in names}
 
     def bytes_of(self, path: str) -> bytes:
-        """Read a file of this folder. Raises InvalidInput, BackendError naming it."""
+        """Return the bytes of a file of this folder. Raises InvalidInput, BackendError naming it."""
         shown, file = self.display_name(path), self._inside(path)
         try:
             with open(file, "rb", opener=_opened_at_once) as stream:  # a Path takes no opener
@@ -162,7 +161,7 @@ class PromptFolder:
             )
 
     def _paths(self, odd: list[tuple[str, str]] | None = None) -> list[str]:
-        """Return the places of all prompts' files, in their order; odd folders go to the list where there is one."""
+        """Return the sorted paths of all prompt files; append invalid folders to `odd` if given."""
         return sorted(self._walk("", odd)) if self.root.is_dir() else []
 
     def _walk(self, below: str, odd: list[tuple[str, str]] | None) -> Iterator[str]:
@@ -221,9 +220,9 @@ class PromptFolder:
     # ---- writing
 
     def write(self, path: str, text: str) -> bool:
-        """Write a file aside and put it in its place; False where it says the same already.
+        """Write a file atomically. Return False if it has this content already.
 
-        Raises InvalidInput for a place that a link leads out of, BackendError where it cannot be written.
+        Raises InvalidInput for a path whose link leads outside, BackendError if it cannot be written.
         """
         place = self._inside(path)
         try:
@@ -236,7 +235,7 @@ class PromptFolder:
         return True
 
     def _inside(self, path: str) -> Path:
-        """Return a file's place if it really lies in this folder, whatever links lead there."""
+        """Return a file's path if it is inside this folder after resolving links."""
         place = self.root / path
         if place.parent in self._inner and not place.is_symlink():
             return place
@@ -260,5 +259,5 @@ def data_hash(data: bytes) -> str:
 
 
 def _opened_at_once(name: str, flags: int) -> int:
-    """Open without waiting for somebody at the other end of a pipe."""
+    """Open a file without blocking on a pipe."""
     return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))

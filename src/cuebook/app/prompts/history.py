@@ -1,4 +1,4 @@
-"""What a folder's registry knows beyond its files: older versions, where branches began, labels, what is active."""
+"""Restore and write the history in a folder's registry: older versions, branch origins, labels, active versions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -22,7 +22,7 @@ ORIGIN = "branched_from"
 
 
 class Pointers(Struct, frozen=True, kw_only=True):
-    """Labels of a branch by version, and the version that is active; 0 for the newest."""
+    """Labels of a branch by version, and the active version; 0 for the newest."""
 
     place: Place
     labels: tuple[tuple[str, int], ...] = ()
@@ -30,9 +30,9 @@ class Pointers(Struct, frozen=True, kw_only=True):
 
 
 class Past(Struct, frozen=True, kw_only=True):
-    """What a registry tells of a branch: older versions with when they were written, oldest first, and its begin.
+    """A branch's history in a registry: older versions with their times, oldest first, and its origin.
 
-    `at` is when the file's own text was written; 0 where that is not known.
+    `at` is when the file's own text was written; 0 if unknown.
     """
 
     versions: tuple[tuple[Version, float], ...] = ()
@@ -41,10 +41,10 @@ class Past(Struct, frozen=True, kw_only=True):
 
 
 def history_of(shelf: PromptFolder, registry: Registry | None, file: Version, head: Version | None) -> Past:
-    """Return the versions of a branch between the graph's head, None for none, and its file. Blocks.
+    """Return the versions of a branch between the database's head (None: no branch) and its file. Blocks.
 
-    None of them where the registry does not list all, one's text is not the one its place is named after, or the
-    registry's past is not the graph's: the file is one more version on top of the head then.
+    Returns none if the registry is incomplete, an object's text does not match its name, or the registry's history
+    differs from the database's. Then the file is simply one more version after the head.
     """
     place = (file.slug, file.branch)
     entries = _entries(registry, place)
@@ -69,7 +69,7 @@ def history_of(shelf: PromptFolder, registry: Registry | None, file: Version, he
 
 
 def _object(shelf: PromptFolder, entry: RegistryEntry, place: Place) -> Version | None:
-    """Return an older version's text; None where it is not there, or not the one its place is named after."""
+    """Return an older version; None if its object is missing or does not match its name."""
     try:
         text = shelf.bytes_of(entry.path)
         version = read_file(text, path=entry.path)
@@ -83,7 +83,7 @@ def _time(entry: RegistryEntry) -> float:
 
 
 def pointers_of(registry: Registry | None, place: Place) -> Pointers:
-    """Return what points at a branch's versions."""
+    """Return the labels that point at versions of a branch, and its active version."""
     entries = _entries(registry, place)
     labels = tuple((name, entry.number) for entry in entries for name in entry.labels)
     active = next((entry.number for entry in entries if entry.active), 0)
@@ -91,7 +91,7 @@ def pointers_of(registry: Registry | None, place: Place) -> Pointers:
 
 
 def brought(registry: Registry | None, file: Version, state: str) -> Pointers:
-    """Return what points at the versions a file brings: all of a new branch, else those of the text that is new."""
+    """Return the labels of the versions that a file adds: all of a new branch, else those of the new text."""
     place = (file.slug, file.branch)
     pointers = pointers_of(registry, place)
     if state == "new":
@@ -103,9 +103,9 @@ def brought(registry: Registry | None, file: Version, state: str) -> Pointers:
 
 
 def astray(registry: Registry, family: Family) -> list[str]:
-    """Return which labels and active versions of a prompt are others in the registry than in the graph.
+    """Return the labels and active versions of a prompt that differ between registry and database.
 
-    So it is where somebody else moved a label or rolled back. Nothing of a prompt the registry does not list.
+    They differ after someone else moved a label or rolled back. Empty for a prompt that the registry does not list.
     """
     entries = [each for each in registry.entries if each.id == family.slug and each.number]
     return [*_labels_astray(entries, family), *_active_astray(entries, family)] if entries else []
@@ -137,7 +137,7 @@ def _labels_astray(entries: Sequence[RegistryEntry], family: Family) -> list[str
 
 
 def _entries(registry: Registry | None, place: Place) -> list[RegistryEntry]:
-    """Return a branch's entries, oldest first; those of E's forms have no numbers and no history."""
+    """Return a branch's entries, oldest first; E's formats have no numbers and no history."""
     found = [each for each in registry.entries if (each.id, each.branch) == place] if registry else []
     return sorted((each for each in found if each.number), key=lambda each: each.number)
 
@@ -153,7 +153,7 @@ def registry_of(
     paths: Mapping[Place, str],
     others: Sequence[RegistryEntry] = (),
 ) -> dict[str, str]:
-    """Return all files of these versions by their place, the registry among them; `others` stay in it as they are."""
+    """Return all files of these versions by path, including the registry, which keeps `others` unchanged."""
     places = {(slug, branch.name): branch for slug, family in families.items() for branch in family.branches}
     files = registries.layout(
         versions,

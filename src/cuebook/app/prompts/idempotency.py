@@ -1,7 +1,7 @@
-"""What is done once in the prompt book under an Idempotency-Key: whoever repeats the request gets the first answer.
+"""Idempotency keys of prompt operations: a repeated request returns the first answer instead of running again.
 
-The key is stored in the transaction of the effect. One that comes while the first is under way waits for its
-transaction and is answered by it.
+The key is stored in the same transaction as the effect. A concurrent repeat waits for that transaction and returns
+its answer.
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,9 +30,9 @@ async def run_once(
     *,
     user: str = "",
 ) -> T:
-    """Do something, or give what came of it the first time. `asked` is the request, anything JSON can say.
+    """Run an operation, or return its stored answer. `asked` is the request as any JSON value.
 
-    Each user's keys are their own. Raises KeyReused where the key came with another request.
+    Keys are separate per user. Raises KeyReused if the key was used with a different request.
     """
     if not key:
         return await work(None)
@@ -54,7 +54,7 @@ async def run_once(
 async def stored_once(
     desk: Desk, key: str | None, asked: Any, write: Callable[[Once | None], Awaitable[Version]], *, user: str = ""
 ) -> Version:
-    """Do the same with what stores a version, the last one where several are: with the key its place is kept."""
+    """Run an operation that stores versions once; the key stores the place of the last one."""
 
     async def work(asking: Once | None) -> Version:
         return await write(asking.telling(lambda versions: bare(versions[-1])) if asking else None)
@@ -73,7 +73,7 @@ def bare(version: Version) -> Version:
 
 
 def check_key(key: object) -> str:
-    """Return a key as it is. Raises InvalidInput."""
+    """Return a valid key. Raises InvalidInput."""
     if not isinstance(key, str):
         msg = f"idempotency_key: expected a string, got {type(key).__name__}"
         raise InvalidInput(msg, where="Idempotency-Key")

@@ -1,4 +1,4 @@
-"""What a change of a prompt costs: measured on the last turns that had the prompt in front, assembled anew with it."""
+"""Measure the impact of a prompt change: rebuild the windows of recent turns that used the prompt, with the change."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -37,14 +37,14 @@ _ORDER = ("memory", "post", "summary")
 
 
 class Tokens(Struct, frozen=True):
-    """Tokens with the version before and with the one after."""
+    """Tokens with the old version and with the new one."""
 
     before: int
     after: int
 
     @property
     def change(self) -> int:
-        """How many more."""
+        """The difference: new minus old."""
         return self.after - self.before
 
 
@@ -56,7 +56,7 @@ class TurnAt(Struct, frozen=True):
 
 
 class Moved(Struct, frozen=True, kw_only=True):
-    """Blocks of a kind that left the windows or came in: in so many turns, so many and so many tokens in all."""
+    """Blocks of a kind that were removed from or added to windows: number of turns, of blocks and of tokens in all."""
 
     kind: str
     turns: int
@@ -66,21 +66,21 @@ class Moved(Struct, frozen=True, kw_only=True):
 
     @property
     def mean(self) -> float:
-        """How many in a turn where there were any."""
+        """The mean number of blocks per affected turn."""
         return self.total / self.turns
 
 
 class Reason(Struct, frozen=True):
-    """Why something could not be done, and in how many turns."""
+    """Why something could not be done, and the number of turns affected."""
 
     reason: str
     turns: int
 
 
 class Impact(Struct, frozen=True, kw_only=True):
-    """What a version would have done to the windows of the last turns that its prompt stood in front of.
+    """The effect that a version would have had on the windows of the last turns that used its prompt.
 
-    Tokens are means of the turns that were measured; without any, those of the text as it is written.
+    Tokens are means over the measured turns, or those of the text itself if no turn was measured.
     """
 
     turns: int  # measured
@@ -102,17 +102,17 @@ class Impact(Struct, frozen=True, kw_only=True):
 
     @property
     def share(self) -> float:
-        """In which share of the turns something more is left out, or the window refused."""
+        """The share of turns in which more is left out, or the window is refused."""
         return (self.left_out_turns + self.refused) / self.turns if self.turns else 0.0
 
     @property
     def summary(self) -> str:
-        """All of it in a sentence."""
+        """The whole result in one sentence."""
         return "; ".join((f"{self.prompt.change:+,} tokens", *_said(self)))
 
 
 class Measuring(PromptReading):
-    """Changes measured."""
+    """The measuring operations of `cue.prompts`."""
 
     async def impact(
         self,
@@ -124,10 +124,10 @@ class Measuring(PromptReading):
         turns: int = TURNS,
         user: str | None = None,
     ) -> Impact:
-        """Return what version `b` (the active one unless named) would have done to past windows in the place of `a`.
+        """Return the effect of version `b` (default: the active one) on past windows, compared with `a`.
 
-        Measured on the last `turns` (1 to 200) that had the prompt in front; with `user` those of their conversations
-        alone are named. Raises NotFound, InvalidInput.
+        Measures the last `turns` turns (1 to 200) that used the prompt. With `user`, only turns of their conversations
+        are listed. Raises NotFound, InvalidInput.
         """
         before, after = await self.get(slug, branch=branch, version=a), await self.get(slug, branch=branch, version=b)
         return await measure(self._desk, before, after, turns=turns, user=user)
@@ -136,9 +136,9 @@ class Measuring(PromptReading):
 async def measure(
     desk: Desk, before: Version, after: Version, *, turns: int = TURNS, user: str | None = None
 ) -> Impact:
-    """Measure a change on the last `turns` that had the prompt in front. Raises InvalidInput.
+    """Measure a change on the last `turns` turns that used the prompt. Raises InvalidInput.
 
-    Costs two or three assemblies a turn; nothing is stored. With `user` turns of their conversations alone are named.
+    Builds two or three windows per turn and stores nothing. With `user`, only turns of their conversations are listed.
     """
     if not 1 <= turns <= MOST_TURNS:
         msg = f"turns: {turns} is not between 1 and {MOST_TURNS}"
@@ -165,7 +165,7 @@ async def measure(
 
 
 def to_wire(impact: Impact) -> Wire:
-    """Return it as INTERFACE writes it."""
+    """Return an impact as a JSON object (INTERFACE's shape)."""
     return {
         "summary": impact.summary,
         "turns": impact.turns,
@@ -190,9 +190,9 @@ def to_wire(impact: Impact) -> Wire:
 
 
 async def _turns_with(desk: Desk, versions: Versions, most: int) -> tuple[list[tuple[Conversation, Turn]], int]:
-    """Return the newest turns of the book that had the prompt in front, newest first, and how many were looked at.
+    """Return the newest turns that used the prompt, newest first, and the number of turns searched.
 
-    Of each conversation the last `most` turns are read.
+    Loads the last `most` turns of each conversation.
     """
     found: list[tuple[Conversation, Turn]] = []
     looked_at, cursor = 0, None
@@ -254,7 +254,7 @@ def _mean(pairs: Sequence[tuple[int, int]]) -> Tokens:
 
 
 def _newest(turns: Iterable[TurnAt | None]) -> tuple[TurnAt, ...]:
-    """Return those that may be named; the newest come first."""
+    """Return the turns that may be listed, newest first."""
     return tuple(islice((each for each in turns if each is not None), NAMED))
 
 

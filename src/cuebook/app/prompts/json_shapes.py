@@ -1,4 +1,4 @@
-"""How prompts look on the wire: INTERFACE's names, camelCase, ISO 8601 times. `version` is the number."""
+"""Convert prompts to JSON objects: INTERFACE's names, camelCase, ISO 8601 times. `version` is the number."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from cuebook.records.prompt import Branch, Label, Param, Resolved, Version
 
 
 def written(value: Version) -> Wire:
-    """Return which version it is: what every route that makes one answers."""
+    """Return the identity of a version: the response of every route that creates one."""
     return {
         "slug": value.slug,
         "branch": value.branch,
@@ -26,7 +26,7 @@ def written(value: Version) -> Wire:
 
 
 def summary(value: Version, family: Family) -> Wire:
-    """Return a version without its texts, and where it stands in its family."""
+    """Return a version without its texts, with its status and labels."""
     stands = family.branch(value.branch)
     return written(value) | {
         "type": value.type,
@@ -47,9 +47,7 @@ def summary(value: Version, family: Family) -> Wire:
 
 
 def version(value: Version, family: Family, resolved: Resolved | None = None) -> Wire:
-    """Return a version with its own texts, or with those of its ancestors
-    merged in; `lineage` is what they are from.
-    """
+    """Return a version with its own texts, or with its ancestors' merged in; `lineage` lists the ancestors."""
     return summary(value, family) | {
         "sections": dict(resolved.sections if resolved else value.sections),
         "overrideSections": dict(value.override_sections),
@@ -71,7 +69,7 @@ def param(value: Param) -> Wire:
 
 
 def family(value: Family) -> Wire:
-    """Return a prompt as a list shows it: the active version of `main`, its branches and its labels."""
+    """Return a prompt as a list item: the active version of `main`, its branches and its labels."""
     shown = value.version() or value.active[0]
     return written(shown) | {
         "type": shown.type,
@@ -85,7 +83,7 @@ def family(value: Family) -> Wire:
 
 
 def branch(value: Branch, family: Family) -> Wire:
-    """Return a branch: its numbers, and what its active version has learnt."""
+    """Return a branch: its version numbers, and the learned weights of its active version."""
     active = family.version(value.name)
     return {
         "name": value.name,
@@ -100,7 +98,7 @@ def branch(value: Branch, family: Family) -> Wire:
 
 
 def label(value: Label) -> Wire:
-    """Return a label, where it points, and who moved it there."""
+    """Return a label, the version it points at, and who moved it."""
     return {
         "name": value.name,
         "branch": value.branch,
@@ -111,7 +109,7 @@ def label(value: Label) -> Wire:
 
 
 def event(value: PromptEvent) -> Wire:
-    """Return what was done to a prompt; `to` is the version that is active or labelled since."""
+    """Return a change of a prompt; `to` is the version that became active or labeled."""
     return {
         "kind": value.kind,
         "branch": value.branch,
@@ -126,7 +124,7 @@ def event(value: PromptEvent) -> Wire:
 
 
 def difference(value: Difference) -> Wire:
-    """Return what is other between two versions, and what that asks of the semantic version."""
+    """Return the difference between two versions, and the semantic version change it requires."""
     return {
         "bump": bump(value),
         "sections": [
@@ -147,19 +145,19 @@ def difference(value: Difference) -> Wire:
 
 
 def conflict(value: Clash) -> dict[str, str | None]:
-    """Return a section both sides of a merge changed, with what it was."""
+    """Return a merge conflict: a section that both sides changed, with its original text."""
     return {"section": value.section, "base": value.base, "ours": value.ours, "theirs": value.theirs}
 
 
 def rendered(value: Rendered) -> Wire:
-    """Return a rendered prompt and what it was rendered from."""
+    """Return a rendered prompt and its source."""
     shown: dict[str, Any] = msgspec.to_builtins(value)
     seq = shown.pop("audit_seq")
     return shown | ({} if seq is None else {"auditSeq": seq})
 
 
 def selection(value: Selection) -> Wire:
-    """Return which variant was picked, with which probability, and the others."""
+    """Return the selected variant with its probability, and the other variants."""
     return {
         "selected": _choice(value.selected),
         "propensity": value.propensity,
@@ -181,12 +179,12 @@ def _choice(value: Choice) -> Wire:
 
 
 def observed(value: Observed) -> Wire:
-    """Return what an observation came to."""
+    """Return the result of an observation."""
     return {"score": value.score, "edgeWeight": value.edge_weight, "rolledBack": value.rolled_back}
 
 
 def migrated(value: Migrated) -> Wire:
-    """Return what a migration wrote or would write, and what stood there already, each with its place in the file."""
+    """Return the versions that a migration stored or would store, and those skipped, each with its path in the file."""
     return {
         "dryRun": value.dry_run,
         "written": [{"place": place} | written(each) | {"bump": asked} for place, asked, each in value.written],
@@ -198,5 +196,5 @@ def migrated(value: Migrated) -> Wire:
 
 
 def rolled_back(value: Version, stands: Branch) -> Wire:
-    """Return the version that is active again, and those of its branch that are not explored."""
+    """Return the version that is active again, and the suspended versions of its branch."""
     return written(value) | {"head": stands.head == value.number, "rolledBackVersions": list(stands.rolled_back)}

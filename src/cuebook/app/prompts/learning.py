@@ -1,4 +1,4 @@
-"""Prompts as they are chosen and learn: selections, observations, and versions taken back."""
+"""Select among prompt variants (A/B testing), store observations of their success, and roll versions back."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ __all__ = ["Course", "EdgeWeights", "Learning", "Observed", "PromptEvent"]
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """What an observation came to. `rolled_back`: it completed the evidence against its branch's newest version."""
+    """The result of an observation. `rolled_back`: it completed the evidence against the branch's newest version."""
 
     score: float
     edge_weight: float
@@ -30,7 +30,7 @@ class Observed(Struct, frozen=True, kw_only=True):
 
 
 class EdgeWeights(Struct, frozen=True, kw_only=True):
-    """How a version's edge weight went: when each observation came (Unix seconds), its score, the weight behind it."""
+    """The history of a version's edge weight: each observation's time (Unix seconds), score and resulting weight."""
 
     branch: str
     number: int
@@ -38,12 +38,12 @@ class EdgeWeights(Struct, frozen=True, kw_only=True):
 
 
 class Learning(PromptReading):
-    """Prompts as they are chosen and learn."""
+    """The selection and learning operations of `cue.prompts`."""
 
     async def weights(self, slug: str) -> list[EdgeWeights]:
-        """Return how the edge weight of each version that was observed went, by the newest 5,000 observations.
+        """Return the edge weight history of each observed version, from the newest 5,000 observations.
 
-        Branches and versions in order, points oldest first. Raises NotFound.
+        Sorted by branch and version, points oldest first. Raises NotFound.
         """
         seen = await self._desk.prompts.observations(Scope(), (await self.family(slug)).slug)
         by_version: dict[tuple[bool, str, int], list[Observation]] = {}
@@ -59,10 +59,10 @@ class Learning(PromptReading):
         ]
 
     async def course(self, slug: str, event: PromptEvent) -> Course:
-        """Return how the evidence went that a version was taken back on: `event` is a rollback of `events`.
+        """Return the evidence over time that led to a rollback; `event` is a rollback from `events`.
 
-        Made of the newest 50,000 observations of both versions, as they stand by now. Raises InvalidInput for another
-        event, NotFound.
+        Computed from the newest 50,000 observations of both versions, as they are now. Raises NotFound, and
+        InvalidInput for another kind of event.
         """
         if event.kind != "rollback":
             msg = f"event: {event.kind!r} has no evidence; give a rollback"
@@ -83,7 +83,7 @@ class Learning(PromptReading):
         epsilon: float = EPSILON,
         seed: int | None = None,
     ) -> Selection:
-        """Choose among a prompt's variants, the active versions of its branches. The same seed chooses the same."""
+        """Select one of a prompt's variants: the active versions of its branches. A seed makes it reproducible."""
         family = await self.family(slug)
         return select_from(
             self._desk, family, signals or {}, strategy=strategy or "epsilon_greedy", epsilon=epsilon, seed=seed
@@ -105,7 +105,10 @@ class Learning(PromptReading):
         user: str = "",
         idempotency_key: str | None = None,
     ) -> Observed:
-        """Keep a round's word on a version: named, its conversation's, or the active one. Raises InvalidInput."""
+        """Store the outcome of a round for a version: the given, the conversation's or the active one.
+
+        `sentiment` is from 0 to 1, `corrections` a count. Raises InvalidInput.
+        """
         desk = self._desk
 
         async def work(asking: Once | None) -> Observed:
@@ -147,9 +150,9 @@ class Learning(PromptReading):
         by: str = "",
         idempotency_key: str | None = None,
     ) -> Branch:
-        """Make an earlier version active again; the one before is not explored until it is cleared.
+        """Make an earlier version active again. The rolled-back one is not selected again until `clear`.
 
-        `to` is the version before the active one unless named. Raises InvalidInput where there is none.
+        `to` defaults to the version before the active one. Raises InvalidInput if there is none.
         """
         desk = self._desk
 
@@ -185,7 +188,7 @@ class Learning(PromptReading):
         reason: str = "",
         idempotency_key: str | None = None,
     ) -> Branch:
-        """Let a version that was rolled back be explored again."""
+        """Allow a rolled-back version to be selected again."""
         desk = self._desk
 
         async def work(asking: Once | None) -> Branch:

@@ -1,4 +1,4 @@
-"""What is wrong about a project's prompts: its files as they lie there, and of the book what has no file."""
+"""Lint and rate prompts: the files of a project, and stored prompts that have no file."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -26,10 +26,10 @@ _OBSERVED = 1_000
 async def lint_prompts(
     desk: Desk, shelf: PromptFolder | None, slugs: Collection[str] = (), *, max_tokens: int = MOST_TOKENS
 ) -> list[Finding]:
-    """Return what the rules find, the worst first; of all prompts, or of some beside all. Without `shelf` of the
-    book's.
+    """Return the findings of the lint rules, worst first, for all prompts or for `slugs` only.
 
-    A file that is none is an error of the rule `unreadable`, and the others are looked at all the same.
+    Without `shelf`, lint the stored prompts. An invalid file is a finding of the rule `unreadable`; the others are
+    still linted.
     """
     versions, odd = await _versions(desk, shelf)
     named = {_known(slug, {each.slug for each in versions}) for slug in slugs}
@@ -39,7 +39,7 @@ async def lint_prompts(
 
 
 def _known(slug: str, known: Collection[str]) -> str:
-    """Return the id a name means. Raises NotFound."""
+    """Return the full id of a prompt name. Raises NotFound."""
     for name in candidates(slug):
         if name in known:
             return name
@@ -48,7 +48,7 @@ def _known(slug: str, known: Collection[str]) -> str:
 
 
 async def rate_version(desk: Desk, shelf: PromptFolder | None, version: Version) -> Rating:
-    """Return how good a version is, from 0 to 100, and which parts that is made of."""
+    """Return the rating of a version, from 0 to 100, with its parts."""
     versions, _ = await _versions(desk, shelf)
     others = [each for each in versions if (each.slug, each.branch) != (version.slug, version.branch)]
     findings = await asyncio.to_thread(lint, [*others, version], count=desk.count, known=_others(desk))
@@ -58,7 +58,7 @@ async def rate_version(desk: Desk, shelf: PromptFolder | None, version: Version)
 
 
 def rating_to_wire(version: Version, rating: Rating) -> Wire:
-    """Return a rating as the doors show it."""
+    """Return a rating as a JSON object."""
     parts = [
         {"name": each.name, "points": each.points, "most": each.most, "reason": each.reason} for each in rating.parts
     ]
@@ -72,17 +72,17 @@ def rating_to_wire(version: Version, rating: Rating) -> Wire:
 
 
 def _others(desk: Desk) -> set[str]:
-    """Return the ids that mean a text without being prompts of the book: personas' own, and what ships."""
+    """Return the ids of texts that are not stored prompts: those of personas, and built-in ones."""
     return {name for each in desk.personas.values() for name in own_names(each)} | desk.builtin.keys()
 
 
 def rules() -> list[Wire]:
-    """Return every rule: its name, how bad what it finds is, and what that is."""
+    """Return every lint rule: its name, severity and description."""
     return [{"rule": name, "severity": severity, "what": what} for name, (severity, what) in RULES.items()]
 
 
 async def _versions(desk: Desk, shelf: PromptFolder | None) -> tuple[Sequence[Version], list[Finding]]:
-    """Return the version each branch would have after a push, and the files that are none."""
+    """Return the version that each branch would have after a push, and findings for invalid files."""
     families = await families_of(desk, None)
     heads = {(each.slug, each.branch): each for family in families.values() for each in family.active}
     if shelf is None:

@@ -1,7 +1,6 @@
-"""How a prompt is named on a command line: id, branch and version in one word, and labels beside branches.
+"""Parse a prompt reference from the command line (id, branch, version or label in one word), and find the version.
 
-`persona/a`, `persona/a@trial`, `persona/a@trial:2`, `persona/a:3`; `persona/a@production` where `production` is no
-branch but a label.
+`persona/a`, `persona/a@trial`, `persona/a@trial:2`, `persona/a:3`; `persona/a@production` if `production` is a label.
 """
 
 from typing import Any
@@ -22,7 +21,7 @@ from cuebook.records.prompt import Version
 
 
 class VersionPlace(Struct, frozen=True):
-    """Where a version is looked for; None: `main`, the active one."""
+    """A parsed reference; None: `main`, or the active version."""
 
     slug: str
     branch: str | None = None
@@ -30,7 +29,7 @@ class VersionPlace(Struct, frozen=True):
 
 
 def read_place(text: str, *, branch: str | None = None, version: int | None = None) -> VersionPlace:
-    """Read a prompt's name with what options say beside it. Raises InvalidInput, also where they contradict it."""
+    """Parse a prompt reference together with options. Raises InvalidInput, also if they contradict each other."""
     named = parse_reference(text, where="prompt")
     for name, said, also in (("branch", named.branch, branch), ("version", named.number, version)):
         if said is not None and also is not None and said != also:
@@ -42,7 +41,7 @@ def read_place(text: str, *, branch: str | None = None, version: int | None = No
 async def find(
     prompts: Prompts, text: str, *, branch: str | None = None, version: int | None = None, project: str = ""
 ) -> Version:
-    """Return the version a name means, a project's own where it has one. Raises NotFound, InvalidInput."""
+    """Return the version of a reference, preferring the project's own prompt. Raises NotFound, InvalidInput."""
     place = read_place(text, branch=branch, version=version)
     family = await prompts.family(place.slug, project=project)
     if place.branch is not None and place.version is None and family.branch(place.branch) is None:
@@ -61,10 +60,10 @@ async def find_beside(prompts: Prompts, other: Version, text: str) -> Version:
 
 
 async def compare(desk: Desk, before: Version, after: Version, *, turns: int = 0, user: str | None = None) -> Wire:
-    """Return what is other in a version than in one before it, and what that costs: the tokens of their whole texts.
+    """Return the difference between two versions, and the tokens of both whole texts.
 
-    And what it would have done to the last `turns` that had the prompt in front; 0 measures none. With
-    `user` turns of their conversations alone are named.
+    With `turns` above 0, also the impact on the last turns that used the prompt. With `user`, only turns of their
+    conversations are listed.
     """
     tokens = [desk.count(await whole_text(desk, each)) for each in (before, after)]
     change = shapes.difference(await differ(before, after))
@@ -82,7 +81,7 @@ async def compare(desk: Desk, before: Version, after: Version, *, turns: int = 0
 
 
 async def whole_text(desk: Desk, version: Version) -> str:
-    """Return a version's text with all it inherits, not rendered."""
+    """Return a version's text with everything it inherits, not rendered."""
     return text_of(await resolved_of(desk, version))
 
 
@@ -97,12 +96,12 @@ async def try_out(
     log: str | None = None,
     project: str | None = None,
 ) -> Wire:
-    """Render a prompt for its author: the text, the template it comes from, its metadata; with `diff` what is new.
+    """Render a prompt for its author: the text, its template and metadata; with `diff`, also the changes.
 
-    `log` names who asks for it to stand in the audit. `project` says whose own prompt stands for it, "" nobody's: the
-    setting's unless named.
+    `log` is the name under which the render is recorded in the audit log (None: not recorded). `project` selects the
+    project whose own prompt is preferred ("": none; default: the setting's).
 
-    Raises NotFound, and InvalidInput naming the parameter that is missing or unknown.
+    Raises NotFound, and InvalidInput naming the missing or unknown parameter.
     """
     prompts = Prompts(desk)
     found = await find(prompts, text, branch=branch, version=version, project=prompts.project_scope(project))

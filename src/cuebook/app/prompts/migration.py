@@ -1,7 +1,6 @@
-"""A migration file brought into the book: planned beside what stands there, written in one transaction, or only shown.
+"""Import prompts from a migration file: compare with the stored ones, then store all in one transaction or dry-run.
 
-A branch the file has and the book has not begins at the version it is most like, of `main` where there is one, so that
-it can be merged later.
+A new branch starts from the most similar version, of `main` if it exists, so that it can be merged later.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from cuebook.records.prompt import MAIN, Version
 
 
 class Migrated(Struct, frozen=True, kw_only=True):
-    """What a migration wrote, or would write, each with the place the file has it at; `skipped` stood there already."""
+    """The versions a migration stored or would store, each with its path in the file; `skipped` already existed."""
 
     dry_run: bool
     written: tuple[tuple[str, Bump, Version], ...]
@@ -33,10 +32,10 @@ class Migrated(Struct, frozen=True, kw_only=True):
 async def migrate(
     desk: Desk, document: Any, *, dry_run: bool = False, by: str = "", idempotency_key: str | None = None
 ) -> Migrated:
-    """Write what a parsed document says, all of it or nothing; a second time nothing is left to write.
+    """Store the versions of a parsed document, all or none; running it again changes nothing.
 
-    Under a key that comes again the first answer is given, its versions without texts. Raises InvalidInput naming the
-    place of the first thing that is wrong, Conflict where one was written meanwhile.
+    A repeated idempotency key returns the first answer, with versions without texts. Raises InvalidInput naming the
+    path of the first error, Conflict after a concurrent write.
     """
 
     async def work(asking: Once | None) -> Migrated:
@@ -76,13 +75,13 @@ def _told(found: Migration, stored: Sequence[Version], *, dry_run: bool = False)
 
 
 async def _existing(desk: Desk, named: Iterable[str]) -> list[Version]:
-    """Return all versions of prompts, and of all they inherit from."""
+    """Return all versions of prompts and of their ancestors."""
     families = await desk.prompts.families(Scope(), list(named))
     return [version for slug in families for version in await desk.prompts.versions(Scope(), slug)]
 
 
 def _begins(steps: Sequence[MigrationStep], existing: Sequence[Version]) -> list[tuple[str, int] | None]:
-    """Say for each version where its branch begins: None for a branch that stands, and for the first of a prompt."""
+    """Return for each version the origin of its branch: None for an existing branch or a new prompt."""
     known: dict[str, list[Version]] = {}
     for version in existing:
         known.setdefault(version.slug, []).append(version)
@@ -97,7 +96,7 @@ def _begins(steps: Sequence[MigrationStep], existing: Sequence[Version]) -> list
 
 
 def _most_like(version: Version, origins: Sequence[Version]) -> tuple[str, int]:
-    """Return the place of the version that differs in the fewest sections and parameters, the newest of several."""
+    """Return the place of the version with the fewest different sections and parameters, the newest if tied."""
 
     def far(origin: Version) -> tuple[int, int]:
         change = difference(origin, version)

@@ -1,4 +1,4 @@
-"""Prompts as they are read: by name, branch and version, with their ancestors, rendered and compared."""
+"""Read prompts: look up versions by branch, number or label, resolve inheritance, render, compare, lint and rate."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ LARGE: Final = 50_000
 
 
 class Rendered(Struct, frozen=True, kw_only=True):
-    """A rendered prompt and what it was rendered from. `timestamp` is ISO 8601 UTC."""
+    """A rendered prompt and its source. `timestamp` is ISO 8601 UTC."""
 
     text: str
     slug: str
@@ -46,33 +46,33 @@ class Rendered(Struct, frozen=True, kw_only=True):
 
 
 async def standing(desk: Desk, slug: str) -> str:
-    """Return the id a prompt has in the book, where it may be with or without `default/`; a new one's is as given."""
+    """Return the stored id of a prompt, with or without `default/`; the given id for a new prompt."""
     names = [name for name in (check_slug(slug), twin(slug)) if name]
     found = await desk.prompts.families(Scope(), names, ancestors=False)
     return next((name for name in names if name in found), slug)
 
 
 class PromptReading:
-    """Prompts as they are read."""
+    """The read operations of `cue.prompts`."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def page(self, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
-        """List prompts by name."""
+        """Return a page of prompts, sorted by name."""
         if not 1 <= limit <= 200:
             msg = f"limit: {limit} is not between 1 and 200"
             raise InvalidInput(msg, where="limit")
         return await self._desk.prompts.page(Scope(), prefix=prefix, limit=limit, after=after)
 
     def project_scope(self, project: str | None) -> str:
-        """Return the project whose own prompts hold: the one named, "" for nobody's, else the setting's."""
+        """Return the project whose own prompts are preferred: the given one, "" for none, else the setting's."""
         return self._desk.project if project is None else project
 
     async def family(self, slug: str, *, project: str = "") -> Family:
-        """Return a prompt as it stands: branches, active versions, labels. Raises NotFound.
+        """Return a prompt's branches, active versions and labels. Raises NotFound.
 
-        A `project` that has its own of that id gives that one.
+        If `project` has its own prompt of this id, return that one.
         """
         names = candidates(check_slug(slug), check_project(project))
         found = await self._desk.prompts.families(Scope(), names, ancestors=False)
@@ -91,7 +91,7 @@ class PromptReading:
         label: str | None = None,
         project: str = "",
     ) -> Version:
-        """Return a version: the active one of a branch unless named, or the one a label points at. Raises NotFound."""
+        """Return a version: the given one, a label's, or the active one of the branch. Raises NotFound."""
         family = await self.family(slug, project=project)
         if label is not None:
             branch, version = _labelled(family, label, branch=branch, version=version)
@@ -112,12 +112,12 @@ class PromptReading:
         return found[0]
 
     async def versions(self, slug: str, *, branch: str | None = None) -> list[Version]:
-        """Return all versions of a prompt, of one branch or of all, oldest first."""
+        """Return all versions of a prompt, of one branch or of all branches, oldest first."""
         family = await self.family(slug)
         return await self._desk.prompts.versions(Scope(), family.slug, branch=branch)
 
     async def events(self, slug: str, *, limit: int = 100) -> list[PromptEvent]:
-        """Return what was done to a prompt, the newest first."""
+        """Return the change history of a prompt, newest first."""
         return await self._desk.prompts.events(Scope(), (await self.family(slug)).slug, limit=limit)
 
     async def resolve(
@@ -146,10 +146,10 @@ class PromptReading:
         by: str = "",
         idempotency_key: str | None = None,
     ) -> Rendered:
-        """Render a prompt. Raises NotFound, and InvalidInput naming the parameter that is missing or unknown.
+        """Render a prompt. Raises NotFound, and InvalidInput naming the missing or unknown parameter.
 
-        A `project` says whose own prompt stands for it, "" nobody's: the setting's unless named.
-        `log` has it stand in the audit, asked for `by` somebody; under one key once.
+        `project` selects the project whose own prompt is preferred ("": none; default: the setting's).
+        `log` records the render in the audit log under the name `by`, once per idempotency key.
         """
 
         async def work(asking: Once | None) -> Rendered:
@@ -180,7 +180,7 @@ class PromptReading:
     async def _logged(
         self, found: Resolved, given: Mapping[str, Any], made: Rendered, by: str, asking: Once | None
     ) -> Rendered:
-        """Append a render to the audit. With a key its place in the audit is kept: there a text can be erased."""
+        """Append a render to the audit log. A key stores only the record's place, so that the text can be erased."""
         desk = self._desk
         name = desk.dice.new_id("render")
         told = receipt(desk, found.version, "render", agent=by, context=given, text=made.text, render_id=name)
@@ -192,38 +192,38 @@ class PromptReading:
         return replace(made, audit_seq=record.seq)
 
     async def _said_before(self, made: Rendered) -> Rendered:
-        """Return a render with the text its record holds, "" where that was erased."""
+        """Return a render with the text of its audit record, "" if that was erased."""
         found = await self._desk.audit.records(Scope(), after=(made.audit_seq or 0) - 1, limit=1)
         text = found[0].texts.get("interpolated_text") if found else None
         return replace(made, text=text.text) if text else made
 
     async def lint(self, *slugs: str) -> list[Finding]:
-        """Return what is wrong about prompts, the worst first: of all, or of some beside all. Raises NotFound."""
+        """Return lint findings, worst first, for all prompts or only for `slugs`. Raises NotFound."""
         return await lint_prompts(self._desk, None, slugs)
 
     async def clusters(self, *, prefix: str = "", least: float | None = None) -> Clusters:
-        """Group prompts that are about the same, by the embedder or by their words, and name near duplicates.
+        """Return clusters of prompts about the same topic, by the embedder or by words, and near duplicates.
 
-        Groups become one while their mean likeness is `least` or more. Raises InvalidInput.
+        Groups are merged while their mean similarity is at least `least`. Raises InvalidInput.
         """
         return await clusters_of(self._desk, prefix=prefix, least=least)
 
     async def rating(
         self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
     ) -> Rating:
-        """Return how good a version is, from 0 to 100: the sum of parts, each with its name, points and reason."""
+        """Return the rating of a version, from 0 to 100: the sum of parts, each with name, points and reason."""
         found = await self.get(slug, branch=branch, version=version, label=label)
         return await rate_version(self._desk, None, found)
 
     async def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
-        """Return what is other in version `b` (the active one unless named) than in `a`."""
+        """Return the difference from version `a` to version `b` (default: the active one)."""
         return await differ(
             await self.get(slug, branch=branch, version=a), await self.get(slug, branch=branch, version=b)
         )
 
 
 async def differ(before: Version, after: Version) -> Difference:
-    """Return what is other in a version than in one before it. Large ones are compared in a thread: up to 0.5 s."""
+    """Return the difference between two versions. Large ones are compared in a thread: up to 0.5 s."""
     large = sum(len(text) for each in (before, after) for text in _texts(each)) > LARGE
     return await asyncio.to_thread(difference, before, after) if large else difference(before, after)
 
@@ -233,7 +233,7 @@ def _texts(version: Version) -> list[str]:
 
 
 def _labelled(family: Family, label: str, *, branch: str | None, version: int | None) -> tuple[str, int]:
-    """Return where a label points. Raises NotFound naming those there are, and InvalidInput beside another place."""
+    """Return the place of a label. Raises NotFound, and InvalidInput if branch or version are given too."""
     if branch is not None or version is not None:
         msg = f"label: {label!r} names a version by itself; leave out branch and version, or the label"
         raise InvalidInput(msg, where="label")

@@ -1,4 +1,4 @@
-"""What the doors show of prompts: one version, and lists page by page, in the wire's shapes."""
+"""Return prompts as JSON objects for the HTTP API, the CLI and MCP: single versions, and paginated lists."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -26,28 +26,28 @@ _ALL_EVENTS = 1_000_000
 
 
 class PromptsAt(Cursor, frozen=True, array_like=True, tag="prompts"):
-    """Behind the prompt `slug`, among those that begin with `prefix`."""
+    """After the prompt `slug`, among those that begin with `prefix`."""
 
     prefix: str
     slug: str
 
 
 class KeysAt(Cursor, frozen=True, array_like=True, tag="keys"):
-    """Behind the row `key` of the list `name`, which is in the order of its keys."""
+    """After the row `key` of the list `name`, which is sorted by key."""
 
     name: str
     key: str
 
 
 class EventsAt(Cursor, frozen=True, array_like=True, tag="events"):
-    """The oldest `left` events of the list `name` are still to be read."""
+    """Before the oldest `left` events of the list `name`."""
 
     name: str
     left: Number
 
 
 async def prompts_page(prompts: Prompts, *, prefix: str = "", limit: int = LIMIT, cursor: str | None = None) -> Page:
-    """List prompts by name."""
+    """Return a page of prompts, sorted by name."""
     start = read_cursor(cursor, PromptsAt, no=0) if cursor is not None else PromptsAt(0, prefix, "")
     if start.prefix != prefix:
         raise no_cursor(cursor or "")
@@ -66,9 +66,9 @@ async def show(
     resolve: bool = False,
     project: str | None = None,
 ) -> Wire:
-    """Return a version, the active one unless named; with `resolve` what it says with its ancestors.
+    """Return a version (default: the active one); with `resolve`, with its ancestors merged in.
 
-    `project` says whose own prompt stands for it, "" nobody's: the setting's unless named.
+    `project` selects the project whose own prompt is preferred ("": none; default: the setting's).
     """
     family = await prompts.family(slug, project=prompts.project_scope(project))
     found = family.version(branch or MAIN)
@@ -83,7 +83,7 @@ async def show(
 async def versions_page(
     prompts: Prompts, slug: str, *, branch: str | None = None, limit: int | None = None, cursor: str | None = None
 ) -> Page:
-    """List the versions of a prompt without their texts, of one branch or of all, `main` first, oldest first."""
+    """Return a page of a prompt's versions without texts, of one branch or of all, `main` first, oldest first."""
     family = await prompts.family(slug)
     if branch:
         await prompts.get(family.slug, branch=branch)  # raises NotFound naming the branches there are
@@ -94,21 +94,21 @@ async def versions_page(
 
 
 async def branches_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
-    """List the branches of a prompt, `main` first."""
+    """Return a page of a prompt's branches, `main` first."""
     family = await prompts.family(slug)
     rows, more = _page(family.branches, lambda each: _key(each.name), f"branches {family.slug}", limit, cursor)
     return [shapes.branch(each, family) for each in rows], more
 
 
 async def labels_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
-    """List the labels of a prompt by name."""
+    """Return a page of a prompt's labels, sorted by name."""
     family = await prompts.family(slug)
     rows, more = _page(family.labels, lambda each: each.name, f"labels {family.slug}", limit, cursor)
     return [shapes.label(each) for each in rows], more
 
 
 async def history_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
-    """List what was done to a prompt, the newest first."""
+    """Return a page of a prompt's change history, newest first."""
     family = await prompts.family(slug)
     found = await prompts.events(family.slug, limit=_ALL_EVENTS)
     start = read_cursor(cursor, EventsAt, no=0) if cursor is not None else EventsAt(0, family.slug, len(found))
@@ -132,7 +132,7 @@ async def compare(
     turns: int = 0,
     user: str | None = None,
 ) -> Wire:
-    """Return what is other in version `b`, the active one unless named, than in `a`, and what that costs."""
+    """Return the difference from version `a` to `b` (default: the active one), with token counts and impact."""
     prompts = Prompts(desk)
     after = await prompts.get(slug, branch=branch, version=b)
     before = await prompts.get(after.slug, branch=after.branch, version=a)
@@ -142,21 +142,21 @@ async def compare(
 async def rating(
     prompts: Prompts, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
 ) -> Wire:
-    """Return how good a version is, the active one unless named."""
+    """Return the rating of a version (default: the active one)."""
     found = await prompts.get(slug, branch=branch, version=version, label=label)
     made = await prompts.rating(found.slug, branch=found.branch, version=found.number)
     return linting.rating_to_wire(found, made)
 
 
 async def findings(prompts: Prompts, slug: str) -> list[Wire]:
-    """Return what is wrong about a prompt."""
+    """Return the lint findings of a prompt."""
     return [msgspec.to_builtins(each) for each in await prompts.lint(slug)]
 
 
 async def merge(
     prompts: Prompts, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
 ) -> Wire:
-    """Merge a branch's sections into another: the version that was written. Raises MergeConflict with what clashes."""
+    """Merge a branch's sections into another and return the new version. Raises MergeConflict with the conflicts."""
     made, merged = await prompts.merge(slug, branch, into=into, by=by, idempotency_key=idempotency_key)
     if made is not None:
         return shapes.written(made)
@@ -169,7 +169,7 @@ async def merge(
 def _page(
     rows: Sequence[T], key: Callable[[T], str], name: str, limit: int | None, cursor: str | None
 ) -> tuple[Sequence[T], str | None]:
-    """Return a page of rows that stand in the order of their keys."""
+    """Return a page of rows sorted by key."""
     if limit is None and cursor is None:
         return rows, None
     start = read_cursor(cursor, KeysAt, no=0) if cursor is not None else KeysAt(0, name, "")
@@ -187,5 +187,5 @@ def _checked(limit: int | None) -> int:
 
 
 def _key(branch: str) -> str:
-    """Return where a branch stands among others: `main` first, then by name. A space comes before all their letters."""
+    """Return the sort key of a branch: `main` first, then by name. A space sorts before all their letters."""
     return f"{branch != MAIN:d}{branch}"

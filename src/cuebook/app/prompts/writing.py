@@ -1,4 +1,4 @@
-"""Prompts as they are written: versions, branches, merges and labels."""
+"""Write prompts: save versions, fork and merge branches, move labels."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ from cuebook.records.prompt import MAIN, Engine, Label, Param, Version
 
 
 async def check_ancestors(desk: Desk, versions: Sequence[Version]) -> None:
-    """Refuse versions whose ancestors are missing or inherit each other in a ring. Raises InvalidInput naming it.
+    """Check that all ancestors of the versions exist and inherit without a cycle. Raises InvalidInput naming it.
 
-    The last one given of a branch is what its children follow; one with a number is found by its number.
+    Children inherit from the last given version of a branch, or from the version with the given number.
     """
     parents = _Parents(desk, versions)
     for each in versions:
@@ -43,7 +43,7 @@ async def check_ancestors(desk: Desk, versions: Sequence[Version]) -> None:
 
 
 class _Parents:
-    """Ancestors by reference as it is written: what is being stored, else what is active, else what a number pins."""
+    """Finds ancestors by reference: the version being stored, else the active one, else the pinned number."""
 
     def __init__(self, desk: Desk, versions: Sequence[Version]) -> None:
         self.found: dict[str, Version] = {}
@@ -89,7 +89,7 @@ class _Clash(Exception):  # no error: what both changed is answered
 
 
 class PromptWriting(PromptReading):
-    """Prompts as they are written."""
+    """The write operations of `cue.prompts`."""
 
     async def save(  # a version's fields
         self,
@@ -112,10 +112,10 @@ class PromptWriting(PromptReading):
         by: str = "",
         idempotency_key: str | None = None,
     ) -> Version:
-        """Write a new version of a prompt, or a prompt that is new; what is not given stays what it was.
+        """Store a new version of a prompt, or a new prompt; omitted fields keep their values.
 
-        `base` is the version its writer saw: Conflict where the head has moved on. The semantic version is suggested by
-        what changed unless given. `by` is its author unless one is named. Raises InvalidInput.
+        `base` is the version that the edit started from: raises Conflict if the head is newer. `semver` defaults to the
+        increment that the changes require, `author` to `by`. Raises InvalidInput.
         """
         check_slug(slug)
         check_branch(branch)
@@ -155,11 +155,11 @@ class PromptWriting(PromptReading):
     async def store(
         self, versions: Sequence[Version], *, base: int | None = None, if_changed: bool = False, by: str = ""
     ) -> list[Version]:
-        """Store whole versions, all or none, each on its branch's head. Raises InvalidInput, Conflict, NotFound."""
+        """Store complete versions, all or none, each as its branch's head. Raises InvalidInput, Conflict, NotFound."""
         return await self._store(versions, base=base, if_changed=if_changed, by=by)
 
     async def check(self, versions: Sequence[Version]) -> None:
-        """Refuse versions that could not be stored, alone or with each other. Raises InvalidInput."""
+        """Check that versions can be stored, alone and together. Raises InvalidInput."""
         for each in versions:
             self._check(each)
         slugs = {each.slug for each in versions}
@@ -181,9 +181,9 @@ class PromptWriting(PromptReading):
         by: str = "",
         idempotency_key: str | None = None,
     ) -> Version:
-        """Begin a branch with a copy of a version; nothing is shared afterwards.
+        """Create a branch with a copy of a version. It is independent afterwards.
 
-        Raises Conflict where there is a branch or a label of that name.
+        Raises Conflict if a branch or a label has this name.
         """
         check_branch(name)
 
@@ -205,9 +205,9 @@ class PromptWriting(PromptReading):
     async def merge(
         self, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
     ) -> tuple[Version | None, MergeOutcome]:
-        """Merge a branch's sections into another, against the version it was forked from.
+        """Merge a branch's sections into another (three-way, with the version it was forked from as base).
 
-        With conflicts nothing is written: they are answered, each with both texts. Raises NotFound, InvalidInput.
+        With conflicts nothing is stored: they are returned, each with both texts. Raises NotFound, InvalidInput.
         """
         merged = MergeOutcome(sections={})
 
@@ -258,9 +258,9 @@ class PromptWriting(PromptReading):
         by: str = "",
         idempotency_key: str | None = None,
     ) -> Label:
-        """Point a label such as `production` at a version, the active one unless named, or where another points.
+        """Move a label such as `production` to a version (default: the active one), or to the version of another label.
 
-        Raises Conflict where a branch has that name.
+        Raises Conflict if a branch has this name.
         """
         check_branch(name, where="label")
 
@@ -326,7 +326,7 @@ class PromptWriting(PromptReading):
 
 
 async def _numbered(version: Version, before: Version | None, semver: str | None) -> Version:
-    """Return a version with its semantic version: the given one, else what the change asks for."""
+    """Return a version with its semantic version: the given one, else the increment that the change requires."""
     if semver is not None:
         return replace(version, semver=semver)
     if before is None:

@@ -1,1 +1,1 @@
-"""Provider wires that the project's own model answers too."""
+"""Provider APIs (Anthropic Messages, OpenAI Responses and Conversations) on top of any model."""

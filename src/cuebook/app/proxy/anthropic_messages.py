@@ -1,4 +1,4 @@
-"""Anthropic's wire: answered by an upstream that speaks it, or by any other model, asked as a chat completion."""
+"""Answer Anthropic Messages requests: forward to an Anthropic upstream, or translate to an OpenAI chat completion."""
 
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -46,7 +46,7 @@ def upstream_model(desk: Desk, config: Config, call: RelayCall) -> str | None:
 
 
 def digest_of_ask(ask: Ask, key: bytes) -> bytes:
-    """Return a request's digest, keyed: it is kept, and nobody may try out on it what secret the request held."""
+    """Return a keyed digest of a request: it is stored, and must not allow guessing a secret in the request."""
     fields = {name: getattr(ask, name) for name in ask.__struct_fields__ if name != "idempotency_key"}
     try:
         encoded = msgspec.json.encode(fields)
@@ -69,26 +69,26 @@ _CLAUDE: Final = "claude"
 
 
 class Messages:
-    """Anthropic's wire of a book."""
+    """The Anthropic Messages API of a project."""
 
     def __init__(self, desk: Desk, config: Config, upstream: Upstream | None, ledger: CallAccounting | None) -> None:
         self._desk, self._config, self._upstream, self._ledger = desk, config, upstream, ledger
 
     @property
     def translates(self) -> bool:
-        """Whether who answers speaks another wire: the book's own model, or the upstream by `upstream.messages`."""
+        """Whether requests are translated: for the project's own model, or by `upstream.messages`."""
         return self._upstream is None or self._config.settings.upstream.messages == "chat"
 
     def count(self, call: RelayCall) -> dict[str, int]:
-        """Estimate the tokens of a request, as `/v1/messages/count_tokens` tells them. Raises InvalidInput."""
+        """Return an estimate of a request's tokens in the form of `/v1/messages/count_tokens`. Raises InvalidInput."""
         return {"input_tokens": count_messages(self._desk, call)}
 
     async def answer(
         self, call: RelayCall, passes: Callable[[RelayRequest], AsyncIterator[Head | bytes]]
     ) -> AsyncGenerator[Head | bytes, None]:
-        """Answer a request: the head, then the body's bytes.
+        """Answer a request. Yield the response head, then the body's bytes.
 
-        One nobody can read `passes` unkept where the upstream speaks this wire. Raises InvalidInput.
+        An unparsable request is forwarded with `passes`, unstored, to an Anthropic upstream. Raises InvalidInput.
         """
         desk, upstream, scope = self._desk, self._upstream, Scope(user=call.user)
         if self.translates:
@@ -146,13 +146,13 @@ class Messages:
             yield msgspec.json.encode(telling.message) if good else _refused(502, said)
 
     def _model(self, call: RelayCall, asked: "_Asked") -> str | None:
-        """Return the model in the place of the one that is named: a persona's, or the one that is set."""
+        """Return the model to use instead of the requested one: a persona's, or the configured one."""
         named, own = upstream_model(self._desk, self._config, call), self._config.settings.model.name
         return own if named is None and own and (self._upstream is None or asked.model.startswith(_CLAUDE)) else named
 
 
 def _server_of(model: Model) -> Upstream | None:
-    """Return a model of the book as a server of OpenAI's wire, where it can be asked as one: with tools."""
+    """Return the project's model as an OpenAI server if it supports tools."""
     return model if isinstance(model, OpenAIModel | LlamaModel) else None
 
 
@@ -183,7 +183,7 @@ def _headed(head: Head, kind: str, lost: tuple[str, ...]) -> Head:
 
 
 async def _events(telling: MessageTelling, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield a stream's chunks as events; how it ends is told when its turn is durable."""
+    """Yield a stream's chunks as events; the final ones only after the turn is durable."""
     lines, events = ByteLines(), Events()
     yield telling.begin()
     async for piece in pieces:
@@ -198,7 +198,7 @@ async def _events(telling: MessageTelling, pieces: AsyncIterator[Head | bytes]) 
 
 
 def _refused(status: int, body: bytes) -> bytes:
-    """Return an error of the other wire as this wire's."""
+    """Return an OpenAI error as an Anthropic error."""
     said = read_event(body)
     error = said.get("error") if isinstance(said, dict) else None
     reason = error.get("message") if isinstance(error, dict) else error

@@ -1,4 +1,4 @@
-"""OpenAI's conversations: ordinary conversations of the book, begun, filled and read as its clients do."""
+"""The OpenAI Conversations API on top of ordinary conversations: create, add items, list and delete."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
@@ -37,13 +37,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class OpenAIConversations:
-    """The conversations of a book as OpenAI's clients see them. `user` names who asks; nobody named is the owner."""
+    """Conversations as OpenAI clients see them. `user` is the caller; None is the project's owner."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def has(self, conversation: str, *, user: str | None = None) -> bool:
-        """Whether a conversation is the book's to answer for: it is there, or it was, by its id."""
+        """Return whether a conversation belongs to this project: it exists, or its id shows that it existed."""
         if may_be_ours(conversation):
             return True
         with suppress(NotFound):
@@ -54,7 +54,7 @@ class OpenAIConversations:
     async def create(
         self, items: Any = None, metadata: Any = None, *, user: str | None = None, idempotency_key: str | None = None
     ) -> dict[str, Any]:
-        """Begin a conversation, with items if there are any. Raises InvalidInput naming the field, KeyReused."""
+        """Create a conversation, with items if given. Raises InvalidInput naming the field, KeyReused."""
         attached = self._cleaned(metadata)
         drafts = self._drafts(items or [], user=user, owner=user)
         seed = f"{user}\x00{idempotency_key}" if idempotency_key else self._desk.dice.new_id("conv")
@@ -66,11 +66,11 @@ class OpenAIConversations:
         return await self.get(name, user=user)
 
     async def get(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
-        """Return a conversation and what its client attached to it. Raises NotFound."""
+        """Return a conversation with its client's metadata. Raises NotFound."""
         return _shape(await self._desk.store.conversation(Scope(user=user), conversation))
 
     async def attach(self, conversation: str, metadata: Any, *, user: str | None = None) -> dict[str, Any]:
-        """Replace what a client attached. Raises InvalidInput naming the field, NotFound."""
+        """Replace the client's metadata. Raises InvalidInput naming the field, NotFound."""
         attached = self._cleaned(metadata)
         batch = Batch(
             conversation=conversation,
@@ -85,10 +85,10 @@ class OpenAIConversations:
     async def add(
         self, conversation: str, items: Any, *, user: str | None = None, idempotency_key: str | None = None
     ) -> dict[str, Any]:
-        """Add items behind the newest; answers with them as they are kept.
+        """Append items, and return them as stored.
 
-        Those that tell again what the newest turn said here are there already, and are not added twice: a client that
-        keeps a conversation's items itself adds the answers to its calls too.
+        Items that repeat the newest turn are not stored twice: clients that manage items themselves also add the
+        answers to their own calls.
 
         Raises InvalidInput naming the item, NotFound, KeyReused.
         """
@@ -112,7 +112,7 @@ class OpenAIConversations:
         return _page([item async for item in self._items(scope, found, posts)], more=False)
 
     async def _told_again(self, scope: Scope, found: Conversation, drafts: Sequence[Draft]) -> list[Post]:
-        """Return the posts at the head that the first of some drafts say again, an answer of a turn in front."""
+        """Return the posts at the head that the first drafts repeat, starting with a turn's answer."""
         path = await self._desk.store.posts(scope, found.id, last=len(drafts), head=found.head) if found.head else []
         for many in range(len(path), 0, -1):
             tail = path[-many:]
@@ -130,9 +130,9 @@ class OpenAIConversations:
         after: str | None = None,
         limit: int = LIMIT,
     ) -> dict[str, Any]:
-        """Return a page of the items on the head's path, the newest first; `after` is an item's id.
+        """Return a page of the items on the head's path, newest first by default; `after` is an item's id.
 
-        Raises NotFound for an item that is not there.
+        Raises NotFound, also for an unknown item.
         """
         scope = Scope(user=user)
         found = await self._desk.store.conversation(scope, conversation)
@@ -167,9 +167,9 @@ class OpenAIConversations:
         raise no_item(item)
 
     async def erase(self, conversation: str, item: str, *, user: str | None = None) -> dict[str, Any]:
-        """Forget an item with the message it is a part of, and everything derived of it; answers as `get`.
+        """Delete an item with its message and everything derived from it. Return the conversation as `get` does.
 
-        A call goes with its outputs, an output with its call. Raises NotFound, Conflict naming a hold.
+        A call is deleted with its outputs, an output with its call. Raises NotFound, Conflict naming a hold.
         """
         scope = Scope(user=user)
         found = await self._desk.store.conversation(scope, conversation)
@@ -222,7 +222,7 @@ class OpenAIConversations:
     # ---- what is read ------------------------------------------------------------------------------------------------
 
     async def _seq(self, scope: Scope, found: Conversation, item: str) -> int:
-        """Return the post an item is in."""
+        """Return the seq of an item's post."""
         named = read_item_id(item)
         if named is None or named.conversation != found.id:
             raise no_item(item)
@@ -237,7 +237,7 @@ class OpenAIConversations:
     async def _walk(
         self, scope: Scope, found: Conversation, head: int, start: int, *, order: Order, many: int
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the items of a path from a post on, 0 for its end; `many` posts are read at a time."""
+        """Yield the items of a path from a post on, 0 for its end; load `many` posts at a time."""
         store, at = self._desk.store, start
         while True:
             if order == "asc":
@@ -266,7 +266,7 @@ class OpenAIConversations:
 
 
 def no_item(item: str) -> NotFound:
-    """Return the one thing for an item there is not and one of another conversation."""
+    """Return the same error for an unknown item and for one of another conversation."""
     return NotFound(f"no item {item!r} in this conversation")
 
 

@@ -1,4 +1,4 @@
-"""The Responses wire: each response is a step of a turn, asked as a chat completion and told in the other form."""
+"""The OpenAI Responses API: translate each request to a chat completion, and each answer back to a response."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
@@ -36,17 +36,17 @@ _EVENTS = "text/event-stream"
 
 
 class Responses:
-    """The answers of a book by their ids on the Responses wire."""
+    """The stored responses of a project, by id."""
 
     def __init__(self, desk: Desk, *, most: int) -> None:
-        """`most`: bytes of a request, of the items it refers to too."""
+        """Create it; `most` is the maximum size of a request in bytes, including the items that it refers to."""
         self._desk = desk
         self._most = most
 
     async def refused(self, body: bytes, *, user: str | None = None) -> InvalidInput | None:
-        """Return why a request is not ours to answer, None where it is.
+        """Return why a request must be forwarded instead of answered here, None if it can be answered.
 
-        Raises InvalidInput where nobody can: it continues what the upstream does not know.
+        Raises InvalidInput if neither works: it continues a response that the upstream does not know.
         """
         try:
             asked = read_asked(body)
@@ -67,7 +67,7 @@ class Responses:
         return None
 
     async def _continues(self, body: bytes, user: str | None) -> str | None:
-        """Return what of the book a request continues that the book cannot answer."""
+        """Return the stored response or conversation that an unanswerable request continues."""
         try:
             previous, conversation = continued(msgspec.json.decode(body, type=dict[str, Any]))
         except (ValueError, RecursionError, InvalidInput):
@@ -78,9 +78,9 @@ class Responses:
         return conversation if known else None
 
     async def with_items(self, body: bytes, *, user: str | None = None) -> bytes:
-        """Return a request with the items of the book it refers to by their ids.
+        """Return a request with its item references replaced by the stored items.
 
-        Raises NotFound for one that is gone, TooLarge where they say more than a request may.
+        Raises NotFound for a deleted item, TooLarge if the result exceeds the size limit.
         """
         if b"item_reference" not in body:
             return body
@@ -103,11 +103,11 @@ class Responses:
         return msgspec.json.encode(given)
 
     def is_ours(self, id_: str) -> bool:
-        """Whether an id can name an answer of a book."""
+        """Return whether an id has the form of a response id of Cuebook."""
         return read_id(id_) is not None
 
     async def get(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
-        """Return a response as it is kept: of its request its metadata, and what it continues. Raises NotFound."""
+        """Return a stored response with its request's metadata and previous response. Raises NotFound."""
         named, turn, step = await _found(self._desk, id_, user)
         about = turn.metadata.get("answer", {})
         telling = Telling(
@@ -131,7 +131,7 @@ class Responses:
     async def input_items(
         self, id_: str, *, user: str | None = None, order: Order = "desc", after: str | None = None, limit: int = LIMIT
     ) -> dict[str, Any]:
-        """Return a page of what a response answers: the items of its conversation up to it. Raises NotFound."""
+        """Return a page of a response's input: the items of its conversation before it. Raises NotFound."""
         named, turn, step = await _found(self._desk, id_, user)
         scope, head = Scope(user=user), turn.query_seq
         found = await self._desk.store.conversation(scope, named.conversation)
@@ -144,14 +144,14 @@ class Responses:
         return await talk.page(scope, found, head, order=order, after=after, limit=limit)
 
     def conversation_of(self, id_: str) -> str:
-        """Return the conversation an answer is in, by its id; "" for one that is not ours."""
+        """Return the conversation of a response by its id; "" if it is not Cuebook's."""
         named = read_id(id_)
         return named.conversation if named else ""
 
     async def delete(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
-        """Forget an answer with what it was asked, back to the answer before, and everything derived of both.
+        """Delete a response with its input, back to the previous answer, and everything derived from both.
 
-        Raises NotFound, Conflict naming a hold, InvalidInput for one whose items are a conversation's its client began.
+        Raises NotFound, Conflict naming a hold, InvalidInput for a response in a conversation that the client created.
         """
         named, turn, step = await _found(self._desk, id_, user)
         if may_be_ours(named.conversation):
@@ -163,7 +163,7 @@ class Responses:
         return {"id": id_, "object": "response", "deleted": True}
 
     async def _exchange(self, scope: Scope, conversation: str, turn: Turn, step: Step) -> list[int]:
-        """Return an answer's post, and those it was asked, back to the answer before."""
+        """Return an answer's post and the posts of its input, back to the previous answer."""
         seqs: list[int] = []
         at = step.reply_seq or turn.query_seq
         while at:
@@ -176,7 +176,7 @@ class Responses:
         return seqs
 
     async def cancel(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
-        """Refuse to end an answer from outside: none is made in the background. Raises InvalidInput, NotFound."""
+        """Refuse to cancel: responses never run in the background. Raises InvalidInput, NotFound."""
         await _found(self._desk, id_, user)
         msg = f"response {id_!r} was not asked for in the background; close its connection to end it"
         raise InvalidInput(msg, where="response_id")
@@ -222,9 +222,9 @@ def _no_response(id_: str) -> NotFound:
 async def respond(
     desk: Desk, relay: Callable[[RelayCall], AsyncIterator[Head | bytes]], call: RelayCall
 ) -> AsyncGenerator[Head | bytes, None]:
-    """Answer a request of the Responses wire: the head, then the body's bytes.
+    """Answer a Responses request. Yield the response head, then the body's bytes.
 
-    Raises InvalidInput, NotFound for an answer it continues that is not there, Conflict for one that said nothing.
+    Raises InvalidInput, NotFound for an unknown previous response, Conflict for an empty one.
     """
     asked = read_asked(call.body)
     call = msgspec.structs.replace(await _as_chat(desk, call, asked), told=_kept_of(desk, asked))
@@ -254,7 +254,7 @@ async def respond(
 
 
 def _kept_of(desk: Desk, asked: ResponseRequest) -> dict[str, Any]:
-    """Return what is kept of a request beside what it says: what it was given to tell it by, and what it continues."""
+    """Return the request fields to store besides its input: its metadata, and the previous response."""
     given = asked.echo["metadata"]
     pairs = given.items() if isinstance(given, dict) and asked.echo["store"] else ()
     metadata = {name: desk.writer.clean(value) for name, value in pairs if isinstance(value, str)}
@@ -263,7 +263,7 @@ def _kept_of(desk: Desk, asked: ResponseRequest) -> dict[str, Any]:
 
 
 async def _as_chat(desk: Desk, call: RelayCall, asked: ResponseRequest) -> RelayCall:
-    """Return a request as the chat completion that means the same, behind the answer it continues."""
+    """Return a request as an equivalent chat completion, after the response that it continues."""
     body = msgspec.json.encode(asked.fields)
     leading = int(bool(asked.echo["instructions"]))  # they hold for this answer; what a developer says goes on to hold
     if asked.previous is None:
@@ -294,13 +294,13 @@ async def _as_chat(desk: Desk, call: RelayCall, asked: ResponseRequest) -> Relay
 
 
 async def _check_named(desk: Desk, conversation: str | None, user: str | None) -> None:
-    """Refuse an id that was given for a conversation which is not there; a name of the caller's own begins one."""
+    """Check a conversation id issued by Cuebook: it must exist. A caller's own name creates a conversation."""
     if conversation and (may_be_ours(conversation) or looks_foreign(conversation)):
         await desk.store.conversation(Scope(user=user), conversation)
 
 
 async def _events(telling: Telling, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield a stream of chunks as events; the last of them comes when the turn is durable."""
+    """Yield a stream's chunks as events; the last one only after the turn is durable."""
     yield telling.begin()
     lines, events, broken = ByteLines(), Events(), ""
     try:

@@ -1,1 +1,1 @@
-"""What an operator is shown: audit, usage, shadow mode, use of memories."""
+"""Reports for operators: audit log, token usage and cost, shadow mode, memory utility."""

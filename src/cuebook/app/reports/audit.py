@@ -1,4 +1,4 @@
-"""The audit's public API: what was said to the model and why, that nobody changed it, and each render again."""
+"""The audit log's public API (`cue.audit`): search records, verify integrity, export, and replay renders."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ HIGHEST = 2**53 - 1
 
 
 class ReplayedRender(Struct, frozen=True, kw_only=True):
-    """A record's prompt rendered again. `changed`: an ancestor it follows says something else now."""
+    """A record's prompt rendered again. `changed`: an ancestor that it follows has changed since."""
 
     seq: int
     verdict: Literal["identical", "changed", "erased", "gone"]
@@ -36,21 +36,21 @@ class ReplayedRender(Struct, frozen=True, kw_only=True):
 
 
 class FoundRecords(Struct, frozen=True, kw_only=True):
-    """Records that were looked for, the newest first. `before`: where a search goes on, None at the beginning."""
+    """Matching records, newest first. `before`: where the next search continues, None if all were searched."""
 
     records: tuple[Record, ...]
     before: int | None = None
 
 
 class Audit:
-    """The audit of a book."""
+    """The audit log of a project."""
 
     def __init__(self, desk: Desk, mirror: Mirror | None = None) -> None:
         self._desk = desk
         self._mirror = mirror
 
     async def records(self, *, after: int = 0, limit: int = 50) -> list[Record]:
-        """Return records behind a seq, the oldest first."""
+        """Return records after a seq, oldest first. Raises InvalidInput."""
         if not 1 <= limit <= _PAGE or not 0 <= after <= HIGHEST:
             msg = f"limit: {limit} is not between 1 and {_PAGE}, or after: {after} is no record's number"
             raise InvalidInput(msg, where="limit")
@@ -78,9 +78,9 @@ class Audit:
         before: int | None = None,
         limit: int = 50,
     ) -> FoundRecords:
-        """Look for the newest records of an event, a prompt, a conversation, before a seq where one is named.
+        """Search for the newest records of an event, a prompt or a conversation, before a seq if given.
 
-        One search looks at LOOKED_AT records or fewer. Raises InvalidInput.
+        One search scans at most LOOKED_AT records. Raises InvalidInput.
         """
         if not 1 <= limit <= _PAGE or (before is not None and not 1 <= before <= HIGHEST):
             msg = f"limit: {limit} is not between 1 and {_PAGE}, or before: {before} is no record's number"
@@ -103,7 +103,7 @@ class Audit:
         return FoundRecords(records=tuple(found), before=end if end > 1 else None)
 
     async def export(self) -> AsyncIterator[Record]:
-        """Yield all records, the oldest first."""
+        """Yield all records, oldest first."""
         after = 0
         while page := await self._desk.audit.records(Scope(), after=after, limit=_PAGE):
             for record in page:
@@ -111,13 +111,13 @@ class Audit:
             after = page[-1].seq
 
     async def checkpoints(self) -> list[Checkpoint]:
-        """Return the signed checkpoints, the smallest first; a copy kept elsewhere shows what this store cannot."""
+        """Return the signed checkpoints in order. Copies stored elsewhere reveal tampering that this store cannot."""
         return await self._desk.audit.checkpoints(Scope())
 
     async def verify(self, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
-        """Check the chain against its hashes and signed checkpoints, and those `kept` elsewhere; then its mirror file.
+        """Verify the hash chain against its signed checkpoints and those `kept` elsewhere, then the mirror file.
 
-        The file is brought up to date first: what a crash tore off, or somebody cut off its end, is written anew.
+        The mirror file is updated first: a missing end, after a crash or a truncation, is written again.
         """
         kept = tuple(kept)
         found = await self._verify(kept)
@@ -135,7 +135,7 @@ class Audit:
         return structs.replace(found, ok=False, first_bad=mirrored.first_bad, reason=reason)
 
     async def _not_cut(self, found: Verdict, file: Path) -> Verdict:
-        """Return a verdict, unless the mirror goes on behind a record where the table ends, or goes on otherwise."""
+        """Return the verdict, or a negative one if the mirror has records that the table lacks."""
         hashes = {record.seq: record.hash async for record in self.export()}
         lost = await asyncio.to_thread(_lost, file, hashes)
         if not lost:
@@ -152,7 +152,7 @@ class Audit:
         return await asyncio.to_thread(verify, records, checkpoints, public_key=verifying_key(self._desk.key))
 
     async def verify_mirror(self, file: Path, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
-        """Check a mirror file, or an export, in the same way. Raises OSError."""
+        """Verify a mirror file or an export in the same way. Raises OSError."""
         checkpoints = [*await self.checkpoints(), *kept]
         key = verifying_key(self._desk.key)
 
@@ -163,7 +163,7 @@ class Audit:
         return await asyncio.to_thread(check)
 
     async def replay(self, seq: int) -> ReplayedRender:
-        """Render what a record says was rendered, from the same version and values. Raises NotFound, InvalidInput."""
+        """Render a record's prompt again from the same version and values. Raises NotFound, InvalidInput."""
         record = await self.get(seq)
         if record.event != "render":
             msg = f"record {seq} tells of a {record.event}: there is nothing to render"
@@ -187,7 +187,7 @@ class Audit:
 
 
 def _lost(file: Path, hashes: Mapping[int, str]) -> int:
-    """Return the first record that a mirror chains onto one of the table's and the table does not hold; 0 for none."""
+    """Return the first record that continues the table's chain in the mirror but not in the table; 0 for none."""
     before = ""
     try:
         with file.open("rb") as lines:

@@ -1,4 +1,4 @@
-"""How the audit looks on the wire and in a file: camelCase, what was said in the place of its commitments."""
+"""Convert audit records to JSON objects and mirror lines: camelCase, texts instead of their hashes."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from cuebook.records.audit import Checkpoint, Record, Verdict
 
 
 def record(value: Record) -> Wire:
-    """Return a record. A text that was erased is null, one that never was is empty."""
+    """Return a record. An erased text is null, an absent one is empty."""
     context = _said(value, "input_context")
     return {
         "seq": value.seq,
@@ -45,7 +45,7 @@ def _said(value: Record, name: str) -> str | None:
 
 
 def _values(context: str) -> Any:
-    """Return the values of a context, or the text itself of one that somebody damaged."""
+    """Return the values of a context, or its text if it is damaged."""
     try:
         return json.loads(context or "{}")
     except ValueError:
@@ -53,7 +53,7 @@ def _values(context: str) -> Any:
 
 
 def verdict(value: Verdict) -> Wire:
-    """Return what a check found; `firstBad` is the seq of the first record that is not as it was written."""
+    """Return the result of a verification; `firstBad` is the seq of the first altered record."""
     first: Wire = {} if value.first_bad is None else {"firstBad": value.first_bad}
     return {"ok": value.ok, "records": value.records} | first | ({"reason": value.reason} if value.reason else {})
 
@@ -64,12 +64,12 @@ def replayed(value: ReplayedRender) -> Wire:
 
 
 def checkpoint(value: Checkpoint) -> Wire:
-    """Return a checkpoint as it was signed, the signature beside."""
+    """Return a checkpoint as it was signed, with its signature."""
     return dict(msgspec.to_builtins(value))
 
 
 def checkpoints_of(document: bytes | str) -> list[Checkpoint]:
-    """Read checkpoints kept elsewhere: a list of them, or `{"items": [...]}`. Raises InvalidInput."""
+    """Parse checkpoints stored elsewhere: a list of them, or `{"items": [...]}`. Raises InvalidInput."""
     try:
         found = msgspec.json.decode(document)
         listed = found.get("items") if isinstance(found, dict) else found
@@ -80,5 +80,5 @@ def checkpoints_of(document: bytes | str) -> list[Checkpoint]:
 
 
 def lines(records: Iterable[Record]) -> Iterator[str]:
-    """Return records as lines of the mirror file, which anyone can check."""
+    """Yield records as lines of the mirror file, which anyone can verify."""
     return map(mirror_line, records)

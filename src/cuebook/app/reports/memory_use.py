@@ -1,4 +1,4 @@
-"""Of what use each memory was in the turns that said it, and which to let go: `book.memory.utility`."""
+"""Measure each memory's utility in the turns that included it, and propose which to drop: `cue.memory.utility`."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -73,9 +73,9 @@ VERDICTS: Final[dict[Verdict, str]] = {
 
 
 class Utility(Struct, frozen=True, kw_only=True):
-    """A memory and its uses in the turns measured; `utility` is their mean, from 0 to 1.
+    """A memory and its uses in the measured turns; `utility` is their mean, from 0 to 1.
 
-    `said` counts the turns that say it, those that could not be measured too.
+    `said` counts the turns that include it, those that could not be measured too.
     """
 
     memory: Memory
@@ -85,17 +85,17 @@ class Utility(Struct, frozen=True, kw_only=True):
 
     @property
     def utility(self) -> float:
-        """How much of the answers came of it."""
+        """The mean share of the answers that depended on it."""
         return fmean(each.score for each in self.uses)
 
     @property
     def prunes(self) -> bool:
-        """Whether it is proposed to be let go."""
+        """Whether it is proposed for deletion."""
         return self.verdict == "useless"
 
 
 class Utilities(Struct, frozen=True, kw_only=True):
-    """What a measure found, the most useful first; `missed` counts turns that say a memory and were not measured."""
+    """The measured memories, most useful first; `missed` counts turns with memories that were not measured."""
 
     items: tuple[Utility, ...]
     by: str
@@ -105,9 +105,9 @@ class Utilities(Struct, frozen=True, kw_only=True):
 
 
 class MeasureCost(Struct, frozen=True, kw_only=True):
-    """What a measure asks a model: calls, tokens of their prompts by our counter, and the most their answers have.
+    """The cost of a measurement: model calls, their prompt tokens by our counter, and the maximum answer tokens.
 
-    `costs` by currency, nothing read from a cache; empty where no price of the model is known, or none is asked.
+    `costs` by currency, without caching; empty if the model's price is unknown or no model is asked.
     """
 
     model: str
@@ -119,18 +119,18 @@ class MeasureCost(Struct, frozen=True, kw_only=True):
 
     @property
     def by(self) -> str:
-        """How it would be measured."""
+        """The method of the measurement."""
         return MODEL if self.model else WORDS
 
 
 async def leave_one_out(
     desk: Desk, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = BUDGET
 ) -> Utilities:
-    """Measure memories on the last `turns` of the conversations named, or of all; of a user's only with `user`.
+    """Measure memories on the last `turns` turns of the given conversations, or of all; with `user`, of their own.
 
-    With a configured model and a `budget` of at least 3 calls by asking it, newest turns first, until that is used up;
-    else by the answers that were given. Nothing is stored but the audit's record that it was asked. Raises NotFound
-    and InvalidInput.
+    With a configured model and a `budget` of at least 3 calls, ask it, newest turns first, until the budget is used
+    up; else compare with the actual answers. Stores only the audit records of the calls. Raises NotFound and
+    InvalidInput.
     """
     measure = _Measure(desk, Scope(user=user), budget)
     await measure.take_all(conversations, turns)
@@ -146,7 +146,7 @@ async def cost_of(
     turns: int = TURNS,
     budget: int = BUDGET,
 ) -> MeasureCost:
-    """Return what `leave_one_out` would ask the model, and cost at most; none is asked. Raises likewise."""
+    """Return the model calls and the maximum cost of `leave_one_out`, without calling. Raises the same errors."""
     reckoning = _Reckoning(desk, Scope(user=user), budget)
     await reckoning.take_all(conversations, turns)
     price = prices.of(desk.model.name)
@@ -167,12 +167,12 @@ async def cost_of(
 
 
 def reason_of(found: Utilities) -> str:
-    """Return why what a measure proposes is forgotten, for the receipt."""
+    """Return the reason for the receipt when the proposed memories are deleted."""
     return f"of no use in the turns that said it (leave one out, by {found.by})"
 
 
 def cost_to_wire(cost: MeasureCost) -> Wire:
-    """Return a cost as JSON."""
+    """Return a cost as a JSON object."""
     return {
         "model": cost.model,
         "turns": cost.turns,
@@ -184,7 +184,7 @@ def cost_to_wire(cost: MeasureCost) -> Wire:
 
 
 def to_wire(found: Utilities) -> Wire:
-    """Return it as JSON."""
+    """Return the measured memories as a JSON object."""
     return {
         "by": found.by,
         "turns": found.turns,
@@ -210,7 +210,7 @@ def to_wire(found: Utilities) -> Wire:
 
 
 class _Measure:
-    """A measure while turns come to it."""
+    """A running measurement, which collects turns."""
 
     def __init__(self, desk: Desk, scope: Scope, budget: int) -> None:
         self._desk, self._scope, self._budget = desk, scope, budget
@@ -222,11 +222,11 @@ class _Measure:
 
     @property
     def turns(self) -> int:
-        """How many turns were measured."""
+        """The number of measured turns."""
         return self._turns
 
     async def take_all(self, conversations: Sequence[str], turns: int) -> None:
-        """Measure the last turns of the conversations named, or of all. Raises InvalidInput, NotFound."""
+        """Measure the last turns of the given conversations, or of all. Raises InvalidInput, NotFound."""
         if not 1 <= turns <= MOST_TURNS:
             msg = f"turns: {turns} is not between 1 and {MOST_TURNS}"
             raise InvalidInput(msg, where="turns")
@@ -237,7 +237,7 @@ class _Measure:
             await self.take(conversation, turn)
 
     async def take(self, conversation: Conversation, turn: Turn) -> None:
-        """Measure a turn that says memories."""
+        """Measure a turn that includes memories."""
         said = [each for each in dict.fromkeys(said_in(turn.steps[-1].manifest)) if await self._memory(each)]
         if not said:
             return
@@ -258,7 +258,7 @@ class _Measure:
             self._uses.setdefault(use.memory, []).append(use)
 
     async def report(self) -> Utilities:
-        """Return what was found."""
+        """Return the result."""
         if self._calls:
             context = {"turns": self._turns, "calls": self._calls, "memories": len(self._uses)}
             told = receipt(self._desk, Version(slug="eval"), "leave-one-out", context=context)
@@ -308,13 +308,13 @@ class _Measure:
         return await uses_by_asking(self._desk, self._scope, conversation, turn, memories)
 
     async def _memory(self, id_: str) -> Memory | None:
-        """Return a memory as it is kept, None where it holds no longer."""
+        """Return a stored memory, None if it is no longer valid."""
         found = await self._desk.store.memories.get(self._scope, id_)
         return next((each for each in found if each.valid_to is None), None)
 
 
 class _Reckoning(_Measure):
-    """A measure that asks nobody, and notes what it would have asked: how many prompts of so many tokens."""
+    """A dry run of a measurement: it counts the prompts and tokens instead of calling the model."""
 
     def __init__(self, desk: Desk, scope: Scope, budget: int) -> None:
         super().__init__(desk, scope, budget)
@@ -344,7 +344,7 @@ def _verdict(memory: Memory, uses: Sequence[Use], said: int) -> Verdict:
 
 
 def _without_twins(items: Sequence[Utility]) -> list[Utility]:
-    """Keep the surest of several that say the same: each is of no use while the others are there, and one is."""
+    """Keep the most confident of several duplicates: each seems useless while the others exist, but one is useful."""
     found = sorted(items, key=lambda each: (each.prunes, -each.memory.confidence, -each.memory.no))
     texts = [set(words(each.memory.text)) for each in found]
     kept = [text for each, text in zip(found, texts, strict=True) if not each.prunes]
@@ -364,7 +364,7 @@ def _alike(one: set[str], other: set[str]) -> bool:
 async def _recorded(
     desk: Desk, scope: Scope, conversations: Sequence[str], turns: int
 ) -> AsyncIterator[tuple[Conversation, Turn]]:
-    """Yield the newest turns of conversations, LOOKED_AT in all, that are not for others than their first user."""
+    """Yield the newest turns of conversations, at most LOOKED_AT, except those visible only to another first user."""
     left = LOOKED_AT
     async for found in _named(desk, scope, conversations):
         last = await _last(desk, scope, found, min(turns, left))
@@ -376,7 +376,7 @@ async def _recorded(
 
 
 async def _named(desk: Desk, scope: Scope, names: Sequence[str]) -> AsyncIterator[Conversation]:
-    """Yield the conversations named, or all, the most recent first."""
+    """Yield the given conversations, or all, the most recent first."""
     for name in dict.fromkeys(names):
         yield await desk.store.conversation(scope, name)
     cursor, more = None, not names

@@ -1,4 +1,4 @@
-"""What a provider charges for a model: the shipped table, and the project's own before it."""
+"""Look up model prices: the project's own price file first, then the built-in table."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _DATE = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 
 class Rates(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Money for a million tokens. `cached_input` are those read from the provider's cache."""
+    """Prices per million tokens. `cached_input` is for tokens read from the provider's cache."""
 
     input: float
     cached_input: float
@@ -29,24 +29,24 @@ class Rates(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
 
 
 class Long(Rates, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The rates of a whole request whose prompt has more tokens than `above`, cached ones among them."""
+    """The rates of a request whose prompt exceeds `above` tokens, cached ones included."""
 
     above: int
 
 
 class Price(Rates, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What a model costs."""
+    """The price of a model."""
 
     currency: str = "USD"
     long: Long | None = None  # None: a token costs the same in every prompt
 
     def of(self, use: Reckoned, *, write: float) -> float:
-        """Return what the input of a request costs; `write` is the rule's factor for tokens written to the cache."""
+        """Return the cost of a request's input; `write` is the cache rule's factor for tokens written to the cache."""
         rates = self._at(use)
         return (use.uncached * rates.input + use.read * rates.cached_input + use.write * write * rates.input) / _MILLION
 
     def of_output(self, tokens: int, use: Reckoned) -> float:
-        """Return what the answer to a request costs."""
+        """Return the cost of a request's output."""
         return tokens * self._at(use).output / _MILLION
 
     def _at(self, use: Reckoned) -> Rates:
@@ -61,16 +61,16 @@ class _Table(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class Prices(Struct, frozen=True):
-    """Prices by globs of models' names, the project's own first."""
+    """Prices by glob patterns of model names, the project's own first."""
 
     own: Mapping[str, Price]
     shipped: Mapping[str, Price]
     as_of: str = ""
 
     def of(self, model: str) -> Price | None:
-        """Return the price of a model, of several globs that of the longest; None for one that nobody knows.
+        """Return the price of a model, by the longest matching pattern; None if unknown.
 
-        Looked for is its name, then the same without what a gateway puts before it and the date behind it.
+        Tries the full name, then the name without a gateway's prefix and the date suffix.
         """
         bare = _DATE.sub("", model.rsplit("/", 1)[-1].lower())
         for table in (self.own, self.shipped):
@@ -82,7 +82,7 @@ class Prices(Struct, frozen=True):
 
 
 def load_prices(config: Config) -> Prices:
-    """Read both tables. Raises InvalidInput naming the project's file and the place at fault."""
+    """Load both tables. Raises InvalidInput naming the project's file and the position of the error."""
     text = resources.files(__package__).joinpath("prices.json").read_bytes()
     shipped = msgspec.json.decode(text, type=_Table)
     file = Path(config.folder) / FILE

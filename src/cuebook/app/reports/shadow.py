@@ -1,4 +1,4 @@
-"""The ledger of shadow mode: what Cuebook would have sent, beside what clients sent."""
+"""Report shadow mode: compare what Cuebook would have sent with what clients sent, in tokens and cost."""
 
 import asyncio
 import math
@@ -15,14 +15,14 @@ from cuebook.records.memory import Scope
 from cuebook.records.usage import Reckoned, ShadowedCall
 from cuebook.window.cache_rules import RULES
 
-#: Posts shown of those that no prompt holds, and characters of each.
+#: Number of example posts missing from all prompts, and characters shown of each.
 EXAMPLES, SHOWN = 5, 200
 
 
 class ModelCost(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The calls of one model. Costs are of input, reckoned by the cache's rule; None without a price or a rule.
+    """The calls of one model. Costs are for input, computed with the cache rule; None without a price or a rule.
 
-    `output_cost` is the same for both prompts; `reported_cost` is of the calls whose provider counted.
+    `output_cost` is the same for both prompts; `reported_cost` covers the calls with usage from the provider.
     """
 
     model: str
@@ -37,7 +37,7 @@ class ModelCost(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Example(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A post that the client no longer sends (`gone`) or sends cut short, and no window of Cuebook's holds."""
+    """A post that the client no longer sends (`gone`) or truncates, and that no Cuebook window contains."""
 
     conversation: str
     seq: int
@@ -47,16 +47,16 @@ class Example(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ShadowReport(Struct, frozen=True, kw_only=True, rename="camel"):
-    """All calls that were kept in shadow, summed up.
+    """The totals of all calls recorded in shadow mode.
 
-    Posts are counted at each conversation's newest call. Tokens are by our counter, but those `reported`.
+    Posts are counted at each conversation's newest call. Tokens are by our counter, except the `reported` ones.
     """
 
     calls: int
-    refused_calls: int  # beside them: what the upstream refused, which is in no other figure
+    refused_calls: int  # calls that the upstream refused; not in any other figure
     conversations: int
-    lost: dict[str, int]  # calls that passed and could not be kept, by reason
-    waiting: int  # calls this process has still to keep
+    lost: dict[str, int]  # forwarded calls that could not be recorded, by reason
+    waiting: int  # calls not yet recorded by this process
     client_tokens: int
     window_tokens: int
     reported_calls: int
@@ -64,7 +64,7 @@ class ShadowReport(Struct, frozen=True, kw_only=True, rename="camel"):
     reported_cached: int
     output_tokens: int
     rules: list[str]
-    client_read: int  # tokens the client's own row of requests would read from the cache
+    client_read: int  # tokens that the client's own requests would read from the cache
     window_read: int
     prices_as_of: str
     models: list[ModelCost]
@@ -75,13 +75,13 @@ class ShadowReport(Struct, frozen=True, kw_only=True, rename="camel"):
     window_alone: int
     truncated: int
     examples: list[Example]
-    parted_calls: int  # calls in whose messages tool calls and their results are parted
+    parted_calls: int  # calls whose messages separate tool calls from their results
     added_ms_p50: float | None
     added_ms_p95: float | None
 
 
 class ShadowCall(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A call that was kept in shadow. Costs are of input, None without a price or a rule; posts are those before it."""
+    """A call recorded in shadow mode. Costs are for input, None without a price or a rule; posts precede it."""
 
     conversation: str
     turn: int
@@ -100,7 +100,7 @@ class ShadowCall(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ShadowLedger:
-    """What was kept in shadow."""
+    """The records of shadow mode."""
 
     def __init__(self, desk: Desk, config: Config, shadow: Shadow | None) -> None:
         self._desk = desk
@@ -108,9 +108,9 @@ class ShadowLedger:
         self._shadow = shadow
 
     async def report(self, conversation: str | None = None, *, user: str | None = None) -> ShadowReport:
-        """Sum up the calls of a conversation, or of all that who asks takes part in.
+        """Return the totals of a conversation's calls, or of all conversations that the caller takes part in.
 
-        Raises NotFound, and InvalidInput for prices of the project that cannot be read.
+        Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """
         scope = Scope(user=user)
         passed = await self._desk.store.shadow.calls(scope, conversation)
@@ -155,10 +155,9 @@ class ShadowLedger:
         )
 
     async def calls(self, conversation: str | None = None, *, user: str | None = None) -> list[ShadowCall]:
-        """Return each call of a conversation, or of all that who asks takes part in, the oldest first; none was
-        refused.
+        """Return the successful calls of a conversation, or of all that the caller takes part in, oldest first.
 
-        Raises NotFound, and InvalidInput for prices of the project that cannot be read.
+        Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """
         kept = await self._desk.store.shadow.calls(Scope(user=user), conversation)
         prices = await asyncio.to_thread(load_prices, self._config)
@@ -240,5 +239,5 @@ def _write(rule: str) -> float:
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Return the nearest-rank percentile of values in order; None of none."""
+    """Return the nearest-rank percentile of sorted values; None if there are none."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None

@@ -1,4 +1,4 @@
-"""What model calls took: tokens beside those of the whole history, what came from a provider's cache, and money."""
+"""Compute the usage of model calls: tokens compared with the full history, provider cache hits, and cost."""
 
 import asyncio
 from typing import Final
@@ -13,30 +13,30 @@ from cuebook.records.memory import Scope
 from cuebook.records.usage import Reckoned, Spent
 from cuebook.window.cache_rules import RULES
 
-#: Turns of a conversation that are summed up, and turns in all: a few tenths of a second of reading.
+#: Maximum number of turns summed per conversation, and in all: a few tenths of a second of loading.
 TURNS: Final = 500
 MOST: Final = 2000
 
 
 class CallUsage(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one call, or several, took. Tokens by our counter; costs by currency, of calls with a known price.
+    """The usage of one or several calls. Tokens by our counter; costs by currency, of calls with a known price.
 
-    `cached` are those of `cache_known` prompt tokens that a provider read from its cache, reported or simulated.
-    `cache_saved` is what these would have cost more as any others.
+    `cached` counts those of `cache_known` prompt tokens that a provider read from its cache, reported or simulated.
+    `cache_saved` is the money that caching saved.
     """
 
     calls: int = 0
     tokens: int = 0
-    whole: int = 0  # what the same prompts would be with every post before in full
+    whole: int = 0  # tokens of the same prompts with the full history
     posts: int = 0  # before the newest call
     cached: int = 0
     cache_known: int = 0
     costs: dict[str, float] = {}
     cache_saved: dict[str, float] = {}
-    models: tuple[str, ...] = ()  # whose prices these are
+    models: tuple[str, ...] = ()  # the models of these prices
 
     def plus(self, other: "CallUsage") -> "CallUsage":
-        """Return both together."""
+        """Return the sum of both."""
         return CallUsage(
             calls=self.calls + other.calls,
             tokens=self.tokens + other.tokens,
@@ -51,17 +51,17 @@ class CallUsage(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SpentOn:
-    """What the calls of a book's conversations took."""
+    """Loads the usage of the calls of a project's conversations."""
 
     def __init__(self, desk: Desk, config: Config) -> None:
         self._desk = desk
         self._config = config
-        self._prices: Prices | None = None  # read once
+        self._prices: Prices | None = None  # cached
 
     async def turns(self, conversation: str, first: int, last: int, *, user: str | None = None) -> dict[int, CallUsage]:
-        """Return what each of the turns `first`..`last` took, by number, without those that passed in shadow.
+        """Return the usage of the turns `first`..`last` by number, without those in shadow mode.
 
-        Raises NotFound, and InvalidInput for prices of the project that cannot be read.
+        Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """
         calls = await self._desk.store.usage.calls(Scope(user=user), conversation, first=first, last=last)
         prices = await self._known()
@@ -72,7 +72,7 @@ class SpentOn:
         return found
 
     async def step(self, conversation: str, n: int, step: int, *, user: str | None = None) -> CallUsage:
-        """Return what one call took, or would have. Raises NotFound, InvalidInput."""
+        """Return the usage of one call, real or in shadow mode. Raises NotFound, InvalidInput."""
         calls = await self._desk.store.usage.calls(Scope(user=user), conversation, first=n, last=n)
         prices = await self._known()
         return next((usage_of(each, prices) for each in calls if each.step == step), CallUsage())
@@ -84,7 +84,7 @@ class SpentOn:
 
 
 def usage_of(call: Spent, prices: Prices) -> CallUsage:
-    """Return what a call took: as its provider counted it, else by our counter and the cache's rule."""
+    """Return the usage of a call as reported by its provider, else by our counter and the cache rule."""
     use, cache = call.usage, call.cache or {}
     read = use.cache_read if use is not None and use.cache_read is not None else cache.get("readTokens")
     written = use.cache_write if use is not None and use.cache_write is not None else cache.get("writeTokens") or 0

@@ -1,1 +1,1 @@
-"""How a project is read from its directory and put together: templates, personas, experiences, settings."""
+"""Load a project from its directory: settings, personas, experiences, templates, and the engine's dependencies."""

@@ -1,4 +1,4 @@
-"""How a file is written: whole or not at all, with the same bytes on every system."""
+"""Write files atomically, with the same bytes on every operating system."""
 
 import os
 import secrets
@@ -7,16 +7,16 @@ from pathlib import Path
 
 
 def write_whole(path: Path, texts: Iterable[str], *, durable: bool = True) -> None:
-    """Write a file aside and put it in its place when every byte of it is on the disk; what was there stays till then.
+    """Write a temporary file, flush it to disk and rename it over `path`. The old file stays until then.
 
-    A pipe or a device is written to as it is. Without `durable` a power cut may take the file again: for what can be
-    made anew. Raises OSError naming the path.
+    Pipes and devices are written directly. Without `durable` a power failure may lose the file: use it for files that
+    can be recreated. Raises OSError naming the path.
     """
     if path.exists() and not path.is_file():
         with path.open("w", encoding="utf-8", newline="\n") as stream:
             stream.writelines(texts)
         return
-    place = path.resolve()  # a link stays one
+    place = path.resolve()  # keep symbolic links
     aside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
         with aside.open("x", encoding="utf-8", newline="\n") as file:

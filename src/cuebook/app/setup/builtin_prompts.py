@@ -1,7 +1,7 @@
-"""The prompts that ship with the library and hold where a book has none of their name.
+"""Load the built-in prompts, which apply unless the project has a prompt of the same id.
 
-They are the files below `prompts/system` of the project template, so that a book begins with the same texts and may
-change them: one more instruction is one more file there.
+They are the files below `prompts/system` of the project template, so that a project starts with the same texts and can
+edit them. To add an instruction, add a file there.
 """
 
 from functools import cache
@@ -13,19 +13,19 @@ from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import read_file
 from cuebook.records.prompt import Version
 
-#: How blocks and records name the branch of a shipped prompt; its number is 0.
+#: Branch name of built-in prompts in blocks and records; their version number is 0.
 BRANCH = "built-in"
 _PROMPTS = Path(__file__).with_name("project") / "prompts"
 
 
 def builtin_prompts() -> dict[str, Version]:
-    """Return them by id."""
+    """Return the built-in prompts by id."""
     return dict(_read())
 
 
 @cache
 def _read() -> dict[str, Version]:
-    """Read them once: 13 ms, and they do not change while a program runs."""
+    """Load the files once: it takes 13 ms, and they do not change while a program runs."""
     files = sorted((_PROMPTS / "system").rglob("*.md"))
     read = [read_file(file.read_bytes(), path=file.relative_to(_PROMPTS).as_posix()) for file in files]
     return {each.slug: sealed(replace(each, branch=BRANCH)) for each in read}

@@ -1,4 +1,4 @@
-"""How a book is put together from its configuration."""
+"""Build the engine's dependencies (store, models, embedder, upstream) from the configuration."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -41,9 +41,9 @@ from cuebook.window.tokens import Counter, counter
 
 
 class Within:
-    """A store, or a part of one, for one tenant. Every Scope a call names becomes this tenant's, and proven by a key.
+    """A proxy of a store for one tenant: it sets the tenant in every Scope argument and marks it as authenticated.
 
-    One place for all methods there are and will be: none can be forgotten.
+    It wraps all methods generically, so that no method can be forgotten.
     """
 
     def __init__(self, inner: object, tenant: str) -> None:
@@ -67,7 +67,7 @@ class Within:
 
 
 def desk_of(desk: Desk, tenant: str, *, most_waiting: int) -> Desk:
-    """Return a desk that works for one tenant: another store, and nothing remembered of other tenants."""
+    """Return a copy of a desk for one tenant: with its own store view and empty caches."""
     store = cast("Store", Within(desk.store, tenant))
     lines = desk.lines if tenant == DEFAULT_TENANT else ConversationQueue(most_waiting)
     fresh = {"last": type(desk.last)(), "heard": type(desk.heard)(), "trials": {}, "dockets": {}, "epoch": 0}
@@ -88,7 +88,7 @@ def compose(
     embedder: Embedder | None = None,
     analyzers: Mapping[str, Analyzer] | None = None,
 ) -> tuple[Desk, Upstream | None]:
-    """Open the store and build what the engine works with. It blocks: call it in a thread where a loop runs."""
+    """Open the store and return the engine's dependencies and the upstream. Blocks: call it in a thread."""
     settings = config.settings
     methods = analyzers_of() | dict(analyzers or {})
     personas, default = load_personas(config, methods_of(methods))
@@ -141,13 +141,13 @@ def compose(
 
 
 def experience_files(config: Config) -> ExperienceFiles:
-    """Return the project's experiences; nothing is read."""
+    """Return the project's experience files without reading them."""
     folder = config.settings.experience.folder
     return ExperienceFiles(Path(config.folder) / folder, shown=folder)
 
 
 def _advised(config: Config, **models: Any) -> dict[str, Any]:
-    """Return what a desk needs to choose among experiences. Raises InvalidInput."""
+    """Return the desk's arguments for selecting experiences. Raises InvalidInput."""
     settings = config.settings.experience
     return {
         "experiences": None if settings.selection == "off" else Reader(experience_files(config)),
@@ -160,7 +160,7 @@ def _advised(config: Config, **models: Any) -> dict[str, Any]:
 def experience_model_of(
     config: Config, *, model: Model, work_model: Model | None, upstream: Upstream | None
 ) -> Model | None:
-    """Return what chooses among experiences, None where words and meaning do; nothing is sent. Raises InvalidInput."""
+    """Return the model that selects experiences, None for selection by similarity. Raises InvalidInput."""
     settings = config.settings.experience
     if settings.selection in ("off", "similarity"):
         return None
@@ -175,7 +175,7 @@ def experience_model_of(
 
 
 def _named(config: Config, name: str, upstream: Upstream | None) -> Model:
-    """Return another model of the server that answers, or that /v1 goes to."""
+    """Return another model of the configured model server or of the upstream."""
     if config.settings.model.provider == "llama":
         return _llama(config, name)
     if config.settings.model.provider != "none":
@@ -187,7 +187,7 @@ def _named(config: Config, name: str, upstream: Upstream | None) -> Model:
 
 
 def _policy(config: Config, *, unset: bool = False) -> Policy:
-    """Return the scopes the host switched on, and with `unset` those it said nothing of."""
+    """Return the memory scopes that the settings enable, and with `unset` also those not set."""
     memory = config.settings.memory
 
     def on(scope: str) -> bool:
@@ -210,7 +210,7 @@ def _recall(memory: MemoryConfig) -> dict[str, Any]:
 
 
 def _limits(budget: BudgetConfig, model: Model) -> Limits:
-    """Divide the window; a model that runs here says itself how much it reads."""
+    """Return the token limits of a window; a local model reports its context size itself."""
     return Limits(
         context_tokens=min(budget.context, model.context) if isinstance(model, LlamaModel) else budget.context,
         system_tokens=budget.system,
@@ -225,14 +225,14 @@ def _limits(budget: BudgetConfig, model: Model) -> Limits:
 def models_of(
     config: Config, *, model: Model | None = None, upstream: Upstream | None = None
 ) -> tuple[Model, Model | None, Upstream | None]:
-    """Return what answers, what does the work behind, and where `/v1` goes; nothing is sent. Raises InvalidInput."""
+    """Return the answering model, the background-job model and the upstream. Raises InvalidInput."""
     upstream = upstream or _upstream(config)
     model = model or _model(config)
     return model, _work_model(config, model, upstream), upstream
 
 
 def database_of(config: Config) -> str:
-    """Return the store's file, or MEMORY. Raises InvalidInput for a kind of store this version has not."""
+    """Return the database file, or MEMORY. Raises InvalidInput for an unsupported kind of store."""
     url = config.settings.store.url
     if url == MEMORY:
         return url
@@ -243,7 +243,7 @@ def database_of(config: Config) -> str:
 
 
 def key_file_of(config: Config) -> Path | None:
-    """Return the file of the book's key, None where it is kept in memory."""
+    """Return the file of the database key, None for a database in memory."""
     named = config.settings.secrets.key_file
     if named:
         return Path(config.folder) / named
@@ -300,7 +300,7 @@ def _server(settings: ModelConfig) -> HttpUpstream:
 
 
 def check_numpy(embedder: Embedder | None) -> Embedder | None:
-    """Return an embedder back where something compares its vectors. Raises InvalidInput."""
+    """Return the embedder if numpy is installed to compare its vectors. Raises InvalidInput."""
     if embedder is not None and find_spec("numpy") is None:
         msg = "embedder.provider: numpy compares vectors and is not installed; pip install 'cuebook[embeddings]'"
         raise InvalidInput(msg, where="embedder.provider")
@@ -308,7 +308,7 @@ def check_numpy(embedder: Embedder | None) -> Embedder | None:
 
 
 def embedder_of(config: Config) -> Embedder | None:
-    """Return what embeds, None where nothing does; nothing is loaded and nothing sent. Raises InvalidInput."""
+    """Return the configured embedder without loading it, None if none is configured. Raises InvalidInput."""
     settings = config.settings.embedder
     if settings.provider == "none":
         return None
@@ -336,10 +336,7 @@ def _work_model(config: Config, model: Model, upstream: Upstream | None) -> Mode
 
 
 def _cache_rule(config: Config) -> CacheRule | None:
-    """Return the provider's cache rule that windows are judged by.
-
-    A longest-prefix rule where the provider is not known.
-    """
+    """Return the provider's prompt-cache rule; a longest-prefix rule for an unknown provider."""
     settings = config.settings
     name = settings.upstream.cache_rule
     if name == "off":
@@ -351,5 +348,5 @@ def _cache_rule(config: Config) -> CacheRule | None:
 
 
 def environment_key(name: str) -> bool:
-    """Whether an API key stands in the environment, for `doctor`; its value is nobody's to see."""
+    """Return whether an API key is set in the environment, without revealing its value, for `doctor`."""
     return bool(os.environ.get(name))

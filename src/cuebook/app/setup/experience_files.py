@@ -1,11 +1,11 @@
-"""A project's handwritten experiences on disk, read again when a file changed.
+"""Load the handwritten experiences of a project, and reload files that changed.
 
 | what | rule |
 | --- | --- |
 | an experience | `handcrafted_exp_*.yaml` (or `.yml`) in the folder itself, in the order of the names |
-| two of one id | the first file's holds; both are named |
-| changed | another time, size or inode; looked for whenever a turn asks |
-| broken by an edit | what it said last holds while the process runs; told once in the log, and by `experience list` |
+| duplicate id | the first file wins; both are reported |
+| changed | different time, size or inode; checked in every turn |
+| invalid after an edit | the last valid content stays in effect until restart; logged once; see `experience list` |
 """
 
 import asyncio
@@ -40,21 +40,21 @@ Mark = tuple[int, int, int]
 
 
 class FileExperience(Struct, frozen=True, kw_only=True):
-    """An experience and the file it stands in."""
+    """An experience and its file."""
 
     experience: Experience
     file: str
 
 
 class Shelf(Struct, frozen=True, kw_only=True):
-    """All experiences of a folder in the order of their files, and what is wrong or odd with any of them."""
+    """All experiences of a folder in the order of their files, and the problems found."""
 
     kept: tuple[FileExperience, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class _ExperienceFile(Struct, kw_only=True):
-    """A file as it was last read. `said` is what it said last when it could be read."""
+    """A file as last read. `said` is its last valid content."""
 
     mark: Mark
     said: Experience | None
@@ -63,10 +63,10 @@ class _ExperienceFile(Struct, kw_only=True):
 
 
 class ExperienceFiles:
-    """The files of one folder. Any thread may read."""
+    """The experience files of a folder. Thread-safe."""
 
     def __init__(self, folder: Path, *, shown: str) -> None:
-        """`shown` is how the folder is called in what is said about it."""
+        """Create it; `shown` is the folder's name in messages."""
         self._folder = folder
         self._shown = shown
         self._files: dict[str, _ExperienceFile] = {}
@@ -76,9 +76,9 @@ class ExperienceFiles:
         self._lock = threading.Lock()
 
     def read(self, *, quiet: bool = False) -> Shelf:
-        """Return what the files say now. Costs a look at each file; only a changed one is read.
+        """Return the current experiences. Costs one `stat` per file; only changed files are parsed.
 
-        What is wrong is told once in the log, not to who is `quiet`: that one tells it itself.
+        Problems are logged once, unless `quiet`: then the caller reports them.
         """
         with self._lock:
             marks, fault = self._look()
@@ -98,9 +98,9 @@ class ExperienceFiles:
             return self._shelf
 
     def unread(self) -> list[str]:
-        """Say of files that look like experiences and are not named like one that they are not read.
+        """Return a message for each ignored file that looks like an experience but has another kind of name.
 
-        What TaskWeaver learns by itself, `exp_*` and `raw_exp_*`, is meant for nobody here.
+        TaskWeaver's own files, `exp_*` and `raw_exp_*`, are skipped without a message.
         """
         try:
             names = sorted(file.name for file in self._folder.iterdir() if file.suffix in ENDINGS)
@@ -113,7 +113,7 @@ class ExperienceFiles:
         return self._files[name].mark if name in self._files else None
 
     def _look(self) -> tuple[dict[str, Mark], str]:
-        """Return what tells whether a file changed, by name, and why the folder cannot be read: then none did."""
+        """Return each file's signature by name, and the error if the folder is unreadable: then no file changed."""
         try:
             with os.scandir(self._folder) as entries:
                 found = [
@@ -163,7 +163,7 @@ class ExperienceFiles:
         return read_experience(document, file=shown)
 
     def _named(self, name: str) -> str:
-        """Return a file as it is called in what is said about it; bytes that are no UTF-8 are written out."""
+        """Return a file's path for messages; escape bytes that are not UTF-8."""
         return f"{self._shown}/{os.fsencode(name).decode('utf-8', 'backslashreplace')}"
 
     def _gathered(self, fault: str) -> Shelf:
@@ -187,7 +187,7 @@ class ExperienceFiles:
 
 
 class Reader:
-    """What a turn asks for the experiences of now."""
+    """A callable that returns the current experiences for a turn."""
 
     def __init__(self, files: ExperienceFiles) -> None:
         self.files = files
@@ -198,7 +198,7 @@ class Reader:
 
 
 def _mark(entry: "os.DirEntry[str]") -> Mark:
-    """Return what changes with a file; the same for one that cannot be looked at, which is told when it is read."""
+    """Return a file's signature; a constant one if `stat` fails, because reading it reports the error."""
     try:
         status = entry.stat()
     except OSError:
@@ -207,7 +207,7 @@ def _mark(entry: "os.DirEntry[str]") -> Mark:
 
 
 def _value(node: yaml_text.Node) -> object:
-    """Return a value with every scalar as the text that stands there: an id 007 is none 7."""
+    """Return a value with every scalar as its source text, so that an id 007 does not become 7."""
     if isinstance(node.value, list):
         return [_value(child) for child in node.value]
     if isinstance(node.value, dict):
@@ -216,7 +216,7 @@ def _value(node: yaml_text.Node) -> object:
 
 
 def strangers(shelf: Shelf, names: Sequence[str]) -> list[str]:
-    """Name whom experiences are for and who is no persona's id and no role."""
+    """Return a message for each `who` of an experience that is not a persona's id or a role."""
     known = {name.casefold() for name in names}
     return [
         f"{each.file}: who: no persona or role {name!r}; there are {', '.join(sorted(set(names)))}"

@@ -1,7 +1,7 @@
-"""How persona files are read: JSON, or YAML in which every value is what its field says it is.
+"""Parse and validate persona files: JSON, or YAML in which the type of the field decides, not YAML's own rules.
 
-YAML reads `no` as false, `1.10` as 1.1 and a day as a date; here a field for a text gets the text that stands there,
-one for a number a number. Anchors, tags, a key given twice and a second document are refused with their line.
+YAML parses `no` as false, `1.10` as 1.1 and a day as a date; here a text field gets the source text, and a number field
+a number. Anchors, tags, duplicate keys and a second document are refused with their line.
 """
 
 import re
@@ -36,7 +36,7 @@ _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20
 
 
 class PersonaFile(Struct, frozen=True, kw_only=True):
-    """A persona's file as it was read. `persona` is None where it is none."""
+    """A parsed persona file. `persona` is None if it is invalid."""
 
     name: str  # with the folder's, as errors name it
     persona: Persona | None = None
@@ -45,12 +45,12 @@ class PersonaFile(Struct, frozen=True, kw_only=True):
 
     @property
     def whole(self) -> Persona | None:
-        """The persona, if nothing is wrong about its file."""
+        """The persona if its file has no errors, else None."""
         return None if self.faults else self.persona
 
 
 def own_methods() -> tuple[str, ...]:
-    """Name the methods of sentiment every book has. `methods` below are those, and what a book was given."""
+    """Return the names of the built-in sentiment methods; `methods` below are these and the custom analyzers."""
     return methods_of(analyzers_of())
 
 
@@ -60,18 +60,18 @@ def folder_of(config: Config) -> Path:
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that mean a persona, by name; none where there is no folder. Raises OSError."""
+    """Yield the persona files of a folder by name; none without a folder. Raises OSError."""
     if folder.exists():
         yield from (file for file in sorted(folder.iterdir()) if means_persona(file.name))
 
 
 def means_persona(name: str) -> bool:
-    """Whether a file is to be read, by its name; what editors keep beside their files is not."""
+    """Return whether a file name is that of a persona, and not of an editor's temporary file."""
     return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
 def read_file(file: Path, *, name: str, profiles: Profiles, methods: tuple[str, ...] = ()) -> PersonaFile:
-    """Read a persona's file and all that is wrong in it; `name` is what errors call it. Raises nothing."""
+    """Parse a persona file and collect all errors; `name` is its name in errors. Raises nothing."""
     try:
         document = document_of(bytes_of(file, name), name)
     except InvalidInput as error:
@@ -80,7 +80,7 @@ def read_file(file: Path, *, name: str, profiles: Profiles, methods: tuple[str, 
 
 
 def persona_of(document: object, *, name: str, profiles: Profiles, methods: tuple[str, ...] = ()) -> PersonaFile:
-    """Read a definition and all that is wrong in it."""
+    """Parse a definition and collect all errors."""
     persona, found = read_persona(document)
     if persona is None or not isinstance(document, Mapping):
         return PersonaFile(name=name, faults=tuple(map(str, found)))
@@ -92,13 +92,13 @@ def persona_of(document: object, *, name: str, profiles: Profiles, methods: tupl
 
 
 def keys_of(persona: Persona) -> dict[str, str]:
-    """Return the ids of prompts a persona names, by their paths in its file."""
+    """Return the prompt ids that a persona refers to, by their paths in its file."""
     named = {f"prompts.{link}": slug for link, slug in persona.chain.items()}
     return named | {f"metaPrompts[{n}].promptKey": each.key for n, each in enumerate(persona.metaprompts) if each.key}
 
 
 def _keys(persona: Persona) -> list[Fault]:
-    """Return which ids of prompts could name none."""
+    """Return an error for each invalid prompt id."""
     faults = []
     for path, slug in keys_of(persona).items():
         try:
@@ -109,7 +109,7 @@ def _keys(persona: Persona) -> list[Fault]:
 
 
 def document_of(data: bytes, name: str) -> Any:
-    """Read a definition as plain values, by its file's ending. Raises InvalidInput naming file and fault."""
+    """Parse a definition into plain values, by its file suffix. Raises InvalidInput naming file and error."""
     text = _text_of(data, name)
     if name.lower().endswith(YAML):
         nodes = yaml_text.load(text, where=name, what="the file")
@@ -122,7 +122,7 @@ def document_of(data: bytes, name: str) -> Any:
 
 
 def bytes_of(file: Path, name: str) -> bytes:
-    """Read a file. Raises InvalidInput where it cannot be read, or is too large for a persona's."""
+    """Return a file's bytes. Raises InvalidInput if it cannot be read, or is too large."""
     try:
         status = file.stat()
         if not S_ISREG(status.st_mode):
@@ -149,7 +149,7 @@ def _text_of(data: bytes, name: str) -> str:
 
 
 def _value(key: str, node: yaml_text.Node) -> Any:
-    """Return a YAML value as its field means it."""
+    """Return a YAML value converted to the type of its field."""
     if isinstance(node.value, dict):
         return {name: _value(name, child) for name, child in node.value.items()}
     if isinstance(node.value, list):
@@ -167,7 +167,7 @@ def _value(key: str, node: yaml_text.Node) -> Any:
 
 
 def settle_ids(files: list[PersonaFile]) -> list[PersonaFile]:
-    """Return files of which no two name one id: the first of them has it, the others have a fault."""
+    """Return the files without duplicate ids: the first file keeps the id, the others get an error."""
     taken: dict[str, str] = {}
     found = []
     for each in files:
@@ -183,7 +183,7 @@ def settle_ids(files: list[PersonaFile]) -> list[PersonaFile]:
 
 
 def read_folder(config: Config, profiles: Profiles, methods: tuple[str, ...] = ()) -> list[PersonaFile]:
-    """Read all files of a project's personas. Raises InvalidInput where the folder cannot be read."""
+    """Parse all persona files of a project. Raises InvalidInput if the folder cannot be read."""
     folder = folder_of(config)
     try:
         files = list(files_in(folder))

@@ -1,4 +1,4 @@
-"""The personas of a book as the doors show them, their files looked at, and a new one made from the gallery."""
+"""List, show and check personas, and create one from the gallery of built-in personas."""
 
 import json
 import re
@@ -46,9 +46,7 @@ class TriggerShown(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class MetapromptShown(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A metaprompt of a persona: its own, or one its tracking's presets bring. `promptKey` is "" where its text stands
-    in the definition.
-    """
+    """A metaprompt of a persona, its own or from its tracking's presets. `promptKey` is "" for an inline text."""
 
     id: str
     own: bool
@@ -58,7 +56,7 @@ class MetapromptShown(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PersonaShown(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A persona. `sentimentTracking` is what holds in the mode asked for, `profile` the one it comes from, if any."""
+    """A persona. `sentimentTracking` is the one of the given mode, `profile` the preset it comes from, if any."""
 
     id: str
     name: str
@@ -73,13 +71,13 @@ class PersonaShown(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PersonaWhole(PersonaShown, frozen=True, kw_only=True, rename="camel"):
-    """A persona with the text its prompts begin with, where the prompt book has none of it."""
+    """A persona with its own system text, used if there is no managed prompt for it."""
 
     base_system_prompt: str
 
 
 class PersonaList(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The personas of a book, by id."""
+    """The personas of a project, sorted by id."""
 
     items: list[PersonaShown]
     next: str | None = None
@@ -91,21 +89,21 @@ _Shown = TypeVar("_Shown", bound=PersonaShown)
 
 
 async def list_personas(desk: Desk, *, mode: str | None = None) -> PersonaList:
-    """Return all personas as their files are now."""
+    """Return all personas as currently defined in their files."""
     await desk.catch_up()
     found = [each for _, each in sorted(desk.personas.items())]
     return PersonaList(items=[_shown(each, desk.default_persona, desk.profiles, mode, PersonaShown) for each in found])
 
 
 async def get_persona(desk: Desk, name: str, *, mode: str | None = None) -> PersonaWhole:
-    """Return a persona as its file is now, a secret in its text replaced. Raises NotFound."""
+    """Return a persona as currently defined, with secrets in its text redacted. Raises NotFound."""
     await desk.catch_up()
     shown = whole(desk.persona(name), default=desk.default_persona, profiles=desk.profiles, mode=mode)
     return replace(shown, base_system_prompt=desk.writer.clean(shown.base_system_prompt))
 
 
 def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:
-    """Return a persona as the doors show it."""
+    """Return a persona with all fields for display."""
     text = persona.base_system_prompt
     return _shown(persona, default, profiles, mode, PersonaWhole, base_system_prompt=text)
 
@@ -145,14 +143,14 @@ def _metaprompt(given: Metaprompt, *, own: bool) -> MetapromptShown:
 
 
 class CheckedPersonas(Struct, frozen=True, kw_only=True):
-    """A project's persona files, and what holds beside them."""
+    """The checked persona files of a project, and the settings that they depend on."""
 
     files: Sequence[PersonaFile]
     profiles: Profiles
     default: str
 
     def find(self, name: str) -> tuple[Persona, str]:
-        """Return a persona and its file, "" for none. Raises NotFound, and InvalidInput where its file is at fault."""
+        """Return a persona and its file ("" for none). Raises NotFound, and InvalidInput if its file has errors."""
         for file in self.files:
             if file.persona is not None and file.persona.id == name:
                 if file.whole is None:
@@ -167,7 +165,7 @@ class CheckedPersonas(Struct, frozen=True, kw_only=True):
 
 
 def look_at_personas(config: Config, files: Sequence[Path] = ()) -> CheckedPersonas:
-    """Read a project's persona files, or those named, and all that is wrong in them. Raises InvalidInput."""
+    """Check a project's persona files, or the given ones, and collect all errors. Raises InvalidInput."""
     profiles, default = load_profiles(config), config.settings.persona.default or PLAIN.id
     if not files:
         known, project = with_own(config, files_of(config)) | builtin_prompts().keys(), config.settings.prompts.project
@@ -185,7 +183,7 @@ def look_at_personas(config: Config, files: Sequence[Path] = ()) -> CheckedPerso
 
 
 def _with_prompts(file: PersonaFile, known: Collection[str], project: str) -> PersonaFile:
-    """Return a file with what it names that is no prompt: `known` are the project's and those that ship."""
+    """Return a file with warnings for unknown prompt ids; `known` are the project's and the built-in ones."""
     if file.whole is None:
         return file
     odd = list(file.odd)
@@ -202,16 +200,16 @@ def _with_prompts(file: PersonaFile, known: Collection[str], project: str) -> Pe
 
 
 def gallery() -> dict[str, PersonaFile]:
-    """Return the personas that ship, by id."""
+    """Return the built-in personas by id."""
     files = sorted(file for file in _GALLERY.iterdir() if means_persona(file.name))
     read = [read_file(file, name=file.name, profiles=SHIPPED) for file in files]
     return {each.persona.id: each for each in read if each.persona is not None}
 
 
 def new_persona(config: Config, name: str, *, like: str) -> Path:
-    """Write the file of a new persona, made from one of the gallery; answers with the file.
+    """Write the file of a new persona as a copy of a built-in one, and return its path.
 
-    Raises InvalidInput for what is no name of a file, NotFound for an unknown `like`, Conflict where the id is taken.
+    Raises InvalidInput for an invalid name, NotFound for an unknown `like`, Conflict if the id is in use.
     """
     if not _FILE_NAME.fullmatch(name):
         msg = f"{name!r} is no id for a new file; give letters, digits, '-', '_' and '.', 80 at most"
@@ -233,7 +231,7 @@ def new_persona(config: Config, name: str, *, like: str) -> Path:
 
 
 def _renamed(text: str, name: str) -> str:
-    """Return a definition of the gallery another id and a name like it; the rest stays byte by byte, comments too."""
+    """Return a definition with a new id and name; everything else, comments included, stays byte for byte."""
     title = json.dumps(re.sub(r"[-_.]+", " ", name).strip().title() or name)
     for field, value in (("id", json.dumps(name)), ("name", title)):
         line = re.compile(rf'(?m)^( *"?{field}"?: )[^,\n]*')
@@ -242,6 +240,6 @@ def _renamed(text: str, name: str) -> str:
 
 
 def to_wire(value: Struct) -> dict[str, Any]:
-    """Return what is shown as JSON does."""
+    """Return a record as a JSON object."""
     shown: dict[str, Any] = msgspec.to_builtins(value)
     return shown

@@ -1,7 +1,4 @@
-"""How a project directory is read.
-
-Cuebook.toml, presets, personas, and the environment, each error naming file and place.
-"""
+"""Load a project's configuration: cuebook.toml, environment, presets and personas. Errors name file and position."""
 
 import os
 import tomllib
@@ -31,9 +28,9 @@ def load_config(
     arguments: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Config:
-    """Build the configuration from a project's file (or folder), the environment and arguments.
+    """Return the configuration from a project's file (or folder), the environment and arguments.
 
-    Without a path the file is the working folder's cuebook.toml, and defaults hold where there is none.
+    Without a path, use cuebook.toml in the working directory, or the defaults if there is none.
     """
     environment = os.environ if environment is None else environment
     file = Path(path) if path is not None else Path(FILE)
@@ -51,18 +48,18 @@ def load_config(
 
 
 def is_project(config: Config) -> bool:
-    """Return whether there is anything to open: a file of settings, a setting given, or a book in its usual place."""
+    """Return whether there is a project to open: a settings file, a setting, or a database at its default path."""
     folder = Path(config.folder)
     return bool(config.origins) or (folder / FILE).exists() or (folder / StoreConfig().url).exists()
 
 
 def no_project(config: Config) -> str:
-    """Return that there is none."""
+    """Return the message that there is no project."""
     return f"there is no {FILE} and no book in {str(Path(config.folder).resolve())!r}"
 
 
 def load_compaction(config: Config) -> Compaction:
-    """Read the presets file's compaction profiles; the shipped ones where there is no file."""
+    """Load the compaction profiles of the presets file; the built-in ones if there is no file."""
     file = Path(config.folder) / config.settings.memory.presets
     compaction = SHIPPED
     if file.exists():
@@ -80,7 +77,7 @@ def load_compaction(config: Config) -> Compaction:
 
 
 def load_presets(config: Config, prompts: Collection[str]) -> Presets:
-    """Read the presets file's profiles; none where there is no file. `prompts` are the ids add-ons may name."""
+    """Load the prompt profiles of the presets file, none without a file. `prompts` are the ids add-ons may use."""
     file = Path(config.folder) / config.settings.memory.presets
     if not file.exists():
         return NONE
@@ -88,7 +85,7 @@ def load_presets(config: Config, prompts: Collection[str]) -> Presets:
 
 
 def modes_of(config: Config) -> set[str]:
-    """Return the modes the presets file tells something of: which add-ons are told, or how the past is condensed."""
+    """Return the modes that the presets file configures, for add-ons or for compaction."""
     modes = set(load_compaction(config).by_mode)
     file = Path(config.folder) / config.settings.memory.presets
     if file.exists():
@@ -100,7 +97,7 @@ def modes_of(config: Config) -> set[str]:
 
 
 def check_instructions(config: Config, compaction: Compaction, prompts: Collection[str]) -> None:
-    """Refuse a compaction profile whose `promptKey` names no prompt: `prompts` are the ids there are."""
+    """Check that every compaction profile's `promptKey` is in `prompts`. Raises InvalidInput."""
     for profile in compaction.profiles.values():
         if "MEMORY_COMPACTION_PROMPT_KEY" in config.compaction_env:
             place = where = "environment MEMORY_COMPACTION_PROMPT_KEY"
@@ -119,7 +116,7 @@ def check_instructions(config: Config, compaction: Compaction, prompts: Collecti
 
 
 def with_own(config: Config, prompts: Collection[str]) -> set[str]:
-    """Return the ids keys may name: those of prompts, and those a project's own prompts stand for."""
+    """Return the valid prompt ids: those of prompts, and those that the project's own prompts override."""
     own = f"{PROJECTS}{config.settings.prompts.project}/"
     return {*prompts, *(slug.removeprefix(own) for slug in prompts if slug.startswith(own))}
 
@@ -131,16 +128,16 @@ def files_of(config: Config) -> list[str]:
 
 
 def load_profiles(config: Config, methods: tuple[str, ...] = ()) -> Profiles:
-    """Read the presets file's profiles of sentiment tracking; the shipped ones where there is no file."""
+    """Load the sentiment tracking profiles of the presets file; the built-in ones if there is no file."""
     name, methods = config.settings.memory.presets, methods or own_methods()
     file = Path(config.folder) / name
     return read_profiles(_read_json(file), file=name, methods=methods) if file.exists() else SENTIMENT
 
 
 def load_personas(config: Config, methods: tuple[str, ...] = ()) -> tuple[dict[str, Persona], str]:
-    """Read the personas of a project and the id of the default one. `methods` read sentiment here, own ones among them.
+    """Load the personas of a project and the id of the default one. `methods` are the available sentiment methods.
 
-    Raises InvalidInput naming the first file at fault, the path in it, and what to write there.
+    Raises InvalidInput naming the first invalid file, the path in it, and the fix.
     """
     personas: dict[str, Persona] = {}
     for file in read_folder(config, load_profiles(config, methods), methods):

@@ -1,4 +1,4 @@
-"""What a new project directory holds; nothing that was there is overwritten unasked."""
+"""Create the files of a new project directory (`cuebook init`), without overwriting existing files."""
 
 from pathlib import Path
 
@@ -43,9 +43,9 @@ _GITIGNORE = ".gitignore"
 
 
 def init_project(folder: Path, *, force: bool = False) -> list[Path]:
-    """Make a project directory; answers with the files written. A .gitignore that is there gets our lines added.
+    """Create a project directory and return the files written. Append missing lines to an existing .gitignore.
 
-    Raises Conflict naming a file that is there already, unless `force` overwrites; BackendError where it cannot write.
+    Raises Conflict naming an existing file, unless `force` overwrites it; BackendError if it cannot write.
     """
     texts = {folder / name: (_TEMPLATES / template).read_text("utf-8") for name, template in FILES.items()}
     ignored = folder / _GITIGNORE
@@ -69,7 +69,7 @@ def init_project(folder: Path, *, force: bool = False) -> list[Path]:
 
 
 def _added(present: str, ours: str) -> str:
-    """Add those of our lines that are not there."""
+    """Return the present text plus our missing lines."""
     have = set(present.splitlines())
     missing = [line for line in ours.splitlines() if line not in have]
     if not missing:

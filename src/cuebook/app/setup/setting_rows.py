@@ -1,4 +1,4 @@
-"""The settings in force as people read them: each with its value, without secrets, and where that came from."""
+"""List the effective settings, each with its value (secrets redacted) and source, for `cuebook config`."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from cuebook.records.credentials import spans
 
 
 def setting_rows(config: Config) -> list[Wire]:
-    """Return every setting by `section.key` with `value` and `source`, then what the environment says of compaction."""
+    """Return every setting by `section.key` with `value` and `source`, then the environment's compaction settings."""
     rows = [
         _row(f"{section}.{name}", value, config.origins.get(f"{section}.{name}", "default"))
         for section, values in msgspec.to_builtins(config.settings).items()
@@ -20,7 +20,7 @@ def setting_rows(config: Config) -> list[Wire]:
 
 
 def shown_setting(value: Any) -> str:
-    """Return a value as a table shows it."""
+    """Return a value as text for a table."""
     return str(value).lower() if isinstance(value, bool) else str(value) or '""'
 
 
@@ -29,7 +29,7 @@ def _row(name: str, value: Any, source: str) -> Wire:
 
 
 def _clean(text: str) -> str:
-    """Leave out what an address says of its user, and what looks like a secret."""
+    """Return a text without the user part of URLs and without secrets."""
     for start, end, _ in reversed(list(spans(text))):
         text = text[:start] + "***" + text[end:]
     return without_secret(text)

@@ -1,1 +1,1 @@
-"""Conversations as people read them: lists, search, the live view."""
+"""Views of conversations for people: list, search, branches, live view."""

@@ -1,4 +1,4 @@
-"""Conversations found by words, and one read as it was said: a way through its tree, and where other ways part."""
+"""Search conversations by words, and page through the posts of one branch with its forks to other branches."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _MOST: Final = 1_000
 
 
 class Way(Struct, frozen=True):
-    """One of several ways on from a post: its first post, its newest, and how it begins."""
+    """One of several branches after a post: its first post, its newest post, and its first words."""
 
     first: int
     last: int
@@ -31,7 +31,7 @@ class Way(Struct, frozen=True):
 
 
 class TranscriptStretch(Struct, frozen=True, kw_only=True):
-    """A stretch of one way through a conversation's tree, oldest first."""
+    """A page of one branch of a conversation's tree, oldest first."""
 
     posts: tuple[Post, ...]
     turns: tuple[Answering, ...]  # that answered its rounds, on whatever branch
@@ -47,7 +47,7 @@ class TranscriptStretch(Struct, frozen=True, kw_only=True):
 
 
 class Talking:
-    """The conversations of a book, as who asks may read them."""
+    """The conversations of a project that the caller may read."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -55,10 +55,10 @@ class Talking:
     async def find(
         self, q: str | None = None, *, user: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> ConversationSummaries:
-        """List conversations, the most recent first.
+        """Return a page of conversations, the most recent first.
 
-        With `q` those that have each of its words in their id, their user or how their first post begins, in either
-        case. Raises InvalidInput.
+        `q` selects those that contain each of its words in their id, their user or the beginning of their first post,
+        ignoring case. Raises InvalidInput.
         """
         if not 1 <= limit <= _MOST:
             msg = f"limit: {limit} is not between 1 and {_MOST}"
@@ -77,9 +77,10 @@ class Talking:
         behind: int | None = None,
         around: str | None = None,
     ) -> TranscriptStretch:
-        """Read POSTS posts: of the head's path, or of the newest way through the post with seq `branch`.
+        """Return a page of POSTS posts of the head's path, or of the newest branch through the post with seq `branch`.
 
-        The newest, those behind a seq, or those around a post by its id, on a way through it. Raises NotFound.
+        By default the newest posts; with `behind` those after a seq; with `around` those around a post's id, on a
+        branch through it. Raises NotFound.
         """
         scope, store = Scope(user=user), self._desk.store
         known = await store.conversation(scope, conversation)
@@ -118,13 +119,13 @@ class Talking:
         )
 
     async def places(self, conversation: str, ids: Sequence[str], *, user: str | None = None) -> dict[str, PostPlace]:
-        """Return where posts stand, by id; of one that is not there, nothing. Raises NotFound."""
+        """Return the positions of posts by id, without unknown ones. Raises NotFound."""
         return await self._desk.store.talks.places(Scope(user=user), conversation, ids)
 
     async def _partings(
         self, scope: Scope, conversation: str, tree: "_RunTree", way: "_Path", parents: Sequence[int]
     ) -> dict[int, tuple[Way, ...]]:
-        """Return the ways on from posts of a way where there are several, or one that it does not take."""
+        """Return the forks of a branch: the branches after its posts that it does not follow."""
         found: dict[int, list[int]] = {}
         for parent in parents:
             ways = tree.behind(parent)
@@ -142,7 +143,7 @@ class Talking:
 
 
 class _Path:
-    """A way from the root to a post, as spans of consecutive seqs, oldest first."""
+    """A path from the root to a post, as spans of consecutive seqs, oldest first."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         self._firsts = [first for first, _ in spans]
@@ -154,17 +155,17 @@ class _Path:
         self.last = self._lasts[-1] if spans else 0
 
     def holds(self, seq: int) -> bool:
-        """Whether a post lies on it."""
+        """Return whether a post is on the path."""
         at = bisect_right(self._firsts, seq) - 1
         return at >= 0 and seq <= self._lasts[at]
 
     def before(self, seq: int) -> int:
-        """Count its posts up to a seq, that one included."""
+        """Return the number of its posts up to a seq, inclusive."""
         at = bisect_right(self._firsts, seq) - 1
         return 0 if at < 0 else self._before[at] + min(seq, self._lasts[at]) - self._firsts[at] + 1
 
     def seq_at(self, count: int) -> int:
-        """Return the seq of its post number `count` from 1; 0 for 0."""
+        """Return the seq of its post number `count`, from 1; 0 for 0."""
         if not count:
             return 0
         at = bisect_right(self._before, count - 1) - 1
@@ -172,7 +173,7 @@ class _Path:
 
 
 class _RunTree:
-    """A conversation's tree by its runs."""
+    """A conversation's tree of runs (chains of consecutive posts)."""
 
     def __init__(self, runs: Sequence[PostRun], head: int) -> None:
         self._runs = runs
@@ -202,14 +203,12 @@ class _RunTree:
         return _Path(spans[::-1])
 
     def behind(self, seq: int) -> list[int]:
-        """Return the posts that follow one, oldest first; 0 for those that begin."""
+        """Return the children of a post, oldest first; of 0 the root posts."""
         own = [seq + 1] if seq and seq < self._run(seq).last else []
         return own + self._behind.get(seq, [])
 
     def newest(self, seq: int) -> int:
-        """Return where the way through a post ends: at the head if it leads
-        there, else at the newest post behind it.
-        """
+        """Return the end of the branch through a post: the head if it is a descendant, else the newest descendant."""
         if self._head.holds(seq):
             return self._head.last
         run = self._run(seq)
@@ -218,7 +217,7 @@ class _RunTree:
         return max([run.last, *(last for post, last in self._deep.get(run.first, ()) if post >= seq)])
 
     def shared(self, way: _Path) -> int:
-        """Return the last post of a way that the head's path has too; 0 for none."""
+        """Return the last post of a path that is also on the head's path; 0 for none."""
         low, high = 0, min(way.count, self._head.count)
         while low < high:  # two ways have the same posts up to where they part
             middle = (low + high + 1) // 2
@@ -227,7 +226,7 @@ class _RunTree:
         return way.seq_at(low)
 
     def way_through(self, seq: int | None) -> _Path:
-        """Return the way through a post, the head's for None. Raises NotFound."""
+        """Return the path of the branch through a post, the head's for None. Raises NotFound."""
         if seq is None:
             return self._head
         if not self._runs or not 1 <= seq <= self._runs[-1].last:

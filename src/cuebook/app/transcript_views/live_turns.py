@@ -1,4 +1,4 @@
-"""A turn as the live view tells it: what was asked and answered in short, and what its prompt holds and takes."""
+"""The rows of the live view: each turn's question and answer in short, its prompt's tokens by kind, and timing."""
 
 from typing import Final
 
@@ -12,12 +12,12 @@ from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
 from cuebook.records.turn import SHADOW, Manifest, Turn
 
-#: Characters of what was asked and answered.
+#: Maximum length of the shown question and answer, in characters.
 SAID: Final = 400
 
 
 class LiveTurn(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A turn in a line: what it takes by kind of block, what of it was cached, and what was left out."""
+    """A turn as one row: tokens by kind of block, cached tokens, and the number of dropped blocks."""
 
     conversation: str
     user: str | None
@@ -31,25 +31,25 @@ class LiveTurn(Struct, frozen=True, kw_only=True, rename="camel"):
     kinds: dict[str, int] = {}
     cached: int = 0
     cost: float | None = None
-    dropped: int = 0  # things left out
+    dropped: int = 0  # blocks left out
     events: tuple[str, ...] = ()
     mood: str = ""
     error: str = ""
-    seconds: float | None = None  # until it was answered; None while it is not, and where it passed in shadow
-    first_s: float | None = None  # until its answer's first piece, where it streamed
+    seconds: float | None = None  # until it was answered; None before that, and in shadow mode
+    first_s: float | None = None  # until the first chunk of a streamed answer
     shadow: bool = False  # its prompt was not sent
     spent: CallUsage = CallUsage()
 
 
 async def lines_of(desk: Desk, known: Conversation, user: str | None, *, last: int) -> list[LiveTurn]:
-    """Return the newest turns of a conversation, oldest first; what they took is not read."""
+    """Return the newest turns of a conversation, oldest first, without usage."""
     scope = Scope(user=user)
     try:
         turns = await desk.store.turns(scope, known.id, last=last)
         seqs = sorted({seq for turn in turns for seq in (turn.query_seq, turn.reply_seq) if seq})
         said = await desk.store.posts_in(scope, known.id, [(seq, seq) for seq in seqs])
     except (NotFound, ValueError):
-        return []  # it was forgotten meanwhile
+        return []  # it was deleted meanwhile
     posts = {each.seq: each.message or "" for each in said}
     return [
         _line(known, turn, posts.get(turn.query_seq, ""), posts.get(turn.reply_seq) or turn.partial) for turn in turns
@@ -87,7 +87,7 @@ def _line(known: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
 
 
 def kinds_of(manifest: Manifest) -> dict[str, int]:
-    """Return what a window takes by kind of block, in the order they stand; the query counts as a post."""
+    """Return a window's tokens by kind of block, in order; the query counts as a post."""
     found: dict[str, int] = {}
     for text in manifest.front:
         found[text.kind] = found.get(text.kind, 0) + text.tokens
@@ -100,9 +100,9 @@ def kinds_of(manifest: Manifest) -> dict[str, int]:
 
 
 def _seconds(turn: Turn) -> float | None:
-    """Return how long a turn took until it was answered.
+    """Return the seconds until a turn was answered.
 
-    None while it is not, and where it passed in shadow: it was opened and closed behind its answer.
+    None before that, and in shadow mode, where the turn is stored after its answer.
     """
     if not turn.closed_at or turn.metadata.get(SHADOW):
         return None
@@ -115,6 +115,6 @@ def _short(text: str) -> str:
 
 
 def _tail(text: str) -> str:
-    """Return the end of an answer that still grows."""
+    """Return the end of an unfinished answer."""
     text = " ".join(text.split())
     return text if len(text) <= SAID else f"…{text[1 - SAID :]}"

@@ -1,4 +1,4 @@
-"""What goes on in a book: its newest turns and what they took, and each change as it comes, whoever makes it."""
+"""The live view: the newest turns with their usage, and a stream of changes by any process."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, MutableMapping
@@ -18,37 +18,37 @@ from cuebook.engine.core.desk import Desk
 from cuebook.errors import NotFound
 from cuebook.records.memory import Scope
 
-#: Turns that are listed of the conversations that are watched.
+#: Maximum number of listed turns.
 LISTED: Final = 40
-#: Looks after which the sums are told though turns go on changing.
+#: Number of polls after which the sums are sent even if turns are still changing.
 LONGEST: Final = 10
 
 
 class Sums(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the newest turns of the most recent conversations took, and what is kept of all."""
+    """The usage of the newest turns of the most recent conversations, and the totals of stored data."""
 
     conversations: int = 0
     turns: int = 0
-    all: bool = True  # there are no others
+    all: bool = True  # the sums cover all conversations
     taken: CallUsage = CallUsage()
     posts: int = 0
-    memories: int = 0  # items of conversations, and memories across them
+    memories: int = 0  # items of conversations, and long-term memories
 
 
 class Live:
-    """The newest turns of a book, as who asks may see them."""
+    """The newest turns that the caller may see."""
 
     def __init__(self, desk: Desk, config: Config, looks: MutableMapping[int, Looks]) -> None:
-        """Take the readers of those that watch, `looks`, by the desk each reads."""
+        """Create it; `looks` are the shared readers of watchers, by desk."""
         self._desk = desk
         self._looks = looks
-        #: What single turns took.
+        #: Usage of single turns.
         self.spent = SpentOn(desk, config)
-        #: Conversations found by words, and read as they were said, with their branches.
+        #: Search and paging of conversations with their branches.
         self.talks = Talking(desk)
 
     async def newest(self, *, user: str | None = None) -> list[LiveTurn]:
-        """Return the newest turns of the recent conversations, the newest first."""
+        """Return the newest turns of the recent conversations, newest first."""
         page = await self._desk.store.conversations(Scope(user=user), limit=WATCHED, cursor=None)
         recent = [each for each in page.items if each.turns]
         share = max(1, LISTED // max(1, len(recent)))
@@ -60,10 +60,9 @@ class Live:
         return sorted(found, key=lambda each: each.at or "", reverse=True)
 
     async def changes(self, *, user: str | None = None) -> AsyncGenerator[LiveTurn | Sums | None, None]:
-        """Yield each turn anew when something of it changed, and behind them the sums; None after a look that found
-        nothing, and before all.
+        """Yield each changed turn, then the sums; None after a poll without changes, and first of all.
 
-        Whoever watches shares one reader of the store. What happens before the first None may not be told.
+        All watchers share one reader of the store. Changes before the first None may be missed.
         """
         name = id(self._desk)
         looks = self._looks.get(name)
@@ -88,7 +87,7 @@ class Live:
                 del self._looks[name]
 
     async def writes(self) -> AsyncGenerator[bool, None]:
-        """Look again and again whether anything was written, by whichever process. True may be said in vain."""
+        """Yield after each poll whether any process wrote to the store. True may be a false alarm."""
         seen: dict[int, int] = {}
         while True:
             reader, mark = await self._desk.store.talks.written()
@@ -97,7 +96,7 @@ class Live:
             await asyncio.sleep(PAUSE_S)
 
     async def sums(self, *, user: str | None = None) -> Sums:
-        """Sum up what the newest turns took. Raises InvalidInput for prices of the project that cannot be read."""
+        """Return the usage totals of the newest turns. Raises InvalidInput for an unreadable price file."""
         scope = Scope(user=user)
         page = await self._desk.store.conversations(scope, limit=WATCHED, cursor=None)
         tally = await self._desk.store.tuning.tally(scope, None)

@@ -1,4 +1,4 @@
-"""Who watches a book's turns: one reader of the store for all of them, however many, which ends with the last."""
+"""Poll the store for changed turns with one shared reader for all watchers, which stops with the last watcher."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -13,61 +13,61 @@ from cuebook.errors import NotFound
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
 
-#: Conversations that are looked at, the most recent; more where more were spoken in since the last look, up to MOST.
+#: Number of most recent conversations polled; more if more changed since the last poll, up to MOST.
 WATCHED: Final = 20
 MOST: Final = 200
-#: Turns of a conversation that are looked at for a change: a short one ends before the next look.
+#: Number of turns polled per conversation: a short turn ends before the next poll.
 LOOKED_AT: Final = 2
-#: Seconds between two looks. A turn that runs keeps what has come of its answer every two seconds.
+#: Seconds between two polls. A running turn saves its partial answer every two seconds.
 PAUSE_S: Final = 0.5
 
-#: A turn of a book: its conversation and number.
+#: A turn's key: its conversation and number.
 Name = tuple[str, int]
 
 
 class Watcher:
-    """Who watches, and what they were not told yet: of each turn its newest state, so that a slow one is cheap."""
+    """A watcher and its pending changes: only the newest state of each turn, so that a slow watcher is cheap."""
 
     def __init__(self, user: str | None) -> None:
         self.user = user
         self.untold: dict[Name, LiveTurn] = {}
-        self.looked = asyncio.Event()  # since they were told last
+        self.looked = asyncio.Event()  # since the last delivery
         self.fault: BaseException | None = None
 
     def tell(self, turn: LiveTurn) -> None:
-        """Note a turn that changed."""
+        """Add a changed turn."""
         self.untold[turn.conversation, turn.turn] = turn
         while len(self.untold) > MOST:
             del self.untold[next(iter(self.untold))]
 
 
 class Looks:
-    """Reads a book as its owner sees it, while somebody watches, and tells each of what they may see."""
+    """Polls the store as its owner while there are watchers, and sends each watcher the changes it may see."""
 
     def __init__(self, desk: Desk, spent: SpentOn, *, proven: bool) -> None:
-        """`proven`: keys say who asks, and a conversation that is nobody's is no user's."""
+        """Create it; `proven`: API keys identify users, and a conversation without an owner is visible to no user."""
         self._desk = desk
         self._spent = spent
         self._proven = proven
         self._watchers: set[Watcher] = set()
         self._reader: asyncio.Task[None] | None = None
         self._seen: dict[Name, LiveTurn] = {}
-        self._running: set[str] = set()  # conversations in which a turn went on at the last look
-        self._newest = float("inf")  # when the most recent of the last look was spoken in
-        self._changed = 0  # looks that found something
+        self._running: set[str] = set()  # conversations with a running turn at the last poll
+        self._newest = float("inf")  # time of the most recent post at the last poll
+        self._changed = 0  # number of polls with changes
         self._shared: dict[str | None, tuple[int, Any]] = {}
         self._sharing = asyncio.Lock()
         self.looks = 0
 
     @property
     def watched(self) -> bool:
-        """Whether somebody watches."""
+        """Whether there are watchers."""
         return bool(self._watchers)
 
     async def changes(self, user: str | None) -> AsyncGenerator[list[LiveTurn], None]:
-        """Yield after each look what changed of what a user may see, nothing after the one that the rest goes on from.
+        """Yield after each poll the changed turns that a user may see; the first poll is the baseline and yields none.
 
-        Who is slow gets in one what changed meanwhile. Raises what the store raised, to all who watch.
+        A slow watcher gets all changes since its last one at once. An error of the store is raised in all watchers.
         """
         watcher = Watcher(user)
         self._watchers.add(watcher)
@@ -91,7 +91,7 @@ class Looks:
                 await asyncio.wait((self._reader,))
 
     async def shared_change(self, user: str | None, make: Callable[[], Awaitable[Any]]) -> Any:
-        """Return what is made of the last change, once for all who watch as one user, and one after the other."""
+        """Return `make`'s result for the last change, computed once for all watchers of a user, one at a time."""
         async with self._sharing:
             made = self._shared.get(user)
             if made is None or made[0] != self._changed:
@@ -100,7 +100,7 @@ class Looks:
             return made[1]
 
     async def _read(self) -> None:
-        """Look twice a second."""
+        """Poll twice a second."""
         while True:
             await self._look(begins=not self.looks)
             self.looks += 1
@@ -109,14 +109,14 @@ class Looks:
             await asyncio.sleep(PAUSE_S)
 
     def _ended(self, reader: asyncio.Task[None]) -> None:
-        """Tell all who watch what the reader failed with."""
+        """Pass the reader's error to all watchers."""
         fault = None if reader.cancelled() else reader.exception()
         for watcher in self._watchers if fault else ():
             watcher.fault = fault
             watcher.looked.set()
 
     async def _look(self, *, begins: bool) -> None:
-        """Tell what changed since the last look; what the first finds is what the rest goes on from."""
+        """Send the changes since the last poll; the first poll is the baseline."""
         changed = False
         found = [(known, turn) for known in await self._spoken_in() for turn in await self._turns(known)]
         self._running = {known.id for known, turn in found if turn.state == "running"}
@@ -136,7 +136,7 @@ class Looks:
             self._seen = {(turn.conversation, turn.turn): turn for _, turn in found}
 
     async def _spoken_in(self) -> list[Conversation]:
-        """Return the conversations to look at: the most recent, all since the last look, and where a turn goes on."""
+        """Return the conversations to poll: the most recent, the changed, and those with a running turn."""
         found: dict[str, Conversation] = {}
         cursor: str | None = None
         while len(found) < MOST:
@@ -150,7 +150,7 @@ class Looks:
             try:
                 found[name] = await self._desk.store.conversation(Scope(), name)
             except NotFound:
-                continue  # it was forgotten meanwhile
+                continue  # it was deleted meanwhile
         return [each for each in found.values() if each.turns]
 
     async def _turns(self, known: Conversation) -> list[LiveTurn]:
@@ -160,9 +160,9 @@ class Looks:
         try:
             taken = await self._spent.turns(turn.conversation, turn.turn, turn.turn)
         except NotFound:
-            return CallUsage()  # it was forgotten meanwhile
+            return CallUsage()  # it was deleted meanwhile
         return taken.get(turn.turn, CallUsage())
 
     def _may_see(self, user: str | None, known: Conversation) -> bool:
-        """Return what the store says of who takes part."""
+        """Return whether a user takes part in a conversation."""
         return user is None or (known.user is None and not self._proven) or user in known.participants

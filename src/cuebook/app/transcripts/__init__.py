@@ -1,4 +1,4 @@
-"""Transcripts from elsewhere: read from whatever form they have, stored in pieces, written for others."""
+"""Import and export transcripts: detect the format, store in batches, write other formats."""
 
 from cuebook.app.transcripts.sniff import read_transcripts
 from cuebook.app.transcripts.store import PostBatch, StoreProgress, batches_of, store_transcript

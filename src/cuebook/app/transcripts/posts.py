@@ -1,4 +1,4 @@
-"""Posts and messages as transcripts hold them: OpenAI chat messages, our own posts, and posts of TaskWeaver."""
+"""Parse the posts of transcripts: OpenAI chat messages, Cuebook posts, and TaskWeaver posts."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -24,7 +24,7 @@ _STATES: tuple[PostState, ...] = get_args(PostState)
 
 
 def read_messages(values: list[Any], places: list[FilePlace]) -> list[Given]:
-    """Read OpenAI chat messages. One without an id is named by its number."""
+    """Parse OpenAI chat messages. A message without an id gets its number as id."""
     return [_message(value, number, place) for number, (value, place) in enumerate(zip(values, places, strict=True), 1)]
 
 
@@ -37,7 +37,7 @@ def _message(value: object, number: int, place: FilePlace) -> Given:
 
 
 def read_posts(values: list[Any], place: FilePlace) -> list[Given]:
-    """Read posts in our own form. One without an id is named by its number."""
+    """Parse posts in Cuebook's format. A post without an id gets its number as id."""
     return [_post(place.at(n).mapping(value), n + 1, place.at(n)) for n, value in enumerate(values)]
 
 
@@ -81,7 +81,7 @@ def _state(value: object, place: FilePlace) -> PostState:
 
 
 def _wire(value: object, place: FilePlace) -> bytes | None:
-    """Read a message of the wire: the object itself, or a string that holds its bytes."""
+    """Return the bytes of a provider's message, given as an object or as a string."""
     if value is None:
         return None
     raw = place.text(value).encode() if isinstance(value, str) else msgspec.json.encode(place.mapping(value))
@@ -114,7 +114,7 @@ def _parts(fields: Mapping[str, Any], key: str, place: FilePlace) -> list[Part]:
 
 
 def post_of(post: Post, place: FilePlace) -> Posted:
-    """Return a post of another store to this one, with its verbatim message, if it has one."""
+    """Convert a post of another store, with its verbatim message if it has one."""
     if post.wire is not None:
         _check_message(post.wire, place)
     return Posted(

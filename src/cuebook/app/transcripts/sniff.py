@@ -1,4 +1,4 @@
-"""Which form a file has, told from what it holds; a file of no form known here gives one error naming the place."""
+"""Detect the format of a transcript file from its content and parse it. Errors name the position."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _SECONDS_BETWEEN_UNDATED = 60.0
 
 
 def is_sample(value: object) -> bool:
-    """Whether this is a LoCoMo sample, or its conversation alone."""
+    """Return whether a value is a LoCoMo sample, or only its conversation."""
     if not isinstance(value, Mapping):
         return False
     talk = value.get("conversation", value)
@@ -31,7 +31,7 @@ def is_sample(value: object) -> bool:
 
 
 def read_sample(sample: Mapping[str, Any], place: FilePlace, fallback: str) -> Transcript:
-    """Read a sample: who speaks first is the user, ids are `dia_id`, each turn a second after the one before."""
+    """Parse a sample: the first speaker is the user, ids are `dia_id`, turns are one second apart."""
     inside = place.at("conversation") if "conversation" in sample else place
     talk = inside.mapping(sample.get("conversation", sample))
     keys = sorted((key for key in talk if _SESSION.fullmatch(key)), key=lambda key: int(key.rpartition("_")[2]))
@@ -64,7 +64,7 @@ def _post(turn: Mapping[str, Any], place: FilePlace, when: float) -> Posted:
 
 
 def _time(value: object, place: FilePlace) -> float | None:
-    """`1:56 pm on 8 May, 2023` as Unix seconds, UTC."""
+    """Parse a time such as `1:56 pm on 8 May, 2023` (UTC) as Unix seconds."""
     text = place.text(value, "")
     if not text:
         return None
@@ -75,7 +75,7 @@ def _time(value: object, place: FilePlace) -> float | None:
 
 
 def _questions(sample: Mapping[str, Any], place: FilePlace, known: set[str]) -> tuple[Question, ...]:
-    """Questions that turns of the conversation answer; a few ids are malformed in the original and are mended."""
+    """Return the questions that the conversation answers; repair a few malformed ids of the original."""
     found: list[Question] = []
     for n, raw in enumerate(place.at("qa").sequence(sample.get("qa") or [])):
         here = place.at("qa").at(n)
@@ -95,9 +95,9 @@ _YAML = (".yaml", ".yml")
 
 
 def read_transcripts(source: Path | str, *, name: str = "") -> list[Transcript]:
-    """Read every conversation of a file (a Path) or of a text (a str); `name` stands for the text's file in errors.
+    """Parse every conversation of a file (a Path) or of a text (a str); `name` is the text's file name in errors.
 
-    A conversation that names no id gets the file's name. Raises InvalidInput naming file and place.
+    A conversation without an id gets the file's name. Raises InvalidInput naming file and position.
     """
     name = name or (source.name if isinstance(source, Path) else "the text")
     text = _text_of(source) if isinstance(source, Path) else source.removeprefix("\ufeff")
@@ -129,7 +129,7 @@ def _text_of(file: Path) -> str:
 
 
 def _parse(text: str, place: FilePlace) -> tuple[Any, list[tuple[FilePlace, Mapping[str, Any]]] | None]:
-    """Parse the document, or the lines of JSONL with their places."""
+    """Parse the document, or the lines of JSONL with their positions."""
     if place.file.lower().endswith(_YAML):
         return _yaml(text, place), None
     try:
@@ -244,7 +244,7 @@ def _openai(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool
 
 
 def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool = False) -> Transcript:
-    """Our export, the demo's form, and the body of `POST …/posts`."""
+    """Parse our export, the demo's format, or the body of `POST …/posts`."""
     inside = place if bare else place.at("posts")
     shape = value.get("format", FORMAT)
     if shape != FORMAT:
@@ -271,7 +271,7 @@ def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool 
 
 
 def _parents(values: list[Mapping[str, Any]], ids: list[str], place: FilePlace) -> dict[str, str | None]:
-    """Read the parents of a tree; nothing where each post follows the one before."""
+    """Return the parents of a tree; empty if each post follows the previous one."""
     previous = [None, *ids[:-1]]
     parents: dict[str, str | None] = {}
     for n, (value, id_, before) in enumerate(zip(values, ids, previous, strict=True)):

@@ -1,4 +1,4 @@
-"""How a transcript gets into a book: piece by piece, each durable, and on from where it stopped when cut short."""
+"""Import a transcript in durable batches; an interrupted import can be resumed."""
 
 from collections.abc import Collection, Iterator
 
@@ -13,21 +13,21 @@ from cuebook.interfaces.store import ROOT
 # ---- batches --------------------------------------------------------------------------------------------------------
 
 
-#: Posts stored in one transaction.
+#: Number of posts per transaction.
 SIZE = 500
 
 
 class PostBatch(Struct, frozen=True, kw_only=True):
-    """Consecutive posts and the post the first one follows, None for the head, ROOT for none."""
+    """Consecutive posts and the parent of the first one, None for the head, ROOT for none."""
 
     posts: tuple[Given, ...]
     parent: str | None
 
 
 def batches_of(transcript: Transcript, known: Collection[str] = (), *, size: int = SIZE) -> Iterator[PostBatch]:
-    """Cut a transcript where a post does not follow the one before it, where `known` ids (stored already) begin or end.
+    """Split a transcript into batches, at branches and at the borders of `known` (already stored) posts.
 
-    Known posts come too: appending them changes nothing, and says so if their content is another.
+    Known posts are included: appending them changes nothing, but detects different content.
     """
     batch: list[Given] = []
     parent: str | None = None
@@ -49,7 +49,7 @@ def batches_of(transcript: Transcript, known: Collection[str] = (), *, size: int
 
 
 class StoreProgress(Struct, frozen=True, kw_only=True):
-    """How far a transcript is: posts done with, and those of them that were new."""
+    """The progress of an import: posts processed, and how many of them were new."""
 
     done: int = 0
     stored: int = 0
@@ -65,10 +65,10 @@ def store_transcript(
     persona: str | None = None,
     time_zone: str | None = None,
 ) -> Iterator[StoreProgress]:
-    """Store a transcript under a name, its own by default, telling how far it is after each piece.
+    """Store a transcript under a name (default: its own), and yield the progress after each batch.
 
-    `time_zone` is whose days it was said on. What is stored already stays as it is. The head is the transcript's own,
-    unless the conversation holds more than the transcript does. Raises Conflict where an id is taken by other content.
+    `time_zone` sets its calendar days. Stored posts stay unchanged. The head becomes the transcript's, unless the
+    conversation has more posts than the transcript. Raises Conflict if an id has other content.
     """
     name, user = conversation or transcript.conversation, user or transcript.user
     persona, time_zone = persona or transcript.persona, time_zone or transcript.time_zone

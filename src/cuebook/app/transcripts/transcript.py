@@ -1,4 +1,4 @@
-"""What a foreign transcript is once it is read, and how its fields are read, each error naming file and place."""
+"""The parsed form of an imported transcript, and parsers of its fields whose errors name file and position."""
 
 import sys
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from cuebook.errors import InvalidInput
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A question a transcript comes with, and the ids of the posts that answer it."""
+    """A question included in a transcript, and the ids of the posts that answer it."""
 
     text: str
     evidence: tuple[str, ...]
@@ -20,52 +20,52 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Transcript(Struct, frozen=True, kw_only=True):
-    """A conversation made elsewhere. Each post has an id; the same file gives the same ids every time it is read."""
+    """A conversation from elsewhere. Each post has an id; parsing the same file again yields the same ids."""
 
     conversation: str
     posts: tuple[Posted | Mapping[str, Any], ...]
-    source: str  # the form it was read from
+    source: str  # the format it was parsed from
     user: str | None = None
     persona: str | None = None
     title: str = ""
-    time_zone: str | None = None  # whose days it was said on
+    time_zone: str | None = None  # of its calendar days
     questions: tuple[Question, ...] = ()
-    parents: Mapping[str, str | None] = {}  # where posts do not simply follow each other: id -> the parent's id
+    parents: Mapping[str, str | None] = {}  # if it has branches: id -> the parent's id
     head: str | None = None
 
 
 class FilePlace:
-    """A place in a file: whatever is wrong there is said with its path."""
+    """A position in a file, included in errors."""
 
     def __init__(self, file: str, path: str = "") -> None:
         self.file = file
         self.path = path
 
     def at(self, key: str | int) -> "FilePlace":
-        """Name a field, or a member of a list."""
+        """Return the position of a field, or of a list's element."""
         if isinstance(key, int):
             return FilePlace(self.file, f"{self.path}[{key}]")
         return FilePlace(self.file, f"{self.path}.{key}" if self.path else key)
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise InvalidInput naming file and place."""
+        """Raise InvalidInput naming file and position."""
         msg = f"{self.file}: {self.path}: {problem}" if self.path else f"{self.file}: {problem}"
         raise InvalidInput(msg, where=self.path or self.file)
 
     def mapping(self, value: object) -> Mapping[str, Any]:
-        """Read an object."""
+        """Return the value if it is an object."""
         if not isinstance(value, Mapping):
             self.refuse(f"expected an object, got {kind_of(value)}")
         return value
 
     def sequence(self, value: object) -> list[Any]:
-        """Read a list."""
+        """Return the value if it is a list."""
         if not isinstance(value, list):
             self.refuse(f"expected a list, got {kind_of(value)}")
         return value
 
     def text(self, value: object, default: str | None = None) -> str:
-        """Read a string a store can keep; null is `default`, if there is one."""
+        """Return the value if it is a storable string; null becomes `default` if given."""
         if value is None and default is not None:
             return default
         if not isinstance(value, str):
@@ -74,20 +74,20 @@ class FilePlace:
         return value
 
     def name(self, value: object) -> str | None:
-        """Read an id or a name: a string or a whole number, None where there is none."""
+        """Return an id or a name: a string or an integer, None if empty."""
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
         return self.text(value, "") or None
 
     def check(self, text: str) -> None:
-        """Refuse NUL and lone surrogates."""
+        """Check for NUL and lone surrogates. Raises InvalidInput."""
         try:
             check_text(text, self.path)
         except InvalidInput as error:
             self.refuse(str(error).removeprefix(f"{self.path}: "))
 
     def time(self, value: object) -> float | None:
-        """Read a time as Unix seconds: a number of them, or ISO 8601 (UTC where it names no zone)."""
+        """Parse a time as Unix seconds: a number, or ISO 8601 (UTC without a zone)."""
         if value is None:
             return None
         if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
@@ -102,6 +102,6 @@ class FilePlace:
 
 
 def kind_of(value: object) -> str:
-    """Name a JSON value's kind in words."""
+    """Return the name of a JSON value's type."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)

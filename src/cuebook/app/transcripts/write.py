@@ -1,4 +1,4 @@
-"""Transcripts for others: our own export, which holds every branch, OpenAI messages, and TaskWeaver's JSON and YAML."""
+"""Export transcripts: Cuebook's format with every branch, OpenAI messages, and TaskWeaver's JSON and YAML."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from cuebook.records.conversation import Conversation, Post, Round
 from cuebook.wire.chat_messages import write_message
 
 Format = Literal["cuebook", "openai", "taskweaver-json", "taskweaver-yaml"]
-#: What a post is never written without, even if empty.
+#: Fields that are always written, even if empty.
 _ALWAYS = frozenset({"id", "sendFrom", "message"})
 FORMATS: tuple[Format, ...] = get_args(Format)
 
@@ -27,10 +27,10 @@ def write_transcript(
     form: Format = "cuebook",
     one_line: bool = False,
 ) -> str:
-    """Write a conversation as text that ends its last line.
+    """Return a conversation as text that ends with a line break.
 
-    `cuebook` wants the posts of all branches, `openai` those of the head's path, TaskWeaver's forms want the rounds;
-    `one_line` makes a line of JSONL.
+    `cuebook` needs the posts of all branches, `openai` those of the head's path, TaskWeaver's formats the rounds;
+    `one_line` writes a line of JSONL.
     """
     if form == "cuebook":
         return _own(conversation, posts, one_line=one_line)
@@ -45,7 +45,7 @@ def write_transcript(
 
 
 def _own(conversation: Conversation, posts: Sequence[Post], *, one_line: bool) -> str:
-    """Our own form: a line for each post, so that a diff of two exports reads well."""
+    """Return Cuebook's format: one line per post, so that diffs of exports are readable."""
     ids = shapes.ids_of(posts)
     about = shapes.conversation(conversation, head=ids.get(conversation.head))
     head = {"format": FORMAT, "conversation": about}
@@ -73,13 +73,13 @@ def _part(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exact(when: float) -> str:
-    """Return a time to the microsecond, shorter where it says no more."""
+    """Return a time with microseconds, omitting trailing zeros."""
     read = datetime.fromtimestamp(when, UTC)
     return read.isoformat(timespec="microseconds" if read.microsecond % 1000 else "milliseconds").replace("+00:00", "Z")
 
 
 def _verbatim(wire: bytes) -> Any:
-    """Return a message as JSON, or as a string of its bytes where reading and writing it would change them."""
+    """Return a message as JSON, or as a string of its bytes if a JSON round trip would change them."""
     value = msgspec.json.decode(wire)
     return value if msgspec.json.encode(json.loads(json.dumps(value))) == wire else wire.decode()
 

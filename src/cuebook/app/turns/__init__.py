@@ -1,1 +1,1 @@
-"""Turns: what each prompt held and why, replay, feedback."""
+"""Turns: the contents of each prompt and their reasons, replay, what-if, feedback."""

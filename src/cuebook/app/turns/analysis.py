@@ -1,4 +1,4 @@
-"""How a conversation's posts are judged, how full its prompts are, and how much is remembered in all."""
+"""Analyze a conversation's posts, compute its token budget, and count what is stored in memory."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from cuebook.window.budget import allot, untuned
 
 
 class Suggestion(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What should become of a post, and why."""
+    """A suggested action for a post, and the reason."""
 
     type: ActionType
     post_id: str
@@ -21,17 +21,17 @@ class Suggestion(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Judgement(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A conversation's posts, judged: how many there are, how many of them matter, how many are said again."""
+    """The analysis of a conversation's posts: how many there are, how many matter, how many are duplicates."""
 
     total_entries: int
     relevant_entries: int
     redundant_entries: int
     suggested_actions: tuple[Suggestion, ...]
-    token_usage: int  # tokens of the posts behind the summary, as they stand in prompts
+    token_usage: int  # tokens in prompts of the posts after the summary
 
 
 class BudgetNumbers(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The numbers a budget comes from (C, "Configuration"), as they hold for the conversation."""
+    """The settings that a budget is computed from (C, "Configuration"), as they apply to the conversation."""
 
     max_context_tokens: int
     system_prompt_tokens: int
@@ -42,7 +42,7 @@ class BudgetNumbers(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Budget(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What posts may take of a prompt and what a conversation's take; `usage_percent` in [0, 100] and beyond."""
+    """The tokens that posts may use of a prompt, and those a conversation's use; `usage_percent` can exceed 100."""
 
     budget: int
     used: int
@@ -53,7 +53,7 @@ class Budget(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ByType(Struct, frozen=True, kw_only=True):
-    """C's three tiers: posts, items of conversations, memories beyond them."""
+    """C's three tiers: posts, items of conversations, long-term memories."""
 
     short_term: int
     long_term: int
@@ -61,7 +61,7 @@ class ByType(Struct, frozen=True, kw_only=True):
 
 
 class MemoryStats(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How much is remembered; `compressed` are posts that stand under a summary."""
+    """Counts of what is stored in memory; `compressed` are posts covered by a summary."""
 
     total: int
     by_type: ByType
@@ -69,12 +69,12 @@ class MemoryStats(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class MemoryAnalysis:
-    """The part of a book's memory that judges it."""
+    """The analysis operations of `cue.memory`."""
 
     _desk: Desk
 
     async def analyze(self, conversation: str, *, user: str | None = None) -> Judgement:
-        """Judge a conversation's posts and say what should become of them. Nothing is changed. Raises NotFound."""
+        """Return an analysis of a conversation's posts with suggested actions. Changes nothing. Raises NotFound."""
         found = await analyze(self._desk, Scope(user=user), conversation)
         actions = tuple(
             Suggestion(type=each.type, post_id=found.ledger.ids[each.number], reason=each.reason)
@@ -91,9 +91,9 @@ class MemoryAnalysis:
     async def stats(
         self, conversation: str | None = None, *, user: str | None = None, organizations: Sequence[str] | None = None
     ) -> MemoryStats:
-        """Count what is remembered, of a conversation or in all that a user may see. Raises NotFound.
+        """Return the counts of stored memory, of a conversation or of all that a user may see. Raises NotFound.
 
-        Without a user `organizations` says whose memories count beside all users': all of them unless given.
+        Without `user`, `organizations` limits which organizations' memories are counted (default: all).
         """
         tally = await self._desk.store.tuning.tally(Scope(user=user), conversation, organizations=organizations)
         return MemoryStats(
@@ -103,7 +103,7 @@ class MemoryAnalysis:
         )
 
     async def budget(self, conversation: str | None = None, *, user: str | None = None) -> Budget:
-        """Return what posts may take of a prompt, and what a conversation's take of it. Raises NotFound."""
+        """Return the tokens that posts may use of a prompt, and those that a conversation's use. Raises NotFound."""
         tuning, used = untuned(self._desk.limits), 0
         if conversation is not None:
             found = await analyze(self._desk, Scope(user=user), conversation)

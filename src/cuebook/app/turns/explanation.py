@@ -1,4 +1,4 @@
-"""Why a turn was as it was, line by line: what was heard, what it moved, why these prompts, what was observed."""
+"""Explain a turn line by line: sentiment, signals, mood, prompt selection, window contents and feedback."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ COMMENT = 200
 
 
 def told_of(shown: Wire) -> Iterator[str]:
-    """Say of a turn, as `book.turns.show` gives it, all that its prompt and its posts do not say."""
+    """Yield the lines that explain a turn, from the result of `cue.turns.show`."""
     told = shown["metadata"] or {}
     if SHADOW in told:
         yield "in shadow: this prompt was not sent; the client's own request went upstream as it came"
@@ -25,7 +25,7 @@ def told_of(shown: Wire) -> Iterator[str]:
 
 
 def window_lines(window: Wire) -> Iterator[str]:
-    """Yield what a prompt held, a line for each block, and what was left out and why; texts by their first words."""
+    """Yield a line for each block of a prompt, and for everything left out with the reason; texts are cut short."""
     yield f"prompt: {window['tokens']:,} of {window['budget']:,} tokens"
     for block in window["blocks"]:
         form = " (cut)" if block.get("cut") else " (short form)" if block.get("compressed") else ""
@@ -37,7 +37,7 @@ def window_lines(window: Wire) -> Iterator[str]:
 
 
 def heard_lines(told: Wire) -> Iterator[str]:
-    """Yield what `metadata.sentiment` tells of a turn; nothing where nothing was heard."""
+    """Yield the sentiment, events and signals of a turn from `metadata.sentiment`; nothing if there is none."""
     sentiment = told.get("sentiment")
     if not isinstance(sentiment, Mapping) or "polarity" not in sentiment:
         return
@@ -53,7 +53,7 @@ def heard_lines(told: Wire) -> Iterator[str]:
 
 
 def mind_lines(told: Wire, reflections: Sequence[Wire]) -> Iterator[str]:
-    """Yield the state of mind a turn was answered in, and what came of reflecting on it."""
+    """Yield the mood state that a turn was answered in, and the results of its reflections."""
     if mind := told.get("mind"):
         yield f"mind: mood {mind['mood']}, user's skill {mind['userSkill']}, task {mind['taskComplexity']}"
     for made in reflections:
@@ -68,7 +68,7 @@ def mind_lines(told: Wire, reflections: Sequence[Wire]) -> Iterator[str]:
 
 
 def changed(changes: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what moved, of long texts only that they did."""
+    """Yield the changed values; of long texts only the fact that they changed."""
     for name, (before, after) in changes.items():
         if name == "strategy" or name.startswith("imprint."):
             yield f"{name} {'gone' if after in (None, '') else 'new'}"
@@ -94,7 +94,7 @@ def _said(sentiment: Mapping[str, Any]) -> Iterator[str]:
 
 
 def why_lines(told: Wire) -> Iterator[str]:
-    """Yield why these prompts spoke: the preset that brought add-ons, and how each of several variants was chosen."""
+    """Yield why these prompts were used: the preset of the add-ons, and how each variant was selected."""
     if told.get("personaSilent"):
         yield "persona and presets: silent, for the program brings its own system text (persona.speaks)"
     profile = told.get("promptProfile") or {}
@@ -113,7 +113,7 @@ def why_lines(told: Wire) -> Iterator[str]:
 
 
 def _experiences(selection: Wire, stood: list[str]) -> str:
-    """Return what was chosen, how well each fits, and by whom; what found no room in the window is said too."""
+    """Return the selected experiences with their scores and the method; mark those that did not fit the window."""
     named = [
         f"{name} ({score:.2f}{'' if name in stood else ', no room'})" for name, score in selection["chosen"].items()
     ]
@@ -122,8 +122,9 @@ def _experiences(selection: Wire, stood: list[str]) -> str:
 
 
 def observed_lines(said: Wire) -> Iterator[str]:
-    """Yield what the user's next message, or feedback, said of a turn, and
-    which prompts learnt it; else why nothing.
+    """Yield the feedback on a turn, explicit or from the user's next message, and the prompts that learned from it.
+
+    Without feedback, yield the reason.
     """
     if said["by"] is None:
         yield f"observed: nothing; {said['reason']}"

@@ -1,4 +1,4 @@
-"""What is said of a turn: feedback as it is given, and the word on a turn as it is shown."""
+"""Store explicit feedback on a turn, teach it to the turn's prompts, and show the feedback recorded for a turn."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
@@ -40,7 +40,7 @@ async def give(
     user: str | None,
     idempotency_key: str | None,
 ) -> StoredOutcome:
-    """Keep what somebody says of a turn, and teach it. Raises InvalidInput, NotFound, and Conflict while it runs."""
+    """Store feedback on a turn and teach its prompts. Raises InvalidInput, NotFound, and Conflict while it runs."""
     said = _outcome(desk, score=score, thumb=thumb, outcome=outcome, corrections=corrections, comment=comment)
     scope = Scope(user=user)
 
@@ -69,7 +69,7 @@ def _outcome(
     corrections: int | None,
     comment: str,
 ) -> dict[str, Any]:
-    """Read what is said. Raises InvalidInput naming what cannot be."""
+    """Return the fields of the feedback. Raises InvalidInput naming the invalid field."""
     given: object = thumb
     if given is not None and given not in THUMBS:
         msg = f"thumb: {given!r} is none; give up or down"
@@ -115,13 +115,13 @@ def _outcome(
 
 
 async def observation(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> dict[str, Any]:
-    """Return the word on a turn: what was said, and whom it taught; else why there is none."""
+    """Return the feedback on a turn and the prompts that learned from it, or the reason why there is none."""
     known = await desk.store.outcomes.get(scope, conversation, turn.n)
     return to_wire(known) if known else {"by": None, "reason": await _why_none(desk, scope, conversation, turn)}
 
 
 async def _why_none(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> str:
-    """Return why there is no word on a turn."""
+    """Return why a turn has no feedback."""
     if turn.state == "running":
         return "the turn is being answered"
     if not turn.reply_seq:
@@ -136,7 +136,7 @@ async def _why_none(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> 
 
 
 async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> str:
-    """Return why what follows a turn's answer said nothing of it."""
+    """Return why the posts after a turn's answer gave no feedback on it."""
     after = await _next_post(desk, scope, conversation, turn.reply_seq)
     if after is None:
         return "nobody has gone on from it yet"
@@ -153,7 +153,7 @@ async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -
 
 
 async def _next_post(desk: Desk, scope: Scope, conversation: str, seq: int) -> Post | None:
-    """Return the first post that goes on from one, whatever branch it began."""
+    """Return the first post that follows a post, on any branch."""
     after = seq
     while found := await desk.store.posts_behind(scope, conversation, after=after, limit=PAGE, path=False):
         for post in found:
@@ -164,7 +164,7 @@ async def _next_post(desk: Desk, scope: Scope, conversation: str, seq: int) -> P
 
 
 async def _turn_asking(desk: Desk, scope: Scope, conversation: str, n: int, seq: int) -> Turn | None:
-    """Return the first turn behind turn `n` that answers a post or what was sent with it, None where none does."""
+    """Return the first turn after turn `n` that answers a post or one sent with it, None if there is none."""
     newest = (await desk.store.conversation(scope, conversation)).turns
     for number in range(n + 1, newest + 1):
         turn = await desk.store.turn(scope, conversation, number)
@@ -174,7 +174,7 @@ async def _turn_asking(desk: Desk, scope: Scope, conversation: str, n: int, seq:
 
 
 def to_wire(known: StoredOutcome) -> dict[str, Any]:
-    """Return the word on a turn with names as on the wire. `pending`: its prompts have not learnt it yet."""
+    """Return the feedback on a turn as a JSON object. `pending`: its prompts have not learned from it yet."""
     said = known.outcome
     return {
         "by": said.by,

@@ -1,4 +1,4 @@
-"""The state of mind conversations are in, as their developer sees it: now, what moved it, and reflecting by hand."""
+"""Show the mood state of conversations and what changed it, run metaprompts (reflections) by hand, and reset it."""
 
 from typing import Any
 
@@ -21,8 +21,9 @@ MOST = 500
 
 
 class MindState(Struct, frozen=True, kw_only=True):
-    """The Mind of the path a conversation goes on from, the turn after which it was so (0: from the beginning), and
-    reflections of all branches, the newest first.
+    """The mood state at a conversation's head, the turn that set it (0: the start), and its reflections.
+
+    The reflections are those of all branches, newest first.
     """
 
     conversation: str
@@ -33,13 +34,13 @@ class MindState(Struct, frozen=True, kw_only=True):
 
 
 class MindOf:
-    """The minds of a book's conversations."""
+    """The mood states of a project's conversations."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def show(self, conversation: str, *, user: str | None = None, limit: int = 20) -> MindState:
-        """Return a conversation's Mind and what moved it. Raises NotFound, InvalidInput."""
+        """Return a conversation's mood state and what changed it. Raises NotFound, InvalidInput."""
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit} is not between 1 and {MOST}"
             raise InvalidInput(msg, where="limit")
@@ -57,10 +58,10 @@ class MindOf:
         )
 
     async def run(self, conversation: str, metaprompt: str, *, user: str | None = None) -> MindState:
-        """Run a metaprompt now, on the newest turn. What is due of the conversation is done before it.
+        """Run a metaprompt on the newest turn now, after the conversation's pending jobs.
 
-        It is one of the persona's or one that ships. While a turn is running it waits for its end, `due` says so.
-        Raises NotFound, and InvalidInput for a metaprompt that is not known or a conversation without turns.
+        It is one of the persona's or a built-in one. While a turn is running, the run is queued (`due`).
+        Raises NotFound, and InvalidInput for an unknown metaprompt or a conversation without turns.
         """
         scope = Scope(user=user)
         known = await self._desk.store.conversation(scope, conversation)
@@ -69,7 +70,7 @@ class MindOf:
         return await self._reflected(scope, conversation, MetapromptTask(metaprompt, BY_HAND))
 
     async def reset(self, conversation: str, *, user: str | None = None) -> MindState:
-        """Make the Mind neutral again; its history stays. Raises NotFound, and InvalidInput without turns."""
+        """Reset the mood state to neutral and keep its history. Raises NotFound, and InvalidInput without turns."""
         return await self._reflected(Scope(user=user), conversation, MetapromptTask("", RESET))
 
     async def _reflected(self, scope: Scope, conversation: str, call: MetapromptTask) -> MindState:
@@ -79,7 +80,7 @@ class MindOf:
 
 
 def mind_shape(state: MindState) -> Wire:
-    """Return a conversation's Mind as JSON shows it."""
+    """Return a conversation's mood state as a JSON object."""
     return {
         "conversationId": state.conversation,
         **_mind(state.mind),
@@ -94,7 +95,7 @@ def _mind(mind: Mind) -> Wire:
 
 
 def reflection_shape(made: Reflection) -> Wire:
-    """Return what came of reflecting on a turn as JSON shows it."""
+    """Return a reflection as a JSON object."""
     runs: list[dict[str, Any]] = [
         {"reason": "", "changes": {}, "prompt": "", **msgspec.to_builtins(run)} for run in made.runs
     ]

@@ -1,4 +1,4 @@
-"""The optimizer of a book: what its runs came to, a run by hand, and their history."""
+"""The optimizer, which tunes memory parameters per conversation: show its status and history, and run it by hand."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ MOST = 500
 
 
 class Parameters(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The four parameters."""
+    """The four tuned parameters."""
 
     compression_trigger: float
     full_message_window: int
@@ -27,7 +27,7 @@ class Parameters(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OptimizerStatus(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What all runs came to; `current_parameters` are the conversation's named, else those tuned last."""
+    """The totals of all runs; `current_parameters` are those of the given conversation, else the last tuned ones."""
 
     total_optimizations: int
     total_tokens_saved: int
@@ -36,13 +36,13 @@ class OptimizerStatus(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Optimizer:
-    """The optimizer."""
+    """The optimizer of a project's conversations."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def status(self, conversation: str | None = None, *, user: str | None = None) -> OptimizerStatus:
-        """Return what the runs so far came to, of a conversation or of all. Raises NotFound."""
+        """Return the totals of the runs so far, of a conversation or of all. Raises NotFound."""
         totals = await self._desk.store.tuning.totals(Scope(user=user), conversation)
         return OptimizerStatus(
             total_optimizations=totals.runs,
@@ -52,10 +52,11 @@ class Optimizer:
         )
 
     async def run(self, conversation: str | None = None, *, user: str | None = None) -> Snapshot:
-        """Run now, whatever the interval: in a conversation, else in all that changed since their last run.
+        """Run now, regardless of the interval: for a conversation, else for all that changed since their last run.
 
-        Of several runs the snapshot sums up the tokens and the entries, and has the last one's parameters. Fewer than
-        ten posts are left as they are, as `untuned` says. Raises NotFound, and InvalidInput where the optimizer is off.
+        For several conversations the snapshot has the sums of tokens and entries, and the last run's parameters.
+        Conversations with fewer than ten posts are skipped; `untuned` has the reason. Raises NotFound, and InvalidInput
+        if the optimizer is off.
         """
         if not self._desk.tunes:
             msg = "the optimizer is off; set enabled = true under [optimizer]"
@@ -77,7 +78,7 @@ class Optimizer:
     async def history(
         self, conversation: str | None = None, *, user: str | None = None, limit: int = 20
     ) -> list[Snapshot]:
-        """Return the snapshots of the runs, newest first; of a conversation 500 are kept. Raises NotFound."""
+        """Return the snapshots of the runs, newest first; 500 are kept per conversation. Raises NotFound."""
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit} is not between 1 and {MOST}"
             raise InvalidInput(msg, where="limit")
@@ -112,6 +113,6 @@ def _sum(made: list[Snapshot], untuned: Tuning, now: float) -> Snapshot:
 
 
 def snapshot(value: Snapshot) -> Wire:
-    """Return a snapshot as C does, with its conversation, null where it sums up several, and why it tuned nothing."""
+    """Return a snapshot in C's shape, with its conversation (null for several) and the reason if nothing was tuned."""
     shown: dict[str, Any] = msgspec.to_builtins(value)
     return shown | {"conversationId": value.conversation_id or None, "timestamp": iso(value.timestamp)}

@@ -1,4 +1,4 @@
-"""Turns of a book: what each prompt held and why, and the same prompt rendered again."""
+"""The `cue.turns` API: show each turn's prompt block by block, replay it, ask what-if questions, give feedback."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -35,7 +35,7 @@ _RECALLED = "longTermMemoryRetrieval"
 
 
 class Replay(Struct, frozen=True, kw_only=True):
-    """A window rendered again. `window` is None where something of it was erased, or is not for who asks."""
+    """A window rendered again. `window` is None if part of it was erased, or the caller may not see it."""
 
     verdict: Verdict
     digest: str
@@ -45,23 +45,23 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 def replay_shape(found: Replay) -> shapes.Wire:
-    """Return a replay as JSON shows it."""
+    """Return a replay as a JSON object."""
     window = shapes.window(found.window) if found.window else None
     told = {"verdict": found.verdict, "digest": found.digest, "reason": found.reason, "window": window}
     return told | ({"counterfactual": to_wire(found.counterfactual)} if found.counterfactual else {})
 
 
 class Turns:
-    """The turns of a book's conversations.
+    """The turns of a project's conversations.
 
-    Who was let into a conversation reads what was said in it, not what its first user's other conversations told it.
+    A guest of a conversation sees its posts, but not the memories from its first user's other conversations.
     """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def get(self, conversation: str, n: int, *, user: str | None = None) -> Turn:
-        """One turn. Raises NotFound."""
+        """Return a turn. Raises NotFound."""
         scope = Scope(user=user)
         turn = await self._desk.store.turn(scope, conversation, n)
         return _for_guest(turn) if await self._is_guest(scope, conversation) else turn
@@ -89,8 +89,9 @@ class Turns:
     async def show(
         self, conversation: str, n: int, *, step: int | None = None, user: str | None = None
     ) -> dict[str, Any]:
-        """Return a turn in INTERFACE's shape: query, reply, and every block of
-        its window with its source and tokens.
+        """Return a turn as a JSON object (INTERFACE's shape): query, reply, and its window's blocks.
+
+        Each block has its source and tokens. Raises NotFound.
         """
         scope = Scope(user=user)
         turn = await self.get(conversation, n, user=user)
@@ -130,13 +131,12 @@ class Turns:
         without: Sequence[str] = (),
         ask: bool = False,
     ) -> Replay:
-        """Render a turn's window again from what is stored, and hold it against the digest of what was sent.
+        """Render a turn's window again from stored data, and compare it with the digest of what was sent.
 
-        With any of the last four also what its first step's window would have been (`counterfactual`): with these
-        versions of prompts (`SLUG`, `SLUG@BRANCH`, `SLUG@BRANCH:NUMBER`), with what memory held at a time (a datetime,
-        ISO 8601, or the number of a turn of the conversation), without these memories; with `ask` the book's model
-        answers it. Nothing is stored but the audit's record of that question. Raises InvalidInput, NotFound, and Denied
-        for who was let into the conversation.
+        The last four arguments add a what-if replay of the first step's window (`counterfactual`). `with_prompt` sets
+        prompt versions (`SLUG`, `SLUG@BRANCH`, `SLUG@BRANCH:NUMBER`). `as_of` uses the memory at a time (a datetime,
+        ISO 8601, or a turn's number). `without` omits memories by id. `ask` calls the model with the result. Stores
+        nothing but that call's audit record. Raises InvalidInput, NotFound, and Denied for a guest's what-if.
         """
         turn, scope = await self.get(conversation, n, user=user), Scope(user=user)
         found = await self._render(scope, conversation, self._step(turn, step).manifest)
@@ -160,11 +160,11 @@ class Turns:
         user: str | None = None,
         idempotency_key: str | None = None,
     ) -> StoredOutcome:
-        """Return how a turn was, in the place of what its user's next message says; the newest word stands.
+        """Store feedback on a turn and return it. It overrides earlier feedback and what the next message implies.
 
-        `score` from 0 to 1, or `thumb` for 1 and 0, is the sentiment of the observation made of it. The prompts that
-        spoke have learnt it when this returns; what they had learnt of the turn is corrected. Raises InvalidInput,
-        NotFound, and Conflict while the turn is being answered.
+        `score` is from 0 to 1; `thumb` up is 1, down is 0. The turn's prompts have learned from it when this returns,
+        and what they had learned from the turn is corrected. Raises InvalidInput, NotFound, and Conflict while the turn
+        is being answered.
         """
         return await feedback.give(
             self._desk, conversation, n, score=score, thumb=thumb, outcome=outcome, corrections=corrections,
@@ -182,7 +182,7 @@ class Turns:
         raise NotFound(msg)
 
     async def _covered(self, scope: Scope, conversation: str, manifest: Manifest) -> list[tuple[int, int]]:
-        """Return the posts (ranges of seqs, both included) that stand under a window's summary, shown in it or not."""
+        """Return the posts (inclusive ranges of seqs) that a window's summary covers, shown in it or not."""
         version = manifest.summary_version
         summary = await self._desk.store.summary(scope, conversation, version=version) if version else None
         if summary is None:
@@ -224,17 +224,17 @@ class Turns:
 
 
 def _is_guest(found: Conversation, scope: Scope) -> bool:
-    """Whether who asks was let into a conversation that is another's."""
+    """Return whether the caller is a guest in another user's conversation."""
     return scope.user is not None and found.user not in (None, scope.user)
 
 
 def _for_guest(turn: Turn) -> Turn:
-    """Return a turn without the names of what was remembered: they are made of its words."""
+    """Return a turn without the names of memories, which contain their words."""
     return replace(turn, metadata={name: told for name, told in turn.metadata.items() if name != _RECALLED})
 
 
 def _upto(place: Alignment, upto: int) -> list[tuple[int, int]]:
-    """Return the head's path up to a post of it as ranges, oldest first; nothing for a post beside it."""
+    """Return the head's path up to one of its posts as ranges, oldest first; nothing for a post on another branch."""
     runs: list[tuple[int, int]] = []
     seq = place.conversation.head
     run = place.posts[seq].run if seq in place.posts else 0
@@ -257,9 +257,9 @@ def _ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _cache(turn: Turn, step: Step) -> dict[str, Any]:
-    """Return what a provider's cache made of a step: as the provider reported it, else simulated for the newest.
+    """Return the prompt-cache use of a step: as the provider reported it, else simulated for the newest step.
 
-    What was answered in shadow is no report: it was another prompt's.
+    Reports in shadow mode do not count: they belong to the client's own prompt.
     """
     usage, sent = step.usage, SHADOW not in turn.metadata
     if sent and usage is not None and usage.cache_read is not None:

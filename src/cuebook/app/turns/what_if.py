@@ -1,4 +1,4 @@
-"""What a turn's prompt would have been: what is asked of it, and how it is told."""
+"""Answer what-if questions: render a turn's prompt with other prompt versions, memories or times."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ async def what_if(
 
 
 def to_wire(told: Counterfactual) -> Wire:
-    """Return it as JSON shows it."""
+    """Return a what-if result as a JSON object."""
     before, after = told.before.tokens, told.after.tokens if told.after else None
     return {
         "tokens": {"before": before, "after": after, "change": None if after is None else after - before},
@@ -77,7 +77,7 @@ async def _version(desk: Desk, named: str) -> Version:
 
 
 async def _moment(desk: Desk, scope: Scope, conversation: str, given: datetime | str | int) -> float:
-    """Return a time as Unix seconds: a turn's is when it began, one without a zone is UTC's."""
+    """Return a time as Unix seconds: a turn's is its start, and a time without a zone is in UTC."""
     if isinstance(given, str) and given.strip().isdecimal() and len(given) <= _DIGITS:
         given = int(given)
     if isinstance(given, int):

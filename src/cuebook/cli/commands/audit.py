@@ -1,4 +1,4 @@
-"""`cuebook audit`: tail, verify, replay, export, checkpoints."""
+"""Commands `cuebook audit tail|verify|replay|export|checkpoints`: the tamper-evident audit log."""
 
 import itertools
 import sys
@@ -74,7 +74,7 @@ def verify(
         Path | None, typer.Option("--checkpoints", metavar="FILE", help="Check against these too, kept elsewhere.")
     ] = None,
 ) -> None:
-    """Check that nobody changed the audit. Exits 1 and names the first record that is not as it was written."""
+    """Verify the integrity of the audit log. Exits with 1 and names the first changed record."""
     kept = shapes.checkpoints_of(checkpoints.read_bytes()) if checkpoints else []
     with state.open() as book:
         audit = book.audit
@@ -102,7 +102,7 @@ def replay(
     state: State,
     seq: Annotated[int, typer.Argument(metavar="SEQ", min=1, help="The record's number.", show_default=False)],
 ) -> None:
-    """Render the prompt a record tells of again and compare. Exits 1 if it is another text, or its version is gone."""
+    """Render the prompt of a record again and compare. Exits with 1 if it differs or the version is deleted."""
     with state.open() as book:
         found = book.audit.replay(seq)
     if state.json:
@@ -121,7 +121,7 @@ def export(
     *,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file.")] = None,
 ) -> None:
-    """Write all records as JSON lines, with what it takes to check them: `audit verify --mirror FILE` reads them."""
+    """Export all records as JSON lines. Includes checkpoints, for `cuebook audit verify --mirror FILE`."""
     with state.open() as book:
         lines = shapes.lines(book.audit.export())
         if output is None:
@@ -144,7 +144,7 @@ def export(
     name="checkpoints",
 )
 def checkpoints(state: State) -> None:
-    """List the signed checkpoints. Keep copies where nobody who can write the database can: they show a cut tail."""
+    """List the signed checkpoints. Store copies where database users cannot write: they reveal a truncated log."""
     with state.open() as book:
         shown = [shapes.checkpoint(each) for each in book.audit.checkpoints()]
     if state.json:

@@ -1,4 +1,4 @@
-"""`cuebook chat`: talk in a terminal, or line by line through a pipe."""
+"""Command `cuebook chat`: chat in a terminal, or line by line through a pipe."""
 
 import contextlib
 import re
@@ -39,9 +39,9 @@ def chat(
     project: Project = None,
     time_zone: TimeZone = None,
 ) -> None:
-    """Talk. Everything is remembered: the same conversation goes on next time, however long it gets.
+    """Chat from the terminal. The next run continues the same conversation, however long it is.
 
-    In a pipe each line of the input is a message. Lines of your own: /show, /help, /quit; //x says /x.
+    In a pipe, each input line is a message. Commands: /show, /help, /quit. To send /x as a message, type //x.
     """
     ask = Ask("", conversation, user=user, persona=persona, mode=mode, project=project, time_zone=time_zone)
     with state.open(worker=True) as book:
@@ -62,7 +62,7 @@ def chat(
 
 
 def _check_mode(book: BlockingCuebook, mode: str) -> None:
-    """Refuse a mode that no preset knows: it would change nothing."""
+    """Raise InvalidInput if no preset has this mode."""
     modes = modes_of(book.config)
     if not any(each in mode for each in modes):
         file = book.config.settings.memory.presets
@@ -94,7 +94,7 @@ def _typed(prompt: str) -> Iterator[str]:
 
 
 def _converse(talk: "_Talk", lines: Iterator[str]) -> None:
-    """Go on after an error and after a stopped answer."""
+    """Process lines, and continue after an error or a stopped answer."""
     for line in lines:
         try:
             if not talk.hear(line):
@@ -107,7 +107,7 @@ def _converse(talk: "_Talk", lines: Iterator[str]) -> None:
 
 
 class _Talk:
-    """What is said in one run of the command."""
+    """Run one chat session: commands, messages and answers."""
 
     def __init__(self, book: BlockingCuebook, ask: Ask, *, json: bool) -> None:
         self._book = book
@@ -116,7 +116,7 @@ class _Talk:
         self._window: Window | None = None
 
     def hear(self, line: str) -> bool:
-        """Take a line: a command or a message. False ends the talk."""
+        """Process a line: a command or a message. Return False to exit."""
         text = line.strip()
         if text == "/quit":
             return False

@@ -1,4 +1,4 @@
-"""`cuebook config`."""
+"""Command `cuebook config`: show all settings with their values and sources."""
 
 from cuebook.app.setup.setting_rows import setting_rows, shown_setting
 from cuebook.cli.group import command, new_app
@@ -10,7 +10,7 @@ app = new_app()
 
 @command(app, "cuebook config", "CUEBOOK_MODEL_NAME=gpt-5-mini cuebook config --json", name="config")
 def config(state: State) -> None:
-    """Show every setting, its value, and whether it came from a default, the file or the environment."""
+    """Show every setting with its value and source: default, file or environment."""
     found = state.settings()
     rows = setting_rows(found)
     if state.json:

@@ -1,4 +1,4 @@
-"""`cuebook demo`."""
+"""Command `cuebook demo`: replay a conversation and report prompt cost, memory and recall."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ def demo(
         str, typer.Option("--price-as", metavar="MODEL", help="Whose price the page tells costs at.")
     ] = "gpt-5-mini",
 ) -> None:
-    """Replay a long conversation turn by turn, with no model and no network: what was remembered, what it cost."""
+    """Replay a long conversation without a model or network, and report prompt cost, memory and recall."""
     if not serve:
         _tell(_replay(file), state)
         if not state.json:
@@ -95,7 +95,7 @@ FIGURE = 14
 
 
 def report_lines(report: ReplayReport) -> Iterator[str]:
-    """Yield a report line by line."""
+    """Yield the lines of a report."""
     yield f"{report.title}: {counted(report.posts, 'post')}{_span(report.days)}, turn by turn, no model, no network"
     yield ""
     yield from _cost_lines(report)
@@ -175,7 +175,7 @@ def _answers(asked: Sequence[QuestionResult]) -> Iterator[str]:
 
 
 def _given(asked: QuestionResult) -> Iterator[str]:
-    """Yield where the answer stands, and the first hit where it is another; else a post the answer can be told from."""
+    """Yield the places of the answer, and the first result if it is another; else a post with the evidence."""
     first, source = asked.first, asked.source
     if first is None and not asked.stands:
         yield "    nothing found"

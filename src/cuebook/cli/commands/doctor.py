@@ -1,4 +1,4 @@
-"""`cuebook doctor`."""
+"""Command `cuebook doctor`: check the configuration and its dependencies."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ app = new_app()
 
 @command(app, "cuebook doctor", "cuebook doctor -C book --json", name="doctor")
 def doctor(state: State) -> None:
-    """Look whether all a book needs is there: Python, SQLite, folder, store, personas, models. Exits 1 on a fail."""
+    """Check Python, SQLite, the project directory, database, personas and models. Exits with 1 if a check fails."""
     checks = asyncio.run(_examine(state))
     if state.json:
         found = [msgspec.to_builtins(check) for check in checks]

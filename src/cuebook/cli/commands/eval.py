@@ -1,4 +1,4 @@
-"""`cuebook eval`."""
+"""Command `cuebook eval`: evaluate recall, memory quality and the utility of each memory."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -70,26 +70,25 @@ def eval_(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to prune.")] = False,
     user: User = None,
 ) -> None:
-    """Measure memory on your own conversations, with no model and no network.
+    """Measure memory on your own conversations, without a model or network.
 
-    Evidence recall: the share of the posts that answer a question among the first 5 and 10 posts found, and within
-    1000 tokens. The questions are FILE's (LoCoMo), else those of the gold list, else clozes: half the words of a
-    sentence the user said, without the value it tells, of posts that stand under the summary.
+    Evidence recall: the share of the posts with the answer to a question that are among the first 5 and 10 results, and
+    within 1000 tokens. The questions come from FILE (LoCoMo), else from the gold list. Otherwise they are clozes: half
+    the words of a user's sentence, without its value, from summarized posts.
 
-    Junk: items shown as current with no value (number, date, address, quoted word), no named thing and no gold fact;
-    plain preferences count too, so it is an upper bound. Duplicates: items whose content words are nine tenths those
-    of an earlier one, or that give the same values of the same subject. Contradictions: pairs of items of one subject
-    whose values exclude each other.
+    Junk: current items without a value (number, date, address, quoted word), name or gold fact. Plain preferences count
+    too, so it is an upper bound. Duplicates: items that share 90% of their content words with an earlier one, or have
+    the same values for the same subject. Contradictions: pairs of items of one subject whose values exclude each other.
 
-    Fact survival: values and gold facts of posts, 1, 5 and 20 compactions after they went under the summary: held in
-    summary or items, ended by what came later, only found by a search, or lost. Current facts: gold facts that still
-    hold and stand in an item, and superseded ones that do.
+    Fact survival: the state of values and gold facts 1, 5 and 20 summarizations after their posts were summarized:
+    kept in the summary or items, superseded, only found by search, or lost. Current facts: gold facts in an item, both
+    current and superseded.
 
-    --leave-one-out measures your own book instead: the memories of its recorded turns. With a configured model it asks
-    with and without each and compares the answers; with none, or --budget 0, it looks how many of the words that a
-    memory alone brought stand in the answer that was given. What was said in 10 turns or more and was of use in none is
-    proposed to be let go, unless it is of health, diet or who somebody is, or written by hand; without a model neither
-    wishes, decisions and tasks, which an answer follows without a word of them. Only --prune forgets.
+    --leave-one-out measures the memories in the recorded turns of this project instead. With a configured model, it
+    asks with and without each memory and compares the answers. Otherwise, or with --budget 0, it counts how many words
+    that only this memory contributed are in the recorded answer. Memories in at least 10 turns without any use are
+    proposed for deletion. Memories about health, diet or identity and handwritten ones are never proposed. Without a
+    model, neither are wishes, decisions and tasks, since an answer can follow them silently. Only --prune forgets.
     """
     if left_out:
         asked: Any = {"turns": turns, "budget": budget, "user": user}
@@ -179,7 +178,7 @@ _WHOSE = {
 
 
 def report_lines(report: Evaluation) -> Iterator[str]:
-    """Yield a report line by line."""
+    """Yield the lines of a report."""
     talks = f"{report.conversations} conversations, " if report.conversations > 1 else ""
     posts, compactions = counted(report.posts, "post"), counted(report.compactions, "compaction")
     yield f"{report.title}: {talks}{posts}, {compactions}, no model"
@@ -269,7 +268,7 @@ _HOW: Final = {
 
 
 def utility_lines(found: Utilities) -> Iterator[str]:
-    """Yield a measure line by line, the most useful first."""
+    """Yield the lines of a utility report, the most useful memory first."""
     calls = f", {found.calls:,} calls" if found.calls else ""
     memories, turns = counted(len(found.items), "memory", "memories"), counted(found.turns, "turn")
     yield f"{memories} said in {turns}, {_HOW[found.by]}{calls}"
@@ -289,7 +288,7 @@ def utility_lines(found: Utilities) -> Iterator[str]:
 
 
 def cost_line(cost: MeasureCost) -> str:
-    """Return what a measure asks a model, and costs at most."""
+    """Describe the model calls of a measurement and their maximum cost."""
     if not cost.calls:
         return "asks no model"
     money = " + ".join(f"{spent:.4f} {currency}" for currency, spent in cost.costs.items())

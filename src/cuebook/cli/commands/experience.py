@@ -1,4 +1,4 @@
-"""`cuebook experience`: list, test."""
+"""Commands `cuebook experience list|test`: list handwritten experiences and test their selection."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ Role = Annotated[
 
 @command(app, "cuebook experience list", "cuebook experience list --role helper --json", name="list")
 def list_(state: State, *, role: Role = None) -> None:
-    """List the experiences, and what is wrong with any of their files. Exits 1 where a file is left out."""
+    """List the experiences and the errors in their files. Exits with 1 if a file is skipped."""
     with state.open() as book:
         found = book.experiences.list(role)
         folder = book.config.settings.experience.folder
@@ -57,7 +57,7 @@ def try_(
     *,
     role: Role = None,
 ) -> None:
-    """Choose for a query as a turn does, and say why of each. A model is asked where one chooses; nothing is stored."""
+    """Test which experiences a query selects. Shows the reasons and may call the model; nothing is stored."""
     with state.open() as book:
         found = book.experiences.select(query, role=role)
     if state.json:

@@ -1,4 +1,4 @@
-"""`cuebook init`."""
+"""Command `cuebook init`: create a project directory."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ def init(
     *,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
-    """Make a project directory: settings, a persona and presets that work as they are."""
+    """Create a project directory with working settings, a persona and presets."""
     files = init_project(folder, force=force)
     if state.json:
         screen.say_json({"folder": str(folder), "files": [str(file) for file in files]})

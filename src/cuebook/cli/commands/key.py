@@ -1,4 +1,4 @@
-"""`cuebook key`: new, list, revoke."""
+"""Commands `cuebook key new|list|revoke`: manage the API keys of the server."""
 
 from typing import Annotated
 
@@ -46,7 +46,7 @@ def new(
     ] = None,
     tenant: Tenant = DEFAULT_TENANT,
 ) -> None:
-    """Make a key and show it, this once. From the first key on, the server lets nobody in without one."""
+    """Create an API key and show it once. Once a key exists, the server requires one."""
     if role not in ROLES:
         msg = f"{role!r} is none of {', '.join(ROLES)}"
         raise typer.BadParameter(msg, param_hint="--role")
@@ -65,7 +65,7 @@ def new(
 
 @command(app, "cuebook key list", "cuebook key list --json", name="list")
 def list_(state: State, *, tenant: Tenant = DEFAULT_TENANT) -> None:
-    """List the keys, the oldest first."""
+    """List the API keys, oldest first."""
     with state.open() as book:
         shown = book.of(tenant).keys.describe()
     if state.json:
@@ -96,7 +96,7 @@ def revoke(
     *,
     tenant: Tenant = DEFAULT_TENANT,
 ) -> None:
-    """Close a key for good, from the next request on."""
+    """Revoke a key permanently, effective from the next request."""
     with state.open() as book:
         closed = book.of(tenant).keys.revoke(key, by=_BY)
     if state.json:

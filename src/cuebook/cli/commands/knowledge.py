@@ -1,4 +1,4 @@
-"""`cuebook knowledge`: put, list, use, decay."""
+"""Commands `cuebook knowledge put|list|use|decay`: store facts under a category and a key."""
 
 from datetime import datetime
 from typing import Annotated
@@ -40,7 +40,7 @@ def put(
         float | None, typer.Option("--confidence", metavar="0..1", min=0.0, max=1.0, help="How sure it is.")
     ] = None,
 ) -> None:
-    """Keep knowledge. The same again raises its confidence; another value keeps the one before as history."""
+    """Store a fact. The same value again raises its confidence; a new value supersedes the old one."""
     with state.open() as book:
         kept = shapes.knowledge(book.memories.put(category, key, value, user=user, confidence=confidence))
     if state.json:
@@ -59,7 +59,7 @@ def list_(
     cursor: Cursor = None,
     user: User = None,
 ) -> None:
-    """List knowledge of the book, or of a user."""
+    """List the facts of the project or of a user."""
     with state.open() as book:
         found, more = book.memories.knowledge(search, category=category, user=user, limit=limit, cursor=cursor)
     shown = [shapes.knowledge(each) for each in found]
@@ -92,7 +92,7 @@ def use(
     *,
     user: User = None,
 ) -> None:
-    """Count a use: it raises the confidence by 0.05."""
+    """Record a use of a fact. It raises the confidence by 0.05."""
     with state.open() as book:
         used = shapes.knowledge(book.memories.use(memory, user=user))
     if state.json:
@@ -109,7 +109,7 @@ def decay(
         datetime | None, typer.Option("--as-of", metavar="DAY", formats=DAYS, help="As if it were then.")
     ] = None,
 ) -> None:
-    """Let knowledge that lay idle for 30 days or more lose confidence: 0.1 a period, once; below 0.1 it goes."""
+    """Lower the confidence of unused facts. Each idle period of 30 days costs 0.1; facts below 0.1 are deleted."""
     with state.open() as book:
         done = book.memories.decay(as_of=seconds(as_of))
     if state.json:

@@ -1,4 +1,4 @@
-"""`cuebook mcp`. Loaded only when it is called: the server's packages take a while."""
+"""Command `cuebook mcp`: serve the Model Context Protocol over standard input and output."""
 
 from typing import Annotated
 
@@ -19,8 +19,8 @@ def mcp(
         str | None, typer.Option("--user", metavar="USER", help="Whose memory it is; without, the tools name users.")
     ] = None,
 ) -> None:
-    """Serve the book to an agent's tools by the Model Context Protocol, on standard input and output.
+    """Serve memory and prompts over the Model Context Protocol on standard input and output.
 
-    An agent's program starts it by itself; `cuebook serve` speaks the same at /mcp. Needs cuebook[mcp].
+    MCP clients start this command themselves. `cuebook serve` offers the same at /mcp. Requires cuebook[mcp].
     """
     serve_pipe(state.project(), user=user)

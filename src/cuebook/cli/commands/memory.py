@@ -1,4 +1,4 @@
-"""`cuebook memory`: search, list, show, digest, compress."""
+"""Commands `cuebook memory`: search, list, correct, export and show memories and summaries; compress text."""
 
 import sys
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def search(
     ] = None,
     time_zone: TimeZone = None,
 ) -> None:
-    """Find what was said about something, best first."""
+    """Search messages and memories, best match first."""
     with state.open() as book:
         hits = book.memory.search(
             query,
@@ -98,7 +98,7 @@ def search(
 
 
 def _say_hit(number: int, hit: Hit, zone: tzinfo, *, explain: bool, named: bool) -> None:
-    """Print a hit; `named`: its conversation was."""
+    """Print a search result; `named` omits the conversation."""
     when = shapes.day(hit.timestamp, zone)
     said = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
     within = f" · {hit.conversation}" if not named and hit.conversation else ""
@@ -132,7 +132,7 @@ def list_(
     cursor: Cursor = None,
     user: User = None,
 ) -> None:
-    """List what is remembered: of a conversation, or across them, with the posts it comes from."""
+    """List memories, of one conversation or across conversations."""
     if conversation is None:
         asked: dict[str, Any] = {"ended": ended, "as_of": seconds(as_of), "limit": limit or LIMIT, "cursor": cursor}
         _list_across(state, user, organization, asked)
@@ -221,7 +221,7 @@ def correct(
     user: User = None,
     organization: Organization = None,
 ) -> None:
-    """Say what a memory should have said. Nothing of the old text is kept."""
+    """Correct the text of a memory. The old text is erased."""
     with state.open() as book:
         found = memory_shapes.memory(book.memories.correct(memory, text, user=user, organization=organization))
     if state.json:
@@ -232,7 +232,7 @@ def correct(
 
 @command(app, "cuebook memory export --user ann > ann.json", name="export")
 def export(state: State, *, user: User = None, organization: Organization = None) -> None:
-    """Write all memories of a user or an organization as JSON, with their history and sources; without, of the book."""
+    """Export memories as JSON with history and sources. Default: all memories of the project."""
     with state.open() as book:
         shown = [memory_shapes.memory(each) for each in book.memories.export(user=user, organization=organization)]
     screen.say_json({"items": shown})
@@ -257,7 +257,7 @@ def show(
     version: Annotated[int | None, typer.Option("--version", metavar="V", min=1, help="An earlier one.")] = None,
     user: User = None,
 ) -> None:
-    """Show the rolling summary that stands for the older part of a conversation, or one memory with its sources."""
+    """Show a rolling summary, or one memory with its sources."""
     if conversation.startswith(("item:", "memory:")):
         _show_memory(state, conversation, user)
         return
@@ -295,7 +295,7 @@ def _show_memory(state: State, name: str, user: str | None) -> None:
 
 
 def _newest(book: BlockingCuebook, conversation: str, user: str | None) -> int:
-    """Return the number of the newest summary, of whatever branch; 0 for none."""
+    """Return the version of the newest summary on any branch; 0 if there is none."""
     summary = book.memory.summary(conversation, user=user)
     newest = summary.version if summary else 0
     while book.memory.summary(conversation, user=user, version=newest + 1):
@@ -311,7 +311,7 @@ def digest(
     last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="Of so many posts.")] = 15,
     user: User = None,
 ) -> None:
-    """Sum up the newest posts: actions, results, key facts."""
+    """Summarize the newest posts: actions, results, key facts."""
     with state.open() as book:
         text = book.memory.digest(conversation, user=user, last=last)
     if state.json:
@@ -325,7 +325,7 @@ def compress(
     state: State,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A text; - reads from the pipe.")] = "-",
 ) -> None:
-    """Shorten a text as a full prompt does: first line, last line, every fact. One that gets no smaller stays."""
+    """Shorten a text to its first line, last line and facts. A text that cannot shrink is unchanged."""
     with state.open() as book:
         made = book.memory.compress(sys.stdin.read() if text == "-" else text)
     if state.json:

@@ -1,4 +1,4 @@
-"""`cuebook memory forget` and `cuebook memory receipt`: what is forgotten for good, and the proof of it."""
+"""Commands `cuebook memory forget|receipt`: erase data permanently (GDPR) and verify the signed receipts."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ ReceiptId = Annotated[str, typer.Argument(metavar="RECEIPT", help="A receipt's i
 
 
 def add_to(app: typer.Typer) -> None:
-    """Declare the commands in `cuebook memory`."""
+    """Add the commands to `cuebook memory`."""
     command(
         app,
         "cuebook memory forget --user ann --dry-run",
@@ -58,7 +58,7 @@ def forget(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go and what would stay.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Forget one thing for good, with everything derived from it, and give a signed receipt."""
+    """Permanently erase data and create a signed receipt. Everything derived from the data is erased too."""
     named = {"user": user, "persona": persona, "organization": organization}
     shown = [f"{kind} {name}" for kind, name in named.items() if name is not None]
     shown += [f"conversation {each}" for each in conversation or ()] + [f"memory {each}" for each in memory or ()]
@@ -97,7 +97,7 @@ def _would_forget(state: State, target: Any) -> None:
 
 
 def _preview_lines(found: WouldForget) -> Iterator[str]:
-    """Yield what would go and what would stay, a line each."""
+    """Yield one line for each entry that would be erased or kept."""
     yield "nothing was forgotten; this would go: " + (_counted(found.counts) or "nothing is there")
     for touched in found.conversations:
         stays = f", leaving {counted(touched.left, 'post')}" if touched.left else ""
@@ -134,7 +134,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 def list_(
     state: State, *, limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many.")] = 20
 ) -> None:
-    """List receipts, the newest first."""
+    """List erasure receipts, newest first."""
     with state.open() as book:
         found = book.receipts.list(limit=limit)
     if state.json:
@@ -151,7 +151,7 @@ def list_(
 
 @command(receipts, "cuebook memory receipt show receipt-3f2a90c41b7d5e68a0f1", name="show")
 def show(state: State, receipt: ReceiptId) -> None:
-    """Show a receipt as it was signed: what anyone can check."""
+    """Show a signed receipt as JSON."""
     with state.open() as book:
         screen.say_json({"receipt": receipt_shape(book.receipts.get(receipt))})
 
@@ -173,7 +173,7 @@ def verify(
         str | None, typer.Option("--about", metavar="ID", help="Also whether it is about this user, conversation, ….")
     ] = None,
 ) -> None:
-    """Check that this book signed a receipt, and that nobody changed it. Exits 1 where it is not so."""
+    """Verify the signature of a receipt. Exits with 1 if it was changed or not signed by this database."""
     raw = sys.stdin.buffer.read() if receipt == "-" else Path(receipt).read_bytes() if Path(receipt).is_file() else None
     with state.open() as book:
         found = book.receipts.verify(raw if raw is not None else book.receipts.get(receipt), name=about)

@@ -1,4 +1,4 @@
-"""`cuebook memory`: analyze, stats, budget."""
+"""Commands `cuebook memory analyze|stats|budget`: report relevance, memory counts and token use."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ MaybeConversation = Annotated[
 
 @command(app, "cuebook memory analyze c1", "cuebook memory analyze c1 --json", name="analyze")
 def analyze(state: State, conversation: Conversation, *, user: User = None) -> None:
-    """Judge a conversation's posts: what matters, what is said again, what should become of each. Changes nothing."""
+    """Find relevant and redundant posts. Suggests actions and changes nothing."""
     with state.open() as book:
         found = book.memory.analyze(conversation, user=user)
     if state.json:
@@ -34,7 +34,7 @@ def analyze(state: State, conversation: Conversation, *, user: User = None) -> N
 
 @command(app, "cuebook memory stats", "cuebook memory stats c1", name="stats")
 def stats(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
-    """Count what is remembered, by tier."""
+    """Count posts, items and memories by tier."""
     with state.open() as book:
         found = book.memory.stats(conversation, user=user)
     if state.json:
@@ -54,7 +54,7 @@ def stats(state: State, conversation: MaybeConversation = None, *, user: User = 
 
 @command(app, "cuebook memory budget", "cuebook memory budget c1 --json", name="budget")
 def budget(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
-    """Say what posts may take of a prompt, and what a conversation's take of it."""
+    """Show the token budget for posts and its use."""
     with state.open() as book:
         found = book.memory.budget(conversation, user=user)
     if state.json:

@@ -1,4 +1,4 @@
-"""`cuebook mind`: show, run, reset."""
+"""Commands `cuebook mind show|run|reset`: the mood state and reflections of a conversation."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ def show(
     last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=500, help="How many reflections.")] = 20,
     user: User = None,
 ) -> None:
-    """Show mood, the user's skill, the task, and what moved them."""
+    """Show the mood state and reflections. The state is the mood, the user's skill and the task complexity."""
     with state.open() as book:
         _say(state, book.mind.show(conversation, user=user, limit=last))
 
@@ -39,9 +39,9 @@ def run(
     *,
     user: User = None,
 ) -> None:
-    """Run a metaprompt now, on the newest turn.
+    """Run a metaprompt on the newest turn.
 
-    It is one of the persona's (`cuebook persona show`), or one that ships.
+    Use a metaprompt of the persona (see `cuebook persona show`) or a built-in one.
     """
     with state.open() as book:
         _say(state, book.mind.run(conversation, metaprompt, user=user), told=1)
@@ -49,13 +49,13 @@ def run(
 
 @command(app, "cuebook mind reset c1", name="reset")
 def reset(state: State, conversation: Conversation, *, user: User = None) -> None:
-    """Make it neutral again; the history stays."""
+    """Reset the mood state to neutral and keep the history."""
     with state.open() as book:
         _say(state, book.mind.reset(conversation, user=user), told=1)
 
 
 def _say(state: State, found: MindState, *, told: int | None = None) -> None:
-    """Print a state of mind and its reflections, of the newest `told` alone where that is given."""
+    """Print a mood state and its reflections; with `told`, only the newest `told` reflections."""
     if state.json:
         screen.say_json(mind_shape(found))
         return

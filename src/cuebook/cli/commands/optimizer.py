@@ -1,4 +1,4 @@
-"""`cuebook optimizer`: status, run, history."""
+"""Commands `cuebook optimizer status|run|history`: tune the thresholds of summarization automatically."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -25,7 +25,7 @@ MaybeConversation = Annotated[
 
 @command(app, "cuebook optimizer status", "cuebook optimizer status c1 --json", name="status")
 def status(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
-    """Say what the runs came to, and the parameters in force."""
+    """Show the total savings and the current parameters."""
     with state.open() as book:
         found = book.optimizer.status(conversation, user=user)
     if state.json:
@@ -44,7 +44,7 @@ def status(state: State, conversation: MaybeConversation = None, *, user: User =
 
 @command(app, "cuebook optimizer run", "cuebook optimizer run c1", name="run")
 def run(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
-    """Run now: in a conversation, else in all that changed since their last run."""
+    """Run the optimizer now. Default: on all conversations that changed since their last run."""
     with state.open() as book:
         made = book.optimizer.run(conversation, user=user)
     if state.json:
@@ -63,7 +63,7 @@ def history(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="How many.")] = 20,
     user: User = None,
 ) -> None:
-    """List the runs, newest first."""
+    """List the tuning history, newest first."""
     with state.open() as book:
         found = book.optimizer.history(conversation, user=user, limit=limit)
     if state.json:

@@ -1,4 +1,4 @@
-"""`cuebook organization`: show, set."""
+"""Commands `cuebook organization show|set`: memory settings of an organization."""
 
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ Organization = Annotated[str, typer.Argument(metavar="ID", help="The organizatio
 
 @command(app, "cuebook organization show acme", "cuebook organization show acme --json", name="show")
 def show(state: State, organization: Organization, *, tenant: Tenant = DEFAULT_TENANT) -> None:
-    """Show an organization's settings; one nobody has set anything of has the defaults."""
+    """Show the memory settings of an organization."""
     with state.open() as book:
         found = shape(book.of(tenant).organizations.settings(organization))
     _tell(state, found)
@@ -50,7 +50,7 @@ def set_(
     all_categories: Annotated[bool, typer.Option("--all-categories", help="All categories.")] = False,
     tenant: Tenant = DEFAULT_TENANT,
 ) -> None:
-    """Change what is named and leave the rest."""
+    """Change the named settings and keep the others."""
     if category and all_categories:
         msg = "give either --category or --all-categories"
         raise typer.BadParameter(msg, param_hint="--category")

@@ -1,4 +1,4 @@
-"""`cuebook persona`: list, show, check, new."""
+"""Commands `cuebook persona list|show|check|new`: manage persona files."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ Mode = Annotated[str | None, typer.Option("--mode", metavar="MODE", help="In con
 
 @command(app, "cuebook persona list", "cuebook persona list --mode tutor --json", name="list")
 def list_(state: State, *, mode: Mode = None) -> None:
-    """List the personas, and the files that are none."""
+    """List the personas and the invalid persona files."""
     looked = personas.look_at_personas(state.project())
     found = [
         (personas.whole(file.whole, default=looked.default, profiles=looked.profiles, mode=mode), file.name)
@@ -116,7 +116,7 @@ def check(
     *,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for what does nothing too.")] = False,
 ) -> None:
-    """Look for all that is wrong in persona files. Exits 1 where something is, so that it may stand in CI."""
+    """Check persona files and report all errors. Exits with 1 on errors, for CI."""
     looked = personas.look_at_personas(state.settings() if files else state.project(), files or ())
     wrong = sum(len(file.faults) for file in looked.files)
     odd = sum(len(file.odd) for file in looked.files)
@@ -154,9 +154,9 @@ def new(
         str, typer.Option("--from", metavar="NAME", help="What it begins as: helper, tutor, engineer or companion.")
     ] = "helper",
 ) -> None:
-    """Make a persona's file from one of those that ship.
+    """Create a persona file from a template.
 
-    Change it as you like: the next turn has it.
+    Edits of the file take effect in the next turn.
     """
     file = personas.new_persona(state.project(), persona, like=like)
     if state.json:

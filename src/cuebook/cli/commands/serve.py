@@ -1,4 +1,4 @@
-"""`cuebook serve`. Loaded only when it is called: the server's packages take a while."""
+"""Command `cuebook serve`: start the HTTP server, API and OpenAI-compatible proxy."""
 
 from typing import Annotated
 
@@ -51,11 +51,11 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Start the HTTP server: an OpenAI client needs only another base_url, and gains memory. Ctrl-C ends it.
+    """Start the HTTP server and OpenAI-compatible proxy. To add memory to a client, change its base_url.
 
-    Under /v1 headers say the rest: X-Conversation-Id, X-User-Id, X-Organization-Id, and X-Memory-Control (JSON).
-    Messages are the whole history, as ever; with X-History: server the new ones only. An answer with X-Cuebook-Branch:
-    side is to a request that continued nothing of its conversation.
+    Headers under /v1: X-Conversation-Id, X-User-Id, X-Organization-Id and X-Memory-Control (JSON). Send the whole
+    history as usual, or only new messages with X-History: server. The response header X-Cuebook-Branch: side marks a
+    request that did not continue its conversation.
     """
     given = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
     given["upstream.shadow"] = shadow

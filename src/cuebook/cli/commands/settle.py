@@ -1,4 +1,4 @@
-"""`cuebook settle`."""
+"""Command `cuebook settle`: run pending background jobs and wait for them."""
 
 from typing import Annotated
 
@@ -27,8 +27,8 @@ def settle(
     conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="Only this one.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait at most.")] = 60.0,
 ) -> None:
-    """Do the work that is due behind the replies: summaries and items of what was said, reflections, prompts taught
-    and judged, the audit mirrored. Exits 1 if some is left.
+    """Run pending background jobs and wait until none is left: summaries, memory items, reflections, prompt feedback
+    and the audit mirror. Exits with 1 if jobs are left.
     """
     with state.open() as book, screen.progress("settling", None):
         before = _marks(book, conversation)
@@ -58,7 +58,7 @@ def settle(
 
 
 def _marks(book: BlockingCuebook, conversation: str | None) -> dict[str, int]:
-    """Return how far the summary of each conversation reaches. Raises NotFound for one there is not."""
+    """Return the last summarized post of each conversation. Raises NotFound for an unknown one."""
     if conversation is not None:
         return {conversation: book.conversations.get(conversation).mark}
     found: dict[str, int] = {}

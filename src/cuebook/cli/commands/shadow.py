@@ -1,4 +1,4 @@
-"""`cuebook shadow`: report."""
+"""Command `cuebook shadow report`: compare forwarded requests with what Cuebook would have sent."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ def report(
     ] = None,
     user: User = None,
 ) -> None:
-    """Sum up tokens, cost, what either prompt lacked, and the time added, over all calls kept in shadow."""
+    """Report tokens, cost and added latency of shadow calls. Counts the posts missing in either prompt too."""
     with state.open() as book:
         found = book.shadow.report(conversation, user=user)
     if state.json:

@@ -1,4 +1,4 @@
-"""`cuebook turn`: list, show, replay, and say how one was."""
+"""Commands `cuebook turn list|show|feedback|replay`: inspect, rate and replay turns."""
 
 from typing import Annotated
 
@@ -66,7 +66,7 @@ def show(
     full: Annotated[bool, typer.Option("--full", help="Print each block's text.")] = False,
     user: User = None,
 ) -> None:
-    """Show every block of a turn's prompt: source, tokens and share, what was left out and why."""
+    """Show the prompt of a turn block by block. Shows sources, tokens, and what was left out and why."""
     with state.open() as book:
         shown = book.turns.show(conversation, n, step=step, user=user)
     if state.json:
@@ -110,7 +110,7 @@ def feedback(
     comment: Annotated[str, typer.Option("--comment", metavar="TEXT", help="Why, kept with the turn.")] = "",
     user: User = None,
 ) -> None:
-    """Say how a turn was, in the place of what its user's next message says; the newest word stands."""
+    """Rate a turn. The newest rating replaces earlier ones and the one inferred from the user's next message."""
     if sum((good, bad, score is not None)) > 1:
         msg = "--good, --bad and --score say the same; give one of them"
         raise InvalidInput(msg, where="score")
@@ -156,10 +156,10 @@ def replay(
     ask: Annotated[bool, typer.Option("--ask", help="Let the configured model answer what would have been.")] = False,
     user: User = None,
 ) -> None:
-    """Render a turn's prompt again and hold it against what was sent. Exits 1 if it is altered.
+    """Render a turn's prompt again and compare. Exits with 1 if it differs from what was sent.
 
-    With --with, --as-of or --without it says what the prompt would have been; only --ask asks a model, and nothing is
-    stored but that it was asked.
+    With --with, --as-of or --without, show what the prompt would have been (what-if replay). Only --ask calls a model.
+    Nothing is stored except a record of that call.
     """
     prompts = _prompts(with_ or [])
     with state.open() as book:

@@ -1,4 +1,4 @@
-"""`cuebook version`."""
+"""Command `cuebook version`: show the installed versions."""
 
 import platform
 import sqlite3
@@ -13,7 +13,7 @@ app = new_app()
 
 @command(app, "cuebook version", name="version")
 def show_version(state: State) -> None:
-    """Show the version of Cuebook and of what it runs on."""
+    """Show the versions of Cuebook, Python and SQLite."""
     found = {"cuebook": version("cuebook"), "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
     if state.json:
         screen.say_json(found)

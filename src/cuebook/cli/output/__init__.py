@@ -1,1 +1,1 @@
-"""How answers are printed in a terminal."""
+"""Format results for the terminal."""

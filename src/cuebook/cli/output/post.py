@@ -1,4 +1,4 @@
-"""How a post reads in a terminal: what it says, and of pictures, sounds and files what they are and how large."""
+"""Render a post as text: its messages, and the type and size of images, audio and files."""
 
 import re
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from msgspec import DecodeError, json
 
 from cuebook.records.conversation import Part, Post
 
-#: Data inside a text: its kind and form, then the bytes as base64.
+#: A data URL inside a text: type, format, base64 data.
 _DATA = re.compile(r"data:([\w.-]+)/([\w.+-]+)[;\w=.+-]*;base64,([\w+/=%-]*)")
 _BASE64 = re.compile(r"[\w+/=-]{256,}")
-#: Bytes of a unit, the largest first.
+#: Size units in bytes, the largest first.
 _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 def lines_of(post: Post) -> Iterator[str]:
-    """Yield a post's texts and parts in their order; a post of several texts holds all of them in its parts."""
+    """Yield the texts and parts of a post in order; a post with several texts has all of them in its parts."""
     if post.message and not any(part.type == "text" for part in post.parts):
         yield without_data(post.message)
     for part in post.parts:
@@ -24,7 +24,7 @@ def lines_of(post: Post) -> Iterator[str]:
 
 
 def without_data(text: str) -> str:
-    """Return a text with each piece of data in it as what it is: `[image png, 16 kB]`."""
+    """Replace each data URL in a text with its type and size: `[image png, 16 kB]`."""
     return _DATA.sub(lambda found: _named(found[1], found[2], found[3]), text)
 
 
@@ -43,7 +43,7 @@ def _shown(part: Part) -> str:
 
 
 def _opaque(content: str) -> tuple[str, str]:
-    """Return a part nobody here knows by the type it names itself, and its text where it holds nothing else."""
+    """Return the type that an unknown part names, and its text if it has no other field."""
     try:
         told = json.decode(content)
     except (DecodeError, RecursionError):
@@ -60,7 +60,7 @@ def _named(kind: str, form: str, base64: str) -> str:
 
 
 def size_of(count: int) -> str:
-    """Return a number of bytes in its largest unit."""
+    """Format a number of bytes in its largest unit."""
     for unit, name in _UNITS:
         if count >= unit:
             return f"{count / unit:.0f} {name}"

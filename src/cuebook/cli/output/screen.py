@@ -1,4 +1,4 @@
-"""How things reach the terminal: text made harmless, tables, JSON, progress, and errors in one line."""
+"""Print to the terminal: escaped text, tables, JSON, progress bars and one-line errors."""
 
 import json
 import logging
@@ -33,50 +33,50 @@ Row = Sequence[str]
 
 
 class Advance(Protocol):
-    """Tells how much is done, and of how much if that was not known before."""
+    """Report progress: items done, and the total if it was unknown before."""
 
     def __call__(self, done: int, total: int | None = None, /) -> None: ...
 
 
 def harmless(text: str) -> str:
-    """Show control characters, bidi overrides and hidden tags escaped; line breaks and tabs stay."""
+    """Escape control characters, bidi overrides and hidden tags; keep line breaks and tabs."""
     return text.translate(_SHOWN)
 
 
 def line_of(text: str, most: int = 0) -> str:
-    """Put a text on one harmless line of at most that many characters."""
+    """Return a text as one escaped line of at most `most` characters (0 = no limit)."""
     line = harmless(" ".join(text.split()))
     return line if not most or len(line) <= most else line[: most - 1] + "…"
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
-    """Print a text, made harmless."""
+    """Print an escaped text."""
     print(harmless(text), end=end, flush=True)
 
 
 def say_json(value: object, *, compact: bool = False) -> None:
-    """Print the machine form; escapes inside it are JSON's own."""
+    """Print a value as JSON, with JSON escapes."""
     print(json_text(value, compact=compact), flush=True)
 
 
 def json_text(value: object, *, compact: bool = False) -> str:
-    """Write JSON that is harmless on a terminal and the same to every reader."""
+    """Serialize to JSON that is safe to print on a terminal."""
     plain = msgspec.to_builtins(value, str_keys=True)
     return harmless_json(json.dumps(plain, ensure_ascii=False, indent=None if compact else 2))
 
 
 def harmless_json(document: str) -> str:
-    """Escape in a JSON document what could turn a terminal, as JSON escapes it."""
+    """Replace terminal control characters in a JSON document with JSON escapes."""
     return document.translate(_SHOWN_IN_JSON)
 
 
 def complain(text: str) -> None:
-    """Say what went wrong, in one line on stderr."""
+    """Print an error as one line on stderr."""
     print(f"cuebook: {line_of(text)}", file=sys.stderr, flush=True)
 
 
 def on_terminal() -> bool:
-    """Whether a person types and reads here."""
+    """Return whether stdin and stdout are both a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -92,9 +92,9 @@ def _console(*, stderr: bool = False) -> Any:
 
 
 def table(columns: Sequence[str], rows: Sequence[Row], *, right: Sequence[str] = (), fold: Sequence[str] = ()) -> None:
-    """Print a table; columns named in `right` hold numbers. Wide columns give way where the width ends.
+    """Print a table and narrow wide columns to fit; columns named in `right` are right-aligned.
 
-    What does not fit is cut, but in the columns named in `fold`: ids are needed whole, and go on in the next line.
+    Truncate text that does not fit, except in the columns named in `fold`: these wrap, so that IDs stay complete.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -116,8 +116,9 @@ def table(columns: Sequence[str], rows: Sequence[Row], *, right: Sequence[str] =
 
 
 def fit(wanted: Sequence[int], room: int, last: Sequence[bool] = ()) -> list[int]:
-    """Narrow columns until a table fits: always the widest, never one below NARROWEST, and the `last` ones last, once
-    they are down to READABLE.
+    """Narrow columns until a table fits: always the widest, and none below NARROWEST.
+
+    Columns marked in `last` shrink to READABLE first, then only after the others.
     """
     widths = list(wanted)
     over = sum(widths) + GAP * (len(widths) - 1) - room
@@ -133,7 +134,7 @@ def fit(wanted: Sequence[int], room: int, last: Sequence[bool] = ()) -> list[int
 
 
 def verdict(state: str, name: str, found: str, advice: str = "") -> None:
-    """Print one line of a check: ok, info, warn or fail, what, and what to do."""
+    """Print the result of a check on one line: ok, info, warn or fail, its name, the finding and the advice."""
     from rich.text import Text
 
     text = Text.assemble((f"{state:<5}", _STYLES[state]), f" {name:<10} ", line_of(found))
@@ -143,14 +144,14 @@ def verdict(state: str, name: str, found: str, advice: str = "") -> None:
 
 
 def heading(text: str) -> None:
-    """Print a line that stands out."""
+    """Print a bold line."""
     from rich.text import Text
 
     _console().print(Text(line_of(text), style="bold"), soft_wrap=True)
 
 
 def diff(lines: Iterable[str]) -> None:
-    """Print lines of a unified diff, what is new in green and what is gone in red; plain in a pipe."""
+    """Print the lines of a unified diff: additions green, deletions red; no color in a pipe."""
     from rich.text import Text
 
     console = _console()
@@ -167,7 +168,7 @@ def bar(share: float, width: int = 8) -> str:
 
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Advance]:
-    """Show how far long work is, on a terminal; silent in a pipe. `total` None = nobody knows."""
+    """Show a progress bar on a terminal; print nothing in a pipe. `total` None = unknown."""
     if not sys.stderr.isatty():
         yield _nowhere
         return
@@ -197,7 +198,7 @@ def _nowhere(_done: int, _of: int | None = None, /) -> None:
 
 
 class _OneLine(logging.Formatter):
-    """A log record as one line: of its traceback the error's kind and its place, for its words may be anybody's."""
+    """Format a log record as one line with the error type and location; its message may contain user data."""
 
     def format(self, record: logging.LogRecord) -> str:
         kind, error, trace = record.exc_info or (None, None, None)
@@ -211,7 +212,7 @@ class _OneLine(logging.Formatter):
 
 
 def prepare(*, debug: bool) -> None:
-    """Make the streams take any text, and errors nobody expected one line (with `debug` they keep their tracebacks)."""
+    """Let the streams accept any text, and print unexpected errors as one line; `debug` keeps the tracebacks."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

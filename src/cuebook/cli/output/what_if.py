@@ -1,4 +1,4 @@
-"""What a turn's prompt would have been, drawn: tokens, blocks that only one of the windows has, and the answers."""
+"""Print a what-if replay: token change, blocks added, removed or changed, and both answers."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _LISTS = (("left out", "leftOut"), ("let in", "letIn"), ("changed", "changed"))
 
 
 def draw(said: dict[str, Any], *, reply: str) -> None:
-    """Draw it from the shape it has as JSON; `reply` is what was answered."""
+    """Print a counterfactual from its JSON form; `reply` is the original answer."""
     if not said["reproduced"]:
         screen.say("not byte for byte as it was sent: a setting, or what memory knows of words, is other by now")
     if said["refused"]:

@@ -1,4 +1,4 @@
-"""How a window is drawn: each block with its source and share, what was left out and why, and what a cache can hold."""
+"""Print a prompt window: blocks with sources and token shares, what was left out and why, and cache use."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ WORDS = 60
 
 
 def draw(window: dict[str, Any], *, full: bool = False) -> None:
-    """Draw a window in INTERFACE's shape; `full` prints each block's text below."""
+    """Print a window from its JSON form; `full` adds the text of each block."""
     tokens, budget = window["tokens"], window["budget"]
     used = f"{tokens / budget:.1%}" if budget else "all"
     screen.say(f"prompt: {tokens:,} tokens, {used} of the budget of {budget:,}")

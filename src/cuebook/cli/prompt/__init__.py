@@ -1,14 +1,14 @@
-"""`cuebook prompt`, which is `kai-prompt-manager` too, and `kai-prompt-tester`: a module for each kind of command."""
+"""Register the `cuebook prompt` commands and their aliases `kai-prompt-manager` and `kai-prompt-tester`."""
 
 from cuebook.cli import main as command_line
 from cuebook.cli.group import command, new_app
-from cuebook.cli.prompt import branch, choose, edit, lint, show, sync, transfer  # noqa: F401  # each declares its commands
+from cuebook.cli.prompt import branch, choose, edit, lint, show, sync, transfer  # noqa: F401  # each registers its commands
 from cuebook.cli.prompt.group import app
 from cuebook.cli.prompt.tester import try_out
 
 __all__ = ["app", "manager", "tester"]
 
-#: In the order of the help.
+#: Command order in the help.
 _ORDER = (
     "list show log diff new edit test branch merge label rollback clear select observe push pull drift export import"
     " migrate lint rate clusters"
@@ -25,10 +25,10 @@ command(
 
 
 def tester() -> int:
-    """Run `kai-prompt-tester`, another name for `cuebook prompt test`."""
+    """Run `kai-prompt-tester`, an alias of `cuebook prompt test`."""
     return command_line.main(tester_app, "kai-prompt-tester")
 
 
 def manager() -> int:
-    """Run `kai-prompt-manager`, another name for `cuebook prompt`."""
+    """Run `kai-prompt-manager`, an alias of `cuebook prompt`."""
     return command_line.main(app, "kai-prompt-manager")

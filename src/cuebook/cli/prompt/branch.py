@@ -1,4 +1,4 @@
-"""`cuebook prompt branch|merge|label|rollback|clear`: which version is meant where."""
+"""Commands `cuebook prompt branch|merge|label|rollback|clear`: manage branches, labels and active versions."""
 
 from typing import Annotated, Any
 
@@ -31,9 +31,9 @@ def branch_(
     version: Number = None,
     by: By = None,
 ) -> None:
-    """Begin a branch, a variant to choose from; or list them.
+    """Create or list the branches of a prompt.
 
-    It begins with a copy of a version, and shares nothing with it afterwards. Without NAME they are listed.
+    A branch is a variant for `select`. It starts with a copy of a version and develops independently of it.
     """
     if name is None:
         _list_branches(state, lookup.read_place(prompt).slug)
@@ -86,9 +86,9 @@ def merge(
     into: Annotated[str, typer.Option("--into", metavar="NAME", help="The branch it goes into.")] = MAIN,
     by: By = None,
 ) -> None:
-    """Merge a branch's sections into another.
+    """Merge the sections of one branch into another.
 
-    Exits 1 where both changed the same lines, shows them, and writes nothing.
+    If both branches changed the same lines, show the conflicts, write nothing and exit with 1.
     """
     slug = lookup.read_place(prompt).slug
 
@@ -140,9 +140,9 @@ def label(
     version: Number = None,
     by: By = None,
 ) -> None:
-    """Point a label at a version; or list the labels.
+    """Point a label at a version, or list the labels.
 
-    Its moves stand in the log. Without LABEL they are listed.
+    `cuebook prompt log` shows each move.
     """
     if name is None:
         _list_labels(state, lookup.read_place(prompt).slug)
@@ -194,9 +194,9 @@ def rollback(
     branch: Branch = None,
     by: By = None,
 ) -> None:
-    """Make an earlier version active again.
+    """Restore an earlier version of a branch.
 
-    The later one stays, and is not explored until it is cleared.
+    The newer version is kept, but `select` does not explore it until `clear`.
     """
 
     async def run(book: Cuebook) -> Wire:
@@ -224,7 +224,7 @@ def clear(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stands in the log.")] = "",
     by: By = None,
 ) -> None:
-    """Let a version that was rolled back be explored again."""
+    """Allow a rolled-back version to be selected again."""
     place = lookup.read_place(prompt, branch=branch)
 
     async def run(book: Cuebook) -> Wire:

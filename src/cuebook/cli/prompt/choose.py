@@ -1,4 +1,4 @@
-"""`cuebook prompt select|observe`: which variant speaks, and what a round taught."""
+"""Commands `cuebook prompt select|observe`: select a variant (A/B testing) and record feedback on it."""
 
 from typing import Annotated, Any
 
@@ -37,9 +37,9 @@ def select(
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="The same seed chooses the same.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show every variant with what speaks for it.")] = False,
 ) -> None:
-    """Choose among a prompt's variants, and say why.
+    """Select one of the variants of a prompt and show its score.
 
-    Variants are the active versions of its branches. Nothing is stored.
+    The variants are the active versions of all branches. Nothing is stored.
     """
     slug, signals = lookup.read_place(prompt).slug, numbers(signal, "--signal")
     given: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
@@ -99,9 +99,9 @@ def observe(
     conversation: Annotated[str, typer.Option("--conversation", metavar="ID", help="Where it was said.")] = "",
     user: Annotated[str, typer.Option("--user", metavar="USER", help="Whose word it is.")] = "",
 ) -> None:
-    """Keep what a round says about the version that spoke.
+    """Record feedback on a version of a prompt.
 
-    Its score moves the branch's edge weight.
+    The score updates the edge weight of the branch.
     """
     place, signals = lookup.read_place(prompt, branch=branch, version=version), numbers(signal, "--signal")
 

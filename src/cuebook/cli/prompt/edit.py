@@ -1,4 +1,4 @@
-"""`cuebook prompt new|edit`: a text becomes a version, on the head its author saw."""
+"""Commands `cuebook prompt new|edit`: write a prompt version from a file, options or an editor."""
 
 import os
 import shlex
@@ -72,10 +72,9 @@ def new(
     base: Base = None,
     author: Author = "",
 ) -> None:
-    """Write a prompt, or a new version of one.
+    """Create a prompt, or write a new version of it.
 
-    From a file, from options, or in $EDITOR where neither is given. What is not given stays what it was. With --base it
-    is refused if somebody wrote meanwhile.
+    Read the text from a file or from options; without either, open $EDITOR. Fields not named keep their value.
     """
     place = lookup.read_place(prompt, branch=branch)
     sections = {} if text is None else {BODY: text}
@@ -116,7 +115,7 @@ async def _save_file(book: Cuebook, place: VersionPlace, file: str, base: int | 
 
 
 async def _save(book: Cuebook, place: VersionPlace, sections: dict[str, str], fields: dict[str, Any]) -> Version:
-    """Write the fields given; the others, and the sections where none is given, stay what they were."""
+    """Write the given fields; keep the others, and the sections if none is given."""
     before = (await drafts.draft_of(book.desk, place.slug, place.branch, new=True)).before
     if "metadata" in fields and before:
         fields = fields | {"metadata": {**before.metadata, **fields["metadata"]}}
@@ -145,8 +144,8 @@ def _read_at(text: str) -> str:
 def edit(state: State, prompt: Prompt, *, branch: Branch = None, author: Author = "") -> None:
     """Edit a prompt in $EDITOR and write a new version.
 
-    $VISUAL goes before $EDITOR. Where somebody wrote meanwhile, or the file is wrong, nothing is written and yours
-    is kept.
+    $VISUAL takes precedence over $EDITOR. If the prompt changed meanwhile or the file is invalid, nothing is written
+    and your file is kept.
     """
     _edit(state, lookup.read_place(prompt, branch=branch), author=author, new=False)
 

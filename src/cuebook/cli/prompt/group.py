@@ -1,4 +1,4 @@
-"""What the commands of `cuebook prompt` share: how a prompt is named, how the book is opened, what follows a write."""
+"""Share options, the database connection and file sync between the `cuebook prompt` commands."""
 
 import asyncio
 import getpass
@@ -38,7 +38,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be
 
 
 def wait(state: State, work: Callable[[Cuebook], Awaitable[T]], *, autopush: bool | None = None) -> T:
-    """Open the project's book, do one thing with it, and close it. `autopush` False leaves files on disk alone."""
+    """Open the project's database, run one operation and close it. `autopush` False does not push edited files."""
 
     async def run() -> T:
         config = state.project({} if autopush is None else {"prompts.autopush": autopush})
@@ -49,7 +49,7 @@ def wait(state: State, work: Callable[[Cuebook], Awaitable[T]], *, autopush: boo
 
 
 async def write_through(book: Cuebook, *slugs: str) -> None:
-    """Write the files of prompts that were written in the book, where files are pushed by themselves."""
+    """Write the files of changed prompts if files are synchronized automatically."""
     if not pushes_by_itself(book.config):
         return
     try:
@@ -59,7 +59,7 @@ async def write_through(book: Cuebook, *slugs: str) -> None:
 
 
 def whoever(by: str | None) -> str:
-    """Return the name given, else that of the account this runs under."""
+    """Return the given name, else the name of the current user account."""
     if by is not None:
         return by
     try:
@@ -69,7 +69,7 @@ def whoever(by: str | None) -> str:
 
 
 def pairs(values: list[str] | None, option: str, *, alone: str | None = None) -> dict[str, str]:
-    """Read `NAME=VALUE` options; a name `alone` has that value. Raises BadParameter."""
+    """Parse `NAME=VALUE` options; a bare name gets the value `alone`. Raises BadParameter."""
     found: dict[str, str] = {}
     for each in values or ():
         name, mark, value = each.partition("=")
@@ -84,7 +84,7 @@ def pairs(values: list[str] | None, option: str, *, alone: str | None = None) ->
 
 
 def numbers(values: list[str] | None, option: str) -> dict[str, float]:
-    """Read `NAME=NUMBER` options; a name alone is 1. Raises BadParameter."""
+    """Parse `NAME=NUMBER` options; a bare name is 1. Raises BadParameter."""
     found: dict[str, float] = {}
     for name, value in pairs(values, option, alone="1").items():
         try:

@@ -1,4 +1,4 @@
-"""`cuebook prompt lint|rate`: what is wrong about prompts before anybody is told them, and how good they are."""
+"""Commands `cuebook prompt lint|rate|clusters`: find faults in prompts, rate them and group similar ones."""
 
 from collections import Counter
 from typing import Annotated
@@ -36,9 +36,9 @@ def lint(
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings too.")] = False,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
 ) -> None:
-    """Look for secrets, injections, lost parameters and more.
+    """Check prompts for secrets, injections and unused parameters.
 
-    Files are looked at as they lie there. Exits 1 on errors, so that it may stand in CI; nothing is written.
+    Edited files are checked before they are pushed. Exits with 1 on errors, for CI. Nothing is written.
     """
     if rules:
         _list_rules(state)
@@ -74,9 +74,9 @@ def _list_rules(state: State) -> None:
 
 @command(app, "cuebook prompt rate persona/kind", "cuebook prompt rate persona/kind@trial --json", name="rate")
 def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number = None) -> None:
-    """Say how good a prompt is, from 0 to 100.
+    """Rate the quality of a prompt from 0 to 100.
 
-    It is made of what lint finds, and what is described, tested and observed.
+    The score combines lint findings, documentation, tests and observed feedback.
     """
 
     async def run(book: Cuebook) -> Wire:
@@ -117,9 +117,9 @@ def clusters(
         ),
     ] = None,
 ) -> None:
-    """Group the prompts that are about the same, and name near duplicates.
+    """Group prompts by topic and list near duplicates.
 
-    The configured embedder tells, else the words they share. Each prompt counts by its active version on `main`.
+    Similarity comes from the configured embedder, else from shared words. Only the active version on `main` counts.
     """
 
     async def run(book: Cuebook) -> Clusters:

@@ -1,4 +1,4 @@
-"""`cuebook prompt list|show|log|diff`: what there is, and how it came about."""
+"""Commands `cuebook prompt list|show|log|diff`: list prompts, show versions, history and differences."""
 
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ def list_(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many.")] = 50,
     cursor: Cursor = None,
 ) -> None:
-    """List prompts with their branches, labels and what was learnt."""
+    """List prompts with their branches, labels and weights."""
     items, more = wait(state, lambda book: views.prompts_page(book.prompts, prefix=prefix, limit=limit, cursor=cursor))
     if state.json:
         screen.say_json({"items": items} | ({"next": more} if more else {}))
@@ -75,7 +75,7 @@ def show(
     file: Annotated[bool, typer.Option("--file", help="As the file it is, whole.")] = False,
     project: Project = None,
 ) -> None:
-    """Show a version: its sections, parameters and where it stands."""
+    """Show a version: sections, parameters, labels and state."""
 
     async def read(book: Cuebook) -> tuple[Version, Wire]:
         whose = book.prompts.project_scope(project)
@@ -133,9 +133,9 @@ def _param(param: Wire) -> str:
 
 @command(app, "cuebook prompt log persona/kind", "cuebook prompt log persona/kind --limit 5 --json", name="log")
 def log(state: State, prompt: Prompt, *, limit: PageLimit = None, cursor: Cursor = None) -> None:
-    """Show what was done to a prompt, the newest first.
+    """Show the history of a prompt, newest first.
 
-    Who did it and why stands beside it.
+    Each entry has its author and reason.
     """
     slug = lookup.read_place(prompt).slug
     items, more = wait(state, lambda book: views.history_page(book.prompts, slug, limit=limit, cursor=cursor))
@@ -182,11 +182,11 @@ def diff(
         int, typer.Option("--turns", metavar="N", min=0, max=MOST_TURNS, help="Measure on so many turns; 0 on none.")
     ] = TURNS,
 ) -> None:
-    """Show what is new between two versions, and what it costs.
+    """Compare two versions, and measure the token cost.
 
-    A and B are numbers, branches (`trial`, `trial:2`) or labels. Without them a file that was edited, and is not pushed
-    yet, is compared with the book. The cost is in tokens, with all that is inherited, and in what would have been left
-    out of the last turns that had the prompt: each is assembled anew, and nothing is stored.
+    A and B are version numbers, branches (`trial`, `trial:2`) or labels. Without A and B, an edited file that is not
+    pushed yet is compared with the stored version. The cost is the token difference, inherited sections included, and
+    what the change would have left out of the last turns that used the prompt. Nothing is stored.
     """
 
     async def read(book: Cuebook) -> Wire:
@@ -225,7 +225,7 @@ def _draw_impact(impact: Wire) -> None:
 
 
 async def _edited(book: Cuebook, prompt: str, named: Version) -> tuple[str, Version] | None:
-    """Return the file of a branch where it was edited; none where a number or a label was named."""
+    """Return the edited file of a branch and its draft; None if a version number or label was named."""
     place = lookup.read_place(prompt)
     if place.version is not None or place.branch not in (None, named.branch):
         return None
@@ -233,7 +233,7 @@ async def _edited(book: Cuebook, prompt: str, named: Version) -> tuple[str, Vers
 
 
 def draw_difference(shown: Wire) -> None:
-    """Draw sections as a unified diff, and the other fields line by line."""
+    """Print sections as a unified diff, and the other fields line by line."""
     if not (shown["sections"] or shown["params"] or shown["fields"]):
         screen.say("they say the same")
     for each in shown["sections"]:

@@ -1,4 +1,4 @@
-"""`cuebook prompt push|pull|drift`: the files below prompts/ and the book."""
+"""Commands `cuebook prompt push|pull|drift`: synchronize the files below prompts/ with the database."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -30,9 +30,9 @@ def push(
     dry_run: DryRun = False,
     force: Annotated[bool, typer.Option("--force", help="Store files on top where the book has changed too.")] = False,
 ) -> None:
-    """Store what was edited below prompts/, all or nothing.
+    """Store all edited files below prompts/.
 
-    An odd file is named, and nothing is written then.
+    If a file is invalid, report it and store nothing.
     """
     done = wait(state, lambda book: book.prompt_files.push(dry_run=dry_run, force=force), autopush=False)
     if state.json:
@@ -60,7 +60,7 @@ def pull(
 ) -> None:
     """Write the newest versions to their files below prompts/.
 
-    Older ones go to .objects, and registry.json is made anew.
+    Older versions go to .objects. registry.json is rebuilt.
     """
     done = wait(state, lambda book: book.prompt_files.pull(dry_run=dry_run, force=force), autopush=False)
     if state.json:
@@ -74,9 +74,9 @@ def pull(
 
 @command(app, "cuebook prompt drift", "cuebook prompt drift --json", name="drift")
 def drift(state: State) -> None:
-    """Look where files and book do not say the same, for CI.
+    """Check that files and database agree, for CI.
 
-    registry.json too. Exits 1 if they differ; nothing is written.
+    registry.json is checked too. Exits with 1 if they differ. Nothing is written.
     """
     found = wait(state, lambda book: book.prompt_files.drift(), autopush=False)
     if state.json:

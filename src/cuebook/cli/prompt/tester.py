@@ -1,4 +1,4 @@
-"""`cuebook prompt test`, which is `kai-prompt-tester` too."""
+"""Command `cuebook prompt test`, alias `kai-prompt-tester`: render a prompt with parameters."""
 
 from typing import Annotated, Any
 
@@ -44,7 +44,7 @@ def try_out(
 ) -> None:
     """Render a prompt: text, template, metadata and time.
 
-    A missing parameter exits 1 and is named.
+    Exits with 1 and names the parameter if one is missing.
     """
     slug = prompt or named
     if slug is None or (prompt and named):

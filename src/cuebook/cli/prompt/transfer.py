@@ -1,4 +1,4 @@
-"""`cuebook prompt export|import|migrate`: prompts from and for other books and programs."""
+"""Commands `cuebook prompt export|import|migrate`: exchange prompts with other projects and programs."""
 
 import sys
 from pathlib import Path
@@ -31,9 +31,9 @@ File = Annotated[str, typer.Argument(metavar="FILE", help="JSON; - reads from th
     name="migrate",
 )
 def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None) -> None:
-    """Take over a JSON file of prompts, all of it or nothing.
+    """Import prompts from a JSON file in one transaction.
 
-    The second time there is nothing left to do. It reads an array of versions, {"prompts": [...]}, and {"prompts",
+    Versions that are already stored are skipped. Accepts an array of versions, {"prompts": [...]}, and {"prompts",
     "versions", "inheritance"}.
     """
     data = _data(file)
@@ -81,9 +81,9 @@ def import_(
     *,
     by: By = None,
 ) -> None:
-    """Import prompts of other projects: files (.md), or JSON as export writes it.
+    """Import prompts from .md files or from exported JSON.
 
-    The same file again writes nothing. A file without an id gets its own name as one.
+    Importing the same file again changes nothing. A file without an id uses its file name.
     """
     texts = [each for each in files if each != "-" and not each.endswith(".json")]
     documents = [each for each in files if each not in texts]
@@ -131,9 +131,9 @@ def export(
     ] = "json",
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file.")] = None,
 ) -> None:
-    """Write prompts with all their versions, for a backup.
+    """Export prompts with all versions as JSON.
 
-    Or one version as its file.
+    With --format md, export one version as its file.
     """
     if form not in ("json", "md"):
         msg = f"{form!r} is none; give json or md"

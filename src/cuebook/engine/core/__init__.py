@@ -1,1 +1,1 @@
-"""What every part of the engine shares: services and settings, queues, drafts, time zones."""
+"""Shared parts of the engine: services and settings, queues, drafts, time zones."""

@@ -1,4 +1,4 @@
-"""What is proven of each prompt that was said, and of each change to one: records that join the audit's chain."""
+"""Build audit records of rendered prompts and prompt changes for the audit log's hash chain."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from cuebook.prompts.chain import SALT_SIZE, seal
 from cuebook.records.audit import PERSONAL, Record
 from cuebook.records.prompt import MAIN, Version
 
-#: Characters of an answer that its record holds.
+#: Characters of an answer stored in its record.
 SUMMARY = 200
 
 
@@ -27,7 +27,7 @@ def receipt(
     selection: Mapping[str, Any] | None = None,
     conversation: str = "",
 ) -> Record:
-    """Return the record of something done with a version. Secrets are replaced; texts are salted, and can be erased."""
+    """Return the record of an action on a version. Secrets are redacted. Texts are salted and can be erased."""
     name = desk.dice.new_id("salt").encode()
     salt = hashlib.blake2b(name, key=desk.key[:64], digest_size=SALT_SIZE * len(PERSONAL)).digest()
     now = datetime.fromtimestamp(desk.clock.now(), UTC)
@@ -61,7 +61,7 @@ def receipt(
 
 
 def answered(desk: Desk, renders: Sequence[Record], output: str) -> tuple[Record, ...]:
-    """Return the record of what a model answered to what was rendered; none where no prompt of the book was."""
+    """Return the record of a model's answer to rendered prompts, or none if no managed prompt was used."""
     if not renders or not output:
         return ()
     first = renders[0]

@@ -1,20 +1,22 @@
-"""A branch's new version beside the one before it, and which of the two speaks in a conversation (N8).
+"""A/B trial of a branch's new version against the one before it: select a version per conversation (N8).
 
-With `rollback = "guarded"` the newest version of a branch is on trial while the one that was active before it, its
-control, keeps a share of the conversations: half, then a tenth, as the verdict says. A lot by the conversation's name
-decides; the turn's metadata keep it, with its probability, so that a conversation stays with its version though the
-share changes. Everything follows from events and observations: no other state is kept, and a process that dies loses
-none. A version is on no trial
+With `rollback = "guarded"` the newest version of a branch is on trial. The previously active version, its control,
+keeps a share of the conversations: half, then a tenth, as the verdict decides. A hash of the conversation's name
+selects the version. The turn's metadata store it with its probability, so that a conversation keeps its version when
+the share changes. All state is derived from events and observations, so that a crash loses none. A version is not on
+trial
 
-- whose predecessor was observed in fewer than 20 conversations: nobody says how well prompts do, an edit is for all;
-- that was rolled back, until it is cleared: from then on it speaks in its share again, on new evidence alone;
-- as somebody's ancestor: children take the active version of what they inherit from.
+- if its predecessor was observed in fewer than 20 conversations: without a baseline, an edit applies to all;
 
-Where no turn drew a lot, because a program shows the versions of a prompt itself, a version is judged by the past, and
-for a gross fall only (`rollback.UNAIDED`).
+- if it was rolled back, until it is cleared: then it gets its share again, judged by new evidence only;
 
-Each observation is read once in a process's life (`prompts.docket`): a turn and a judgement cost what has come since
-the last one. The first one reads the newest 50,000 of the two versions, and so does the one after a correction.
+- as an ancestor: children use the active version of what they inherit from.
+
+If no turn selects versions, because a program renders the prompt itself, a version is compared with the past, and only
+rolled back for a large drop (`rollback.UNAIDED`).
+
+Each process loads an observation once (`prompts.docket`): a turn and a judgement load only what is new. The first load,
+and the first after a correction, reads the newest 50,000 observations of the two versions.
 """
 
 import asyncio
@@ -34,37 +36,37 @@ from cuebook.prompts.trial import GuardSettings
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Observation, Version
 
-#: Who rolls back by itself, in events and the audit.
+#: Author of automatic rollbacks, in events and the audit log.
 ITSELF = "cuebook"
 GUARD = GuardSettings()
 EVENTS = 1_000
 OBSERVATIONS = 50_000
-#: Seconds a turn goes by a share it knows; the work behind refreshes it.
+#: Seconds that a turn uses a cached share; the background job refreshes it.
 FRESH_S = 60.0
 
 
 class Contest(Struct, frozen=True, kw_only=True):
-    """What is known of a branch's newest version and of the one before it."""
+    """The data about a branch's newest version and the one before it."""
 
     slug: str
     branch: str
     docket: Docket
     history: tuple[Rollback, ...]
-    speaks: bool  # the new version is the active one
+    speaks: bool  # whether the new version is active
 
     @property
     def new(self) -> int:
-        """The newest version."""
+        """Return the newest version."""
         return self.docket.new
 
     @property
     def control(self) -> int:
-        """The version it is compared with."""
+        """Return the version it is compared with."""
         return self.docket.control
 
 
 class Lot(Struct, frozen=True, kw_only=True):
-    """Which version speaks, with what probability of the two, and in which trial."""
+    """The selected version, its probability, and its trial."""
 
     version: Version
     share: float
@@ -72,7 +74,7 @@ class Lot(Struct, frozen=True, kw_only=True):
 
 
 async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | None:
-    """Read a branch's contest; none where there is nothing to go back to, or no further."""
+    """Load a branch's contest, or return None if no earlier version can be activated."""
     if branch.head == 1 or branch.head in branch.rolled_back:
         return None
     events = (await desk.prompts.events(Scope(), slug, branch=branch.name, limit=EVENTS))[::-1]
@@ -93,8 +95,8 @@ async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | None:
 
 
 async def _docket(desk: Desk, place: tuple[str, str], *, new: int, control: int, since: float) -> Docket:
-    """Return a contest's evidence, with what has come since somebody last asked for it."""
-    name = f"{new}:{control}:{since}"  # turns name the trial so; one that begins anew has another name
+    """Return a contest's evidence, including observations since the last load."""
+    name = f"{new}:{control}:{since}"  # trial name in turns; a restarted trial gets a new name
     while True:
         known = desk.dockets.get(place)
         if known is None or known.name != name:
@@ -104,22 +106,22 @@ async def _docket(desk: Desk, place: tuple[str, str], *, new: int, control: int,
             )
             fresh.revised = revised
             cut = len(seen) == OBSERVATIONS
-            await asyncio.to_thread(fresh.add, seen, mark, desk.clock.now(), cut=cut)  # they may be many
+            await asyncio.to_thread(fresh.add, seen, mark, desk.clock.now(), cut=cut)  # there may be many
             desk.dockets[place] = fresh
             return fresh
         before = known.mark
         seen, mark, revised = await desk.prompts.observations_since(
             Scope(), *place, (new, control), after=before, limit=OBSERVATIONS
         )
-        if known.revised != revised:  # something that was read is no longer so
+        if known.revised != revised:  # a cached observation changed
             desk.dockets.pop(place, None)
-        elif known.mark == before:  # nobody else was faster
+        elif known.mark == before:  # no other task was faster
             known.add(seen, mark, desk.clock.now())
             return known
 
 
 def _before(events: Sequence[PromptEvent], branch: Branch) -> tuple[int, float]:
-    """Return the version that was active before the newest, 0 for none, and since when the newest counts."""
+    """Return the version active before the newest (0 for none), and the time since which the newest counts."""
     active = before = 0
     since = math.inf
     for each in events:
@@ -134,11 +136,11 @@ def _before(events: Sequence[PromptEvent], branch: Branch) -> tuple[int, float]:
     return (before if branch.active == branch.head else branch.active), since
 
 
-# ---- in the turn ----------------------------------------------------------------------------------------------------
+# ---- Selection in a turn --------------------------------------------------------------------------------------------
 
 
 async def on_trial(desk: Desk, slug: str, branch: Branch) -> OnTrial | None:
-    """Return a branch's trial: as last looked at, for a minute, unless its versions have changed."""
+    """Return a branch's trial from the cache, for up to a minute unless its versions changed."""
     if desk.rollback != "guarded" or branch.head == 1 or branch.head in branch.rolled_back:
         return None
     known, now = desk.trials.get((slug, branch.name)), desk.clock.now()
@@ -148,7 +150,7 @@ async def on_trial(desk: Desk, slug: str, branch: Branch) -> OnTrial | None:
 
 
 async def look(desk: Desk, branch: Branch, contest: Contest | None, *, slug: str) -> OnTrial | None:
-    """Keep what turns go by."""
+    """Load a trial and cache it for turns."""
     trial = None
     if contest is not None and contest.docket.watched:
         numbers = (contest.new, contest.control)
@@ -166,7 +168,7 @@ async def look(desk: Desk, branch: Branch, contest: Contest | None, *, slug: str
 
 
 async def drawn(desk: Desk, family: Family, branch: str, *, conversation: str, told: object) -> Lot | None:
-    """Return which version of a branch on trial speaks: the one this conversation was told, or its lot."""
+    """Return the version for a branch on trial: the conversation's earlier one, or the one selected by hash."""
     stands = family.branch(branch)
     trial = await on_trial(desk, family.slug, stands) if stands else None
     if trial is None:
@@ -188,17 +190,16 @@ def _key(branch: Branch) -> tuple[int, int, tuple[int, ...]]:
     return branch.head, branch.active, branch.rolled_back
 
 
-# ---- in what is heard of it -----------------------------------------------------------------------------------------
+# ---- Observations ---------------------------------------------------------------------------------------------------
 
 
 async def spoken(
     desk: Desk, seen: Observation, version: Version, *, named: bool, placed: bool = True
 ) -> tuple[Observation, Version]:
-    """Return which version an observation is about and with what probability it spoke, by its conversation's newest
-    turn.
+    """Return the version and probability that an observation is about, by its conversation's newest turn.
 
-    What the caller names (`named`: the version, `placed`: the branch, or a propensity below 1) stands; a conversation
-    nobody knows tells nothing.
+    Values from the caller take precedence: the version if `named`, the branch if `placed`, a propensity below 1. An
+    unknown conversation changes nothing.
     """
     if not seen.conversation or seen.propensity < 1.0:
         return seen, version

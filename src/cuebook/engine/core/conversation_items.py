@@ -1,4 +1,4 @@
-"""A conversation's items one by one: as they stand at its head, named by id across conversations, and as memories."""
+"""Load the items of a conversation: the current ones, one by its id, and items in the form of memories."""
 
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import unlearned
@@ -10,15 +10,15 @@ from cuebook.records.conversation import ASSISTANT, ERROR, TOOL, Post
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import Correction, Item, Line, Memory, Place, Scope, Source
 
-#: Posts behind the last summary that are read when items are asked for: a pass's worth.
+#: Posts after the last summary that are scanned for items: the size of one pass.
 UNREAD = 48
-#: How an item is named where memories are: ITEM + conversation + ":" + its id.
+#: Id of an item among memories: ITEM + conversation + ":" + its id.
 ITEM = "item:"
 
 
 async def items_at_head(desk: Desk, scope: Scope, conversation: str) -> list[Item]:
-    """Return a conversation's items as they stand at its head, ended ones too, with what was said since the last pass
-    (the newest UNREAD posts of it), so that nothing waits for a pass. Raises NotFound.
+    """Return a conversation's current items, ended ones too, with items of the newest UNREAD unsummarized posts. Raises
+    NotFound.
     """
     written = await desk.store.memories.corrections.of(scope, conversation)
     summary = await desk.store.summary(scope, conversation)
@@ -35,7 +35,7 @@ async def items_at_head(desk: Desk, scope: Scope, conversation: str) -> list[Ite
 
 
 def parted(name: str) -> tuple[str, str] | None:
-    """Return the conversation and the id of an item's name; None where it names a memory of a place."""
+    """Split an item's name into conversation and id. Return None for the name of a memory."""
     if not name.startswith(ITEM):
         return None
     conversation, _, id_ = name.removeprefix(ITEM).rpartition(":")
@@ -48,9 +48,9 @@ def named(conversation: str, item: Item) -> str:
 
 
 async def item_of(desk: Desk, scope: Scope, name: str) -> tuple[str, Item] | None:
-    """Return the item a name is of, one that holds before one that does not, and its conversation; None for none.
+    """Return the conversation and item of a name, valid items first, or None.
 
-    Raises NotFound for a conversation there is not, and for another's.
+    Raises NotFound for an unknown conversation or another user's.
     """
     conversation, id_ = parted(name) or ("", "")
     found = [each for each in await items_at_head(desk, scope, conversation) if each.id == id_]
@@ -59,7 +59,7 @@ async def item_of(desk: Desk, scope: Scope, name: str) -> tuple[str, Item] | Non
 
 
 async def is_guest(desk: Desk, scope: Scope, conversation: str) -> bool:
-    """Whether who asks was let into another's conversation: what holds of its first user's words is theirs to say.
+    """Return whether the caller is a guest in another user's conversation. Only that user may change its items.
 
     Raises NotFound.
     """
@@ -90,7 +90,7 @@ def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = (
 
 
 def line_of(post: Post) -> Line:
-    """Return a post as memory reads it. What was recalled is never taken in again."""
+    """Return a post as an input line of memory extraction, without recalled text."""
     return Line(
         id=post.id,
         seq=post.seq,

@@ -1,4 +1,4 @@
-"""Who waits for whom: at most one turn at a time in a conversation, a bounded line behind it, in order."""
+"""FIFO queue per conversation: run one turn at a time and bound the number of waiting turns."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,17 +8,17 @@ from cuebook.errors import Busy
 
 
 class ConversationQueue:
-    """The waiting lines of this process. Across processes the store's lease does the same."""
+    """Queues of this process, one per conversation. Across processes, the store's lease has the same effect."""
 
     def __init__(self, most: int) -> None:
-        """`most` turns may wait in one conversation beside the one that runs."""
+        """`most` turns may wait in a conversation, in addition to the running one."""
         self._most = most
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._waiting: dict[tuple[str, str], int] = {}
 
     @asynccontextmanager
     async def hold(self, tenant: str, conversation: str) -> AsyncIterator[None]:
-        """Wait for our place and hold it. Raises Busy when the line is full."""
+        """Wait for the turn's place in the queue and hold it. Raises Busy if the queue is full."""
         place = (tenant, conversation)
         lock = self._locks.setdefault(place, asyncio.Lock())
         waiting = self._waiting.get(place, 0)

@@ -1,4 +1,4 @@
-"""What the engine works with: ports and settings, and what it remembers of windows to compare the next with."""
+"""Dependencies of the engine: ports, settings and caches, and the prompt-cache simulation of windows."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ HEARD = 20_000
 
 
 class Last(Struct, frozen=True):
-    """A conversation's last window, and the provider's cache as simulated. `digest` names it as its manifest does."""
+    """A conversation's last window and simulated provider cache. `digest` is its digest in the manifest."""
 
     digest: str
     messages: tuple[bytes, ...]
@@ -52,7 +52,7 @@ class Last(Struct, frozen=True):
 
 
 class OnTrial(Struct, frozen=True, kw_only=True):
-    """A new version and the one before it, and the share of the conversations that begin which the new one gets."""
+    """A new version, its control, and the share of new conversations that get the new one."""
 
     new: Version
     control: Version
@@ -61,7 +61,7 @@ class OnTrial(Struct, frozen=True, kw_only=True):
 
 
 class TrialCacheEntry(Struct, frozen=True, kw_only=True):
-    """A branch's trial as it was found at a time, None for none; `key` is the branch's head, active and marks."""
+    """A cached trial of a branch, or None for none. `key` is the branch's head, active version and marks."""
 
     key: tuple[int, int, tuple[int, ...]]
     at: float
@@ -69,7 +69,7 @@ class TrialCacheEntry(Struct, frozen=True, kw_only=True):
 
 
 class Selected(Struct, frozen=True, kw_only=True):
-    """What a model chose among experiences: their ids, or why it did not; and what it was told, for the logs."""
+    """A model's selection of experiences: their ids, or the failure, and the messages to the model for the logs."""
 
     ids: tuple[str, ...] | None
     by: str
@@ -79,7 +79,7 @@ class Selected(Struct, frozen=True, kw_only=True):
 
 
 class Kinds(Struct, kw_only=True):
-    """The vectors tasks are told by, in the space of an embedder; `wanted` before there are any."""
+    """Class mean vectors of the task classifier, in an embedder's space. `wanted` requests them."""
 
     space: str = ""
     means: Mapping[str, tuple[float, ...]] = {}
@@ -87,13 +87,13 @@ class Kinds(Struct, kw_only=True):
 
 
 class Failing(Struct, kw_only=True):
-    """Why something failed when it was asked last, "" if it did not."""
+    """The last error of a service, "" if it works."""
 
     why: str = ""
 
 
 class Chore(Struct, frozen=True, kw_only=True):
-    """A part of the work behind: what does it, and what says how much of it is due."""
+    """A background job: a function that runs it and one that counts due work."""
 
     name: str
     run: Callable[[], Awaitable[None]]
@@ -107,21 +107,21 @@ Known = tuple[str, bytes, bool]
 
 
 async def nothing_mirrored() -> bool:
-    """Return that no file holds what the audit's table holds."""
+    """Return True: there is no mirror file to erase from."""
     return True
 
 
 async def nothing_changed() -> None:
-    """Look at no file: a book without a project has none."""
+    """Do nothing: without a project directory there are no files to check."""
 
 
 async def nothing_logged(_: Collection[str]) -> bool:
-    """Return that no log holds what was forgotten: there are none."""
+    """Return True: there are no prompt logs to erase from."""
     return True
 
 
 class Desk(Struct, kw_only=True):
-    """Everything a turn needs. Built once by `app`."""
+    """All dependencies of a turn. `app` builds one at startup."""
 
     store: Store
     prompts: PromptStore
@@ -193,7 +193,7 @@ class Desk(Struct, kw_only=True):
     erase_mirror: Callable[[], Awaitable[bool]] = nothing_mirrored  # False: another process is at the file
 
     def persona(self, name: str | None) -> Persona:
-        """Return the named persona, or the default one."""
+        """Return the named persona, or the default one. Raises NotFound."""
         name = name or self.default_persona
         if name not in self.personas:
             known = ", ".join(sorted(self.personas))
@@ -202,31 +202,31 @@ class Desk(Struct, kw_only=True):
         return self.personas[name]
 
     def request_digest(self, request: bytes) -> bytes:
-        """Return a request's digest as it is kept: keyed, for nobody may try out on it what secret the request held."""
+        """Return a request's stored digest. It is keyed, so that nobody can test guesses of secrets against it."""
         return keyed_digest(request, self.key)
 
     def keyed_digest_of(self, key: Key | None) -> Key | None:
-        """Return an Idempotency-Key as it is kept: what its client made it of is not to be read."""
+        """Return an Idempotency-Key in its stored form: a keyed digest, because clients may put data into it."""
         return None if key is None else (keyed_digest(key[0].encode("utf-8", "surrogatepass"), self.key).hex(), key[1])
 
     async def answered(self, scope: Scope, key: Key) -> StoredAnswer | None:
-        """Return what an Idempotency-Key stands for."""
+        """Return the stored answer of an Idempotency-Key."""
         kept = self.keyed_digest_of(key)
         return await self.store.answered(scope, kept[0]) if kept else None
 
     async def expire(self) -> int:
-        """End turns nobody ends any more."""
+        """End turns whose lease has expired."""
         return await self.store.expire(now=self.clock.now(), lease_s=self.lease_s, wait_s=self.wait_s)
 
     def remember(self, place: tuple[str, str], last: Last) -> None:
-        """Keep a window to compare the next with."""
+        """Cache a window for comparison with the next one."""
         self.last[place] = last
         self.last.move_to_end(place)
         while len(self.last) > REMEMBERED:
             self.last.popitem(last=False)
 
     def first_aside(self, place: tuple[str, str]) -> bool:
-        """Whether a request of a conversation is kept beside its path for the first time, as far as is known here."""
+        """Return whether this process stores a side request of a conversation for the first time."""
         first = place not in self.sided
         self.sided[place] = None
         while len(self.sided) > REMEMBERED:
@@ -234,13 +234,13 @@ class Desk(Struct, kw_only=True):
         return first
 
     def see(self, epoch: int) -> None:
-        """Drop the windows remembered before something was forgotten, by whichever process."""
+        """Drop cached windows from before an erasure by any process."""
         if epoch > self.epoch:
             self.epoch = epoch
             self.last.clear()
 
     def keep_heard(self, name: bytes, known: Known) -> Known:
-        """Keep how a message was read, by the digest of its bytes."""
+        """Cache a parsed message by the digest of its bytes."""
         self.heard[name] = known
         while len(self.heard) > HEARD:
             self.heard.popitem(last=False)
@@ -248,7 +248,9 @@ class Desk(Struct, kw_only=True):
 
 
 def prefix_ratio(before: Sequence[bytes] | None, now: Sequence[bytes]) -> float:
-    """Bytes two renderings share from the front over this one's bytes; 1.0 on the first (INTERFACE, Window)."""
+    """Return the bytes of the common prefix of two renderings over this one's bytes, 1.0 for the first (INTERFACE,
+    Window).
+    """
     total = sum(map(len, now))
     if before is None or not total:
         return 1.0
@@ -256,7 +258,7 @@ def prefix_ratio(before: Sequence[bytes] | None, now: Sequence[bytes]) -> float:
 
 
 def chunks_of(window: Window, *, tools: str) -> list[CacheChunk]:
-    """Return a window as the cache simulator sees it: tools, the system text, each message, the volatile text apart."""
+    """Return a window as chunks for the cache simulator: tools, system text, each message, volatile text."""
     chunks: list[CacheChunk] = []
     if tools:
         chunks.append(CacheChunk(window.tools_tokens, digest_of(tools.encode()), "tools"))
@@ -276,7 +278,7 @@ def chunks_of(window: Window, *, tools: str) -> list[CacheChunk]:
 
 
 def _front_chunks(front: Sequence[Block], text: bytes, *, anchors: Sequence[Anchor]) -> Iterator[CacheChunk]:
-    """Yield the system text and the summary behind it, each with a marker of its own as far as markers go."""
+    """Yield the system text and the summary after it, each with its own cache marker if enough markers are left."""
     tokens = sum(block.tokens for block in front)
     marked = any(anchor.name in ("system", "summary") for anchor in anchors)
     summary = front[-1] if front[-1].kind == "summary" and len(front) > 1 else None
@@ -289,7 +291,7 @@ def _front_chunks(front: Sequence[Block], text: bytes, *, anchors: Sequence[Anch
 
 
 def cache_metadata(rule: CacheRule | None, use: Any) -> dict[str, Any]:
-    """`metadata.window.cache` of a simulated request."""
+    """Return `metadata.window.cache` of a simulated request."""
     if rule is None or use is None:
         return {}
     return {

@@ -1,6 +1,6 @@
-"""How what was said becomes a draft, before the first write.
+"""Build drafts of posts before they are stored: redact secrets, count tokens, compress, and compute the search key.
 
-Secrets are replaced, tokens counted, the compressed form and the search key made.
+Errors name the field.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,14 +33,14 @@ _COMPRESSIBLE = frozenset({"execution_result", "code_error", "execution_status",
 
 
 class SecretReplacer(Protocol):
-    """Replaces secrets in text and in JSON."""
+    """Redacts secrets in text and in JSON."""
 
     def text(self, value: str) -> tuple[str, tuple[SecretFinding, ...]]: ...
     def json(self, document: bytes) -> tuple[bytes, tuple[SecretFinding, ...]]: ...
 
 
 class Posted(Struct, frozen=True, kw_only=True):
-    """A post as a caller gives it."""
+    """A post as given by a caller."""
 
     sender: str
     recipient: str = ""
@@ -56,29 +56,29 @@ class Posted(Struct, frozen=True, kw_only=True):
 
 
 class PostFactory(Struct, frozen=True):
-    """Makes drafts of one book: its counter, its redactor and its limit."""
+    """Builds drafts with the project's token counter, secret redactor and size limit."""
 
     count: Counter
     redactor: SecretReplacer | None
     max_post: int
 
     def clean(self, text: str) -> str:
-        """Return a text with its secrets replaced."""
+        """Return a text with its secrets redacted."""
         return self.redactor.text(text)[0] if self.redactor and text else text
 
     def clean_json(self, raw: bytes) -> bytes:
-        """Return a JSON document with its secrets replaced; the same object where there were none."""
+        """Return a JSON document with its secrets redacted, or the same object if it has none."""
         return self.redactor.json(raw)[0] if self.redactor else raw
 
     def settled(self, text: str) -> str:
-        """Return a text that broke off without the key it broke off in: half of one has no shape to be known by."""
+        """Return an interrupted text without a key cut off at its end, which no pattern would match."""
         if self.redactor is None:
             return text
         clean = self.clean(text)
         return text[: len(text) - (len(clean) - begun(clean))]
 
     def posted(self, posted: Posted, *, id: str, now: float, persona: str | None, user: str | None) -> Draft:  # noqa: A002
-        """Return a draft of a post a caller gives. Raises TooLarge, InvalidInput."""
+        """Return the draft of a caller's post. Raises TooLarge, InvalidInput."""
         if posted.state not in _STATES:
             msg = f"state: {posted.state!r} is none of {', '.join(_STATES)}"
             raise InvalidInput(msg, where="state")
@@ -97,7 +97,7 @@ class PostFactory(Struct, frozen=True):
     def _said(
         self, posted: Posted, sender: str, *, persona: str | None, user: str | None
     ) -> tuple[MessageContent, bytes | None]:
-        """Read what a caller's post says: from its message of the wire, if it has one."""
+        """Return the content of a caller's post, parsed from its wire message if it has one."""
         if posted.wire is not None:
             try:
                 clean = bytes(self.clean_json(posted.wire))
@@ -122,11 +122,10 @@ class PostFactory(Struct, frozen=True):
         owner: str | None = None,
         clean: bool = False,
     ) -> Draft:
-        """Return a draft of a message of the OpenAI wire, its own bytes kept where writing it anew would lose
-        something.
+        """Return the draft of an OpenAI message. Its original bytes are stored if re-encoding it would lose something.
 
-        It takes the tokens of what goes to the model now: the live message where that is the larger one. `user` sends
-        what names nobody; `owner` is whose posts are written without a name. `clean`: it is known to hold no secret.
+        Its tokens are those of the live message if that is larger. `user` is the sender of messages without a name.
+        `owner` is the sender whose posts are stored without a name. `clean`: the message has no secrets.
         """
         kept = raw if clean else self.clean_json(raw)
         clean = kept is raw
@@ -160,10 +159,10 @@ class PostFactory(Struct, frozen=True):
         limited: bool = True,
         clean: bool = False,
     ) -> Draft:
-        """Return a draft of what was said. Raises TooLarge for too much text, if it is `limited`.
+        """Return the draft of a content. Raises TooLarge for too much text if `limited`.
 
-        `clean`: `wire` says the same, and no secret was found there. A text that is all a message says is one string of
-        its JSON; one of several, or a call's, is made of it.
+        `clean`: `wire` has the same content and no secrets. A single text is one string of its JSON; several texts or
+        calls are derived from it.
         """
         check_text(said.message, "message")
         check_name(id, "id")
@@ -199,13 +198,13 @@ class PostFactory(Struct, frozen=True):
         )
 
     def tokens(self, post: PathPost) -> int:
-        """Tokens of a whole post as it goes on the wire, its speaker named."""
+        """Return the tokens of a whole post on the wire, including its speaker's name."""
         if post.wire is None and _is_bare(post):
             return MESSAGE_OVERHEAD + self.count(post.message or "")
         return weigh(decode(whole(post, None)), self.count)
 
     def _compressed(self, post: PathPost, tokens: int, parts: Sequence[Part]) -> tuple[str | None, int]:
-        """Return the compressed form and what it takes; none where it would not be smaller, or lose a part."""
+        """Return the compressed form and its tokens, or none if it would not be smaller or would lose a part."""
         if any(part.type not in _COMPRESSIBLE or part.content not in ("", post.message) for part in parts):
             return None, tokens
         small = compress(post.message or "", role=post.role)
@@ -225,7 +224,7 @@ class PostFactory(Struct, frozen=True):
             raise TooLarge(msg, where="message")
 
     def _clean_parts(self, parts: Sequence[Part]) -> tuple[tuple[Part, ...], bytes | None]:
-        """Return parts with their secrets replaced, and their JSON. Raises InvalidInput where they have none."""
+        """Return parts with secrets redacted, and their JSON. Raises InvalidInput if JSON cannot encode them."""
         try:
             clean = tuple(self._clean_part(part) for part in parts)
             return clean, msgspec.json.encode(clean) if clean else None
@@ -249,26 +248,24 @@ class PostFactory(Struct, frozen=True):
 
 
 def unlearned(role: str, message: str) -> bool:
-    """Return whether memory passes a post over: an answer that was itself recalled."""
+    """Return whether memory excludes a post, because it is a recalled answer."""
     return role == ASSISTANT and message.startswith(NO_MODEL_LABEL)
 
 
 def sender_of(said: MessageContent, user: str | None) -> str:
-    """Return who sends a message of the wire; `user` where it names nobody."""
+    """Return the sender of a wire message: `user` if it has no name."""
     if said.role == "user":
         return said.name or user or "user"
     return {TOOL: TOOL, SYSTEM: SYSTEM}.get(said.role, ASSISTANT)
 
 
 def recipient_of(role: Role) -> str:
-    """Return to whom a post goes that names nobody: a user's or a tool's to the
-    assistant, an assistant's to the user.
-    """
+    """Return the default recipient of a post: the assistant for users and tools, the user for the assistant."""
     return {ASSISTANT: "user", "user": ASSISTANT, TOOL: ASSISTANT}.get(role, "")
 
 
 def _is_bare(post: PathPost) -> bool:
-    """Return whether a post is written as its role and a text, whoever owns the conversation."""
+    """Return whether a message is only a role and a text, so that it can be re-encoded."""
     unnamed = post.role in (ASSISTANT, SYSTEM) or (post.role == "user" and post.sender == "user")
     return unnamed and post.parts is None and post.state == "complete"
 
@@ -283,7 +280,7 @@ def _is_plain(raw: bytes) -> bool:
 
 
 def role_of(sender: str, persona: str | None) -> Role:
-    """Return the role a post has in the prompt by who sends it (INTERFACE, Posts)."""
+    """Return the prompt role of a post by its sender (INTERFACE, Posts)."""
     if sender in (ASSISTANT, persona):
         return ASSISTANT
     if sender == TOOL:
@@ -294,14 +291,14 @@ def role_of(sender: str, persona: str | None) -> Role:
 
 
 def check_time(when: float) -> None:
-    """Refuse a time that is no day's, as milliseconds are, or one left empty by a program that counts from year 1."""
+    """Check that a time is in range: it fails for milliseconds and for unset times counted from year 1."""
     if not _EARLIEST <= when < _LATEST:
         msg = f"timestamp: {when} is no time of the years 1000 to 9998; give seconds since 1970"
         raise InvalidInput(msg, where="timestamp")
 
 
 def check_text(text: str, where: str) -> None:
-    """Refuse what no store and no model takes: NUL and lone surrogates, naming the field."""
+    """Check that a text has no NUL character and no lone surrogate. Raises InvalidInput naming the field."""
     if "\x00" in text:
         msg = f"{where}: holds a NUL character at position {text.index(chr(0))}; remove it"
         raise InvalidInput(msg, where=where)
@@ -313,7 +310,7 @@ def check_text(text: str, where: str) -> None:
 
 
 def check_name(text: str, where: str) -> None:
-    """Refuse what is no id of a conversation or a post, and no name of who speaks: it stands beside all they said."""
+    """Check the length and characters of an id or a sender's name. Raises InvalidInput."""
     if len(text) > LONGEST_NAME:
         msg = f"{where}: {len(text):,} characters are over the limit of {LONGEST_NAME:,} for an id or a name"
         raise InvalidInput(msg, where=where)

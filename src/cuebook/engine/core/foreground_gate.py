@@ -1,19 +1,19 @@
-"""Who goes first: what somebody waits for before a first token, before all that is done behind replies.
+"""Priority of foreground calls over background jobs: jobs wait while a call waits for its first token.
 
-Both share one process, and whatever runs there takes its time from a stream that has not begun. So work behind stands
-back, between its parts and a while at most: it is found in stored state, and a busy book must not let it starve.
+Both share one process, and a job would delay streams that are about to start. Between their parts, jobs wait for a
+limited time, so that a busy server does not starve them.
 """
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-#: Seconds each part of the work behind stands back for those who wait for a first token; opening a turn takes less.
+#: Seconds that each part of a job waits for foreground calls at most. Opening a turn takes less.
 STANDS_BACK_S = 0.05
 
 
 class Urgent:
-    """How many calls wait for their first token because of us."""
+    """Counter of calls waiting for their first token."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -22,11 +22,11 @@ class Urgent:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of waiting calls."""
         return self._count
 
     def begin(self) -> Callable[[], None]:
-        """Count one more; what this answers with says, however often it is called, that it waits no longer."""
+        """Count one more waiting call. Return an idempotent function that ends its wait."""
         waits = True
 
         def over() -> None:
@@ -42,7 +42,7 @@ class Urgent:
         return over
 
     async def stand_back(self, most_s: float) -> None:
-        """Wait until nobody waits, `most_s` seconds at most."""
+        """Wait until no call waits for its first token, at most `most_s` seconds."""
         if self._count:
             with suppress(TimeoutError):
                 async with asyncio.timeout(most_s):

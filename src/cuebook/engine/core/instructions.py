@@ -1,9 +1,8 @@
-"""What a model is told that works behind the replies: a prompt of the book, else the one that ships (DESIGN §4).
+"""Select the instructions of a background model task: a managed prompt, or the shipped default (DESIGN §4).
 
-An instruction has a key, such as a compaction profile's `promptKey`. It means a prompt by that id, under `system/` or
-under `default/`, a project's own before them, whose active version on `main` speaks: nothing is observed of such work,
-so nothing chooses variants. What cannot be said is told in the log, and the shipped one of that key, or of that
-purpose, is said in its place.
+An instruction has a key, such as a compaction profile's `promptKey`. The key is a prompt id under `system/` or
+`default/`, the project's own prompts first. The active version on `main` applies; background tasks have no observations
+and therefore no variants. An unusable prompt is logged, and the shipped prompt of that key or purpose replaces it.
 """
 
 import logging
@@ -31,7 +30,7 @@ log = logging.getLogger("cuebook.prompts")
 
 
 class Instruction(Struct, frozen=True, kw_only=True):
-    """An instruction as it is said: its text, the version it comes from, the values it was rendered with."""
+    """Rendered instructions with their version and their variable values."""
 
     text: str
     version: Version
@@ -39,7 +38,7 @@ class Instruction(Struct, frozen=True, kw_only=True):
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """A piece of work a model is told to do: who is told, by which key, with which values; `otherwise` always ships."""
+    """A background model task: the recipient, the key, the values, and the shipped fallback `otherwise`."""
 
     agent: str
     key: str
@@ -49,7 +48,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
 
 async def instruct(desk: Desk, scope: Scope, work: Work) -> Instruction:
-    """Return what is said for a piece of work."""
+    """Return the instructions of a task."""
     try:
         names = instructions(work.key, work.project)
         families = await desk.prompts.families(scope, names)
@@ -63,7 +62,7 @@ async def instruct(desk: Desk, scope: Scope, work: Work) -> Instruction:
 
 
 def standing(names: tuple[str, ...], families: Mapping[str, Family], builtin: Mapping[str, Version]) -> Version:
-    """Return the version that speaks under the first of these names: of the book, else a shipped one.
+    """Return the active version of the first existing name, from the database or shipped.
 
     Raises InvalidInput.
     """
@@ -79,7 +78,7 @@ def standing(names: tuple[str, ...], families: Mapping[str, Family], builtin: Ma
 
 
 def render_instruction(found: Resolved, values: Mapping[str, Any]) -> Instruction:
-    """Render an instruction with those of the values it declares. Raises InvalidInput where it says nothing."""
+    """Render instructions with the values they declare. Raises InvalidInput if the text is empty."""
     declared = {param.name for param in found.params}
     context = coerce(found.params, {name: values[name] for name in declared & set(values)})
     text = render(text_of(found), context, engine=found.engine, declared=declared)
@@ -90,7 +89,7 @@ def render_instruction(found: Resolved, values: Mapping[str, Any]) -> Instructio
 
 
 def instruction_record(desk: Desk, instruction: Instruction, work: Work, *, conversation: str) -> Record:
-    """Return the audit's record of it."""
+    """Return the audit record of an instruction."""
     return receipt(
         desk,
         instruction.version,
@@ -112,7 +111,7 @@ _PARAMS = tuple(Param(name=name, required=False) for name in VARIABLES)
 
 
 def own_version(persona: Persona, metaprompt: Metaprompt) -> Version:
-    """Return a metaprompt with a text of its own as a version, named after persona and metaprompt."""
+    """Return a persona's own metaprompt text as a version, named after persona and metaprompt."""
     return sealed(
         Version(
             slug=f"{PLACE}{persona.id}/{metaprompt.id}",
@@ -128,7 +127,7 @@ def own_version(persona: Persona, metaprompt: Metaprompt) -> Version:
 
 
 def own_versions(desk: Desk, slug: str) -> Iterator[Version]:
-    """Yield the versions of a name that stand in the personas' files now."""
+    """Yield the versions of a name from the current persona files."""
     if slug.startswith(PLACE):
         for persona in desk.personas.values():
             made = (own_version(persona, each) for each in persona.metaprompts if each.template)

@@ -1,4 +1,4 @@
-"""What was read of conversations for their judgement, held so that each post is read once."""
+"""Cache of scored posts per conversation, so that the optimizer reads each post once."""
 
 import asyncio
 from collections import OrderedDict
@@ -13,21 +13,21 @@ from cuebook.records.memory import Scope
 
 T = TypeVar("T")
 
-#: Posts whose readings are held in all (about 1 kB each); the conversations not looked at for longest go first.
+#: Cached posts in total (about 1 kB each). The least recently used conversations are evicted first.
 HELD = 200_000
-#: Posts read at once; a tenth of them is enough for a thread to take their reading.
+#: Posts loaded in one batch. From a tenth of that number on, scoring runs in a thread.
 BATCH = 2_000
 
 
 class Ledgers:
-    """What was read lately, by the conversation's number."""
+    """Cached scores by conversation number."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[int, PathJudgement] = OrderedDict()
         self._reading = asyncio.Lock()
 
     async def read(self, store: TuningStore, scope: Scope, conversation: str) -> tuple[Conversation, PathJudgement]:
-        """Read what came since the last look, all of it anew where the head's path is another. Raises NotFound."""
+        """Load posts added since the last call, or all posts if the head's path changed. Raises NotFound."""
         async with self._reading:
             found = await store.entries(scope, conversation, after=0, limit=0)
             no = found.conversation.no
@@ -56,5 +56,5 @@ def _add(ledger: PathJudgement, posts: Sequence[PathPost]) -> None:
 
 
 async def aside(much: bool, work: Callable[..., T], *args: Any, **named: Any) -> T:  # noqa: FBT001
-    """Do work in a thread where it is much: streams must not wait."""
+    """Run large work in a thread, so that it does not delay streams."""
     return await asyncio.to_thread(work, *args, **named) if much else work(*args, **named)

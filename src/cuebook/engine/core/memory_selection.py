@@ -1,4 +1,6 @@
-"""What other conversations tell a turn: durable memories on a cadence and kept in between, others by the query (L6)."""
+"""Select cross-conversation memories for a turn: durable ones, cached for some turns, and others by relevance to the
+query (L6).
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
@@ -14,17 +16,17 @@ from cuebook.memory.tokenizer import day_of
 from cuebook.records.memory import Hit, Memory, Place
 from cuebook.window.tokens import Counter
 
-#: Durable memories said in a turn at most.
+#: Most durable memories in a turn.
 DURABLE = 8
-#: Kinds of places, the narrowest first; others are broader.
+#: Kinds of places, narrowest first.
 _NARROW = ("conversation", "persona", "user", "project", "organization")
 
 
 class Retrieved(Struct, frozen=True, kw_only=True):
-    """The memories a turn may say, the durable ones first. `uses` are the numbers of those newly chosen."""
+    """The selected memories, durable ones first. `uses` are the numbers of newly selected ones."""
 
     hits: tuple[Hit, ...] = ()
-    answers: tuple[Hit, ...] = ()  # those that answer the query, best first
+    answers: tuple[Hit, ...] = ()  # those relevant to the query, best first
     durable: tuple[str, ...] = ()
     reason: str = ""
     reviewed_at: int = 0
@@ -34,9 +36,9 @@ class Retrieved(Struct, frozen=True, kw_only=True):
 def retrieve(
     scene: Scene, query: Query | None, *, turn: int, every: int, hits: int, count: Counter
 ) -> Retrieved | None:
-    """Choose. Durable ones are chosen anew every so many turns and after a compaction.
+    """Select memories. Durable ones are selected again after a number of turns and after a compaction.
 
-    None where nothing of other conversations may be known.
+    Return None if the policy allows no cross-conversation memories.
     """
     known = scene.known
     if known is None or not known.places:
@@ -46,7 +48,7 @@ def retrieve(
     holding = [each for each in known.memories if each.valid_to is None]
     memories = {each.id: each for each in without_repeats(holding, said=kept[0] if kept else ())}
     by_query = _by_query(list(memories.values()), known, query, hits, count) if query else []
-    if kept is None or not memories.keys() >= set(kept[0]):  # one was corrected, ended or forgotten
+    if kept is None or not memories.keys() >= set(kept[0]):  # one was corrected, ended or erased
         kept = None
         found = [hit.memory_id.removeprefix("memory:") for hit in by_query]
         by_id = {(each.place, each.id): each for each in memories.values()}
@@ -72,15 +74,15 @@ def retrieve(
 
 
 def answers(matched: Matched, query: Query, *, limit: int, count: Counter) -> list[Hit]:
-    """Order memories that answer a query, best first, as hits."""
+    """Return memories that match a query as hits, best first."""
     return _by_query(without_repeats(matched.memories), matched, query, limit, count)
 
 
 def without_repeats(memories: Iterable[Memory], *, said: Collection[str] = ()) -> list[Memory]:
-    """Return memories, those that say the same once, in the order they came.
+    """Deduplicate memories with the same text, in order.
 
-    Of several places the narrowest speaks: a persona's, then the user's, then an organization's; but what was `said`
-    (ids) goes on being said.
+    The narrowest place wins: persona, then user, then organization. Memories that were already `said` (ids) win over
+    others.
     """
     known = list(memories)
     best: dict[str, Memory] = {}
@@ -95,7 +97,7 @@ def _breadth(place: Place) -> int:
 
 
 def line_of(hit: Hit, zone: tzinfo = UTC) -> str:
-    """Return a memory's line in the volatile block: the day it is known since, and the text."""
+    """Return a memory's line in the volatile block: the day since which it is known, and the text."""
     return f"- [{day_of(hit.timestamp, zone)}] {' '.join(hit.text.split())}"
 
 
@@ -105,7 +107,7 @@ def _compacted(scene: Scene) -> bool:
 
 
 def _kept(told: Mapping[str, object], *, turn: int, every: int, compacted: bool) -> tuple[list[str], int] | None:
-    """Return what was chosen before and when, None when it is time to choose anew."""
+    """Return the previous selection and its turn, or None when a new selection is due."""
     durable, reviewed = told.get("durable"), told.get("reviewedAt")
     if (
         not isinstance(durable, list)
@@ -119,7 +121,7 @@ def _kept(told: Mapping[str, object], *, turn: int, every: int, compacted: bool)
 
 
 def _by_query(memories: Sequence[Memory], matched: Matched, query: Query, limit: int, count: Counter) -> list[Hit]:
-    """Order those found by words and by meaning; each stands for itself, none lends its neighbours anything."""
+    """Rank memories found by words and by meaning. Neighbors do not add to a score."""
     wanted = set(matched.found)
     known = {each.no: each for each in memories if each.no in wanted}
     keys = matched.keys if query.zone == UTC else {}
@@ -141,13 +143,13 @@ def _by_query(memories: Sequence[Memory], matched: Matched, query: Query, limit:
     for each in ranked:
         memory = known[each.seq]
         newest = _newest(memory, by_id)
-        for found in (newest, memory):  # the newer one first: an earlier quote never stands alone
+        for found in (newest, memory):  # newest first: an earlier quote never appears alone
             hits.setdefault(found.id, _hit(found, score=round(each.score, 6), why=_why(each.why), count=count))
     return list(hits.values())[:limit]
 
 
 def _newest(memory: Memory, by_id: Mapping[tuple[Place, str], Memory]) -> Memory:
-    """Return the newest quote that took a memory's place by the time that is asked about, itself without one."""
+    """Return the newest memory that superseded this one by the requested time, or the memory itself."""
     seen = {memory.id}
     while memory.ended_by is not None:
         after = by_id.get((memory.place, memory.ended_by))
@@ -159,7 +161,7 @@ def _newest(memory: Memory, by_id: Mapping[tuple[Place, str], Memory]) -> Memory
 
 
 def _why(why: str) -> str:
-    """Leave out the session: a memory's is itself."""
+    """Return the reasons without the session, which for a memory is itself."""
     return why.replace("; session, ", "; ").removesuffix("; session")
 
 

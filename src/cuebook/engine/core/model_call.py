@@ -1,4 +1,4 @@
-"""What a model says in whole that works behind the replies."""
+"""Call a model from a background job and return its complete answer, limited in time and length."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def closing(pieces: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T], None]:
-    """Close what gives pieces however reading it ends, so that its connection is free at once."""
+    """Close an async iterator when reading ends, to release its connection at once."""
     try:
         yield pieces
     finally:
@@ -33,10 +33,10 @@ LONGEST = 1_000_000
 
 
 async def said_by(desk: Desk, model: Model, request: ModelRequest) -> str:
-    """Return all a model says.
+    """Return a model's complete answer.
 
-    Raises BackendError, also for one that comes to no end: all the others would wait behind it. A model may be its
-    owner's code: one that is wrong is one that cannot be asked.
+    Raises BackendError, also after a timeout, because other jobs wait. A model may be user code: its faults count as
+    unavailability.
     """
     text: list[str] = []
     room = LONGEST

@@ -1,4 +1,4 @@
-"""How a turn and the public API read prompts: ancestors merged in, and one variant chosen among a prompt's branches."""
+"""Resolve prompts for turns and the public API: merge ancestors and select a variant among branches."""
 
 import random
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _OWN = Scope()
 
 
 class Parents:
-    """Ancestors by reference: what is being written, else what is active."""
+    """Loads ancestors: from the version being written, else their active version."""
 
     def __init__(self, families: Mapping[str, Family], fresh: Mapping[str, Version] | None = None) -> None:
         self._families = families
@@ -35,7 +35,7 @@ class Parents:
 async def resolved_of(
     desk: Desk | Store, version: Version, families: Mapping[str, Family] | None = None, *, scope: Scope = _OWN
 ) -> Resolved:
-    """Resolve a version; ancestors that are pinned by their number are read too, those of the scope's tenant."""
+    """Resolve a version. Pinned ancestors are loaded by number, within the scope's tenant."""
     known = dict(families or {})
     pinned: dict[str, Version] = {}
     pending: Version | None = version
@@ -58,7 +58,7 @@ async def resolved_of(
 def select_from(
     desk: Desk, family: Family, signals: Mapping[str, float], *, strategy: str, epsilon: float, seed: int | None
 ) -> Selection:
-    """Choose among a family's variants; without a seed the book's dice decide."""
+    """Select a variant of a family. Without a seed, use the project's random generator."""
     variants = [variant(version, branch) for version, branch in zip(family.active, family.branches, strict=True)]
     dice = random.Random(desk.dice.new_id("seed") if seed is None else seed)  # noqa: S311  # a choice, no secret
     if strategy == "epsilon_greedy":

@@ -1,4 +1,4 @@
-"""A query's vector, made before the one read of a turn: time-limited, with full text behind it."""
+"""Embed a query before a turn loads its context, with a timeout and full-text search as the fallback."""
 
 import asyncio
 import logging
@@ -23,13 +23,13 @@ _BYTES = 4  # of a float32
 
 
 async def sense(desk: Desk, text: str) -> Dense | None:
-    """Return a query's vector; None without an embedder, in a language it does not know, or where it takes too long."""
+    """Return a query's vector, or None without an embedder, for an unsupported language, or after a timeout."""
     found = await sense_all(desk, [text])
     return found[0] if found else None
 
 
 async def sense_all(desk: Desk, texts: Sequence[str]) -> list[Dense] | None:
-    """Return the vectors of some texts, asked for at once; None as `sense`, where one of them has none."""
+    """Return the vectors of some texts in one call, or None as in `sense` if one of them has none."""
     embedder, queries = desk.embedder, [text[:QUERY].strip() for text in texts]
     if embedder is None or not all(query and reads(embedder.languages, query) for query in queries):
         return None
@@ -66,15 +66,15 @@ async def _asked(desk: Desk, embedder: Embedder, queries: Sequence[str]) -> Sequ
 
 
 def space_of(embedder: Embedder) -> str:
-    """Name what an embedder's vectors may be compared with: those of its model and of its dimension.
+    """Return the name of an embedder's vector space: its model and dimension. Only these vectors are comparable.
 
-    It is known once it has answered.
+    It is available after the first answer.
     """
     return f"{embedder.name}/{embedder.dimension}"
 
 
 def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
-    """Refuse vectors of another size than the embedder's: they compare with nothing. Raises BackendError."""
+    """Check that vectors have the embedder's dimension. Raises BackendError."""
     sizes = {len(each) // _BYTES for each in vectors}
     if sizes - {embedder.dimension}:
         said = ", ".join(map(str, sorted(sizes)))
@@ -83,7 +83,7 @@ def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
 
 
 async def with_sense(desk: Desk, look: Look) -> Look:
-    """Return what a turn reads with its query's vector."""
+    """Return a turn's store query with the vector of its text."""
     if look.search is None or (dense := await sense(desk, look.search.text)) is None:
         return look
     return msgspec.structs.replace(look, search=msgspec.structs.replace(look.search, dense=dense))

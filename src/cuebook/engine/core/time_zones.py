@@ -1,6 +1,6 @@
-"""In whose time zone a day is reckoned: one named with a request, else the one the conversation keeps, else the book's.
+"""Select the time zone of a request: its own, else the conversation's, else the project's.
 
-A name is one of the IANA database, which knows when the clocks of a place change.
+Names are those of the IANA database, which includes daylight saving time.
 """
 
 import re
@@ -24,7 +24,7 @@ _LONGEST: Final = 64
 
 
 def read_zone(name: object, where: str = KEPT) -> tzinfo:
-    """Return the zone of a name. Raises InvalidInput naming the field."""
+    """Return the time zone of a name. Raises InvalidInput naming the field."""
     if isinstance(name, str) and len(name) <= _LONGEST and _NAME.fullmatch(name) and not name.startswith(_NO_PLACE):
         try:
             return UTC if name == "UTC" else ZoneInfo(name)
@@ -35,7 +35,7 @@ def read_zone(name: object, where: str = KEPT) -> tzinfo:
 
 
 def zone_of(named: str | None, kept: Conversation | None, otherwise: tzinfo) -> tzinfo:
-    """Return the zone that holds. A kept name this machine does not know is passed over. Raises InvalidInput."""
+    """Return the effective time zone. A stored name unknown to this machine is ignored. Raises InvalidInput."""
     if named is not None:
         return read_zone(named)
     name: Any = kept.metadata.get(KEPT) if kept else None
@@ -48,7 +48,7 @@ def zone_of(named: str | None, kept: Conversation | None, otherwise: tzinfo) -> 
 
 
 def dated(drafts: Sequence[Draft], zone: tzinfo) -> tuple[Draft, ...]:
-    """Return drafts that are found by the day they were said on in a zone."""
+    """Return drafts with a search key for their day in a time zone."""
     if zone is UTC:
         return tuple(drafts)
     return tuple(

@@ -1,1 +1,1 @@
-"""Background jobs: what is due is found in stored state, and done until nothing is left."""
+"""Background jobs: find due work in stored state and run it until nothing is left."""

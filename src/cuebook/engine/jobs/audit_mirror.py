@@ -1,8 +1,8 @@
-"""The audit kept up behind the reply: its mirror file, and signed checkpoints. Nobody waits for either.
+"""Background job for the audit log: append to its mirror file and sign checkpoints. No turn waits for either.
 
-The table is the truth. The file gets what it lacks, appended by one process at a time: a line that was torn by a crash
-is written again, and one that somebody removed with all before it is begun anew. A file that ends with what
-the table does not hold is left as it is: it is another book's, or the proof that the table was cut.
+The table is the source of truth. One process at a time locks the file and appends the missing records. A line that a
+crash cut off is written again, and a deleted file is started again. A file that ends with a record unknown to the table
+stays as it is: another project writes it, or the table was truncated.
 """
 
 import asyncio
@@ -40,17 +40,17 @@ _PATIENCE = 20
 
 
 def signing_key(key: bytes) -> bytes:
-    """Return the Ed25519 key of a book, derived from its key file."""
+    """Return the Ed25519 private key of a project, derived from its key file."""
     return hashlib.blake2b(key, person=b"cuebook-audit", digest_size=32).digest()
 
 
 def verifying_key(key: bytes) -> bytes:
-    """Return the public half."""
+    """Return the public key as bytes."""
     return public_key_of(signing_key(key))
 
 
 class Mirror:
-    """Keeps a book's mirror file and checkpoints up; `file` None keeps checkpoints alone."""
+    """Maintains a project's audit mirror file and checkpoints. With `file` None it only signs checkpoints."""
 
     def __init__(self, file: Path | None) -> None:
         self.file = file
@@ -60,9 +60,9 @@ class Mirror:
         self._writing: set[asyncio.Task[None]] = set()
 
     async def keep_up(self, desk: Desk, *, closing: bool = False) -> None:
-        """Sign what is due and write what is missing; `closing` signs whatever is not signed yet, and never fails.
+        """Sign due checkpoints and append missing records. With `closing`, sign any unsigned records and never raise.
 
-        Raises BackendError where the file cannot be written: the table has it all, and the next time it is tried again.
+        Raises BackendError if the file cannot be written. The table has all records, and the next run retries.
         """
         # Who waits may be cancelled in the middle of a line: it is written to its end all the same, and known of.
         task = asyncio.create_task(self._keep_up(desk, Scope(), closing=closing))
@@ -76,7 +76,7 @@ class Mirror:
             log.warning("%s", error)
 
     async def due(self, desk: Desk) -> int:
-        """Count the records the file lacks; all of them where it cannot be read."""
+        """Count the records missing from the file. Count all records if the file cannot be read."""
         async with self._lock:
             last, _ = await desk.audit.last(Scope())
             if self.file is None or not last:
@@ -91,9 +91,9 @@ class Mirror:
             return max(0, last - (told.seq if told else 0))
 
     async def erase(self, desk: Desk) -> bool:
-        """Take out of the file what the table holds no more; False while another process writes it.
+        """Remove erased texts from the file. Return False while another process writes the file.
 
-        The chain stays whole: commitments and hashes stand as they were. Raises BackendError.
+        The hash chain stays valid, because commitments and hashes do not change. Raises BackendError.
         """
         file = self.file
         if file is None or not file.exists():
@@ -138,7 +138,7 @@ class Mirror:
             raise BackendError(msg) from error
 
     async def _appended(self, desk: Desk, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
-        """Append what the file lacks, alone among all processes; answers with its last seq and its size."""
+        """Append the missing records under the file lock. Return the file's last seq and size."""
         opened = await asyncio.to_thread(_locked, file, _PATIENCE if closing else 1)
         if opened is None:  # another process is at it; what it leaves out is written the next time
             return self._end
@@ -171,7 +171,7 @@ class Mirror:
 
 
 async def _is_ours(desk: Desk, scope: Scope, told: Record) -> bool:
-    """Whether the table holds what a mirror ends with."""
+    """Return whether the table contains the last record of a mirror."""
     found = await desk.audit.records(scope, after=told.seq - 1, limit=1)
     return bool(found) and (found[0].seq, found[0].hash) == (told.seq, told.hash)
 
@@ -184,7 +184,7 @@ def _size(file: Path) -> int:
 
 
 def _locked(file: Path, tries: int) -> BinaryIO | None:
-    """Open a mirror and lock it; None where another process has it. Where files cannot be locked nobody waits."""
+    """Open and lock a mirror, or return None if another process has the lock. Without file locks, only open it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     for again in range(tries - 1, -1, -1):
         opened = file.open("a+b")
@@ -203,7 +203,7 @@ def _locked(file: Path, tries: int) -> BinaryIO | None:
 
 
 def _is_at(opened: BinaryIO, file: Path) -> bool:
-    """Whether an open file is still the one of its name: who erased from it has put another in its place."""
+    """Return whether an open file still has its path: an erasure replaces the file."""
     try:
         return sys.platform == "win32" or os.path.samestat(os.fstat(opened.fileno()), file.stat())
     except FileNotFoundError:
@@ -211,14 +211,14 @@ def _is_at(opened: BinaryIO, file: Path) -> bool:
 
 
 def _mended(opened: BinaryIO) -> Record | None:
-    """Cut a torn last line off a mirror; answers with the last line that can be read, None for none."""
+    """Truncate an incomplete last line of a mirror. Return its last readable record, or None."""
     told, end = _last(opened)
     opened.truncate(end)
     return told
 
 
 def _last(opened: BinaryIO) -> tuple[Record | None, int]:
-    """Return the last line of a mirror that can be read, None for none, and where its last whole line ends."""
+    """Return the last readable record of a mirror, or None, and the offset at which its last complete line ends."""
     tail, start = b"", opened.seek(0, 2)
     while start > 0:
         step = min(_BLOCK, start)
@@ -251,14 +251,14 @@ def _append(opened: BinaryIO, records: list[Record]) -> None:
 
 
 def is_erased(record: Record) -> bool:
-    """Whether a record's texts are gone, and its commitments are not."""
+    """Return whether a record's texts were erased while its commitments remain."""
     return not record.texts and bool(record.input_context or record.interpolated_text or record.output_summary)
 
 
 def rewrite(file: Path, erased: Collection[str]) -> bool:
-    """Take the texts off the lines of records with these hashes; answers with whether there were any.
+    """Remove the texts of records with these hashes from the file. Return whether there were any.
 
-    Killed in between, the old file stands or the new one. The old one's bytes are written over. Raises OSError.
+    The file is replaced atomically, and the bytes of the old file are overwritten. Raises OSError.
     """
     beside = file.with_name(f"{file.name}.new")  # what a killed process left is written over
     changed = False
@@ -284,7 +284,7 @@ def rewrite(file: Path, erased: Collection[str]) -> bool:
 
 
 def _blank(file: int) -> None:
-    """Write over what nobody can open any more."""
+    """Overwrite a file that no process can open any more."""
     left = os.lseek(file, 0, os.SEEK_END)
     os.lseek(file, 0, os.SEEK_SET)
     while left > 0:

@@ -1,4 +1,4 @@
-"""One compaction pass (R1-R5): it reads, derives quotes, or asks a model held to the schema, and stores what holds."""
+"""Run one summarization pass (R1-R5): derive quotes, or ask a model with a response schema, and store the result."""
 
 import asyncio
 import json
@@ -59,7 +59,7 @@ _EMPTY: dict[str, Any] = {category: [] for category in CATEGORIES} | {"tags": []
 
 
 class Derived(Struct, frozen=True, kw_only=True):
-    """What a pass made."""
+    """The result of a pass."""
 
     markdown: str
     memory_json: dict[str, object]
@@ -70,14 +70,14 @@ class Derived(Struct, frozen=True, kw_only=True):
 
 
 class ModelInstruction(Struct, frozen=True, kw_only=True):
-    """What a model was told, and the audit's record of it."""
+    """A model's instructions and their audit record."""
 
     instruction: Instruction
     record: Record
 
 
 async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: CompactionProfile) -> Outcome:
-    """Do one pass. A failure or a refusal puts the next try off, and changes nothing else."""
+    """Run one pass. After a failure or a refusal, only postpone the next attempt."""
     read = await desk.store.compaction(scope, conversation, limit=profile.most + profile.tail + LOOKAHEAD)
     if read is None or read.lags:
         return "nothing"
@@ -122,9 +122,9 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
 async def _telling(
     desk: Desk, read: CompactionInput, lines: Sequence[Line], profile: CompactionProfile, most: int
 ) -> ModelInstruction | None:
-    """Return what the model is told, None where quotes do the pass.
+    """Return the instructions for the model, or None if quotes do the pass.
 
-    What was said in the conversation is no value of it: that goes in as data, and never into a system text.
+    Conversation text is no variable of the instructions. It goes in as data, never into a system text.
     """
     if desk.work_model is None or read.failures >= FAILURES:
         return None
@@ -171,7 +171,7 @@ def _zone(desk: Desk, read: CompactionInput) -> tzinfo:
 
 
 def _held(posts: Sequence[Post]) -> frozenset[int]:
-    """Return the places between a call and its results."""
+    """Return the positions between a call and its results."""
     calls = {}
     for number, post in enumerate(posts):
         made = [_id(part) for part in post.parts if part.type == CALL]
@@ -207,7 +207,7 @@ def _by_quotes(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: i
 
 
 def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
-    """Tell posts that hold nothing worth remembering in T8's short form: how many there are, and the user's words."""
+    """Render posts without memorable content in T8's short form: their number and the user's words."""
     said = compress_batch([line for line in lines if line.role == "user" and line.text])
     _, _, told = said.partition("]")
     return cut(f"[Summary of {len(lines)} messages]{told}", most, count=count)
@@ -216,7 +216,7 @@ def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
 async def _by_model(
     desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int, instruction: Instruction
 ) -> Derived:
-    """Ask the model, once more if its answer does not hold; raises InvalidInput when neither does."""
+    """Ask the model, and retry once if its answer is invalid. Raises InvalidInput if both answers are."""
     model = desk.work_model
     if model is None:
         raise BackendError("no model for the work behind")
@@ -241,7 +241,7 @@ async def _by_model(
 
 
 def _clean(desk: Desk, answer: CompactionAnswer) -> CompactionAnswer:
-    """Return an answer with its secrets replaced: a model may join what stood apart, or know some of its own."""
+    """Return an answer with its secrets redacted: a model may join separate parts, or know secrets of its own."""
     memory = msgspec.json.decode(desk.writer.clean_json(msgspec.json.encode(answer.memory_json)))
     return CompactionAnswer(desk.writer.clean(answer.summary_markdown), memory)
 
@@ -249,10 +249,10 @@ def _clean(desk: Desk, answer: CompactionAnswer) -> CompactionAnswer:
 def _from_answer(
     desk: Desk, read: CompactionInput, lines: Sequence[Line], answer: CompactionAnswer, name: str
 ) -> Derived:
-    """Merge a model's items as found ones: what it dropped stays remembered, what it changed supersedes.
+    """Merge a model's items like quoted ones: dropped items stay remembered, and changed items supersede old ones.
 
-    Where a tool has spoken, a page may have spoken through the model: then its own words are for the fenced block, and
-    the system prompt gets what the user said, as quotes.
+    After tool output, the model may repeat a web page's words. Its own words then go into the fenced block only, and
+    the system prompt gets the user's words as quotes.
     """
     found = items_of(answer, when=lines[-1].when, lines=lines, held=read.items)
     found = corrected(found, read.corrections, news=True)
@@ -267,7 +267,7 @@ def _from_answer(
 
 
 def _tools_spoke(read: CompactionInput, lines: Sequence[Line]) -> bool:
-    """Return whether a tool's words may be in what a pass reads, now or by way of an earlier one."""
+    """Return whether the input of a pass may contain tool output, directly or through an earlier pass."""
     return any(line.role == TOOL for line in lines) or any(item.trust == "tool" for item in read.items)
 
 
@@ -370,9 +370,9 @@ LONGEST = 200
 async def promoted(
     desk: Desk, scope: Scope, conversation: str, posts: Sequence[Post], held: Iterable[Item]
 ) -> list[Item]:
-    """Return items of the posts that are promoted and that no item tells of yet.
+    """Return items for the promoted posts that have none yet.
 
-    Their trust is the assistant's at the most: a whole post stays in its conversation, whoever said it.
+    Their trust is at most the assistant's. A whole post stays in its conversation, whoever wrote it.
     """
     stands = await desk.store.tuning.tuned(scope, conversation) if desk.tunes else None
     if stands is None:

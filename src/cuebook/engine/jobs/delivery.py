@@ -1,8 +1,8 @@
-"""What was said in a conversation reaches the places its policy names, behind the reply, once (L3, L5, R7).
+"""Background job that copies items of a conversation into cross-conversation memories, once each (L3, L5, R7).
 
-Level-triggered: a conversation is due while posts or a summary lie behind what was delivered of it. Items of the
-user's own words go, no others; they are merged with what a place holds, so that a repeat adds a source, a changed fact
-ends the old one, and no conversation takes away what another said. The mark and all places move in one transaction.
+A conversation is due while it has posts or a summary after its delivery mark. Only items in the user's own words are
+delivered. They are merged into each place: a repeat adds a source, a changed fact supersedes the old one, and no
+conversation removes another's items. The mark and all places are updated in one transaction.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _USER = "user"
 
 
 async def deliver_due(desk: Desk) -> None:
-    """Deliver what is due; a conversation that fails is tried again next time, and holds up no other."""
+    """Deliver all due conversations of this run. A failed one is retried next time and does not block the others."""
     await _deliver_each(desk, await desk.store.memories.undelivered())
 
 
@@ -49,7 +49,7 @@ async def _deliver_each(desk: Desk, found: Sequence[tuple[str, str]]) -> None:
 
 
 async def deliver_all(desk: Desk) -> None:
-    """Deliver all that is due now, each conversation once, however many there are."""
+    """Deliver everything that is due now, each conversation once."""
     tried: set[tuple[str, str]] = set()
     while fresh := set(await desk.store.memories.undelivered(limit=BATCH + len(tried))) - tried:
         await _deliver_each(desk, sorted(fresh))
@@ -57,12 +57,12 @@ async def deliver_all(desk: Desk) -> None:
 
 
 async def due(desk: Desk) -> int:
-    """Count conversations that have something to deliver."""
+    """Count the conversations with undelivered items."""
     return len(await desk.store.memories.undelivered())
 
 
 async def deliver(desk: Desk, scope: Scope, conversation: str) -> None:
-    """Deliver a conversation to its end. What its head has left is withdrawn first."""
+    """Deliver a conversation completely. First withdraw items that left its active branch."""
     store = desk.store.memories
     for _ in range(RETRIES):
         while (read := await store.delivering(scope, conversation, limit=BATCH)) is not None:
@@ -101,9 +101,9 @@ async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
 
 
 def _found(read: Delivering) -> list[Item]:
-    """Return items of the user's own words: of posts no pass has read yet, and those passes have touched since.
+    """Return items of the user's own words, from posts without a summary and posts summarized since the mark.
 
-    What the assistant asked just before is read with what the user answers.
+    The assistant's question just before a post is context for the user's answer.
     """
     own = {id_ for id_, post in read.cited.items() if _is_own(post, read.conversation)}
     before, posts = list(map(line_of, read.before)), list(map(line_of, read.posts))
@@ -117,9 +117,9 @@ def _found(read: Delivering) -> list[Item]:
 
 
 def _is_own(post: Cited, conversation: Conversation) -> bool:
-    """Whether a post is its conversation's user's: they sent it, it names nobody, or they began under that name.
+    """Return whether the user wrote a post: they sent it, it has no name, or it has the name they started with.
 
-    Any other name may be an agent's, who says what tools and pages told it.
+    Any other name may belong to an agent that repeats tool output or web pages.
     """
     if post.role == ASSISTANT:
         return True
@@ -128,7 +128,7 @@ def _is_own(post: Cited, conversation: Conversation) -> bool:
 
 
 def _places(desk: Desk, item: Item, read: Delivering, *, now: float) -> frozenset[Place]:
-    """Return the places an item may reach: those that every turn it was said in allows, and the conversation still."""
+    """Return the places that all turns citing an item allow, and that its conversation still allows."""
     kept = read.conversation.metadata.get(KEPT)
     still = effective({}, kept, desk.memory_policy) if kept is not None else None
     found: list[frozenset[Place]] = []
@@ -156,7 +156,7 @@ def _whose(desk: Desk, read: Delivering, terms: PolicyTerms, *, now: float) -> W
 
 
 async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item], read: Delivering) -> PlaceChange:
-    """Decide what comes to a place. What is one person's own names no speaker there."""
+    """Compute the changes of a place. A personal place's items do not name their speaker."""
     if place.kind != "organization":
         speakers = sorted({f"@{normal(post.sender)} " for post in read.cited.values()}, key=len, reverse=True)
         wanted = [_unnamed(item, speakers) for item in wanted]
@@ -183,7 +183,7 @@ def _unnamed(item: Item, speakers: Sequence[str]) -> Item:
 
 
 async def decay(desk: Desk, *, now: float | None = None) -> tuple[int, int]:
-    """Let knowledge lose what it loses by lying idle; answers with how many lost and how many went."""
+    """Lower the score of unused knowledge. Return the numbers of weakened and removed memories."""
     at = desk.clock.now() if now is None else now
     lost = gone = 0
     while found := await desk.store.memories.idle(Scope(), before=at - PERIOD_S, categories=KNOWLEDGE):

@@ -1,4 +1,4 @@
-"""Vectors for what was said and is remembered: behind the reply, level-triggered, no model inside a transaction."""
+"""Background job that embeds posts and memories as vectors. It never calls a model inside a transaction."""
 
 import asyncio
 import logging
@@ -29,9 +29,9 @@ PASSAGES: Final = 8
 
 
 def passages_of(speaker: str, text: str) -> list[str]:
-    """Return the texts that stand for a post or a memory, none for an empty one. `speaker` is who said it, or its name.
+    """Return the passages to embed for a post or a memory, none for an empty one. `speaker` is its author or its name.
 
-    The speaker is worth 13 points of R@10 (notes).
+    The speaker adds 13 points of R@10 (notes).
     """
     bare, head = text.strip(), f"{speaker}: " if speaker else ""
     if not bare:
@@ -70,7 +70,7 @@ PROBE = "."
 
 
 def embedding_chores(desk: Desk) -> list[Chore]:
-    """Return the chore that embeds what is said; none where nothing embeds."""
+    """Return the embedding job, or none without an embedder."""
     if desk.embedder is None:
         return []
     embedding = Embedding(desk.embedder)
@@ -78,9 +78,7 @@ def embedding_chores(desk: Desk) -> list[Chore]:
 
 
 async def load(desk: Desk) -> None:
-    """Have the embedder answer once, so that no query waits for what it loads or connects to; `Desk.failing` says
-    if it fails. Never raises BackendError.
-    """
+    """Load the embedder before the first query. A failure is reported in `Desk.failing`. Never raises BackendError."""
     if desk.embedder is None:
         return
     try:
@@ -91,7 +89,7 @@ async def load(desk: Desk) -> None:
 
 
 class Embedding:
-    """Keeps the vectors of a book's posts and memories up with them."""
+    """Keeps the vectors of a project's posts and memories up to date."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -100,7 +98,7 @@ class Embedding:
         self._lock = asyncio.Lock()
 
     async def keep_up(self, desk: Desk) -> None:
-        """Embed what has no vectors yet, for a while; what is left is found again. Raises BackendError."""
+        """Embed texts without vectors for up to RUN_S; the next run continues. Raises BackendError."""
         async with self._lock:
             if time.monotonic() < self._paused_until:
                 return
@@ -114,14 +112,14 @@ class Embedding:
                 raise
 
     async def due(self, desk: Desk) -> int:
-        """Count the posts and texts of memories behind the last ones with vectors, of FOUND scopes each at most."""
+        """Count the posts and memory texts without vectors, of at most FOUND scopes each."""
         vectors, space = desk.store.vectors, space_of(self._embedder)
         posts = await vectors.due(space, since=self._since, limit=FOUND)
         places = await vectors.places_due(space, since=self._since, limit=FOUND)
         return sum(each.last_seq - each.upto for each in posts) + sum(each.said - each.upto for each in places)
 
     async def _some(self, desk: Desk) -> bool:
-        """Work for RUN_S; answers with whether something is left."""
+        """Work for RUN_S. Return whether something is left."""
         until, now = time.monotonic() + RUN_S, desk.clock.now()
         self._since = min(self._since, max(0.0, now - OVERLAP_S))  # a clock may be set back
         vectors, space = desk.store.vectors, space_of(self._embedder)
@@ -139,7 +137,7 @@ class Embedding:
         return False
 
     async def _next(self, desk: Desk, due: Unembedded) -> None:
-        """Embed the next posts of a conversation; where another worker was first, what was made is thrown away."""
+        """Embed the next posts of a conversation. Discard the result if another worker was first."""
         scope, upto = Scope(due.tenant), min(due.upto + POSTS, due.last_seq)
         posts = await desk.store.posts_in(scope, due.conversation, [(due.upto + 1, upto)])
         rows, refused = await self._rows(desk, ((post.seq, self._texts(post)) for post in posts))
@@ -160,7 +158,7 @@ class Embedding:
             self._passed_over(desk, f"a text of post {seq} of conversation {due.conversation}", why)
 
     async def _next_of_places(self, desk: Desk, dues: Sequence[UnembeddedPlace]) -> None:
-        """Embed what the next memories of some places say; likewise."""
+        """Embed the next memory texts of some places. Discard the result if another worker was first."""
         vectors = desk.store.vectors
         read = [await vectors.memory_texts(Scope(due.tenant), due.place, after=due.upto, limit=POSTS) for due in dues]
         rows, refused = await self._rows(
@@ -186,8 +184,8 @@ class Embedding:
     async def _rows(
         self, desk: Desk, texts: Iterable[tuple[K, Sequence[str]]]
     ) -> tuple[list[tuple[K, int, bytes]], list[tuple[K, BackendError]]]:
-        """Embed the parts of some texts: the name of each, the part's number, and its vector; and the names of those
-        that are refused for good, with why. Raises BackendError.
+        """Embed the parts of texts. Return rows of name, part number and vector, and the names that the embedder
+        rejects permanently, with the error. Raises BackendError.
         """
         parts = [(name, part, text) for name, each in texts for part, text in enumerate(each)]
         rows: list[tuple[K, int, bytes]] = []
@@ -215,26 +213,28 @@ class Embedding:
         return rows, refused
 
     def _passed_over(self, desk: Desk, what: str, why: BackendError) -> None:
-        """Say of what has no vector that it is found by its words alone."""
+        """Log that a text without a vector is only searched by its words."""
         said = desk.writer.clean(str(why))
         log.warning("%s refuses %s for good, which is found by its words alone: %s", self._embedder.name, what, said)
 
     def _texts(self, post: PathPost) -> list[str]:
-        """Return what of a post is embedded: nothing of what memory passes over, or of a language nobody here knows."""
+        """Return a post's passages to embed: none for excluded roles or for a language that the embedder does not
+        support.
+        """
         text = post.message or ""
         if unlearned(post.role, text) or not reads(self._embedder.languages, text):
             return []
         return passages_of(post.sender, text)
 
     def _texts_of(self, said: MemoryText) -> list[str]:
-        """Return what of a memory is embedded: its text, with its name where that says more; likewise."""
+        """Return a memory's passages to embed: its text, with its name if the text does not contain the name."""
         if not reads(self._embedder.languages, said.text):
             return []
         return passages_of(said.name if said.name not in said.text else "", said.text)
 
 
 def _together(places: Sequence[UnembeddedPlace]) -> Iterator[list[UnembeddedPlace]]:
-    """Yield places in turn, those in which little was said together: an embedder is asked as seldom as may be."""
+    """Yield batches of places, to combine small places in one call of the embedder."""
     some: list[UnembeddedPlace] = []
     texts = 0
     for each in places:

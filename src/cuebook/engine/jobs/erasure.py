@@ -1,8 +1,8 @@
-"""Forgetting: one path for a user, a conversation, a persona, an organization or memories, and for what got too old.
+"""Erasure and retention: delete a user, conversation, persona, organization, memories, or expired data, with a receipt.
 
-The store takes everything in one transaction, under a raised epoch; then the audit's mirror is rewritten and the
-write-ahead log emptied; then the receipt is signed. Whoever is killed in between leaves a pending receipt, and the work
-behind finishes it.
+The store deletes everything in one transaction under a new epoch. Then the audit mirror is rewritten, the write-ahead
+log is truncated, and the receipt is signed. If the process dies in between, the receipt stays pending and a background
+job finishes it.
 """
 
 import base64
@@ -57,13 +57,13 @@ async def forget(
     conversations: bool = True,
     posts: Mapping[str, Collection[int]] | None = None,
 ) -> Receipt:
-    """Forget; answers with the receipt, signed, or pending while a byte may still be left.
+    """Erase a target. Return its receipt: signed, or pending while bytes may remain.
 
-    `posts` are those of items, by conversation; they stay in their tree as empty places.
+    `posts` are the posts of items by conversation; they stay in their tree as empty posts.
 
-    A memory goes from the summaries of the conversations it comes from too, unless not `conversations`.
+    With `conversations`, a memory is also removed from the summaries of its source conversations.
 
-    What is not there, or another's, counts nothing.
+    Missing targets and targets of another owner count as zero.
     """
     if target.kind in _KEPT:
         await deliver_all(desk)  # what was said before it was asked is to go too
@@ -75,7 +75,7 @@ async def forget(
 
 
 async def would_forget(desk: Desk, scope: Scope, target: Target) -> WouldForget:
-    """Return what a forget would take, leave, and what forbids it; nothing is changed, and nothing written."""
+    """Return what an erasure would delete and keep, and what forbids it. Change nothing."""
     return await desk.store.erasure.would_forget(scope, await _erasing(desk, scope, target))
 
 
@@ -88,7 +88,7 @@ async def _erasing(
     conversations: bool = True,
     posts: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> Erasing:
-    """Return all that a forget needs of a store."""
+    """Return all inputs that the store needs for an erasure."""
     salt = hashlib.blake2b(desk.dice.new_id("salt").encode(), key=desk.key[:64], digest_size=16).hexdigest()
     bare = Receipt(
         id=desk.dice.new_id("receipt"),
@@ -114,7 +114,7 @@ async def _erasing(
 
 
 async def _from_conversations(desk: Desk, scope: Scope, target: Target) -> tuple[Target, tuple[Correction, ...]]:
-    """Return what conversations tell no more with the memories named, and with an item its user's memories of it."""
+    """Return the target with related memories, and the corrections that remove memories from their conversations."""
     store, found = desk.store.memories, list[Correction]()
     names = dict.fromkeys(target.ids)
     for name in target.ids:
@@ -134,9 +134,9 @@ async def _from_conversations(desk: Desk, scope: Scope, target: Target) -> tuple
 
 
 async def finish(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
-    """Let no file hold what was forgotten, then sign; answers with the receipt as it is then.
+    """Remove the erased data from all files, then sign. Return the current receipt.
 
-    It stays pending while another process reads, and where the file is large until the work behind has rewritten it.
+    It stays pending while another process reads, or until a background job has rewritten a large file.
     """
     if (
         not await _mirrored([receipt], desk)
@@ -148,7 +148,7 @@ async def finish(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
 
 
 async def _mirrored(receipts: Sequence[Receipt], desk: Desk) -> bool:
-    """Take what was forgotten from the audit's mirror; False where that cannot be yet."""
+    """Remove erased texts from the audit mirror. Return False if that is not possible yet."""
     if any(receipt.counts.get(_AUDIT) for receipt in receipts):
         try:
             if not await desk.erase_mirror():
@@ -161,7 +161,7 @@ async def _mirrored(receipts: Sequence[Receipt], desk: Desk) -> bool:
 
 
 async def _unlogged(receipts: Sequence[Receipt], desk: Desk) -> bool:
-    """Take what was forgotten from the logs of prompts; False where that cannot be yet."""
+    """Remove erased texts from the prompt logs. Return False if that is not possible yet."""
     kinds = {receipt.kind for receipt in receipts if any(receipt.counts.values())}
     return await desk.erase_logs(kinds) if kinds else True
 
@@ -179,7 +179,7 @@ async def _signed(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
 
 
 async def finish_all(desk: Desk) -> None:
-    """Let no file hold what was forgotten, however large it is, then sign the receipts of all of it."""
+    """Remove erased data from files of any size, then sign all pending receipts."""
     waiting = await desk.store.erasure.pending()
     if not waiting and not desk.store.erasure.unclean:
         return
@@ -193,12 +193,12 @@ async def finish_all(desk: Desk) -> None:
 
 
 async def pending(desk: Desk) -> int:
-    """Count the receipts that are not signed."""
+    """Count the unsigned receipts."""
     return len(await desk.store.erasure.pending())
 
 
 class Retention:
-    """Forgets conversations in which nothing was said, and memories nobody touched, for so many days; 0 keeps them."""
+    """Deletes conversations and memories that were inactive for this many days. 0 disables it."""
 
     def __init__(self, *, conversations_days: float, memories_days: float) -> None:
         self._days: tuple[tuple[Kind, float], ...] = (
@@ -207,7 +207,7 @@ class Retention:
         )
 
     async def keep(self, desk: Desk) -> None:
-        """Forget what got too old."""
+        """Delete expired data."""
         for kind, days in self._days:
             while found := await _too_old(desk, kind, days):
                 tenant = found[0][0]
@@ -215,12 +215,12 @@ class Retention:
                 await forget(desk, Scope(tenant), Target(kind, names), reason="retention", conversations=False)
 
     async def due(self, desk: Desk) -> int:
-        """Count what got too old, BATCH of a kind at most."""
+        """Count expired conversations and memories, at most BATCH of each kind."""
         return sum([len(await _too_old(desk, kind, days)) for kind, days in self._days])
 
 
 async def _too_old(desk: Desk, kind: Kind, days: float) -> Sequence[tuple[str, str]]:
-    """Return what of a kind got too old and may go: tenant and id."""
+    """Return tenant and id of expired entries of a kind that may be deleted."""
     if not days:
         return ()
     before, erasure = desk.clock.now() - days * DAY_S, desk.store.erasure
@@ -232,9 +232,9 @@ async def _too_old(desk: Desk, kind: Kind, days: float) -> Sequence[tuple[str, s
 
 
 async def forgotten_since(desk: Desk, scope: Scope, when: float, *, user: str | None, conversation: str | None) -> bool:
-    """Whether what somebody said, in a conversation they may have named, may be among what was forgotten since a time.
+    """Return whether erasures since a time may include a user's messages, in a conversation if one is named.
 
-    Receipts name nobody: what concerns more than one user or conversation may be about any.
+    Receipts contain no names: one that covers several users or conversations may cover any.
     """
     newest: list[Receipt] = []
     for limit in (1, RECEIPTS):  # most often the newest is older
@@ -264,7 +264,7 @@ def sign(receipt: Receipt, private_key: bytes) -> Receipt:
 
 
 def fault_of(receipt: Receipt, public_key: bytes) -> str:
-    """Return what is wrong with a receipt, "" for nothing: this key's holder signed exactly this."""
+    """Return the reason why a receipt is invalid, or "" if this key signed exactly this receipt."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

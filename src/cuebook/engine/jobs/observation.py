@@ -1,14 +1,13 @@
-"""What the user does next teaches the prompts that spoke: one observation a round for each, behind the reply (N5).
+"""Background job that records feedback signals: one observation per turn and managed prompt used in it (N5).
 
-When a turn opens, what its message says of the turn before it on its path is kept with it, in the same transaction, and
-is *due*. A chore makes observations of it, one for each prompt of the book that spoke in that turn, with the signals
-its variant was chosen by and the probability it was chosen with; they are folded in, and the outcome is no longer due,
-in one transaction: whoever works, and wherever a process dies, each round teaches once. Of several messages that go on
-from one turn (an edit, a regenerate, another branch) the first one counts. Feedback takes the place of what was heard;
-what was taught already is corrected.
+When a turn opens, its transaction stores what the message says about the previous turn of its path, as a due outcome.
+This job turns each outcome into observations, one per managed prompt of that turn. An observation has the signals and
+the probability by which the variant was selected. Storing observations and clearing the outcome share one transaction,
+so that each turn counts once, even after a crash. Of several messages that continue one turn (an edit, a regenerate,
+another branch), the first counts. Feedback replaces the detected signals and corrects earlier observations.
 
-Prompts learn of which several could have spoken: variants, and versions on trial. With `learning.observe = "all"`, and
-of feedback, every prompt that spoke does: an edit of it is then on trial against the version before (`trials`).
+Only prompts with alternatives learn: variants and versions on trial. With `learning.observe = "all"`, and for feedback,
+every managed prompt does. An edit is then on trial against the version before it (`trials`).
 """
 
 import logging
@@ -43,9 +42,9 @@ _PROMPT: Final = "prompt:"
 
 
 async def observe_due(desk: Desk, of: Callable[[str], Desk]) -> None:
-    """Teach what is due, each outcome once; one that fails is tried again next time, and holds up no other.
+    """Process due outcomes, each once. A failed one is retried next time and does not block the others.
 
-    `of` gives the desk that works for a tenant.
+    `of` returns the desk of a tenant.
     """
     tried: set[DueOutcome] = set()
     while True:
@@ -66,12 +65,12 @@ async def observe_due(desk: Desk, of: Callable[[str], Desk]) -> None:
 
 
 async def due(desk: Desk) -> int:
-    """Count outcomes nobody has learnt from, up to a batch."""
+    """Count unprocessed outcomes, up to a batch."""
     return len(await desk.store.outcomes.due(limit=BATCH))
 
 
 async def teach(desk: Desk, scope: Scope, conversation: str, n: int) -> None:
-    """Teach the prompts of a turn what came of it."""
+    """Record an outcome for the prompts of a turn."""
     store = desk.store.outcomes
     for _ in range(RETRIES):
         known = await store.get(scope, conversation, n)
@@ -89,7 +88,7 @@ async def teach(desk: Desk, scope: Scope, conversation: str, n: int) -> None:
 
 
 async def lessons_of(desk: Desk, turn: Turn, outcome: Outcome, *, conversation: str) -> list[Lesson]:
-    """Return an observation for each prompt that spoke in a turn and can learn of it; none where nothing was said."""
+    """Return an observation for each prompt of a turn that can learn. Return none without a signal."""
     if not turn.reply_seq or not turn.steps:
         return []
     told = _mapping(turn.metadata.get("promptVariants"))
@@ -111,7 +110,7 @@ async def lessons_of(desk: Desk, turn: Turn, outcome: Outcome, *, conversation: 
 
 
 def spoke_in(turn: Turn) -> list[Reference]:
-    """Name the versions of the book that spoke in a turn, each once; none in a turn in shadow."""
+    """Return the managed prompt versions used in a turn, each once. A shadow turn has none."""
     if not turn.steps or SHADOW in turn.metadata:
         return []
     sources = [text.source for text in turn.steps[0].manifest.front if text.source.startswith(_PROMPT)]
@@ -121,7 +120,7 @@ def spoke_in(turn: Turn) -> list[Reference]:
 def _observation(
     version: Version, outcome: Outcome, choice: Mapping[str, Any], signals: Mapping[str, Any]
 ) -> Observation:
-    """Make an observation by how a version was chosen; one that was not had no other beside it."""
+    """Return the observation of a version, with its selection probability if it had alternatives."""
     lot = {"share": choice["share"]} if "share" in choice else {}
     return Observation(
         slug=version.slug,

@@ -1,5 +1,7 @@
-"""The optimizer (C, "Adaptive Optimizer"): it judges a conversation's posts, marks what is of little use, and moves the
-conversation's parameters one step. What is marked takes effect where the front of a prompt changes anyway.
+"""Optimizer job (C, "Adaptive Optimizer"): score a conversation's posts, mark the least useful ones, and tune its
+parameters by one step.
+
+Marks apply when the front of the prompt changes anyway, to keep the provider's cache valid.
 """
 
 from collections.abc import Sequence
@@ -28,7 +30,7 @@ TRIES = 3
 
 
 class Analysis(Struct, frozen=True, kw_only=True):
-    """A conversation, how it is tuned, and how its posts are judged."""
+    """A conversation with its tuning and the scores of its posts."""
 
     conversation: Conversation
     tuning: Tuning
@@ -39,14 +41,14 @@ class Analysis(Struct, frozen=True, kw_only=True):
 
 
 class Tuner:
-    """One process's optimizer. Any number may run: a run is kept only on top of the one it was decided on."""
+    """Optimizer of one process. Several can run: results are stored by compare-and-set on their input."""
 
     def __init__(self, *, interval_s: float) -> None:
         self._interval_s = interval_s
         self._looked = 0.0
 
     async def keep(self, desk: Desk) -> None:
-        """Run for each conversation that changed since its last run, if that was an interval ago."""
+        """Run for each conversation that changed since its last run, at most once per interval."""
         now = desk.clock.now()
         if not desk.tunes:
             return
@@ -59,7 +61,7 @@ class Tuner:
         self._looked = now
 
     async def due(self, desk: Desk) -> int:
-        """Count the conversations that wait for a run."""
+        """Count the conversations due for a run."""
         return len(await self._changed(desk, since=0.0)) if desk.tunes else 0
 
     async def _changed(self, desk: Desk, *, since: float) -> Sequence[Changed]:
@@ -68,7 +70,7 @@ class Tuner:
 
 
 async def analyze(desk: Desk, scope: Scope, conversation: str) -> Analysis:
-    """Judge a conversation's posts as they stand. Raises NotFound."""
+    """Score the posts of a conversation. Raises NotFound."""
     store = desk.store.tuning
     stands = await store.tuned(scope, conversation)
     tuning = stands.tuning if stands and stands.tuning.runs else untuned(desk.limits)
@@ -81,9 +83,9 @@ async def analyze(desk: Desk, scope: Scope, conversation: str) -> Analysis:
 
 
 async def run_once(desk: Desk, scope: Scope, conversation: str) -> Snapshot:
-    """Run. Raises NotFound, and Conflict where others run in this conversation all the time.
+    """Run once. Raises NotFound, and Conflict if other processes keep running in this conversation.
 
-    A conversation of fewer than LEAST_POSTS posts on its path stays as it is, and its run is not counted.
+    A path with fewer than LEAST_POSTS posts stays unchanged, and the run is not counted.
     """
     for _ in range(TRIES):
         found = await analyze(desk, scope, conversation)
@@ -95,7 +97,7 @@ async def run_once(desk: Desk, scope: Scope, conversation: str) -> Snapshot:
 
 
 def _made(desk: Desk, found: Analysis) -> TuningRun:
-    """Decide a run."""
+    """Compute the result of a run."""
     now, judged, ledger = desk.clock.now(), found.judged, found.ledger
     tuning, snapshot = found.tuning, None
     if judged.total >= LEAST_POSTS:
@@ -118,7 +120,7 @@ def _made(desk: Desk, found: Analysis) -> TuningRun:
 
 
 def _untuned(desk: Desk, found: Analysis) -> Snapshot:
-    """Return the snapshot of a run that changes nothing, with why."""
+    """Return the snapshot of a run that changes nothing, with the reason."""
     few = f"conversation {found.conversation.id!r} has {found.judged.total} posts, and it takes {LEAST_POSTS}"
     return msgspec.structs.replace(_snapshot(desk, found, found.tuning, found.judged.used), untuned=few)
 

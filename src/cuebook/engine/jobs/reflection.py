@@ -1,9 +1,9 @@
-"""Behind the reply a conversation reflects: metaprompts that fired are put to a model, or to the rules where there is
-none, and what they say moves the Mind (docs/design/011).
+"""Background job for reflections: run triggered metaprompts with a model, or by rules, and update the mood state
+(docs/design/011).
 
-Level-triggered: a reflection is due while nothing came of it, whoever works. A model is asked outside of any
-transaction, and what it says is kept by compare-and-set. Where it cannot be reached the rules decide; where its answer
-does not hold the Mind stays as it was, and the reflection says why.
+A reflection is due until a process stores its result. The model is called outside any transaction, and the result is
+stored by compare-and-set. If the model is unavailable, the rules decide. If its answer is invalid, the mood state stays
+unchanged and the reflection stores the reason.
 """
 
 import asyncio
@@ -72,10 +72,10 @@ IN_A_ROW = 16
 
 
 async def reflect_due(desk: Desk) -> None:
-    """Make what is due; one that fails is tried again next time, and holds up no other conversation's.
+    """Run due reflections. A failed one is retried next time and does not block other conversations.
 
-    A look ends when it took longer than a model may for one answer: other work waits behind it, and the rest is found
-    by the next.
+    A run ends once it took longer than a model may take for one answer, because other jobs wait. The next run
+    continues.
     """
     look = asyncio.get_running_loop()
     until = look.time() + desk.work_patience_s
@@ -97,12 +97,12 @@ async def reflect_due(desk: Desk) -> None:
 
 
 async def due(desk: Desk) -> int:
-    """Count reflections that can be made."""
+    """Count the due reflections."""
     return await desk.store.reflections.left()
 
 
 async def reflect_on(desk: Desk, scope: Scope, conversation: str) -> None:
-    """Make all that is due of one conversation, what others make meanwhile left to them. Raises NotFound."""
+    """Run all due reflections of one conversation; skip those that other processes run. Raises NotFound."""
     before: DueReflection | None = None
     while found := await desk.store.reflections.due_in(scope, conversation, limit=1):
         if found[0] == before:
@@ -112,7 +112,7 @@ async def reflect_on(desk: Desk, scope: Scope, conversation: str) -> None:
 
 
 async def _tried(desk: Desk, due: DueReflection) -> bool:
-    """Make one reflection; False where it is not made now. Whatever it fails with puts this conversation off alone."""
+    """Run one reflection. Return False if it cannot run now. An error postpones only this conversation."""
     try:
         return await reflect_once(desk, due)
     except CuebookError as error:
@@ -123,7 +123,7 @@ async def _tried(desk: Desk, due: DueReflection) -> bool:
 
 
 async def reflect_once(desk: Desk, due: DueReflection) -> bool:
-    """Make one reflection; False where it was made or forgotten meanwhile."""
+    """Run one reflection. Return False if it was done or erased meanwhile."""
     scope = Scope(due.tenant)
     read = await desk.store.reflections.read(scope, due)
     if read is None:
@@ -145,7 +145,7 @@ async def reflect_once(desk: Desk, due: DueReflection) -> bool:
 
 
 class _Decision(Struct, frozen=True, kw_only=True):
-    """What was decided about a metaprompt."""
+    """The decision about one metaprompt."""
 
     mind: Mind
     run: MetapromptRun
@@ -153,7 +153,7 @@ class _Decision(Struct, frozen=True, kw_only=True):
 
 
 class _Reflecting:
-    """One reflection being made: what it sees, and each metaprompt in its turn."""
+    """One running reflection: its input and its metaprompts in order."""
 
     def __init__(self, desk: Desk, scope: Scope, read: Reflecting, scene: Scene) -> None:
         self._desk = desk
@@ -168,7 +168,7 @@ class _Reflecting:
         self._heard = self._judged or first
 
     async def made(self) -> tuple[Reflection, list[Record]]:
-        """Do what was asked for, one after another: each sees the Mind as the one before left it."""
+        """Run the requested metaprompts in order. Each sees the mood state after the one before."""
         mind = self._read.before.mind if self._read.before else NEUTRAL
         runs: list[MetapromptRun] = []
         records: list[Record] = []
@@ -254,20 +254,20 @@ class _Reflecting:
         )
 
     async def _instruction(self, asked: DueMetaprompt, work: Work) -> Instruction:
-        """Return a metaprompt as it is said: a persona's own text, else the prompt of the book under its key."""
+        """Return a metaprompt's instructions: the persona's own text, or else the managed prompt of its key."""
         if not asked.metaprompt.template:
             return await instruct(self._desk, self._scope, work)
         own = own_version(self._persona, asked.metaprompt)
         return render_instruction(await resolved_of(self._desk, own), work.values)
 
     def _version(self, metaprompt: Metaprompt) -> Version:
-        """Return the version a record names: the shipped one, or the persona's own text by its version."""
+        """Return the version for the audit record: the shipped prompt's, or that of the persona's own text."""
         if metaprompt.template:
             return own_version(self._persona, metaprompt)
         return self._desk.builtin.get(SYSTEM + metaprompt.key) or self._desk.builtin[SYSTEM + SELF]
 
     async def _asked(self, model: Model, metaprompt: Metaprompt, instruction: Instruction) -> str:
-        """Put it to the model. What was said in the conversation is in it: it goes as data, never as a system text."""
+        """Ask the model. Conversation text goes in as data, never into a system text."""
         request = ModelRequest(
             messages=(msgspec.json.encode({"role": "user", "content": instruction.text}),),
             purpose=REFLECTION,
@@ -279,7 +279,7 @@ class _Reflecting:
         return await said_by(self._desk, model, request)
 
     def _values(self, asked: DueMetaprompt, mind: Mind) -> dict[str, str]:
-        """Return all that a metaprompt's text may name, whichever it is."""
+        """Return all variables that a metaprompt's text may use."""
         heard, counters = self._heard, self._heard.counters
         noticed = [f"{event.name} ({event.severity}): {event.reason}" for event in heard.events]
         return {
@@ -299,7 +299,7 @@ class _Reflecting:
         }
 
     def _receipt(self, version: Version, run: MetapromptRun, output: str) -> Record:
-        """Return the audit's record of a metaprompt that ran, whoever decided."""
+        """Return the audit record of a metaprompt run by a model or by rules."""
         context = {
             "metaprompt": run.metaprompt,
             "trigger": run.trigger,
@@ -320,7 +320,7 @@ class _Reflecting:
 
 
 def _newly(calls: Sequence[MetapromptTask], asked: Sequence[MetapromptTask]) -> list[MetapromptTask]:
-    """Return calls that fire now that the sentiment is known, without those asked for before."""
+    """Return tasks triggered by the new sentiment, without those already requested."""
     return [call for call in calls if call.trigger != BY_MODEL and call not in asked]
 
 
@@ -330,26 +330,26 @@ def _with_changes(run: MetapromptRun, before: Mind, after: Mind, reason: str) ->
 
 
 def _recent(path: Sequence[PathPost]) -> str:
-    """Return the last messages as JSON lines, each cut to what matters. None can end the tag they stand in."""
+    """Render the last messages as JSON lines, each shortened. None can close the surrounding tag."""
     said = [post for post in path if post.role != "system" and post.message and post.state != GONE]
     told = [{"role": post.role, "text": _short(post.message or "")} for post in said[-RECENT:]]
     return _tagless("\n".join(json.dumps(each, ensure_ascii=False) for each in told))
 
 
 def _errors(path: Sequence[PathPost], error: str) -> str:
-    """Return the last errors of the path, one a line."""
+    """Return the last errors of the path, one per line."""
     results = [post for post in path if post.role == TOOL and failed(post.message or "", parts_of(post))]
     found = [_short(post.message or "") for post in results]
     return _tagless("\n".join([*found, *([_short(error)] if error else [])][-ERRORS:]))
 
 
 def _tagless(text: str) -> str:
-    """Return data in which nothing closes a tag; in JSON it says the same."""
+    """Escape data so that it cannot close a tag. The JSON value stays the same."""
     return text.replace("</", "<\\/")
 
 
 def _short(text: str) -> str:
-    """Return a text as one line; of a long one how it begins and ends, where what went wrong is told."""
+    """Return a text as one line. Shorten a long one to its beginning and its end, where errors usually are."""
     text, half = " ".join(text.split()), CHARACTERS // 2
     return text if len(text) <= CHARACTERS else f"{text[:half]} … {text[-half:]}"
 
@@ -367,7 +367,7 @@ ANSWER = 200
 async def reheard(
     desk: Desk, scope: Scope, read: Reflecting, scene: Scene, tracking: Tracking
 ) -> tuple[TurnSignals, tuple[Record, ...]]:
-    """Return what was heard in a turn as a model judges it, with the audit's records. `scene` ends with its message."""
+    """Return a turn's signals as judged by a model, with the audit records. `scene` ends with its message."""
     first = heard_of(read.turn.metadata) or TurnSignals()
     text = (scene.path[-1].message or "") if scene.path else ""
     sentiment, records = await _judged(desk, scope, read, tracking, text)
@@ -390,7 +390,7 @@ async def reheard(
 async def _judged(
     desk: Desk, scope: Scope, read: Reflecting, tracking: Tracking, text: str
 ) -> tuple[Sentiment | None, tuple[Record, ...]]:
-    """Ask the model; None where it does not say."""
+    """Ask the model. Return None if it gives no judgement."""
     model = desk.work_model
     if model is None or not text.strip():
         return None, ()
@@ -417,7 +417,7 @@ async def _judged(
 
 
 async def _before(desk: Desk, scope: Scope, read: Reflecting, scene: Scene) -> Counters:
-    """Return what the messages before this one left behind, as a model judged them where it did."""
+    """Return the signals of earlier messages, as judged by a model if it judged them."""
     parent = scene.path[-2].seq if len(scene.path) > 1 else 0
     if not parent:
         return Counters()

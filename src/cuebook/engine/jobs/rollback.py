@@ -1,11 +1,11 @@
-"""New versions that do worse are taken back, behind the reply and where an observation completes the evidence (G7, N8).
+"""Automatic rollback: deactivate new prompt versions that perform worse (G7, N8).
 
-`prompts.rollback` says how: `guarded` compares with the control beside it (`trials`), `sigma` with the past, `off`
-never does. What is decided follows from events and observations alone, so that a process may die anywhere and any
-number of them may look: the store takes a version back for the first and answers Conflict to the others. The event and
-the audit's record hold the evidence and come in the transaction that makes the version before active.
+`prompts.rollback` selects the method: `guarded` compares with the concurrent control version (`trials`), `sigma` with
+the past, `off` never rolls back. Decisions depend only on stored events and observations, so that any number of
+processes may run and crash. The store accepts the first rollback and answers Conflict to the others. The event and the
+audit record contain the evidence. They are stored in the transaction that activates the previous version.
 
-Each prompt that was observed is looked at, and once more when its open conversations have lain idle.
+Each observed prompt is checked at once, and again after its open conversations were idle.
 """
 
 import logging
@@ -39,14 +39,14 @@ Means = tuple[Sequence[float], Sequence[float]]
 
 
 class RollbackWatch:
-    """One process's look at what was observed of a tenant since its last; the first one looks at everything."""
+    """Rollback checks of one process for one tenant: prompts observed since the last run. The first run checks all."""
 
     def __init__(self) -> None:
         self._after = 0
         self._again: dict[str, float] = {}  # prompts to look at once more, and when
 
     async def keep(self, desk: Desk) -> None:
-        """Look at each prompt that may be due; one that fails is looked at again."""
+        """Check each prompt that may be due. A failed check is retried."""
         if desk.rollback == "off":
             return
         slugs, after = await desk.prompts.observed(Scope(), after=self._after)
@@ -65,24 +65,24 @@ class RollbackWatch:
         self._after = after
 
     async def due(self, desk: Desk) -> int:
-        """Count the prompts that were observed and not looked at since."""
+        """Count the prompts observed since their last check."""
         return 0 if desk.rollback == "off" else len((await desk.prompts.observed(Scope(), after=self._after))[0])
 
 
 class Watches:
-    """A Watch for each tenant of which something was observed; `of` gives the desk that works for one."""
+    """A RollbackWatch per tenant with observations. `of` returns the desk of a tenant."""
 
     def __init__(self, of: Callable[[str], Desk]) -> None:
         self._of = of
         self._watches: dict[str, RollbackWatch] = {}
 
     async def keep(self, desk: Desk) -> None:
-        """Look at each prompt of each tenant that may be due."""
+        """Check each prompt of each tenant that may be due."""
         for watch, own in await self._each(desk):
             await watch.keep(own)
 
     async def due(self, desk: Desk) -> int:
-        """Count the prompts that were observed and not looked at since."""
+        """Count the prompts observed since their last check."""
         return sum([await watch.due(own) for watch, own in await self._each(desk)])
 
     async def _each(self, desk: Desk) -> list[tuple[RollbackWatch, Desk]]:
@@ -94,10 +94,10 @@ class Watches:
 
 
 async def review(desk: Desk, slug: str, *, branch: str | None = None) -> dict[str, str]:
-    """Judge the newest version of each branch, or of one, and take it back where that is due.
+    """Judge the newest version of all branches or of one, and roll it back if needed.
 
-    Answers with what came of each branch: a verdict's decision, `refused` where a rollback is not allowed now, `lost`
-    where another process did it.
+    Return a decision per branch: the verdict's, `refused` if a rollback is not allowed now, or `lost` if another
+    process did it.
     """
     family = (await desk.prompts.families(Scope(), [slug], ancestors=False)).get(slug)
     stands = [each for each in family.branches if branch in (None, each.name)] if family else []
@@ -127,7 +127,7 @@ async def _review(desk: Desk, slug: str, branch: Branch) -> str:
 
 
 async def _take_back(desk: Desk, contest: Contest, verdict: RollbackVerdict) -> None:
-    """Make the version before active, with the evidence."""
+    """Activate the previous version and store the evidence."""
     numbers = [contest.new]
     [version] = await desk.prompts.versions(Scope(), contest.slug, branch=contest.branch, numbers=numbers)
     evidence = msgspec.to_builtins(verdict.evidence) | {"since": contest.docket.since}
@@ -156,9 +156,9 @@ async def _verdict(desk: Desk, contest: Contest) -> RollbackVerdict:
 
 
 async def _by_the_past(desk: Desk, contest: Contest) -> RollbackVerdict:
-    """Judge by the conversations of before; other prompts are asked only where it would be taken back.
+    """Judge by earlier conversations. Load other prompts only if the verdict is a rollback.
 
-    A version that was cleared and does not speak is judged when it is active again.
+    A cleared version that is not in use is judged when it is active again.
     """
     docket = contest.docket
     before, recent = [each.mean for each in docket.before], [each.mean for each in docket.now if contest.speaks]
@@ -170,7 +170,7 @@ async def _by_the_past(desk: Desk, contest: Contest) -> RollbackVerdict:
 
 
 async def _unaided(desk: Desk, contest: Contest) -> RollbackVerdict:
-    """Judge where no control was drawn beside it: by the version before, or by its own first conversations."""
+    """Judge without a control version: by the previous version, or by the version's own first conversations."""
     docket = contest.docket
     before = _ones(docket.said_before)
     first, now = _ones(docket.said_first), _ones(docket.said_now)
@@ -186,14 +186,14 @@ async def _unaided(desk: Desk, contest: Contest) -> RollbackVerdict:
 
 
 def _ones(said: Iterable[ConversationEvidence]) -> list[ConversationEvidence]:
-    """Leave out conversations in which both versions spoke."""
+    """Exclude conversations in which both versions were used."""
     return [each for each in said if each.is_one]
 
 
 async def _others(desk: Desk, contest: Contest, times: tuple[float, float], settings: SigmaSettings) -> list[Means]:
-    """Return how other prompts and branches did in conversations this one had no part in.
+    """Return the means of other prompts and branches in conversations without this one.
 
-    `times` are the end of this one's baseline and the beginning of its window.
+    `times` are the end of its baseline and the start of its window.
     """
     until, began = times
     place = (contest.slug, contest.branch)
@@ -230,9 +230,9 @@ async def learn(
     placed: bool = True,
     once: Once | None = None,
 ) -> tuple[Branch, bool]:
-    """Keep an observation; answers with its branch, and whether its newest version was taken back for it.
+    """Store an observation. Return its branch and whether the branch's newest version was rolled back.
 
-    Where nobody `named` the version, or `placed` it on a branch, it is about the one that spoke in its conversation.
+    Unless the caller `named` the version or `placed` it on a branch, it is the version used in the conversation.
     """
     share = finite(seen.propensity, "propensity")
     if not 0.0 < share <= 1.0:

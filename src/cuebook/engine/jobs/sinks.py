@@ -1,6 +1,6 @@
-"""Finished passes go to the sinks, behind the reply, each once: noted in the pass's transaction, crossed off after.
+"""Background job that delivers finished summaries to sinks through an outbox: queued with the summary, deleted after.
 
-A process that dies between a sink's return and the crossing off delivers the pass again, under the same id.
+If a process dies between the sink's return and the deletion, the summary is delivered again under the same id.
 """
 
 import logging
@@ -17,13 +17,13 @@ BATCH = 100
 
 
 class Outlet:
-    """One process's deliveries to a sink."""
+    """Deliveries of one process to a sink."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
     async def keep(self, desk: Desk) -> None:
-        """Deliver what is noted, in its order; from the pass on that fails it is done again next time."""
+        """Deliver queued summaries in order. After a failure, the next run continues with the failed one."""
         while noted := await desk.store.memories.outbox(sinks=[self._sink.name], limit=BATCH):
             for no, _, tenant, conversation, version in noted:
                 try:
@@ -34,11 +34,11 @@ class Outlet:
                 await desk.store.memories.crossed_off([no])
 
     async def due(self, desk: Desk) -> int:
-        """Count passes that are noted for the sink, a look's worth at most."""
+        """Count the summaries queued for the sink, up to one run's."""
         return len(await desk.store.memories.outbox(sinks=[self._sink.name], limit=BATCH))
 
     async def _deliver(self, desk: Desk, scope: Scope, conversation: str, version: int) -> None:
-        """Deliver a pass; one whose conversation was forgotten meanwhile is nobody's to have."""
+        """Deliver a summary, unless its conversation was erased meanwhile."""
         try:
             known = await desk.store.conversation(scope, conversation)
             summary = await desk.store.summary(scope, conversation, version=version)

@@ -1,4 +1,4 @@
-"""The work behind the reply: found in stored state, done again until nothing is due (DESIGN §1)."""
+"""Background worker: find due jobs in stored state and run them until nothing is due (DESIGN §1)."""
 
 import asyncio
 import contextlib
@@ -28,14 +28,14 @@ REST_S = 0.25
 
 
 class ConversationKey(NamedTuple):
-    """A conversation."""
+    """Tenant and id of a conversation."""
 
     tenant: str
     conversation: str
 
 
 class Worker:
-    """One process's worker. Any number of them may run: every effect is guarded by the rows it was derived from."""
+    """Background worker of one process. Any number may run: each write checks the rows that it was derived from."""
 
     def __init__(self, desk: Desk, *, interval_s: float) -> None:
         self._desk = desk
@@ -46,12 +46,12 @@ class Worker:
         desk.stirred = self._stirred.set
 
     def start(self) -> None:
-        """Begin to look for work."""
+        """Start to poll for jobs."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """End; what was under way is found again by whoever looks next."""
+        """Stop. The next worker finds unfinished jobs again."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -77,7 +77,7 @@ class Worker:
             done = await self.work(hurry=False)
 
     async def work(self, *, hurry: bool, conversation: str | None = None) -> int:
-        """Do what is due, one pass a conversation; answers with how much was done. `hurry` ignores cool-downs."""
+        """Run due jobs, one pass per conversation. Return the number done. `hurry` ignores cool-downs."""
         async with self._working:
             done = await self._desk.expire()
             await self._desk.store.forget_keys(before=self._desk.clock.now() - KEYS_S)
@@ -90,7 +90,7 @@ class Worker:
         return done
 
     async def _do(self, chore: Chore) -> None:
-        """Do a chore; one that fails is done again next time, and holds up no other."""
+        """Run a job. A failed one is retried next time and does not block the others."""
         try:
             await chore.run()
         except CuebookError as error:
@@ -99,7 +99,7 @@ class Worker:
             log.exception("%s failed; it is done again", chore.name)
 
     async def _whole(self, chore: Chore) -> None:
-        """Do a chore until nothing of it is due, or a run of it changes nothing."""
+        """Repeat a job until nothing of it is due, or a run changes nothing."""
         await self._do(chore)
         left = await chore.due()
         while left:
@@ -109,9 +109,9 @@ class Worker:
                 return
 
     async def settle(self, *, timeout_s: float, conversation: str | None = None) -> dict[str, int]:
-        """Work until nothing is due, or the time is over; answers with what is still due by kind, empty when settled.
+        """Run jobs until nothing is due or the timeout ends. Return the remaining counts by kind, empty when done.
 
-        A pass that fails is tried again at once, by rules in the end; one that has nothing to win is left alone.
+        A failed pass is retried at once, in the end by rules. A pass that would save nothing is skipped.
         """
         tries: dict[ConversationKey, int] = {}
         refused: set[ConversationKey] = set()
@@ -136,7 +136,7 @@ class Worker:
         return {kind: count for kind, count in counts.items() if count}
 
     async def _pass(self, due: DueConversation, profile: CompactionProfile) -> Outcome:
-        """Do one pass. Whatever it fails with puts this conversation off, and no other."""
+        """Run one pass. An error postpones only this conversation."""
         desk, scope = self._desk, Scope(due.tenant)
         try:
             await correct_summary(desk, scope, due.conversation)
@@ -150,7 +150,7 @@ class Worker:
         return "failed"
 
     async def _due(self, *, hurry: bool, conversation: str | None) -> list[tuple[DueConversation, CompactionProfile]]:
-        """Find what is due now, the largest backlog first."""
+        """Return the due conversations, largest backlog first."""
         least = least_backlog(self._desk.compaction)
         found: list[tuple[DueConversation, CompactionProfile]] = []
         last: DueConversation | None = None
@@ -163,7 +163,7 @@ class Worker:
             last = page[-1]
 
     def profile_if_due(self, due: DueConversation, *, hurry: bool) -> CompactionProfile | None:
-        """Return the profile of a conversation whose pass is due now."""
+        """Return a conversation's compaction profile if a pass is due now."""
         desk = self._desk
         profile = choose(desk.compaction, due.mode or None)
         verdict = due_for(
@@ -181,5 +181,5 @@ class Worker:
 
 
 def place_of(due: DueConversation) -> ConversationKey:
-    """Return the conversation that is due."""
+    """Return the key of a due conversation."""
     return ConversationKey(due.tenant, due.conversation)

@@ -1,1 +1,1 @@
-"""The proxy: requests of provider clients go upstream with their window, and answers come back as they came."""
+"""Proxy: send requests of provider clients upstream with a built context window, and relay the answers unchanged."""

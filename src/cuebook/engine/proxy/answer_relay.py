@@ -1,4 +1,4 @@
-"""How an upstream's answer is relayed as it came, and kept."""
+"""Relay an upstream's answer unchanged and store it."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -17,9 +17,9 @@ from cuebook.wire.chat_stream import ByteLines
 async def relay_answer(
     reply: RelayAnswer, step: OpenStep, heard: Hearing | None = None
 ) -> AsyncGenerator[Head | bytes, None]:
-    """Yield an answer's head and its body's bytes; the last of them come when it is durable.
+    """Yield an answer's head and its body's bytes. The last bytes follow once the answer is durable.
 
-    `heard` reads it; without, it is one of OpenAI's wire.
+    `heard` parses it; the default is OpenAI's wire.
     """
     heard = heard or Heard()
     lease = step.lease
@@ -42,14 +42,14 @@ async def relay_answer(
 
 
 async def _keep_whole(step: OpenStep, heard: Hearing, status: int, body: bytes) -> None:
-    """Keep an answer that came in one piece; an error ends the turn as failed, its query stays."""
+    """Store an answer that is not streamed. An error ends the turn as failed, and its query stays."""
     if status < 400:
         heard.take(body)
     await keep(step, heard, nothing=f"the upstream answered {status}" + (" with no message" if status < 400 else ""))
 
 
 class Ear:
-    """Relays a stream and hears what it says."""
+    """Relays a stream and parses a copy of it."""
 
     def __init__(self, step: OpenStep, heard: Hearing) -> None:
         self._step = step
@@ -58,7 +58,7 @@ class Ear:
         step.so_far = lambda: partly(self._heard)
 
     async def relay(self, reply: RelayAnswer) -> AsyncGenerator[bytes, None]:
-        """Pass lines on as they come; the end of the stream waits until the turn is durable."""
+        """Yield the lines unchanged. The end of the stream waits until the turn is durable."""
         lines = ByteLines()
         try:
             async with closing(reply.chunks()) as chunks:
@@ -97,14 +97,14 @@ class Ear:
                 self._step.check()
 
     async def _keep(self, broken: str) -> None:
-        """Keep the answer, once. `broken` is why it is not whole, if it should be."""
+        """Store the answer, once. `broken` is the reason why it is incomplete, if it is."""
         if not self._kept:
             self._kept = True
             await keep(self._step, self._heard, broken=broken)
 
 
 async def keep(step: OpenStep, heard: Hearing, *, broken: str = "", nothing: str = "the stream held no answer") -> None:
-    """End a step by what was heard: the whole answer, or what came of it."""
+    """End a step with the complete or partial answer."""
     wire = heard.message()
     said = _read(wire)
     if heard.error:
@@ -127,7 +127,7 @@ async def keep(step: OpenStep, heard: Hearing, *, broken: str = "", nothing: str
 
 
 def partly(heard: Hearing) -> MessageContent | None:
-    """Return what came of an answer; None where that says nothing, or cannot be read."""
+    """Return the partial answer, or None if it is empty or unreadable."""
     return _read(heard.message())
 
 

@@ -1,6 +1,5 @@
-"""`/v1/chat/completions`: a request goes upstream as it came but for its messages, its answer comes back byte for byte.
-
-Both are kept.
+"""Proxy for `/v1/chat/completions`: replace only the messages of a request, relay the answer byte
+for byte, store both.
 """
 
 import logging
@@ -45,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class OutgoingRequest(Struct, frozen=True, kw_only=True):
-    """What is to go up: a request as it was read and came, and its opened step. `model` stands for the request's."""
+    """The request to send: as parsed, as received, and its opened step. `model` replaces the request's model."""
 
     request: Request
     call: RelayCall
@@ -54,7 +53,7 @@ class OutgoingRequest(Struct, frozen=True, kw_only=True):
 
 
 class Wire(Struct, frozen=True, kw_only=True):
-    """How requests of a wire are read as chat completions, what goes up for one, and how its answer is heard."""
+    """Functions of a wire format: parse requests as chat completions, build the outgoing body, parse the answer."""
 
     read: Callable[[Desk, RelayCall], Request]
     outgoing: Callable[[Desk, Upstream, OutgoingRequest], RelayRequest]
@@ -74,11 +73,11 @@ async def relay(
     wire: Wire | None = None,
     ledger: CallAccounting | None = None,
 ) -> AsyncGenerator[Head | bytes, None]:
-    """Answer a chat completion: the head first, then the body's bytes. The last of them come when the turn is durable.
+    """Answer a chat completion: first the head, then the body's bytes. The last bytes follow once the turn is durable.
 
-    `model` replaces the request's model where that names a persona. An Idempotency-Key that came before gives the
-    stored answer. Without an upstream the `wire` is OpenAI's. `ledger` reckons what a wire that does not say its window
-    would have sent. Raises InvalidInput, KeyReused, Conflict.
+    `model` replaces a model that names a persona. A repeated Idempotency-Key returns the stored answer. Without an
+    upstream the `wire` is OpenAI's. `ledger` accounts for wires that report no window. Raises InvalidInput, KeyReused,
+    Conflict.
     """
     wire, began = wire or CHAT, time.perf_counter()
     request = wire.read(desk, call)
@@ -119,7 +118,7 @@ async def relay(
 
 
 async def _placed(answers: AsyncGenerator[Head | bytes, None], opened: Opened) -> AsyncGenerator[Head | bytes, None]:
-    """Yield an answer with where its request stands, and how long its prompt is."""
+    """Yield an answer with its request's position and the length of its prompt."""
     tokens = opened.planned.window.tokens
     async with aclosing(answers):
         async for piece in answers:
@@ -132,7 +131,7 @@ async def _placed(answers: AsyncGenerator[Head | bytes, None], opened: Opened) -
 async def _again(
     desk: Desk, upstream: Upstream | None, scope: Scope, request: Request, key: Key | None, *, wire: Wire
 ) -> list[Head | bytes]:
-    """Return the answer an Idempotency-Key stands for; nothing where it stands for none."""
+    """Return the stored answer of an Idempotency-Key, or nothing."""
     told = await told_before(desk, scope, key, request) if key else None
     return list(wire.tells(desk, told, request, estimate=upstream is None)) if told else []
 
@@ -158,9 +157,9 @@ def meaning(
     key: Key | None = None,
     quotes: bool = False,
 ) -> Callable[[], Awaitable[Intent]]:
-    """Return a request as what a step intends: what is new of its history, behind the post it continues.
+    """Return a request as an intent: the new part of its history, after the post it continues.
 
-    Where that is is looked for each time anew: the tree may have changed meanwhile.
+    Each attempt finds that post again, because the tree may have changed.
     """
 
     async def intend() -> Intent:
@@ -200,7 +199,7 @@ def meaning(
 
 
 def unsaid(intend: Callable[[], Awaitable[Intent]]) -> Callable[[], Awaitable[Intent]]:
-    """Return what a step intends whose window is kept and never said."""
+    """Return an intent whose window is stored and never sent."""
 
     async def intended() -> Intent:
         return msgspec.structs.replace(await intend(), shadow=True, asks_model=False)
@@ -223,7 +222,7 @@ def _drafts(desk: Desk, request: Request, place: HistoryPlace) -> tuple[Draft, .
 async def _waiting(
     desk: Desk, scope: Scope, request: Request, place: HistoryPlace, drafts: Sequence[Draft]
 ) -> Turn | None:
-    """Return the turn that waits for the tool results that come now, or that are stored already."""
+    """Return the turn that waits for these tool results, or for results already stored."""
     if place.side or place.parent == 0 or any(draft.role != TOOL for draft in drafts):
         return None
     asked = place.parent if drafts else _asked_by(request, place)
@@ -235,7 +234,7 @@ async def _waiting(
 
 
 def _asked_by(request: Request, place: HistoryPlace) -> int | None:
-    """Return the post whose calls the stored results at a history's end answer; None where it does not end so."""
+    """Return the post whose calls the results at the end of a history answer, or None."""
     number = len(request.history) - 1
     while number >= 0 and request.history[number].role == TOOL:
         number -= 1
@@ -289,7 +288,7 @@ def _outgoing(desk: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRe
 
 
 def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
-    """Return whether breakpoints go on the wire: by setting, or where the provider itself is known to read them."""
+    """Return whether to send cache breakpoints: by setting, or if the provider is known to support them."""
     if desk.breakpoints != "auto":
         return desk.breakpoints == "on"
     rule = rule_for(model, upstream.base_url)
@@ -297,9 +296,7 @@ def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
 
 
 def body_of(request: Request, opened: Opened, *, model: str | None, breakpoints: bool = False) -> bytes:
-    """Return the request's body with the window in the place of its messages;
-    all else keeps its bytes and its place.
-    """
+    """Return the request's body with the window as its messages. All other bytes stay the same."""
     fields = dict(request.fields)
     messages = tuple(each.replace(_REMINDED, _TEXT) for each in opened.planned.messages)
     if breakpoints:

@@ -1,6 +1,6 @@
-"""How an answer is read while it is relayed: bytes go on as they came, a copy becomes a chat message.
+"""Parse a copy of a relayed answer into a chat message, without changing its bytes.
 
-On OpenAI's wire here; other wires are read beside, to the same end.
+This is OpenAI's wire. Other modules implement the same protocol for other wires.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,63 +20,63 @@ _FRAME = ("id", "created", "model", "system_fingerprint", "service_tier")
 
 
 class Hearing(Protocol):
-    """What an answer has said so far, on any wire."""
+    """Protocol of a stream parser for any wire: the answer so far."""
 
     @property
     def done(self) -> bool:
-        """Whether the stream has said that it is done."""
+        """Return whether the stream has ended."""
         ...
 
     @property
     def whole(self) -> bool:
-        """Whether all was said to its end."""
+        """Return whether the answer is complete."""
         ...
 
     @property
     def waits(self) -> bool:
-        """Whether calls of it are to be answered before it goes on."""
+        """Return whether the answer waits for tool results."""
         ...
 
     @property
     def usage(self) -> Usage | None:
-        """What the provider counted."""
+        """Return the provider's token counts."""
         ...
 
     @property
     def error(self) -> str:
-        """Why it is none, as the provider says."""
+        """Return the provider's error message."""
         ...
 
     @property
     def frame(self) -> Mapping[str, Any]:
-        """Which answer it is and who gave it."""
+        """Return the answer's id, model and other header fields."""
         ...
 
     @property
     def reasons(self) -> list[str | None]:
-        """Why each choice ended, as the wire names it."""
+        """Return each choice's finish reason."""
         ...
 
     @property
     def choices(self) -> Collection[int]:
-        """The numbers of the choices."""
+        """Return the numbers of the choices."""
         ...
 
     def hear(self, line: bytes) -> str:
-        """Take in a line of a stream; answers with what it adds to the first choice's text."""
+        """Parse a line of a stream. Return the text it adds to the first choice."""
         ...
 
     def take(self, body: bytes) -> None:
-        """Take in an answer in one piece."""
+        """Parse a complete answer."""
         ...
 
     def message(self, choice: int = 0) -> bytes | None:
-        """Return a choice as one chat message, None where nothing of it came or nothing can be made of it."""
+        """Return a choice as a chat message, or None if it is empty or invalid."""
         ...
 
 
 class GrowingText:
-    """A text that grows by pieces, joined when it is asked for."""
+    """A text that grows by pieces, joined on demand."""
 
     def __init__(self, text: str) -> None:
         self._pieces = [text]
@@ -91,7 +91,7 @@ class GrowingText:
 
 
 class Heard(Struct):
-    """What an answer has said so far, by choice; grown in place."""
+    """Stream parser of OpenAI's wire: the answer so far, by choice. Mutable."""
 
     messages: dict[int, dict[str, Any]] = {}
     finish: dict[int, str] = {}
@@ -102,44 +102,44 @@ class Heard(Struct):
 
     @property
     def done(self) -> bool:
-        """Whether the stream has said that it is done."""
+        """Return whether the stream has ended."""
         return self.events.done
 
     @property
     def whole(self) -> bool:
-        """Whether every choice was said to its end."""
+        """Return whether all choices are complete."""
         return bool(self.messages) and all(self.finish.get(choice) for choice in self.messages)
 
     @property
     def waits(self) -> bool:
-        """Whether calls of it are to be answered before it goes on."""
+        """Return whether the answer waits for tool results."""
         return self.finish.get(0) != "stop"
 
     @property
     def choices(self) -> list[int]:
-        """The numbers of the choices."""
+        """Return the numbers of the choices."""
         return sorted(self.messages)
 
     @property
     def reasons(self) -> list[str | None]:
-        """Why each choice ended."""
+        """Return each choice's finish reason."""
         return [self.finish.get(choice) for choice in self.choices]
 
     def hear(self, line: bytes) -> str:
-        """Take in a line of a stream; what is no event of this wire is passed over."""
+        """Parse a line of a stream. Lines without an event of this wire are ignored."""
         return take(self, self.events.read(line), "delta")
 
     def take(self, body: bytes) -> None:
-        """Take in an answer in one piece."""
+        """Parse a complete answer."""
         take(self, read_event(body), "message")
 
     def message(self, choice: int = 0) -> bytes | None:
-        """Return a choice as one assistant message."""
+        """Return a choice as an assistant message."""
         return message_of(self, choice)
 
 
 def take(heard: Heard, event: object, said: str) -> str:
-    """Take in a chunk (`delta`) or a whole answer (`message`); answers with what it adds to the first choice's text."""
+    """Parse a chunk (`delta`) or a complete answer (`message`). Return the text it adds to the first choice."""
     if not isinstance(event, dict):
         return ""
     if event.get("error"):
@@ -154,7 +154,7 @@ def take(heard: Heard, event: object, said: str) -> str:
 
 
 def _choose(heard: Heard, choice: object, number: int, said: str) -> str:
-    """Take in one choice."""
+    """Parse one choice."""
     if not isinstance(choice, dict):
         return ""
     index = choice.get("index", number)
@@ -179,7 +179,7 @@ def _mended(value: str | int) -> str | int:
 
 
 def _merge(held: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Add a delta to a message: text grows, lists merge by index, what comes whole replaces."""
+    """Merge a delta into a message: append texts, merge lists by index, replace other fields."""
     for name, value in delta.items():
         old = held.get(name)
         if isinstance(value, str) and name not in _WHOLE:
@@ -216,7 +216,7 @@ def _merge_list(held: list[Any], delta: list[Any]) -> None:
 
 
 def message_of(heard: Heard, choice: int = 0) -> bytes | None:
-    """Return a choice as one assistant message, None where nothing of it came or nothing can be made of it."""
+    """Return a choice as an assistant message, or None if it is empty or invalid."""
     said = heard.messages.get(choice)
     if not said:
         return None

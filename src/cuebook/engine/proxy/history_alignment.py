@@ -1,10 +1,11 @@
-"""Where a resent history continues what is stored: by its longest common run (DESIGN §3).
+"""Align a resent message history with the stored tree by longest common run, to find the post that it continues (DESIGN
+§3).
 
-A run is messages that lie one behind another in the tree. The longest one says which line of the tree a history is
-about, and new is what follows it, but for two things. A history with its middle cut out goes on with a run further
-down the same line. And where in front of a run, or between two, no fewer messages stand than posts lie there, these
-posts were edited: the history continues in front of them, and becomes a branch. Fewer messages than posts mean that
-posts were left out, or that the client put a summary of its own in their place: that edits nothing.
+A run is a series of messages stored one after another in the tree. The longest run selects the branch, and the messages
+after it are new, with two exceptions. If the middle of a history was cut out, it continues with a run further down the
+same branch. If the messages before or between runs are at least as many as the posts there, these posts were edited:
+the history continues before them as a new branch. Fewer messages than posts mean that the client dropped posts or
+replaced them with a summary, which is no edit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,16 +14,16 @@ from msgspec import Struct
 
 from cuebook.interfaces.store import Alignment, PostSpot
 
-#: A run further down counts only from this length on: a single "ok" says nothing about where it stands.
+#: Least length of a run further down: a single "ok" does not determine a position.
 TAIL = 2
 
 
 class Continuation(Struct, frozen=True):
-    """Where new messages go, and which of the others are stored.
+    """The position of new messages, and the stored posts of the others.
 
-    The stored post they follow is `parent` (0: they begin at the root); `seqs` says by message number which post it is.
-    What is on the `side` is stored apart and moves no head. `matched` messages lie on the line the history is about, an
-    answer among them if `answered`; those behind an edit are new all the same.
+    New messages follow the stored post `parent` (0: the root). `seqs` maps message numbers to posts. Posts on the
+    `side` are stored apart and move no head. `matched` messages are on the branch of the history, an answer among them
+    if `answered`. Messages after an edit are new even if they are equal.
     """
 
     alignment: Alignment
@@ -47,11 +48,11 @@ class _Run(Struct, frozen=True):
 
 
 def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, sure: bool = False) -> Continuation:
-    """Return where a history continues; `answers` are the numbers of its messages that are answers.
+    """Return the position that a history continues. `answers` are the numbers of its answers.
 
-    A history continues a line where at least half of it lies there (with `sure` more than half), an answer among it, or
-    where it begins that line. Anything else continues nothing: it is stored on the side, at the root. So is a call that
-    was on the side before and that nothing has answered since.
+    A history continues a branch if at least half of it is there (with `sure` more than half) with an answer, or if it
+    is the start of the branch. Any other history is stored on the side, at the root. So is a call stored on the side
+    before without an answer.
     """
     tree = _AlignmentTree(alignment)
     run = tree.longest(alignment.places)
@@ -70,10 +71,10 @@ def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, 
 
 
 def same_conversation(found: Sequence[Alignment], answers: frozenset[int]) -> Continuation | None:
-    """Of several conversations the one a history without an id continues; None where it continues none of them.
+    """Return the conversation that a history without an id continues, or None.
 
-    An answer must lie there, so that two users' "hi" stay two conversations. The one that holds the most of the history
-    wins, then one that is continued at its head, then the one that was used last.
+    An answer must match, so that two users' "hi" stay separate. Prefer the conversation with the most matches, then one
+    continued at its head, then the most recently used.
     """
     best: tuple[tuple[int, bool, float], Continuation] | None = None
     for alignment in found:
@@ -88,7 +89,7 @@ def same_conversation(found: Sequence[Alignment], answers: frozenset[int]) -> Co
 
 
 def same_request(found: Sequence[Alignment], messages: int) -> Continuation | None:
-    """Of several conversations the newest that holds just these messages and no answer; None where none does."""
+    """Return the newest conversation with exactly these messages and no answer, or None."""
     waiting = [
         each
         for alignment in found
@@ -98,9 +99,9 @@ def same_request(found: Sequence[Alignment], messages: int) -> Continuation | No
 
 
 def same_items(found: Sequence[Alignment], messages: int, *, since: float) -> Continuation | None:
-    """Of several conversations the one whose path is just these messages, spoken in since a time; None for several.
+    """Return the only conversation whose path equals these messages, used since a time, or None.
 
-    Nobody can tell which of two that say the same is meant.
+    Several equal conversations are ambiguous.
     """
     same = [
         each
@@ -115,7 +116,7 @@ def same_items(found: Sequence[Alignment], messages: int, *, since: float) -> Co
 
 
 class _AlignmentTree:
-    """An alignment as a tree to walk in."""
+    """An alignment with methods to walk its tree."""
 
     def __init__(self, alignment: Alignment) -> None:
         self._places = alignment.places
@@ -130,11 +131,11 @@ class _AlignmentTree:
     def longest(self, places: Sequence[Sequence[int]], start: int = 0) -> _Run | None:
         """Return the longest run.
 
-        Of equal ones: one that begins at a root with the first message, then the one that ends later, then one on the
-        head's path, then the newest.
+        Among equal ones, prefer one from a root with the first message, then the later end, then the head's path, then
+        the newest.
         """
         longest: list[_Run] = []
-        before: dict[int, int] = {}  # seq -> length of the run that ends there, where longer than 1
+        before: dict[int, int] = {}  # seq -> length of the run that ends there, if longer than 1
         last: frozenset[int] = frozenset()
         for number, seqs in enumerate(places, start):
             here = frozenset(seqs)
@@ -152,13 +153,13 @@ class _AlignmentTree:
         return rooted, run.last, self.leads_to(run.seq, self.head), run.seq
 
     def _following(self, here: frozenset[int], last: frozenset[int]) -> Iterable[int]:
-        """Return the posts among `here` that follow one among `last`, by looking at the fewer."""
+        """Return the posts among `here` that follow one among `last`, by iterating over the smaller set."""
         if len(here) <= len(last):
             return [seq for seq in here if self._parents[seq] in last]
         return [child for seq in last for child in self._children.get(seq, ()) if child in here]
 
     def members(self, run: _Run) -> list[tuple[int, int]]:
-        """Return a run's messages with their posts, the last first."""
+        """Return a run's messages with their posts, last first."""
         members, seq = [], run.seq
         for number in range(run.last, run.first - 1, -1):
             members.append((number, seq))
@@ -166,7 +167,7 @@ class _AlignmentTree:
         return members
 
     def leads_to(self, seq: int, below: int) -> bool:
-        """Whether a post lies on the path that ends at another (0: at none)."""
+        """Return whether a post is on the path that ends at another (0: none)."""
         if not below or not seq:
             return not seq
         end, start = below, self._posts[below].run
@@ -177,11 +178,11 @@ class _AlignmentTree:
         return False
 
     def begins(self, seqs: dict[int, int]) -> bool:
-        """Whether a history begins at a root with its first message."""
+        """Return whether a history starts at a root with its first message."""
         return 0 in seqs and self._posts[seqs[0]].depth == 1
 
     def in_front(self, run: _Run) -> list[_Run]:
-        """Return the run from the root on that lies in front of another on its line, if there is one."""
+        """Return the run from the root before another on its branch, or None."""
         top = self.members(run)[-1][1]
         seq = length = 0
         for number in range(run.first):
@@ -192,7 +193,7 @@ class _AlignmentTree:
         return [_Run(length, length - 1, seq)] if length else []
 
     def behind(self, run: _Run, answers: frozenset[int]) -> list[_Run]:
-        """Return the runs further down the line of another that the history goes on with, in order."""
+        """Return the later runs on the branch that continue the history, in order."""
         found: list[_Run] = []
         while True:
             below = [
@@ -206,7 +207,7 @@ class _AlignmentTree:
             run = tail
 
     def unedited(self, runs: Sequence[_Run]) -> dict[int, int]:
-        """Return the messages that stand unchanged in their places: those of the runs in front of the first edit."""
+        """Return the messages at unchanged positions: those of the runs before the first edit."""
         kept: dict[int, int] = {}
         number, depth = 0, 0
         for run in runs:
@@ -221,5 +222,5 @@ class _AlignmentTree:
 
 
 def anchors(digests: Sequence[bytes], answers: frozenset[int], *, most: int) -> list[bytes]:
-    """Return the digests of the newest answers, newest first: what a conversation is looked for by."""
+    """Return the digests of the newest answers, newest first, by which a conversation is searched."""
     return [digests[number] for number in sorted(answers, reverse=True)[:most]]

@@ -1,4 +1,4 @@
-"""How a chat completion whose Idempotency-Key came before is answered: from what its step has stored."""
+"""Idempotent replay: answer a chat completion with a repeated Idempotency-Key from its stored step."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _NOTHING = b'{"role":"assistant","content":""}'
 
 
 class StoredReply(Struct, frozen=True, kw_only=True):
-    """An answer as it is stored: its choices' messages, and the step that gave it."""
+    """A stored answer: the messages of its choices, and its step."""
 
     conversation: str
     no: int  # the conversation's number
@@ -36,9 +36,9 @@ class StoredReply(Struct, frozen=True, kw_only=True):
 
 
 async def told_before(desk: Desk, scope: Scope, key: Key, request: Request) -> StoredReply | None:
-    """Return the answer a key stands for, waited for while it is spoken; None for a new key, and where none was given.
+    """Return the stored answer of a key, waiting while its step runs, or None for a new or missing key.
 
-    Raises KeyReused where the key came with another request.
+    Raises KeyReused if the key belongs to another request.
     """
     name, digest = key
     answered = await desk.answered(scope, key)
@@ -56,7 +56,7 @@ async def told_before(desk: Desk, scope: Scope, key: Key, request: Request) -> S
 
 
 async def _ended(desk: Desk, scope: Scope, answered: StoredAnswer) -> tuple[Turn, Step]:
-    """Wait for the step a key stands for; one whose process went away is ended."""
+    """Wait for the step of a key. End a step whose process died."""
     while True:
         turn = await desk.store.turn(scope, answered.conversation, answered.turn)
         step = turn.steps[answered.step - 1]
@@ -67,7 +67,7 @@ async def _ended(desk: Desk, scope: Scope, answered: StoredAnswer) -> tuple[Turn
 
 
 async def _choices(desk: Desk, scope: Scope, conversation: str, step: Step, *, most: int) -> tuple[bytes, ...]:
-    """Read the reply, and the further choices that stand behind it."""
+    """Load the reply and the other choices after it."""
     if not step.reply_seq:
         return (_NOTHING,)
     span = (step.reply_seq, step.reply_seq + most - 1)
@@ -76,7 +76,7 @@ async def _choices(desk: Desk, scope: Scope, conversation: str, step: Step, *, m
 
 
 def tell(desk: Desk, told: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
-    """Yield a stored answer in the form of the wire; with `estimate` its usage is counted where nobody told it."""
+    """Yield a stored answer in its wire format. With `estimate`, count missing usage."""
     about = told.turn.metadata.get("answer", {})
     about = about if about.get("step") == told.step.n else {}
     frame = {
@@ -125,7 +125,7 @@ def _stream(
 
 
 def _delta(message: bytes) -> dict[str, Any]:
-    """Return a message as one delta: its calls numbered."""
+    """Return a message as one delta with numbered calls."""
     said: dict[str, Any] = msgspec.json.decode(message)
     calls = said.get("tool_calls")
     if isinstance(calls, list):
@@ -139,7 +139,7 @@ def _finish(message: bytes) -> str:
 
 
 def counted(desk: Desk, told: StoredReply, *, estimate: bool) -> Usage | None:
-    """Return what the provider counted; where it said nothing None, or with `estimate` what we count."""
+    """Return the provider's token counts. Without them return None, or with `estimate` our own counts."""
     found = told.step.usage
     if found is None or found.input is None or found.output is None:
         if not estimate:

@@ -1,7 +1,4 @@
-"""How a chat completion is answered without an upstream, in the form of the wire.
-
-By the book's own model, or by what was recalled where there is none.
-"""
+"""Answer a chat completion without an upstream: by the configured model or, without one, with recalled text."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -19,7 +16,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """Status and headers of an answer; its bytes follow. `side`: the request continued no path, and is kept beside."""
+    """Status and headers of an answer, sent before its body. `side`: the request continues no path
+    and is stored apart.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -27,19 +26,19 @@ class Head(Struct, frozen=True, kw_only=True):
     turn: int = 0
     step: int = 1
     side: bool = False
-    tokens: int = 0  # of the prompt, as we count
+    tokens: int = 0  # of the prompt, by our count
 
 
 async def answer(
     desk: Desk, opened: Opened, step: OpenStep, *, stream: bool, counts: bool = False
 ) -> AsyncGenerator[Head | bytes, None]:
-    """Answer by the book's own model, or by what was recalled where there is none.
+    """Answer by the configured model, or with recalled text without one.
 
     `counts`: a stream ends with its usage.
     """
     lease = step.lease
     created = int(desk.clock.now())
-    id_ = f"chatcmpl-{lease.no}-{lease.turn}-{lease.fence}"  # of this book unique: clients tell answers apart by it
+    id_ = f"chatcmpl-{lease.no}-{lease.turn}-{lease.fence}"  # unique in this database: clients identify answers by it
     frame = {"id": id_, "created": created, "model": desk.model.name}
     step.metadata = {"answer": {"step": lease.step, **frame}}
     head = head_of(conversation=lease.conversation, turn=lease.turn, step=lease.step, stream=stream)
@@ -65,13 +64,13 @@ async def answer(
 
 
 def finish_of(step: OpenStep) -> str:
-    """Return why an answer of the book's own model ended."""
+    """Return the finish reason of a local model's answer."""
     reasons = step.metadata.get("answer", {}).get("finishReasons") or ["stop"]
     return str(reasons[0])
 
 
 def head_of(*, conversation: str, turn: int, step: int, stream: bool, tokens: int = 0) -> Head:
-    """Return the head of an answer of our own."""
+    """Return the head of a local answer."""
     kind = "text/event-stream; charset=utf-8" if stream else "application/json"
     place: Any = {"conversation": conversation, "turn": turn, "step": step}
     return Head(status=200, headers={"content-type": kind}, **place, tokens=tokens)
@@ -85,7 +84,7 @@ def event_of(
     finish: str | None = None,
     usage: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Return an event of a stream; without `delta` it has no choice, and tells the usage."""
+    """Return an event of a stream. Without `delta` it has no choice and contains the usage."""
     choice = {"index": index, "delta": delta, "finish_reason": finish, "logprobs": None}
     chunk = {**frame, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
     return b"data: " + _encode(chunk | ({"usage": usage} if usage else {})) + b"\n\n"

@@ -1,6 +1,7 @@
-"""Anthropic's `/v1/messages`: a request read as the chat completion that means the same, and as it came on its way up.
+"""Proxy for Anthropic's `/v1/messages`: parse a request as a chat completion, and send it in its own format.
 
-What goes up unread, or as it came, gets cache breakpoints where they are read and the client placed none.
+Requests sent unchanged or without parsing get cache breakpoints where the provider supports them and the client set
+none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +33,7 @@ from cuebook.wire.chat_stream import Events, read_event
 
 
 def tell_message(desk: Desk, told: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
-    """Yield a stored answer of Anthropic's wire once more."""
+    """Yield a stored answer in Anthropic's wire format."""
     about = told.turn.metadata.get("answer", {})
     about = about if about.get("step") == told.step.n else {}
     content = [block for each in told.messages[:1] for block in write_blocks(each, thoughts=True)[1]]
@@ -72,14 +73,14 @@ _KEY, _BEARER = "x-api-key", "authorization"
 
 
 def read_as_chat(desk: Desk, call: RelayCall) -> Request:
-    """Read a request whose answer comes of another wire. Raises InvalidInput, also for what that cannot carry."""
+    """Parse a request that a server of another wire answers. Raises InvalidInput, also for unsupported content."""
     request = read_messages(desk, call)
     chat_fields(_fields.decode(call.body))
     return msgspec.structs.replace(request, fields={**request.fields, "stream_options": Raw(b'{"include_usage":true}')})
 
 
 def count_messages(desk: Desk, call: RelayCall) -> int:
-    """Estimate the tokens of a request as it stands. Raises InvalidInput."""
+    """Estimate the tokens of a request. Raises InvalidInput."""
     request = read_messages(desk, call)
     history = sum(weigh(msgspec.json.decode(each.raw), desk.count) for each in request.history)
     front = sum(each.tokens or weigh(msgspec.json.decode(each.wire), desk.count) for each in request.client)
@@ -101,15 +102,15 @@ def _as_chat(_: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayReques
 
 
 class ChatHeard(Heard):
-    """What an answer has said that is told on Anthropic's wire: as its client will send it again."""
+    """Stream parser for chat completions that are answered on Anthropic's wire, in the form its client will resend."""
 
     @property
     def waits(self) -> bool:
-        """Whether calls of it are to be answered before it goes on, whatever reason the model gave."""
+        """Return whether the answer waits for tool results, whatever its finish reason."""
         return True
 
     def message(self, choice: int = 0) -> bytes | None:
-        """Return what came as the chat message that its blocks, sent again, are read as."""
+        """Return the answer as the chat message that its resent blocks are parsed as."""
         said = message_of(self, choice)
         return said if said is None else read_reply(write_blocks(said, thoughts=True)[1])
 
@@ -130,63 +131,63 @@ _CALLS = "tool_use"
 
 
 class MessageHeard(Struct):
-    """What an answer has said so far; grown in place."""
+    """Stream parser of Anthropic's wire: the answer so far. Mutable."""
 
     grown: Grown = field(default_factory=Grown)
     events: Events = field(default_factory=Events)
 
     @property
     def done(self) -> bool:
-        """Whether the stream has said that it is done."""
+        """Return whether the stream has ended."""
         return self.grown.done
 
     @property
     def whole(self) -> bool:
-        """Whether it was said to its end."""
+        """Return whether the answer is complete."""
         return self.grown.begun and bool(self.grown.stop or self.grown.done)
 
     @property
     def waits(self) -> bool:
-        """Whether calls of it are to be answered before it goes on."""
+        """Return whether the answer waits for tool results."""
         return self.grown.stop == _CALLS
 
     @property
     def usage(self) -> Usage | None:
-        """What the provider counted, of its input what was read of its cache or written to it too."""
+        """Return the provider's token counts. Input includes cache reads and cache writes."""
         return self.grown.usage
 
     @property
     def error(self) -> str:
-        """Why it is none, as the provider says."""
+        """Return the provider's error message."""
         return self.grown.error
 
     @property
     def frame(self) -> dict[str, str]:
-        """Which answer it is and who gave it."""
+        """Return the answer's id, model and other header fields."""
         return {"id": self.grown.id, "model": self.grown.model}
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """The one answer there is."""
+        """Return the number of the only answer."""
         return (0,)
 
     @property
     def reasons(self) -> list[str | None]:
-        """Why it ended, as Anthropic names it."""
+        """Return the stop reason, in Anthropic's terms."""
         return [self.grown.stop or None]
 
     def hear(self, line: bytes) -> str:
-        """Take in a line of a stream; answers with what it adds to the text."""
+        """Parse a line of a stream. Return the text it adds."""
         return grow(self.grown, self.events.read(line))
 
     def take(self, body: bytes) -> None:
-        """Take in an answer in one piece."""
+        """Parse a complete answer."""
         message = read_event(body)
         if isinstance(message, dict):
             take_message(self.grown, message)
 
     def message(self, choice: int = 0) -> bytes | None:
-        """Return what came as one chat message."""
+        """Return the answer as one chat message."""
         if choice or not self.grown.begun or not (self.grown.blocks or self.whole):
             return None
         try:
@@ -208,7 +209,7 @@ _raws = msgspec.json.Decoder(list[Raw])
 
 
 class NotReadError(InvalidInput):
-    """A request of Anthropic's wire that nobody here can read."""
+    """A request of Anthropic's wire that cannot be parsed."""
 
 
 class _MessagesModel(msgspec.Struct):
@@ -219,7 +220,7 @@ class _MessagesModel(msgspec.Struct):
 
 
 def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
-    """Return whether markers go on the wire: by setting, or where the provider itself answers."""
+    """Return whether to send cache breakpoints: by setting, or if the provider itself answers."""
     return desk.breakpoints != "off" and (desk.breakpoints == "on" or _rule(upstream, model) is not None)
 
 
@@ -229,9 +230,9 @@ def _rule(upstream: Upstream, model: str) -> CacheRule | None:
 
 
 def marked(desk: Desk, upstream: Upstream, request: RelayRequest) -> RelayRequest:
-    """Return a request with cache breakpoints, by setting or where the provider itself answers; else as it is.
+    """Return a request with cache breakpoints, by setting or if the provider itself answers, else unchanged.
 
-    One that is shorter than the least a model caches, each byte a token, gets none.
+    A request with fewer bytes than a model's minimum of cached tokens gets none.
     """
     if request.method != "POST" or request.path != PATH or desk.breakpoints == "off":
         return request
@@ -246,7 +247,7 @@ def marked(desk: Desk, upstream: Upstream, request: RelayRequest) -> RelayReques
 
 
 def lasts_an_hour(desk: Desk) -> bool:
-    """Return whether the cache is to last an hour, by setting."""
+    """Return whether the cache lasts an hour, by setting."""
     return desk.cache_rule is not None and desk.cache_rule.name == "anthropic-1h"
 
 
@@ -254,9 +255,9 @@ def lasts_an_hour(desk: Desk) -> bool:
 
 
 def read_messages(desk: Desk, call: RelayCall) -> Request:
-    """Read a request as the chat completion that means the same.
+    """Parse a request as an equivalent chat completion.
 
-    Raises NotReadError where that cannot be, and InvalidInput for what its headers say.
+    Raises NotReadError for unsupported content, and InvalidInput for invalid headers.
     """
     try:
         fields = _fields.decode(call.body)
@@ -276,12 +277,12 @@ def read_messages(desk: Desk, call: RelayCall) -> Request:
 
 
 def _system(block: Raw) -> dict[str, Any]:
-    """Return a block of the system text as a message of its own: one that changes with each request is kept alone."""
+    """Return a block of the system text as its own message, because one that changes each time is stored alone."""
     return {"role": "system", "content": [block]}
 
 
 def user_of(fields: Mapping[str, Raw]) -> str:
-    """Return the user a request's metadata names, "" where it names none; Claude Code's id without its session."""
+    """Return the user in a request's metadata, "" without one. Claude Code's session is removed from the id."""
     metadata = msgspec.json.decode(fields["metadata"]) if "metadata" in fields else None
     named = metadata.get("user_id") if isinstance(metadata, dict) else None
     if not isinstance(named, str):

@@ -1,10 +1,10 @@
-"""A window on Anthropic's wire: the client's own blocks wherever a post stands as it came, ours where one does not.
+"""Render a window in Anthropic's wire format, with the client's own blocks for unchanged posts.
 
-The system text is the client's, then the persona's, then the summary: what an agent's program puts in front (Claude
-Code's billing line, and who it is) is looked for there by the provider. What is recalled is a block behind the query's
-own. Cache markers stand at the window's anchors, unless the client placed its own. A conversation begins with the user:
-where its beginning is left out, that is said. A system message in the middle goes up as it came while the answer behind
-it does too; where that is left out, the provider would refuse it, and what it says stands in the user's next message.
+The system text is the client's, then the persona's, then the summary, because the provider expects an agent program's
+header (Claude Code's billing line and identity) first. Recalled text is a block after the query's own. Cache markers
+are set at the window's anchors unless the client set its own. A conversation starts with the user; if its start is
+omitted, a note says so. A system message in the middle is sent unchanged if the answer after it is in the window.
+Otherwise its text goes into the user's next message, because the provider would reject it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from cuebook.window.post_forms import JOIN
 from cuebook.window.window import MOST_ANCHORS, Sheet
 from cuebook.wire.anthropic_messages import MARK, THOUGHTS, Turned, read_reminders, read_system, write_blocks
 
-#: Said in front where the path begins with an answer.
+#: Note before a path that starts with an answer.
 LEFT_OUT = "[What was said before is left out.]"
 
 _encode = msgspec.json.Encoder().encode
@@ -32,19 +32,21 @@ _raws = msgspec.json.Decoder(list[Raw])
 
 
 class _OutgoingMessage(Struct):
-    """A message on its way up: its blocks, and of which of the client's it is made, -1 where it is not of one alone."""
+    """An outgoing message: its blocks, and the number of the client's message that it comes from, -1 for none or
+    several.
+    """
 
     role: str
     blocks: list[Any]
     at: int = -1
-    pieces: int = 0  # of those a client's message was read as
+    pieces: int = 0  # of those parsed from a client's message
     changed: bool = False
 
 
 def body_of(going: OutgoingRequest, *, marks: bool, hour: bool = False) -> bytes:
-    """Return a request's body with the window in the place of its system text and messages; all else keeps its bytes.
+    """Return a request's body with the window as its system text and messages. All other bytes stay the same.
 
-    One that holds the window as it came keeps all of them.
+    If the window equals the request, the whole body stays the same.
     """
     request, body, planned = going.request, going.call.body, going.opened.planned
     fields = _fields.decode(body)
@@ -68,11 +70,11 @@ def body_of(going: OutgoingRequest, *, marks: bool, hour: bool = False) -> bytes
     return body if all(bytes(fields[name]) == bytes(given.get(name, b"")) for name in fields) else _encode(fields)
 
 
-# ---- the system text ------------------------------------------------------------------------------------------------
+# ---- The system text ------------------------------------------------------------------------------------------------
 
 
 def _system(fields: Mapping[str, Raw], front: Sequence[bytes], sheet: Sheet) -> tuple[list[Any], bool]:
-    """Return the system text's blocks, and whether they are the client's alone."""
+    """Return the system text's blocks, and whether all are the client's."""
     own: list[Any] = list(read_system(fields["system"])) if "system" in fields else []
     if not own:
         content = _decode(front[0])["content"] if front else ""
@@ -82,13 +84,13 @@ def _system(fields: Mapping[str, Raw], front: Sequence[bytes], sheet: Sheet) -> 
     return [*own, *before, *behind], not (before or behind)
 
 
-# ---- the path -------------------------------------------------------------------------------------------------------
+# ---- The path -------------------------------------------------------------------------------------------------------
 
 
 def _messages(
     request: Request, opened: Opened, front: int
 ) -> tuple[list[_OutgoingMessage], dict[int, tuple[int, int]]]:
-    """Return what goes up of the path; and by number of the window's message where its last stable block stands."""
+    """Return the path's messages, and by number of the window's message the position of its last stable block."""
     planned = opened.planned
     sheet = planned.sheet
     messages: list[_OutgoingMessage] = []
@@ -119,7 +121,7 @@ def _messages(
 
 
 def _add(messages: list[_OutgoingMessage], role: str, blocks: list[Any], *, at: int = -1) -> None:
-    """Add what a post says: to the message before it where one of both is ours, or both are of the same."""
+    """Append a post. Merge it into the previous message if one of both is ours, or both come from one message."""
     if role == "user" and messages and messages[-1].role == SYSTEM and at != messages[-1].at + 1:
         said: list[Any] = []
         while messages[-1].role == SYSTEM:
@@ -131,12 +133,12 @@ def _add(messages: list[_OutgoingMessage], role: str, blocks: list[Any], *, at: 
         last.pieces += 1
         if at != last.at:
             last.at, last.changed = -1, True
-    elif blocks or at >= 0:  # an empty one of the client's is for the provider to judge
+    elif blocks or at >= 0:  # the provider decides about a client's empty message
         messages.append(_OutgoingMessage(role, blocks, at=at, pieces=1))
 
 
 def _parted(chat: bytes, fence: str) -> tuple[bytes, str]:
-    """Part the query from what is recalled for it."""
+    """Split the query from its recalled text."""
     message = _decode(chat)
     content = message["content"]
     if isinstance(content, list):
@@ -146,7 +148,7 @@ def _parted(chat: bytes, fence: str) -> tuple[bytes, str]:
 
 
 def _written(request: Request, own: Sequence[Raw], messages: Sequence[_OutgoingMessage]) -> list[bytes] | None:
-    """Return the messages' bytes, the client's own where all of one goes up as it came; None where all do."""
+    """Return the messages' bytes, with the client's own bytes for unchanged messages, or None if all are unchanged."""
     pieces = _pieces(request.turned)
     as_came = [each.at >= 0 and not each.changed and each.pieces == pieces[each.at] for each in messages]
     if all(as_came) and [each.at for each in messages] == list(range(len(own))):
@@ -165,7 +167,7 @@ def _pieces(turned: Sequence[Turned]) -> dict[int, int]:
     return counted
 
 
-# ---- markers --------------------------------------------------------------------------------------------------------
+# ---- Markers --------------------------------------------------------------------------------------------------------
 
 
 def _mark(
@@ -175,7 +177,7 @@ def _mark(
     places: Mapping[int, tuple[int, int]],
     mark: Mapping[str, str],
 ) -> list[Any]:
-    """Place markers at the window's anchors, in messages where they stand; answers with the marked system text."""
+    """Set cache markers in messages at the window's anchors. Return the marked system text."""
     for anchor in planned.window.anchors:
         if anchor.name in ("system", "summary"):
             stable = 2 if planned.sheet.summary and len(planned.window.anchors) < MOST_ANCHORS else 1
@@ -187,7 +189,7 @@ def _mark(
 
 
 def _mark_block(message: _OutgoingMessage, last: int, mark: Mapping[str, str]) -> None:
-    """Mark the last block up to a number that can carry a marker."""
+    """Set a cache marker on the last suitable block up to a number."""
     for number in range(last, -1, -1):
         block = message.blocks[number]
         read = _decode(block) if isinstance(block, Raw) else block

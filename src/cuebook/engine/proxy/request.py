@@ -1,4 +1,4 @@
-"""How a chat-completions request is read, and where its messages continue what is stored."""
+"""Parse a chat-completions request and find the stored path that its messages continue."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,7 +46,7 @@ _raws = msgspec.json.Decoder(list[Raw])
 
 
 class RelayCall(Struct, frozen=True, kw_only=True):
-    """A chat-completions request as it came."""
+    """A chat-completions request as received."""
 
     body: bytes
     headers: Mapping[str, str]
@@ -70,12 +70,12 @@ class RelayCall(Struct, frozen=True, kw_only=True):
 
     @property
     def retried(self) -> bool:
-        """Whether the client says that it sends this again: OpenAI's and Anthropic's libraries count their retries."""
+        """Return whether the client marks this as a retry: OpenAI's and Anthropic's libraries count retries."""
         return self.headers.get("x-stainless-retry-count", "0") != "0"
 
 
 class ResentMessage(Struct, frozen=True):
-    """A message of a request: as it came, its role, the digest of what would be stored, whether it holds secrets."""
+    """A message of a request: its bytes, role, digest of its stored form, and whether it contains secrets."""
 
     raw: bytes
     role: str
@@ -85,12 +85,12 @@ class ResentMessage(Struct, frozen=True):
 
     @property
     def content(self) -> MessageContent:
-        """What it says."""
+        """Return the parsed content."""
         return self.read or read_message(self.raw)
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request read: its fields' own bytes, its system messages, and the rest of its history."""
+    """A parsed request: its fields' own bytes, its system messages, and its history."""
 
     fields: dict[str, Raw]
     client: tuple[ClientSystem, ...]
@@ -108,26 +108,26 @@ class Request(Struct, frozen=True, kw_only=True):
 
     @property
     def query(self) -> str:
-        """The newest user message's text."""
+        """Return the newest user message's text."""
         return next((each.content.message for each in reversed(self.history) if each.role == "user"), "")
 
     @property
     def choices(self) -> int:
-        """How many answers are asked for."""
+        """Return the number of requested answers."""
         n = _value(self.fields, "n")
         return min(max(n, 1), MOST_CHOICES) if isinstance(n, int) else 1
 
     @property
     def wants_usage(self) -> bool:
-        """Whether a stream ends with its usage."""
+        """Return whether a stream ends with its usage."""
         options = _value(self.fields, "stream_options")
         return isinstance(options, dict) and options.get("include_usage") is True
 
 
 def key_of(desk: Desk, call: RelayCall, request: Request) -> Key | None:
-    """Return the Idempotency-Key of a call with its request's digest, None without one.
+    """Return a call's Idempotency-Key with its request's digest, or None without a key.
 
-    A stream and an answer in one piece are the same request.
+    A streamed and an unstreamed request have the same digest.
     """
     if call.idempotency_key is None:
         return None
@@ -142,7 +142,7 @@ def key_of(desk: Desk, call: RelayCall, request: Request) -> Key | None:
 
 
 def read_request(desk: Desk, call: RelayCall) -> Request:
-    """Read a request; whatever is not ours to judge is left to the upstream.
+    """Parse a request. Leave the validation of other fields to the upstream.
 
     Raises InvalidInput naming the field, NotFound for an organization that is not the caller's.
     """
@@ -197,7 +197,7 @@ def _organization(call: RelayCall, metadata: Mapping[str, Any]) -> str | None:
 
 
 def _control(call: RelayCall, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what a request says of its memory: in a header, or in `metadata`, whose values OpenAI wants as strings."""
+    """Return a request's memory control, from a header or from `metadata`, whose values are strings for OpenAI."""
     where = "X-Memory-Control"
     given: Any = call.memory_control
     if given is None:
@@ -216,9 +216,9 @@ def _control(call: RelayCall, metadata: Mapping[str, Any]) -> dict[str, Any] | N
 
 
 def _charged(desk: Desk, fields: Mapping[str, Raw]) -> tuple[str, str]:
-    """Return what a provider charges beside the messages, as it is stored, and as it came where that differs.
+    """Return the charged fields besides messages in their stored form, and the original if it differs.
 
-    It comes again with every call: whether it holds secrets is remembered.
+    They are resent with every call, so the result of the secret scan is cached.
     """
     given = [bytes(fields[name]) for name in _CHARGED if _value(fields, name)]
     live = b"\n".join(given)
@@ -232,7 +232,7 @@ def _charged(desk: Desk, fields: Mapping[str, Raw]) -> tuple[str, str]:
 
 
 def _spoken(desk: Desk, raw: bytes, number: int) -> ResentMessage:
-    """Read a message; one that came before, byte for byte, is known by its digest."""
+    """Parse a message, or return its cached result by the digest of its bytes."""
     name = digest_of(raw)
     known = desk.heard.get(name)
     if known is not None:
@@ -255,7 +255,7 @@ def _text(value: object) -> str:
 
 
 class HistoryPlace(Struct, frozen=True, kw_only=True):
-    """Where a request's new messages go."""
+    """The position of a request's new messages."""
 
     conversation: str
     parent: int | None = None  # None: the head of a conversation, or its beginning
@@ -267,7 +267,7 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
 
 
 async def place_of(desk: Desk, scope: Scope, request: Request, call: RelayCall) -> HistoryPlace:
-    """Find the stored path a resent history continues."""
+    """Find the stored path that a resent history continues."""
     history = request.history
     named = request.conversation
     if call.server_history:
@@ -286,7 +286,7 @@ async def place_of(desk: Desk, scope: Scope, request: Request, call: RelayCall) 
 async def _recognised(
     desk: Desk, scope: Scope, request: Request, call: RelayCall, answers: frozenset[int]
 ) -> HistoryPlace:
-    """Find the path a history that names no conversation continues; else a new one begins."""
+    """Find the path that a history without a conversation id continues, or start a new one."""
     history = request.history
     digests = [each.digest for each in history]
     sought = anchors(digests, answers, most=ANCHORS)
@@ -307,7 +307,7 @@ async def _recognised(
 
 
 def _unnamed(found: Sequence[Alignment]) -> list[Alignment]:
-    """Return the conversations a history may be known by. One a client began itself is named by it."""
+    """Return the candidate conversations of a history. A conversation created by a client is named by its id."""
     return [each for each in found if not may_be_ours(each.conversation.id)]
 
 

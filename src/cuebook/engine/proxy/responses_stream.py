@@ -1,7 +1,7 @@
-"""How an answer of OpenAI's Responses wire is read that its provider gave, and which answers passed here.
+"""Parse relayed answers of OpenAI's Responses wire, and look up earlier answers by their ids.
 
-A request that continues an answer by its id says what is new alone, and its provider puts the rest before it: so it is
-read with the path up to that answer, as it is kept.
+A request that continues an answer by its id contains only new messages; the provider adds the earlier ones. It is
+therefore parsed with the stored path up to that answer.
 """
 
 from collections import OrderedDict
@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ResponseHeard(Struct):
-    """What an answer has said so far; grown in place."""
+    """Stream parser of the Responses wire: the answer so far. Mutable."""
 
     answer: dict[str, Any] = {}
     items: dict[int, dict[str, Any]] = {}
@@ -44,22 +44,22 @@ class ResponseHeard(Struct):
 
     @property
     def done(self) -> bool:
-        """Whether the stream has said that it is done."""
+        """Return whether the stream has ended."""
         return bool(self.error) or self.answer.get("status") in _ENDS
 
     @property
     def whole(self) -> bool:
-        """Whether it was said to its end."""
+        """Return whether the answer is complete."""
         return self.answer.get("status") in ("completed", "incomplete")
 
     @property
     def waits(self) -> bool:
-        """Whether calls of it are to be answered before it goes on."""
+        """Return whether the answer waits for tool results."""
         return any(item.get("type") == "function_call" for item in self.items.values())
 
     @property
     def usage(self) -> Usage | None:
-        """What the provider counted."""
+        """Return the provider's token counts."""
         used = self.answer.get("usage")
         if not isinstance(used, dict):
             return None
@@ -71,23 +71,23 @@ class ResponseHeard(Struct):
 
     @property
     def frame(self) -> dict[str, str]:
-        """Which answer it is and who gave it."""
+        """Return the answer's id, model and other header fields."""
         return {name: self.answer[name] for name in _FRAME if isinstance(self.answer.get(name), str)}
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """The one answer there is."""
+        """Return the number of the only answer."""
         return (0,)
 
     @property
     def reasons(self) -> list[str | None]:
-        """Why it ended, as a chat completion names it."""
+        """Return the finish reason, in terms of a chat completion."""
         if not self.whole:
             return [None]
         return ["tool_calls" if self.waits else "stop" if self.answer["status"] == "completed" else "length"]
 
     def hear(self, line: bytes) -> str:
-        """Take in a line of a stream; answers with what it adds to the text."""
+        """Parse a line of a stream. Return the text it adds."""
         event = self.events.read(line)
         if not isinstance(event, dict):
             return ""
@@ -105,7 +105,7 @@ class ResponseHeard(Struct):
         return ""
 
     def take(self, body: bytes) -> None:
-        """Take in an answer in one piece."""
+        """Parse a complete answer."""
         answer = read_event(body)
         if isinstance(answer, dict):
             self._take(answer)
@@ -121,7 +121,7 @@ class ResponseHeard(Struct):
             self.error = str(error.get("message") or "it reports an error")
 
     def message(self, choice: int = 0) -> bytes | None:
-        """Return what came as one chat message."""
+        """Return the answer as one chat message."""
         begun = {
             place: {"type": "message", "role": "assistant", "content": "".join(said)}
             for place, said in self.texts.items()
@@ -135,7 +135,7 @@ class ResponseHeard(Struct):
 
 
 def _joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what an answer says in several messages as one."""
+    """Return several messages of an answer as one."""
     texts = [each["content"] for each in messages if each["content"] is not None]
     calls = [call for each in messages for call in each.get("tool_calls", ())]
     content = texts[0] if len(texts) == 1 else "\n\n".join(map(str, texts)) or None
@@ -143,23 +143,23 @@ def _joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class AnswerIds:
-    """Answers that passed, by the ids their provider gave them: which step of which turn each is."""
+    """Cache of relayed answers by provider id: the turn and step of each."""
 
     def __init__(self, most: int = MOST_ANSWERS) -> None:
         self._known: OrderedDict[str, Lease] = OrderedDict()
         self._most = most
 
     def learn(self, heard: ResponseHeard, lease: Lease) -> None:
-        """Know an answer from now on."""
+        """Add an answer."""
         if id_ := heard.frame.get("id"):
             self._known[id_] = lease
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
 
     async def as_chat(self, desk: Desk, call: RelayCall) -> RelayCall:
-        """Return a request as the chat completion that means the same, all that was said before it in it.
+        """Return a request as an equivalent chat completion, with all earlier messages.
 
-        Raises InvalidInput where a chat completion has no words for it, or what it continues is not known here.
+        Raises InvalidInput for content that a chat completion cannot represent, or for an unknown previous answer.
         """
         asked = read_asked(call.body)
         if asked.conversation is not None:

@@ -1,7 +1,7 @@
-"""Shadow mode: a client's request passes as it came, and behind its answer it is kept with what would have been sent.
+"""Shadow mode: relay requests unchanged, and store each afterwards with the window that Cuebook would have sent.
 
-Nothing here may delay or change what passes. What waits to be kept is bounded; what does not fit, cannot be read or
-meets a store that fails or hangs is lost to the ledger alone, and told by the next turn that is kept.
+Nothing here may delay or change the traffic. The queue of calls to store is bounded. A call that does not fit, is
+unreadable, or meets a failing store is only lost to the ledger, and the next stored turn reports the loss.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ _ANY, _BARE = zlib.MAX_WBITS | 32, -zlib.MAX_WBITS
 
 
 def unpacked(body: bytes, encoding: str, *, most: int) -> bytes:
-    """Return a body without its Content-Encoding; one that was cut short, as far as it goes.
+    """Decompress a body by its Content-Encoding. A truncated body is decompressed as far as possible.
 
-    Raises InvalidInput for an encoding that is not read here, and for more than `most` bytes.
+    Raises InvalidInput for an unsupported encoding, and for more than `most` bytes.
     """
     for each in reversed([name.strip().lower() for name in encoding.split(",") if name.strip()]):
         if each == "identity":
@@ -96,11 +96,11 @@ WIRES: Mapping[str, Wire] = {MESSAGES_PATH: MESSAGES, RESPONSES_PATH: RESPONSES}
 
 
 class _Forgotten(CuebookError):
-    """What a call said was forgotten while it waited to be kept."""
+    """A queued call's conversation was erased before it was stored."""
 
 
 class Overheard(Struct, kw_only=True):
-    """A call that passed, and the copy of its answer; grown in place."""
+    """A relayed call with a copy of its answer. Mutable."""
 
     desk: Desk
     call: RelayCall
@@ -115,7 +115,7 @@ class Overheard(Struct, kw_only=True):
 
 
 class Shadow:
-    """Passes requests on, and keeps those that ask a model, in order, behind their answers."""
+    """Relays requests, and stores model calls in order, after their answers."""
 
     def __init__(self, upstream: Upstream, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._upstream = upstream
@@ -133,11 +133,11 @@ class Shadow:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to keep."""
+        """Start to store calls."""
         self._task = asyncio.create_task(self._work())
 
     async def aclose(self) -> None:
-        """Keep what waits, for a while, and stop."""
+        """Store queued calls for a limited time, then stop."""
         if self._task is None:
             return
         await self.settle(DRAIN_S)
@@ -150,16 +150,16 @@ class Shadow:
 
     @property
     def waiting(self) -> int:
-        """How many calls wait to be kept."""
+        """Return the number of queued calls."""
         return len(self._waiting)
 
     @property
     def lost(self) -> dict[str, int]:
-        """How many calls were not kept since the last one that was, by reason."""
+        """Return the number of calls lost since the last stored one, by reason."""
         return {reason: count for reason, count in self._lost.items() if count}
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait until nothing waits to be kept, or the time is over. Calls that still pass may end within PASSING_S."""
+        """Wait until the queue is empty or the timeout ends. Calls in progress may end within PASSING_S."""
         with suppress(TimeoutError):
             async with asyncio.timeout(min(timeout_s, PASSING_S)):
                 await self._quiet.wait()
@@ -170,7 +170,7 @@ class Shadow:
     async def pass_on(
         self, desk: Desk, request: RelayRequest, call: RelayCall | None
     ) -> AsyncGenerator[Head | bytes, None]:
-        """Yield an upstream's answer to a request, byte for byte; `call` is what is kept of it, None for nothing.
+        """Yield an upstream's answer byte for byte. `call` is the record to store, None for nothing.
 
         Raises UpstreamError.
         """
@@ -222,7 +222,7 @@ class Shadow:
     # ---- what waits ----------------------------------------------------------------------------------------------
 
     def _listen(self, heard: Overheard) -> Overheard | None:
-        """Begin to listen to a call; None where there is no room."""
+        """Start to record a call, or return None if the queue is full."""
         size = len(heard.call.body) + ENTRY_BYTES
         if len(self._waiting) >= self._most or self._held + size > self._most_bytes:
             self._lose(OVERLOAD)
@@ -247,7 +247,7 @@ class Shadow:
         heard.pieces.clear()
 
     def _over(self, heard: Overheard | None) -> None:
-        """Let a call wait whose answer is over."""
+        """Queue a call whose answer has ended."""
         if heard is None:
             return
         self._passing -= 1
@@ -292,7 +292,7 @@ class Shadow:
                 self._release(heard)
 
     async def _keep(self, heard: Overheard, *, lost: Mapping[str, int]) -> None:
-        """Keep a call that passed with the window it would have got. Raises CuebookError."""
+        """Store a relayed call with its window. Raises CuebookError."""
         desk = heard.desk
         await desk.catch_up()
         call = msgspec.structs.replace(heard.call, body=_unpacked(heard.call.body, heard.call.headers))
@@ -340,7 +340,7 @@ class Shadow:
 def _unless_forgotten(
     heard: Overheard, scope: Scope, conversation: str, intend: Callable[[], Awaitable[Intent]]
 ) -> Callable[[], Awaitable[Intent]]:
-    """Return what a step intends, anew each time as long as what its call says was not forgotten since it came."""
+    """Rebuild an intent on each attempt, unless its call's data was erased since it arrived."""
 
     async def intended() -> Intent:
         intent = await intend()
@@ -353,7 +353,7 @@ def _unless_forgotten(
 
 
 async def _truncated(desk: Desk, scope: Scope, request: Request, place: HistoryPlace) -> tuple[int, ...]:
-    """Return the stored posts whose places new messages take that are their shortened forms."""
+    """Return the stored posts that new messages replace with truncated copies."""
     new = request.history[place.first_new :]
     if not place.parent or not new or place.side:
         return ()
@@ -366,7 +366,7 @@ def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
 
 
 class _Replayed:
-    """The copy of an answer, to be heard again."""
+    """A recorded answer, as a stream to parse."""
 
     def __init__(self, heard: Overheard) -> None:
         self._heard = heard
@@ -374,10 +374,10 @@ class _Replayed:
         self.headers = heard.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield what came. Raises UpstreamError where it broke off."""
+        """Yield the recorded chunks. Raises UpstreamError at the point of failure."""
         yield _unpacked(b"".join(self._heard.pieces), self.headers)
         if self._heard.broken:
             raise UpstreamError(self._heard.broken)
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there is no connection."""

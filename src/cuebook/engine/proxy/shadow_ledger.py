@@ -1,4 +1,4 @@
-"""What the ledger of shadow mode says of a call: the client's prompt held against the one it would have got."""
+"""Ledger of shadow mode: compare the tokens and cache costs of a client's prompt with Cuebook's prompt, per call."""
 
 import asyncio
 import threading
@@ -24,15 +24,15 @@ from cuebook.window.anchors import FIELD
 from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator, CacheUse, rule_for
 from cuebook.window.post_forms import weigh
 
-#: Conversations whose caches go on being simulated; of others both rows begin anew, cold.
+#: Conversations with a simulated cache. Evicted ones start again with an empty cache.
 CONVERSATIONS = 64
-#: Messages whose weight is remembered: they come again with every call.
+#: Cached token counts of messages: clients resend them with every call.
 WEIGHED = 20_000
-#: Posts that are named of those in neither prompt.
+#: Most listed posts that are in neither prompt.
 NAMED = 3
-#: Rules whose provider caches nothing that the client did not mark.
+#: Cache rules of providers that only cache marked content.
 _MARKED_ALONE = ("anthropic", "anthropic-1h")
-#: What a part of a message carries that is marked for the provider's cache.
+#: Key of a cache marker in a part of a message.
 _MARKS = (FIELD.encode(), b'"cache_control"')
 
 _decode = msgspec.json.Decoder(list[dict[str, Any]]).decode
@@ -40,14 +40,14 @@ _raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class _Rows(Struct):
-    """The provider's cache as each row of requests would have it."""
+    """Simulated provider caches of both series of prompts."""
 
     client: CacheSimulator
     ours: CacheSimulator
 
 
 class CallAccounting:
-    """Reckons calls one after another, in the order they come."""
+    """Accounts for calls in order of arrival."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -66,10 +66,10 @@ class CallAccounting:
         marks: bool,
         refused: int = 0,
     ) -> Shadowed:
-        """Return what a call's prompt was and would have been. It counts tokens: call it aside.
+        """Return the ledger entry of a call. It counts tokens, so run it in a thread.
 
-        `now` is when it came; `marks`: ours would be marked for the provider's cache; `refused`: the status by which
-        the upstream refused it, which no cache keeps.
+        `now` is the arrival time. `marks`: our prompt would get cache markers. `refused`: the upstream's error status;
+        failed calls are not cached.
         """
         with self._alone:
             return self._entry(desk, request, place, opened, now=now, marks=marks, refused=refused)
@@ -148,7 +148,7 @@ async def reckoned(
     began: float,
     marks: bool,
 ) -> dict[str, Any]:
-    """Return what a turn's metadata say of a call that is about to go up; `began`: its `perf_counter` when it came."""
+    """Return the ledger metadata of a call about to be sent. `began`: its `perf_counter` at arrival."""
     entry = partial(ledger.entry, desk, request, place, opened, now=desk.clock.now(), marks=marks)
     found = await asyncio.to_thread(entry)
     found = msgspec.structs.replace(found, added_ms=round((time.perf_counter() - began) * 1000, 3))
@@ -156,7 +156,7 @@ async def reckoned(
 
 
 def _rule(desk: Desk, upstream: Upstream, model: str) -> CacheRule | None:
-    """Return the rule of a model at the upstream, else the one that was set."""
+    """Return the cache rule of a model at the upstream, else the configured one."""
     return None if desk.cache_rule is None else rule_for(model, upstream.base_url) or desk.cache_rule
 
 
@@ -166,12 +166,12 @@ def _reckoned(
     try:
         use: CacheUse = simulator.request(chunks, now, explicit=explicit)
     except InvalidInput:
-        return None  # more markers than the provider takes
+        return None  # more markers than the provider allows
     return Reckoned(uncached=use.uncached_tokens, read=use.read_tokens, write=use.write_tokens)
 
 
 def _posts(opened: Opened, place: HistoryPlace) -> dict[str, Any]:
-    """Count the posts stored before a call by which prompt holds them."""
+    """Count the posts stored before a call by the prompts that contain them."""
     scene, planned = opened.scene, opened.planned
     sent = set(place.seqs.values())
     shown = {placed.post.seq for placed in planned.sheet.partition.kept if placed.form != "cut"}
@@ -200,7 +200,7 @@ def _posts(opened: Opened, place: HistoryPlace) -> dict[str, Any]:
 
 
 def cut_short(before: Sequence[PathPost], drafts: Sequence[tuple[str, str]]) -> tuple[int, ...]:
-    """Return the seqs of posts that messages in their places (role and text) are the shortened form of."""
+    """Return the seqs of posts whose messages (role and text) are truncated copies."""
     found = []
     for post, (role, text) in zip(before, drafts, strict=False):
         whole = post.message or ""
@@ -211,9 +211,9 @@ def cut_short(before: Sequence[PathPost], drafts: Sequence[tuple[str, str]]) -> 
 
 
 def parted(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Count tool calls whose results are missing, and results whose calls are: pairs that trimming broke.
+    """Count tool calls without results and results without calls: pairs broken by trimming.
 
-    The calls of the newest message of the assistant may still wait for theirs.
+    Calls of the newest assistant message may still be pending.
     """
     open_calls: set[str] = set()
     known: set[str] = set()

@@ -1,1 +1,1 @@
-"""Recorded turns decided again: what-if replay, impact of prompts, use of memories."""
+"""Replay recorded turns: what-if replay, prompt impact, use of memories."""

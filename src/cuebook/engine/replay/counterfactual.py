@@ -1,6 +1,7 @@
-"""A recorded turn's window as it would have been: with other versions of prompts, another memory, or parts of it gone.
+"""What-if replay: build a recorded turn's window again with other prompt versions, memory of another time, or sources
+removed.
 
-Both windows are decided anew, so that what is other in them comes of the change alone; nothing is stored.
+Both windows are built again, so that differences come only from the change. Nothing is stored.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ _POST, _PROMPT = "post:", "prompt:"
 
 
 class WhatIf(Struct, frozen=True, kw_only=True):
-    """What is to be other: prompts in these versions, memory as of a time (Unix seconds), these sources not there."""
+    """The change: prompt versions, memory as of a time (Unix seconds), and sources to remove."""
 
     prompts: tuple[Version, ...] = ()
     as_of: float | None = None
@@ -42,10 +43,10 @@ class WhatIf(Struct, frozen=True, kw_only=True):
 
 
 class Counterfactual(Struct, frozen=True, kw_only=True):
-    """A turn's window as it was and as it would have been.
+    """A turn's original window and its changed window.
 
-    `after` is None where what must stand in it would not have fitted: `refused` says why. `reproduced`: deciding anew
-    without the change gave the recorded window, byte for byte.
+    `after` is None if the required parts did not fit; `refused` has the reason. `reproduced`: without the change, the
+    recorded window was rebuilt byte for byte.
     """
 
     before: Window
@@ -62,9 +63,9 @@ class Counterfactual(Struct, frozen=True, kw_only=True):
 async def counterfactual(
     desk: Desk, scope: Scope, recorded: Recorded, change: WhatIf, *, ask: bool = False
 ) -> Counterfactual:
-    """Decide a recorded window with a change, and compare; with `ask` the book's model answers it too.
+    """Build a recorded window with a change and compare it. With `ask`, also call the configured model.
 
-    Raises InvalidInput for a change that means nothing of this window, and where there is no model; NotFound.
+    Raises InvalidInput for a change that does not apply to this window or if there is no model, and NotFound.
     """
     if ask and desk.model.name == NO_MODEL:
         msg = "ask: no model is configured; set [model] in cuebook.toml, or compare the windows alone"
@@ -83,7 +84,7 @@ async def counterfactual(
 
 
 def compared(was: Planned, would: Planned) -> Counterfactual:
-    """Hold two decided windows of a turn against each other."""
+    """Compare two windows of a turn."""
     before, after = _by_source(was.window), _by_source(would.window)
     return Counterfactual(
         before=was.window,
@@ -96,7 +97,7 @@ def compared(was: Planned, would: Planned) -> Counterfactual:
 
 
 async def changed(desk: Desk, scope: Scope, recorded: Recorded, change: WhatIf) -> Recorded:
-    """Return what a turn would have been decided on. Raises InvalidInput, NotFound."""
+    """Return the changed inputs of a turn. Raises InvalidInput, NotFound."""
     other = recorded
     if change.as_of is not None:
         other = await _as_of(desk, scope, recorded, change.as_of)
@@ -106,7 +107,7 @@ async def changed(desk: Desk, scope: Scope, recorded: Recorded, change: WhatIf) 
 
 
 def without(recorded: Recorded, sources: Sequence[str]) -> Recorded:
-    """Take sources out of what a turn may say beside its query. Raises InvalidInput naming those there are."""
+    """Remove sources from a turn's recalled context. Raises InvalidInput naming the available sources."""
     wish, scene = recorded.wish, recorded.scene
     gone = {source if ":" in source else f"{MEMORY}{source}" for source in sources}
     known = [text.source for text in (*wish.advice, *([wish.mind] if wish.mind else []))]
@@ -135,9 +136,9 @@ def without(recorded: Recorded, sources: Sequence[str]) -> Recorded:
 
 
 async def _with_prompt(desk: Desk, recorded: Recorded, version: Version) -> Recorded:
-    """Put a version in the place of the one of its prompt that stood in front, and below the prompts that follow it.
+    """Replace a prompt's version in the system prompt and in the prompts that inherit from it.
 
-    Raises InvalidInput where none did.
+    Raises InvalidInput if the turn did not use the prompt.
     """
     sources = [text.source.removeprefix(_PROMPT) for text in recorded.wish.front if text.source.startswith(_PROMPT)]
     stood = next((each for each in map(parse_reference, sources) if each.slug == version.slug), None)
@@ -162,7 +163,7 @@ async def _with_prompt(desk: Desk, recorded: Recorded, version: Version) -> Reco
 
 
 async def _as_of(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> Recorded:
-    """Return a turn with what was known at a time: the summary that stood then, and the memories that held."""
+    """Return a turn with the memory of a time: the summary and the memories valid then."""
     version = await _summary_at(desk, scope, recorded, when)
     if version != recorded.manifest.summary_version:
         again = await read_recorded(desk, scope, recorded.conversation, recorded.turn, summary_version=version)
@@ -172,7 +173,7 @@ async def _as_of(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> R
 
 
 async def _summary_at(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> int:
-    """Return the newest summary there was at a time whose posts all stand before the query, 0 for none."""
+    """Return the newest summary at a time whose posts all precede the query, 0 for none."""
     name, query = recorded.conversation.id, recorded.turn.query_seq
     newest = await desk.store.summary(scope, name)
     versions = range(newest.version, max(0, newest.version - SUMMARIES), -1) if newest else ()
@@ -189,7 +190,7 @@ async def _summary_at(desk: Desk, scope: Scope, recorded: Recorded, when: float)
 
 
 async def _memories_at(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> Retrieved:
-    """Choose anew among the memories that held at a time, in the places the turn might read."""
+    """Select again among the memories valid at a time, in the places that the turn may read."""
     turn = recorded.turn
     policy = policy_of(turn)
     organization = await _organization(desk, scope, recorded)
@@ -218,7 +219,7 @@ async def _memories_at(desk: Desk, scope: Scope, recorded: Recorded, when: float
 
 
 async def _organization(desk: Desk, scope: Scope, recorded: Recorded) -> str | None:
-    """Return the organization a turn named, as far as it can be told: one it shared with, or that told it something."""
+    """Return a turn's organization, as far as it can be inferred from sharing or from its memories."""
     if shared := recorded.turn.metadata.get(SHARED_WITH):
         return str(shared)
     for each in (recorded.turn.metadata.get(RECALLED) or {}).get("hits", ()):
@@ -259,9 +260,7 @@ async def asked(
     temperature: float | None = None,
     max_tokens: int | None = None,
 ) -> str:
-    """Return what the book's model answers to a decided window. Raises what the model does, BackendError for half an
-    answer.
-    """
+    """Return the model's answer to a window. Raises the model's errors, and BackendError for an incomplete answer."""
     request = ModelRequest(
         messages=planned.messages,
         purpose=PURPOSE,
@@ -289,7 +288,7 @@ def _digest(planned: Planned) -> str:
 
 
 def _by_source(window: Window) -> dict[tuple[str, str], Block]:
-    """Return a window's blocks by what they are; a post beside the query is another than the same on the path."""
+    """Return a window's blocks by their source. A recalled post differs from the same post on the path."""
     return {("" if block.seq else block.kind, block.source): block for block in window.blocks}
 
 

@@ -1,8 +1,7 @@
-"""Of what use a memory was in the turns that said it: what an answer holds that came of the memory alone.
+"""Measure how useful a memory was in the turns that used it: how much of the answer came only from the memory.
 
-Without a model by the answer that was given: the share of the words that the memory alone brought to the window which
-stand in it. With one by asking: how much the answer changes when the memory is left away, less than what it changes by
-itself when asked twice.
+Without a model: the share of the memory's unique words in the window that the answer contains. With a model: how much
+the answer changes without the memory, minus its change between two equal calls.
 """
 
 from collections.abc import Sequence
@@ -25,18 +24,18 @@ from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.post_forms import whole
 from cuebook.window.window import render
 
-#: Calls of a model that a turn with one memory takes: twice as it was, once without.
+#: Model calls for a turn with one memory: two with it, one without.
 LEAST_CALLS: Final = 3
-#: Tokens of an answer that are compared with another.
+#: Tokens of an answer compared with another.
 ANSWER: Final = 300
-#: The day in front of a memory, which is no word of it.
+#: The day before a memory's text, which is not part of its words.
 _DAY: Final = Expression(r"^- \[[^\]]{1,20}\] ")
-#: How a turn was measured.
+#: Method of measurement.
 WORDS, MODEL = "words", "model"
 
 
 class Use(Struct, frozen=True, kw_only=True):
-    """Of what use a memory was in a turn, from 0 (the answer is the same without it) to 1."""
+    """A memory's use in a turn, from 0 (the answer is the same without it) to 1."""
 
     memory: str
     conversation: str
@@ -46,14 +45,14 @@ class Use(Struct, frozen=True, kw_only=True):
 
 
 def said_in(manifest: Manifest) -> list[str]:
-    """Return the ids of the memories a window says."""
+    """Return the ids of the memories in a window."""
     return [text.source.removeprefix(MEMORY) for text in manifest.volatile if text.source.startswith(MEMORY)]
 
 
 async def uses_by_words(desk: Desk, scope: Scope, conversation: Conversation, turn: Turn) -> list[Use]:
-    """Measure a turn's memories by the answer that was given; not those whose words all stand elsewhere in the window.
+    """Measure a turn's memories by the recorded answer; skip those whose words all occur elsewhere in the window.
 
-    Raises NotFound where something of it was erased.
+    Raises NotFound if a part was erased.
     """
     manifest = turn.steps[-1].manifest
     posts = await desk.store.posts_in(scope, conversation.id, ranges_of(manifest))
@@ -75,9 +74,9 @@ async def uses_by_words(desk: Desk, scope: Scope, conversation: Conversation, tu
 async def uses_by_asking(
     desk: Desk, scope: Scope, conversation: Conversation, turn: Turn, memories: Sequence[str]
 ) -> list[Use]:
-    """Measure memories of a turn by asking the model with and without each: two calls, and one for each memory.
+    """Measure a turn's memories by calling the model with and without each: two calls plus one per memory.
 
-    Raises NotFound, InvalidInput where the window cannot be made again, and what the model does.
+    Raises NotFound, InvalidInput if the window cannot be rebuilt, and the model's errors.
     """
     recorded = await read_recorded(desk, scope, conversation, turn)
     planned = plan_again(desk, recorded, recorded.wish.front)
@@ -98,8 +97,8 @@ async def _answer(desk: Desk, recorded: Recorded, planned: Planned) -> str:
 
 
 async def _alike(desk: Desk, answers: Sequence[str]) -> list[float]:
-    """Say of each answer but the first how far it is the first, from 0 to 1: by the words they share, and where their
-    meaning is known by that too; the smaller counts, for a word may be all that is other.
+    """Return the similarity of each later answer to the first, from 0 to 1: the smaller of word overlap and, with an
+    embedder, similarity of meaning. One word may be the only difference.
     """
     first, *others = [set(words(each)) for each in answers]
     shared = [_dice(first, other) for other in others]

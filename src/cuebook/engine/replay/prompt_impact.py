@@ -1,7 +1,7 @@
-"""What a change of a prompt would have done to a recorded window: decided anew with each version, and compared.
+"""Prompt impact: build a recorded window with each of two prompt versions and compare the windows.
 
-A version stands in for its own branch's and the other's: where one of them spoke, and below each prompt that follows
-them. All else in front is what the turn said.
+A version replaces both versions of its branch wherever one was used, and in prompts that inherit from it. The other
+system texts stay as recorded.
 """
 
 import asyncio
@@ -26,39 +26,39 @@ from cuebook.records.turn import Manifest
 from cuebook.window.post_forms import Placed
 from cuebook.window.window import Text
 
-#: A block that only one of two windows has: its kind and its tokens.
+#: A block in only one of two windows: its kind and its tokens.
 Gone = tuple[str, int]
 
 _PROMPT = "prompt:"
 
 
 class VersionFront(Struct, frozen=True, kw_only=True):
-    """A turn's front with a version in place; `unsaid` says why it could not be said there."""
+    """A turn's system texts with a version in place. `unsaid` is the reason if it could not be rendered."""
 
     front: tuple[Text, ...]
-    tokens: int  # of the texts that are the version's, or follow it
+    tokens: int  # of the texts that contain the version
     unsaid: str = ""
 
 
 class Shift(Struct, frozen=True, kw_only=True):
-    """What is other in a window with the version after than with the one before; both in tokens.
+    """Differences between a window with the new version and one with the old version, in tokens.
 
-    `refused`: what must stand in the window did not fit any more, and the turn would have been an error.
+    `refused`: the required parts did not fit, and the turn would have failed.
     """
 
     prompt: tuple[int, int]
     window: tuple[int, int] = (0, 0)
     left_out: tuple[Gone, ...] = ()
     let_in: tuple[Gone, ...] = ()
-    shortened: int = 0  # posts that were whole, and are compressed or cut
-    prefix: float = 1.0  # bytes from the front that stay, over the bytes of the window after
-    reproduced: bool = False  # the recorded front gave the recorded window, byte for byte
+    shortened: int = 0  # posts that were whole, and are now compressed or cut
+    prefix: float = 1.0  # bytes of the common prefix over the bytes of the window after
+    reproduced: bool = False  # the recorded system prompt rebuilt the recorded window, byte for byte
     refused: bool = False
     unsaid: str = ""
 
 
 class Versions:
-    """Two versions of one prompt, as they would stand in front of a turn."""
+    """Two versions of one prompt, as candidates for a turn's system prompt."""
 
     def __init__(self, desk: Desk, before: Version, after: Version) -> None:
         self._desk = desk
@@ -68,11 +68,11 @@ class Versions:
         self._resolved: dict[tuple[str, str], Resolved | CuebookError | None] = {}
 
     async def concern(self, manifest: Manifest) -> bool:
-        """Whether one of them, or a prompt that follows them, stood in front of a window."""
+        """Return whether a window used one of them, or a prompt that inherits from them."""
         return any([await self._find(text.source, "after") is not None for text in manifest.front])
 
     async def front_with(self, recorded: Recorded, side: Literal["before", "after"]) -> VersionFront:
-        """Return a turn's front with one of them in place."""
+        """Return a turn's system texts with one of them in place."""
         persona = _persona_of(self._desk, recorded)
         mode = recorded.turn.metadata.get("mode")
         values = values_of(
@@ -100,7 +100,7 @@ class Versions:
         return VersionFront(front=tuple(front), tokens=tokens, unsaid=unsaid)
 
     async def _find(self, source: str, side: Literal["before", "after"]) -> Resolved | CuebookError | None:
-        """Return what stands in a block's place; None where the block has nothing to do with them."""
+        """Return the replacement of a block, or None if the block is unrelated to them."""
         if not source.startswith(_PROMPT):
             return None
         if (source, side) not in self._resolved:
@@ -129,7 +129,7 @@ class Versions:
 
 
 async def shift(desk: Desk, recorded: Recorded, versions: Versions) -> Shift:
-    """Decide a recorded window with each version and compare. Raises InvalidInput where it holds not even the first."""
+    """Build a recorded window with each version and compare. Raises InvalidInput if even the first does not fit."""
     before, after = await versions.front_with(recorded, "before"), await versions.front_with(recorded, "after")
     known: dict[tuple[str, ...], Planned] = {}
 
@@ -140,7 +140,7 @@ async def shift(desk: Desk, recorded: Recorded, versions: Versions) -> Shift:
         return known[said]
 
     was = planned(before.front)
-    await asyncio.sleep(0)  # each takes up to 20 ms, and others wait
+    await asyncio.sleep(0)  # each takes up to 20 ms: do not block others
     prompt, reproduced = (before.tokens, after.tokens), _reproduced(recorded, planned)
     await asyncio.sleep(0)
     try:
@@ -168,9 +168,9 @@ def _reproduced(recorded: Recorded, planned: Callable[[tuple[Text, ...]], Planne
 
 
 def _gone(one: Planned, other: Planned) -> tuple[Gone, ...]:
-    """Return what one window has and the other has not: posts in any form, what is recalled, the summary.
+    """Return what only the first window has: posts in any form, recalled text, the summary.
 
-    A post that the other shows in full is not gone because it is no longer recalled.
+    A post shown in full by the other window does not count when it is no longer recalled.
     """
     posts, others = _kept(one), _kept(other)
     shown = {f"post:{placed.post.id}" for placed in others.values() if placed.form == "full"}
@@ -199,12 +199,12 @@ def _speak(found: Resolved | CuebookError, values: Mapping[str, str]) -> str:
 
 
 def _put(family: Family, versions: Mapping[str, Version]) -> Family:
-    """Return a prompt with other versions active on its branches."""
+    """Return a prompt with other active versions on its branches."""
     return replace(family, active=tuple(versions.get(each.branch, each) for each in family.active))
 
 
 def _persona_of(desk: Desk, recorded: Recorded) -> Persona:
-    """Return the persona a turn had: the one whose text stood in front, else its conversation's, or the default one."""
+    """Return a turn's persona: the one in its system prompt, else its conversation's, or the default one."""
     sources = [text.source for text in recorded.wish.front]
     for persona in desk.personas.values():
         own = (f"persona:{persona.id}@", *(f"{_PROMPT}{there}{own_prompt(persona)}@" for there in ("", DEFAULT)))

@@ -1,9 +1,8 @@
-"""A recorded turn's first window decided again from what is stored, with another front where that is asked.
+"""Rebuild a recorded turn's first window from stored state, optionally with another system prompt.
 
-What the turn decided on is read as it stood: the path up to its query, the summary it was read behind, its budget,
-what recall finds on that path, what other conversations told it, its mind and its experiences. Settings are today's,
-and so is what full text knows of how rare a word is: whether the window comes out as it was sent, the digest in its
-manifest tells.
+Inputs are loaded as of the turn: the path up to its query, its summary, its budget, recall results on that path,
+memories, mood state and experiences. Settings and word frequencies of full text are today's. The digest in the manifest
+shows whether the rebuilt window equals the sent one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,33 +29,31 @@ from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.tuning_marks import in_force
 from cuebook.window.window import Text
 
-#: So many more posts full text may give than it gave the turn, for newer ones that are not on its path come before.
+#: Additional full-text results to load, because newer posts off the path rank among them.
 NEWER = 100
-#: How memories are named as the source of a text.
+#: Source name of texts from memories.
 MEMORY: Final = "memory:"
-#: What a turn's metadata tells of memories.
+#: Key of memories in a turn's metadata.
 RECALLED: Final = "longTermMemoryRetrieval"
-#: How a memory's line begins (`retrieve.line_of`): its day between these.
+#: Delimiters of the day in a memory's line (`retrieve.line_of`).
 _OPENS, _SHUTS = "- [", "] "
 
 
 class Recorded(Struct, frozen=True, kw_only=True):
-    """A turn and what its first step was decided on; `wish` has the front that was said."""
+    """A turn and the inputs of its first step. `wish` has the sent system prompt."""
 
     conversation: Conversation
     turn: Turn
     manifest: Manifest
     scene: Scene
     wish: Wish
-    query: Query | None  # what was asked, also where nothing of the conversation itself is recalled
+    query: Query | None  # the query, also if nothing of the conversation is recalled
 
 
 async def read_recorded(
     desk: Desk, scope: Scope, conversation: Conversation, turn: Turn, *, summary_version: int | None = None
 ) -> Recorded:
-    """Read a turn anew, behind another summary where one is named. Raises NotFound where something of its window was
-    erased.
-    """
+    """Load a turn's inputs, optionally with another summary. Raises NotFound if a part of its window was erased."""
     manifest, query = turn.steps[0].manifest, turn.query_seq
     posts = await desk.store.posts_in(scope, conversation.id, ranges_of(manifest))
     texts = await desk.store.texts(scope, digests_of(manifest))
@@ -70,7 +67,7 @@ async def read_recorded(
     version = manifest.summary_version if summary_version is None else summary_version
     look = msgspec.structs.replace(look, search=search, summary_version=version)
     scene = await desk.store.scene(scope, await with_sense(desk, look))
-    found = msgspec.structs.replace(scene.found, posts=query - 1) if query else scene.found  # as many as there were
+    found = msgspec.structs.replace(scene.found, posts=query - 1) if query else scene.found  # as many as in the turn
     drafts = tuple(post for post in posts if query and post.seq >= query)
     zone = zone_of(None, conversation, desk.zone)
     words = read_query(asked, speakers=scene.speakers, now=turn.created_at, zone=zone) if search else None
@@ -96,12 +93,12 @@ async def read_recorded(
 
 
 def policy_of(turn: Turn) -> Policy:
-    """Return what a turn might read and write, as it noted it."""
+    """Return a turn's recorded memory policy."""
     return effective({}, turn.metadata.get(KEPT), Policy())
 
 
 def plan_again(desk: Desk, recorded: Recorded, front: Sequence[Text]) -> Planned:
-    """Decide a recorded window with these texts in front. Raises InvalidInput where it does not hold them."""
+    """Build a recorded window with these system texts. Raises InvalidInput if they do not fit."""
     wish = msgspec.structs.replace(recorded.wish, front=tuple(front))
     marks = in_force(recorded.scene.tuning, recorded.turn.metadata)
     return plan(
@@ -110,9 +107,7 @@ def plan_again(desk: Desk, recorded: Recorded, front: Sequence[Text]) -> Planned
 
 
 async def _memories(desk: Desk, scope: Scope, turn: Turn, volatile: Sequence[Text], zone: tzinfo) -> Retrieved:
-    """Return what other conversations told a turn: word for word what its window said, and what that had no room for as
-    it is kept today.
-    """
+    """Return a turn's cross-conversation memories: used ones in the window's words, omitted ones in today's words."""
     told: Mapping[str, Any] = turn.metadata.get(RECALLED) or {}
     noted = {each["memoryId"]: each for each in told.get("hits", ())}
     durable = tuple(str(each) for each in told.get("durable", ()))
@@ -133,7 +128,7 @@ async def _memories(desk: Desk, scope: Scope, turn: Turn, volatile: Sequence[Tex
 
 
 def _hit(text: Text, noted: Mapping[str, Any], desk: Desk, zone: tzinfo) -> Hit:
-    """Return a memory as it was said; of its time only the day is known, the zone's."""
+    """Return a memory in its recorded words. Its time is only known to the day, in the zone."""
     day, _, said = text.text.removeprefix(_OPENS).partition(_SHUTS)
     noon = datetime.combine(datetime.fromisoformat(day), time(12), zone)
     return Hit(

@@ -1,1 +1,1 @@
-"""One turn: from the read of a scene to the stored reply."""
+"""Turn: load the conversation, build the prompt, call the model, store the reply."""

@@ -1,4 +1,4 @@
-"""How a window is held against the one before it: stable bytes, and what a provider's cache would make of them."""
+"""Compare a window with the one before it: stable prefix bytes and the simulated provider cache."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from cuebook.window.window import Text, render
 async def compare(
     desk: Desk, scope: Scope, scene: Scene, planned: Planned, conversation: str
 ) -> tuple[Window, dict[str, Any], Last]:
-    """Return the window with its share of stable bytes and its cache's use, and what to hold the next one against."""
+    """Return the window with its stable prefix ratio and cache use, and the data to compare the next one with."""
     last = await last_window(desk, scope, scene, conversation)
     window = planned.window
     ratio = prefix_ratio(last.messages if last else None, window.messages)
@@ -38,7 +38,7 @@ def _tools(planned: Planned) -> str:
 
 
 async def last_window(desk: Desk, scope: Scope, scene: Scene, conversation: str) -> Last | None:
-    """Return the conversation's last window: remembered, or rendered again from its manifest."""
+    """Return the conversation's last window, from the cache or rendered again from its manifest."""
     if scene.conversation is None or scene.previous is None:
         return None
     known = desk.last.get((scope.tenant, conversation))
@@ -51,7 +51,7 @@ async def last_window(desk: Desk, scope: Scope, scene: Scene, conversation: str)
 async def render_again(
     desk: Desk, scope: Scope, conversation: str, manifest: Manifest, *, owner: str | None
 ) -> Window | None:
-    """Return a window again from its manifest; None where something of it was erased."""
+    """Return a window rendered again from its manifest, or None if part of it was erased."""
     posts = await desk.store.posts_in(scope, conversation, ranges_of(manifest))
     texts = await desk.store.texts(scope, digests_of(manifest))
     try:
@@ -62,7 +62,7 @@ async def render_again(
 
 
 async def frozen_volatile(desk: Desk, scope: Scope, turn: Turn) -> tuple[Text, ...]:
-    """Return the volatile block of a round's first step: recalled once, the same through all its steps."""
+    """Return the volatile block of a turn's first step, which all its steps share."""
     volatile = turn.steps[0].manifest.volatile if turn.steps else ()
     texts = await desk.store.texts(scope, [text.digest for text in volatile])
     return tuple(

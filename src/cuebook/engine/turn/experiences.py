@@ -1,8 +1,8 @@
-"""Which handwritten experiences a round gets (D4, D5): chosen anew for each query, by a model or without one.
+"""Select handwritten experiences for each query, by a model or by similarity (D4, D5).
 
-A model sees `when` alone, and is waited for so long and no longer. What it does not decide in time, or not readably,
-words and meaning decide (`memory/experience`). What it chose is remembered for the same query in the same place, so
-that a turn that is decided again does not ask again.
+The model sees only `when`, and has a time limit. After a timeout or an invalid answer, words and meaning decide
+(`memory/experience`). A selection is cached by query and place, so that a retried decision does not call the model
+again.
 """
 
 import asyncio
@@ -43,13 +43,13 @@ SHARE = 2 / 3
 
 
 def advice_of(experience: Experience) -> Text:
-    """Return an experience as it is said. Only `what` is: `when` was for choosing."""
+    """Return an experience's prompt text: only `what`, because `when` is for the selection."""
     told = f"Advice of this assistant's authors for such messages ({experience.exp_id}):\n{experience.what}"
     return Text(kind="experience", source=SOURCE + experience.exp_id, text=told, role="user")
 
 
 def fit_advice(texts: Sequence[Text], room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
-    """Return those that fit, best first, those that do not, and the tokens that are left for what is recalled."""
+    """Return the experiences that fit, best first, those that do not, and the tokens left for recalled text."""
     most = left = max(0, int(room * SHARE))
     kept: list[Text] = []
     dropped: list[Dropped] = []
@@ -100,7 +100,7 @@ _parts = msgspec.json.Decoder(tuple[Part, ...])
 
 
 class Advice(Struct, frozen=True, kw_only=True):
-    """What a round gets: the texts, best first, and what its metadata tells of the choice."""
+    """Advice for a turn: the texts, best first, and the selection for the turn's metadata."""
 
     texts: tuple[Text, ...] = ()
     metadata: Mapping[str, Any] = {}
@@ -108,7 +108,7 @@ class Advice(Struct, frozen=True, kw_only=True):
 
 
 class SelectedExperiences(Struct, frozen=True, kw_only=True):
-    """What was chosen among the offered: each with its score, the chosen in their order, and who decided."""
+    """The selection: each offered experience with its score, the selected ones in order, and the method."""
 
     chosen: tuple[str, ...]
     scored: tuple[Scored, ...]
@@ -118,7 +118,7 @@ class SelectedExperiences(Struct, frozen=True, kw_only=True):
 
 
 async def advise(desk: Desk, scope: Scope, scene: Scene, ask: Ask, *, asks_model: bool) -> Advice:
-    """Return a query the experiences that fit it; none where none does, and none to a query without words."""
+    """Return the experiences relevant to a query, or none for a query without words."""
     if desk.experiences is None or not ask.text.strip():
         return Advice()
     known = scene.conversation
@@ -137,7 +137,7 @@ async def advise(desk: Desk, scope: Scope, scene: Scene, ask: Ask, *, asks_model
 
 
 class ExperienceQuery(Struct, frozen=True, kw_only=True):
-    """What experiences are chosen for: what is asked, its secrets replaced, and what was said before it."""
+    """Input of the selection: the query, redacted, and the conversation before it."""
 
     text: str
     context: str = ""
@@ -150,7 +150,7 @@ def _asked(choice: SelectedExperiences) -> tuple[bytes, ...]:
 
 
 def told_of(choice: SelectedExperiences) -> dict[str, Any]:
-    """Return `metadata.experienceSelection`; nothing where nothing was chosen and nothing failed."""
+    """Return `metadata.experienceSelection`, empty without a selection or a failure."""
     if not (choice.chosen or choice.instead):
         return {}
     scores = {each.exp_id: each.score for each in choice.scored}
@@ -163,7 +163,7 @@ def told_of(choice: SelectedExperiences) -> dict[str, Any]:
 
 
 def clean(desk: Desk, experience: Experience) -> Experience:
-    """Return an experience without the secrets it holds, as all that is stored and sent."""
+    """Return an experience with its secrets redacted, like all stored and sent text."""
     when, what = desk.writer.clean(experience.when), desk.writer.clean(experience.what)
     return msgspec.structs.replace(experience, when=when, what=what)
 
@@ -177,7 +177,7 @@ async def choose_for(
     *,
     asks_model: bool,
 ) -> SelectedExperiences:
-    """Choose among the offered: by the model where there is one, else by meaning, else by words."""
+    """Select among the offered experiences: by the model if there is one, else by meaning, else by words."""
     closeness, akin = await _closeness(desk, query.text, candidates)
     scored = score(query.text, candidates, closeness, akin=akin)
     without = choose(scored, most=desk.experience_most)
@@ -222,8 +222,8 @@ def _reason(name: str, chosen: Sequence[str], named: Sequence[str], shown: set[s
 async def _closeness(
     desk: Desk, query: str, candidates: Sequence[Experience]
 ) -> tuple[Mapping[str, float] | None, float]:
-    """Return the best cosine between a query and each one's clauses, and the
-    embedder's `akin`; None without vectors.
+    """Return the best cosine between a query and each one's clauses, and the embedder's `akin`, or None without
+    vectors.
     """
     embedder = desk.embedder
     dense = await sense(desk, query)
@@ -255,7 +255,7 @@ async def _closeness(
 
 
 def batched(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """Cut into batches."""
+    """Split into batches."""
     return (texts[first : first + size] for first in range(0, len(texts), size))
 
 
@@ -278,7 +278,7 @@ def _cosines(query: bytes, texts: Mapping[str, Sequence[bytes]]) -> dict[str, fl
 
 
 def context_of(path: Sequence[PathPost]) -> str:
-    """Return what a model is told of the last rounds before a query: what was asked, how it went, what failed."""
+    """Return a summary of the last turns before a query for the model: queries, results, errors."""
     lines: list[str] = []
     rounds = sorted({post.round for post in path})[-ROUNDS:]
     for post in path:
@@ -297,7 +297,7 @@ def context_of(path: Sequence[PathPost]) -> str:
 async def _selected(
     desk: Desk, scope: Scope, persona: Persona, query: ExperienceQuery, shown: Sequence[Experience], *, asks: bool
 ) -> Selected | None:
-    """Return what the model chose for this before, else ask it where that is allowed."""
+    """Return the cached selection of the model, or else call it if allowed."""
     model = desk.experience_model
     if model is None:
         return None
@@ -334,7 +334,7 @@ async def _selected(
 
 
 def _messages(instruction: str, listed: str, query: ExperienceQuery) -> tuple[bytes, bytes]:
-    """Return what a model is told: what was said in the conversation as data, never in the system text."""
+    """Return the messages to the model. Conversation text goes in as data, never into the system text."""
     asked = query.text if len(query.text) <= ASKED else f"{query.text[:ASKED]} … {query.text[-SHOWN:]}"
     before = "" if listed in instruction else f"{listed}\n\n"
     before += f"The conversation before it:\n{query.context}\n\n" if query.context else ""
@@ -350,7 +350,7 @@ def _key(desk: Desk, model: Model, messages: Sequence[bytes]) -> bytes:
 
 
 async def _tell(desk: Desk, scope: Scope, record: Record, reply: str) -> None:
-    """Let the audit tell that a model was asked, whatever came of it."""
+    """Add an audit record of the call, whatever its result."""
     try:
         await desk.audit.append(scope, [record, *answered(desk, [record], reply)])
     except CuebookError as error:  # the turn goes on: the store says so where it must be written
@@ -358,7 +358,7 @@ async def _tell(desk: Desk, scope: Scope, record: Record, reply: str) -> None:
 
 
 async def _reply(desk: Desk, model: Model, messages: tuple[bytes, ...], shown: Sequence[Experience]) -> tuple[str, str]:
-    """Ask; answers with what the model says, or with why it says nothing."""
+    """Call the model. Return its answer or the reason why there is none."""
     names = [each.exp_id for each in shown]
     schema = {
         "type": "object",
@@ -384,7 +384,7 @@ async def _reply(desk: Desk, model: Model, messages: tuple[bytes, ...], shown: S
 
 
 async def _said(model: Model, request: ModelRequest) -> str:
-    """Return all a model says. Raises BackendError for one that comes to no end."""
+    """Return a model's complete answer. Raises BackendError if it is too long."""
     said, room = list[str](), LONGEST
     async with closing(model.stream(request)) as pieces:
         async for piece in pieces:

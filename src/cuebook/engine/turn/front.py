@@ -1,10 +1,10 @@
-"""What stands in front of a turn's path: the persona, the prompts of its chain, the profile's add-ons (P1-P4, K8).
+"""Build a turn's system prompt: the persona, its prompt chain, and the profile's add-ons (P1-P4, K8).
 
-Chosen once per round: later steps of a round find the texts in the first one's manifest. A persona's own text comes
-first, in the graph's form where a prompt `persona/ID` is there; then the chain `init`, `persona`, `summary`; then the
-add-ons in the order of the preset. What a link cannot say, the chain's `fallback` says in its place. A link that names
-the persona's own text says it in the link's place; a persona's `baseSystemPrompt` holds where the graph has none. A
-project's own prompts, below `projects/NAME/`, stand for those of the same id (K9).
+It is built once per turn; later steps load the texts from the first step's manifest. A persona's own text comes first,
+as the managed prompt `persona/ID` if that exists. Then come the chain `init`, `persona`, `summary`, and the add-ons in
+the preset's order. The chain's `fallback` replaces a link that cannot be rendered. A link that names the persona's own
+text moves it to the link's place. A persona's `baseSystemPrompt` applies without a managed prompt. A project's prompts
+under `projects/NAME/` shadow those with the same id (K9).
 """
 
 import hashlib
@@ -57,7 +57,7 @@ _TOLD = (
 
 
 class Front(Struct, frozen=True, kw_only=True):
-    """The texts in front, what could not be said and why, and what the reply's metadata tells of the choice."""
+    """System texts, errors of those that failed to render, and the selection for the reply's metadata."""
 
     texts: tuple[Text, ...] = ()
     dropped: tuple[Dropped, ...] = ()
@@ -74,7 +74,7 @@ class Front(Struct, frozen=True, kw_only=True):
 async def front_of(
     desk: Desk, scene: Scene, ask: Ask, *, turn: int, signals: Mapping[str, float] | None = None
 ) -> Front:
-    """Choose what stands in front of a turn; variants by these signals, else by those the caller gives."""
+    """Build a turn's system prompt. Select variants by these signals, else by the caller's."""
     signals = ask.signals or {} if signals is None else signals
     known = scene.conversation
     persona = desk.persona(ask.persona or (known.persona if known else None))
@@ -103,8 +103,8 @@ async def front_of(
 
 
 def is_silent(desk: Desk, scene: Scene, ask: Ask, *, own_text: bool) -> bool:
-    """Whether a client's own system text stands alone: it came with the request or, where persona and add-ons were
-    silent in the turn before for it, with an earlier one, and nobody asked for a persona.
+    """Return whether only the client's own system text applies. It came with this request, or with an earlier one after
+    which persona and add-ons stayed silent. A request for a persona overrides it.
     """
     known, last = scene.conversation, scene.last_turn
     if not desk.persona_waits or ask.persona or (known and known.persona):
@@ -113,7 +113,7 @@ def is_silent(desk: Desk, scene: Scene, ask: Ask, *, own_text: bool) -> bool:
 
 
 def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[str, float]) -> dict[str, Any]:
-    """Return `metadata.promptVariant`: the persona's prompt that speaks, and how likely that was."""
+    """Return `metadata.promptVariant`: the selected variant of the persona's prompt, with its probability."""
     for text in texts:
         if text.kind == "persona" and text.source.startswith("prompt:"):
             reference = parse_reference(text.source.removeprefix("prompt:"), where="prompt")
@@ -124,7 +124,7 @@ def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[
 
 
 async def front_again(desk: Desk, scope: Scope, manifest: Manifest, metadata: Mapping[str, Any]) -> Front:
-    """Return the front an earlier step of the round had."""
+    """Return the system prompt of an earlier step of the turn."""
     kept = [text for text in manifest.front if text.source != CLIENT and text.kind != "summary"]
     texts = await desk.store.texts(scope, [text.digest for text in kept])
     return Front(
@@ -138,7 +138,7 @@ async def front_again(desk: Desk, scope: Scope, manifest: Manifest, metadata: Ma
 
 
 def wanted(desk: Desk, persona: str | None) -> tuple[str, ...]:
-    """Return the prompts that may stand in front: a persona's, or every persona's where it is not known yet."""
+    """Return the prompts that the system prompt may need: of one persona, or of all if it is not known yet."""
     named = desk.personas.get(persona or "")
     personas = [named] if named else list(desk.personas.values())
     links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
@@ -149,12 +149,12 @@ def wanted(desk: Desk, persona: str | None) -> tuple[str, ...]:
 
 
 def own_prompt(persona: Persona) -> str:
-    """Return the id a persona's own text has in the prompt book, if it is there."""
+    """Return the id of the managed prompt for a persona's own text, if it exists."""
     return f"persona/{persona.id.lower()}"
 
 
 def own_names(persona: Persona, project: str = "") -> tuple[str, ...]:
-    """Return the ids a persona's own text may have in the prompt book; none where no prompt can be named after it."""
+    """Return the possible prompt ids for a persona's own text, or none if its name cannot be part of an id."""
     try:
         return candidates(own_prompt(persona), project)
     except InvalidInput:
@@ -202,7 +202,7 @@ def _told(profile: Profile | None, project: str, chosen: Mapping[str, Any]) -> d
 def values_of(
     persona: Persona, *, user: str | None, mode: str | None, now: float, zone: tzinfo = UTC
 ) -> dict[str, str]:
-    """Return what a prompt of a turn may name. The day and no time of day: it stands in front of all that is cached."""
+    """Return a turn's prompt variables. The date has no time of day, because all cached text comes after it."""
     return {
         "agent_name": persona.name,
         "persona_id": persona.id,
@@ -214,14 +214,14 @@ def values_of(
 
 
 def spoken(found: Resolved, values: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
-    """Return what a prompt takes of a turn's values, and what it says with them. Raises InvalidInput."""
+    """Return the values that a prompt declares and its rendered text. Raises InvalidInput."""
     declared = {param.name for param in found.params}
     given = coerce(found.params, {key: values[key] for key in declared & set(values)})
     return given, render(text_of(found), given, engine=found.engine, declared=declared)
 
 
 class _Speaker:
-    """Renders the prompts of one turn, each in its chosen variant."""
+    """Renders the prompts of one turn, each in its selected variant."""
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class _Speaker:
         self._render_id = desk.dice.new_id("render")
 
     async def link(self, persona: Persona, key: str) -> Text | None:
-        """Return a link of the chain, or what the fallback says in its place."""
+        """Render a link of the chain, or its fallback."""
         slug = self.resolve_name(persona.chain[key])
         text = await self.text(_KINDS[key], slug or persona.chain[key])
         if text is None and "fallback" in persona.chain:
@@ -261,15 +261,15 @@ class _Speaker:
         return text
 
     async def addon(self, key: str) -> Text | None:
-        """Return an add-on."""
+        """Render an add-on."""
         return await self.text("addon", self.resolve_name(key) or key)
 
     def resolve_name(self, name: str) -> str | None:
-        """Return the prompt a name means here."""
+        """Return the prompt id of a name in this project."""
         return _first(candidates(name, self._project), self._families)
 
     async def text(self, kind: BlockKind, slug: str) -> Text | None:
-        """Return a prompt; one that cannot be said is left out, with the reason."""
+        """Render a prompt. One that fails is skipped and its error stored."""
         try:
             found = await self._resolved(slug)
             given, text = spoken(found, self._values)
@@ -299,7 +299,7 @@ class _Speaker:
         return await resolved_of(self._desk, await self._drawn(family), self._families)
 
     async def _drawn(self, family: Family) -> Version:
-        """Return the version that speaks: the variant, or beside it the one before where it is on trial."""
+        """Return the version to use: the variant's, or by trial the one before it."""
         slug, version = family.slug, self._variant(family)
         told, name = self._told.get(slug), self._ask.conversation
         lot = await drawn(self._desk, family, version.branch, conversation=name, told=told)
@@ -311,7 +311,7 @@ class _Speaker:
         return lot.version
 
     def _variant(self, family: Family) -> Version:
-        """Return the version that speaks: the only one, the one this conversation has, or the one chosen now."""
+        """Return the variant: the only one, the conversation's earlier one, or a new selection."""
         if len(family.active) == 1:
             return family.active[0]
         kept = self._kept.get(family.slug)

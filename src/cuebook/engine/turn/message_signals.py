@@ -1,8 +1,8 @@
-"""What is heard of the message a turn answers: read from the scene, decided purely, told in the turn's metadata.
+"""Detect signals in the answered message: sentiment, topic change, task type and events, stored in the turn's metadata.
 
-Heard is the newest message of a user that the turn brings. One that is answered anew was heard before and is not
-counted twice. Where the persona tracks sentiment, everything is heard and events fire; else only where it serves a
-choice of prompt, now or in the turn before, and then nothing fires.
+The input is the turn's newest user message. A regenerated answer reuses the earlier signals, so that a message counts
+once. If the persona tracks sentiment, all signals are computed and events fire. Otherwise only signals that select
+prompts, now or for the turn before, are computed, and no events fire.
 """
 
 import logging
@@ -54,7 +54,7 @@ _MARKS: Final = (b'"code_error"', b'"execution_status"')
 async def hear_turn(
     desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], *, aside: bool = False
 ) -> TurnSignals | None:
-    """Hear the message a turn answers; None where nobody wants to know, and for a request beside the path."""
+    """Return the signals of the answered message, or None if nothing needs them or for a request beside the path."""
     if aside:
         return None
     persona, last = speaker_in(desk, scene, ask), scene.last_turn
@@ -79,25 +79,25 @@ async def hear_turn(
 
 
 def speaker_in(desk: Desk, scene: Scene, ask: Ask) -> Persona:
-    """Return the persona that speaks in a turn."""
+    """Return the active persona of a turn."""
     return desk.persona(ask.persona or (scene.conversation.persona if scene.conversation else None))
 
 
 def persona_in(desk: Desk, conversation: Conversation, turn: TurnOn | None) -> Persona:
-    """Return who spoke in a turn, else in its conversation; a persona that is no more has no metaprompts."""
+    """Return the persona of a turn, else of its conversation. A deleted persona has no metaprompts."""
     said = turn.metadata.get(SPOKEN_WITH) if turn else None
     name = said if isinstance(said, str) else conversation.persona or desk.default_persona
     return desk.personas.get(name) or Persona(id=name)
 
 
 def tracking_in(desk: Desk, scene: Scene, persona: Persona, mode: str | None) -> Tracking:
-    """Return the tracking of sentiment that holds for a persona in a turn."""
+    """Return the sentiment tracking of a persona in a turn."""
     kept = scene.conversation.metadata.get("mode") if scene.conversation else None
     return tracking_of(persona, mode or (kept if isinstance(kept, str) else None) or GENERAL, desk.profiles)
 
 
 def counters_on(scene: Scene) -> Counters:
-    """Return what the newest message of a path left behind: as a model judged it, else as it was heard at once."""
+    """Return the counters after a path's newest message, as judged by a model or else as detected."""
     heard = heard_of(scene.last_turn.metadata) if scene.last_turn else None
     if heard is None:
         return Counters()
@@ -105,18 +105,16 @@ def counters_on(scene: Scene) -> Counters:
 
 
 def judged_on(reflected: Reflection | None, heard: TurnSignals) -> TurnSignals | None:
-    """Return what a model judged of the very message that was heard, also where it was answered anew or reflected on
-    again since; None where none did.
-    """
+    """Return a model's judgement of this message, including one from an earlier answer or reflection, or None."""
     judged = reflected.heard if reflected else None
     own = heard.counters
     return judged if judged and (judged.counters.turns, judged.counters.at) == (own.turns, own.at) else None
 
 
 def signals_for(ask: Ask, heard: TurnSignals | None) -> dict[str, float]:
-    """Return the signals prompts are chosen by: the caller's own before those that were read, name by name.
+    """Return the signals for prompt selection: the caller's values, then detected ones, by name.
 
-    Of those that were read the ones that are 0 are left out: a signal nobody names is 0.
+    Detected values of 0 are omitted: a missing signal is 0.
     """
     given = ask.signals or {}
     named = {*given, *(ALIASES[name] for name in given if name in ALIASES)}
@@ -125,9 +123,10 @@ def signals_for(ask: Ask, heard: TurnSignals | None) -> dict[str, float]:
 
 
 def read_sentiment(desk: Desk, tracking: Tracking, text: str) -> Sentiment:
-    """Read how a text sounds by a persona's method; the lexicon where that one answers behind the reply, or is gone.
+    """Return a text's sentiment by the persona's method, or by the lexicon if that runs in a background job or is
+    missing.
 
-    A method is its owner's code: one that fails, or says what no Sentiment is, stops no turn and has read nothing.
+    A method is user code: if it fails or returns no Sentiment, the turn goes on without sentiment.
     """
     analyzer = desk.analyzers.get(tracking.method) or desk.analyzers[FALLBACK]
     try:
@@ -143,7 +142,7 @@ def read_sentiment(desk: Desk, tracking: Tracking, text: str) -> Sentiment:
 
 
 def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tuple[bool, ...]:
-    """Say of the results and the reply since the message before whether each failed, oldest first."""
+    """Return for the results and the reply since the previous message whether each failed, oldest first."""
     posts = scene.path[-LOOKED_BACK:]
     if last is not None:
         posts = tuple(post for post in posts if post.seq > last.query_seq)
@@ -156,14 +155,14 @@ def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tupl
 
 
 def with_heard(front: Front, heard: TurnSignals | None) -> Front:
-    """Return what stands in front of a turn with what was heard in it, which its metadata tells too."""
+    """Return the system prompt with a message's signals, which also go into the turn's metadata."""
     if heard is None:
         return front
     return msgspec.structs.replace(front, heard=heard, metadata={**front.metadata, SENTIMENT: heard_to_wire(heard)})
 
 
 def heard_to_wire(heard: TurnSignals) -> dict[str, Any]:
-    """Return `metadata.sentiment`: what A tells of it, why, and what the next turn needs."""
+    """Return `metadata.sentiment`: A's fields, the reasons, and the state for the next turn."""
     sentiment = heard.sentiment
     return {
         "score": sentiment.score,
@@ -182,7 +181,7 @@ def heard_to_wire(heard: TurnSignals) -> dict[str, Any]:
 
 
 def heard_of(metadata: Mapping[str, Any]) -> TurnSignals | None:
-    """Read what was heard in a turn from its metadata; None where nothing was, or where it cannot be read."""
+    """Parse a turn's signals from its metadata. Return None if there are none or they are invalid."""
     told = metadata.get(SENTIMENT)
     if not isinstance(told, dict):
         return None
@@ -208,7 +207,7 @@ _SAID: Final = ("score", "intensity", "polarity", "method", "negatives")
 
 
 def _serves(desk: Desk, scene: Scene) -> bool:
-    """Whether hearing serves the prompts: one of several is chosen now, or what is said is the outcome of one."""
+    """Return whether prompts need signals: several variants are to select from, or a message is the outcome of one."""
     if any(len(family.active) > 1 for family in scene.families.values()):
         return True
     told = scene.last_turn.metadata if scene.last_turn else {}
@@ -217,7 +216,7 @@ def _serves(desk: Desk, scene: Scene) -> bool:
 
 
 def _answers_again(scene: Scene, last: TurnOn, drafts: Sequence[Draft]) -> bool:
-    """Whether the message was answered before: it is no new one, and the newest turn answered it or what follows it."""
+    """Return whether the message was already answered, by the newest turn or one it continues."""
     if any(each.role == "user" for each in drafts):
         return False
     newest = next((post.seq for post in reversed(scene.path) if post.role == "user"), 0)
@@ -233,23 +232,23 @@ def _earlier(scene: Scene, drafts: Sequence[Draft]) -> list[str]:
 
 
 def _is_result(post: PathPost) -> bool:
-    """Whether a post is what a tool gave, or has attachments that say how something that was run ended."""
+    """Return whether a post is a tool result, or has attachments with the result of an execution."""
     return post.role == TOOL or (post.parts is not None and any(mark in post.parts for mark in _MARKS))
 
 
 def _given(post: PathPost) -> str:
-    """Return what a tool gave; of a role's post its attachments alone say how it went."""
+    """Return a tool's result. Of other posts, return only the attachments, which contain the status."""
     return (post.message or post.small or "") if post.role == TOOL else ""
 
 
 async def _kind(desk: Desk, text: str) -> str:
-    """Name the task a message's meaning is closest to; "" without an embedder."""
+    """Return the task type closest to a message's meaning, "" without an embedder."""
     sensed = await sense_all(desk, [text])
     return kind_of(desk, sensed[0]) if sensed else ""
 
 
 async def _drift(desk: Desk, text: str, earlier: Sequence[str]) -> float | None:
-    """How far a message's topic is from that of those before it: by what they mean, else by their words."""
+    """Return the distance of a message's topic from the earlier messages', by meaning or else by words."""
     if not earlier:
         return 0.0
     sensed = await sense_all(desk, [text, *earlier])
@@ -264,9 +263,9 @@ async def _drift(desk: Desk, text: str, earlier: Sequence[str]) -> float | None:
 def outcome_before(
     desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], heard: TurnSignals | None
 ) -> tuple[int, Outcome] | None:
-    """Return what a new message says of the turn it goes on from, with that turn's number; None where it says nothing.
+    """Return a new message's feedback on the turn before it, with that turn's number, or None.
 
-    Only a turn whose answer stands on the message's path is spoken of, and only by a user.
+    Only a user's message counts, and only for a turn whose answer is on its path.
     """
     last = scene.last_turn
     if desk.observes == "off" or heard is None or last is None or last.state != "finished" or not last.reply_seq:

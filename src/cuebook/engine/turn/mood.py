@@ -1,4 +1,4 @@
-"""The Mind in a turn: the state its path is in, what of it the prompt says, and which reflections the turn asks for."""
+"""Mood state in a turn: load it for the path, select its text for the prompt, and request reflections."""
 
 from typing import Any
 
@@ -31,10 +31,10 @@ MIND = "mind"
 
 
 def with_mind(desk: Desk, scene: Scene, ask: Ask, front: Front) -> Front:
-    """Return what stands in front of a turn with the Mind of its path, and with the reflection it asks for.
+    """Return the system prompt with the path's mood state and its requested reflection.
 
-    Only for a persona that tracks sentiment or has metaprompts, or where the Mind was moved by hand. A message that is
-    answered anew was reflected on.
+    Only for a persona that tracks sentiment or has metaprompts, or after a manual change of the mood. A regenerated
+    answer requests no second reflection.
     """
     persona = speaker_in(desk, scene, ask)
     tracking = tracking_in(desk, scene, persona, ask.mode)
@@ -46,26 +46,25 @@ def with_mind(desk: Desk, scene: Scene, ask: Ask, front: Front) -> Front:
 
 
 def _is_by_hand(scene: Scene) -> bool:
-    """Whether what the path's Mind is was asked for by hand."""
+    """Return whether the path's mood state was set manually."""
     return scene.reflection is not None and any(run.trigger == BY_HAND for run in scene.reflection.runs)
 
 
 def is_heard(scene: Scene, heard: TurnSignals) -> bool:
-    """Whether the turn before on the path heard the same message."""
+    """Return whether the path's previous turn has the signals of the same message."""
     before = heard_of(scene.last_turn.metadata) if scene.last_turn else None
     return before is not None and before.counters.turns == heard.counters.turns
 
 
 def mind_of(scene: Scene) -> Mind:
-    """Return the Mind of the path that is read."""
+    """Return the mood state of the loaded path."""
     return scene.reflection.mind if scene.reflection else NEUTRAL
 
 
 def said_of(scene: Scene) -> Text | None:
-    """Return the path's Mind, None where it is neutral.
+    """Return the path's mood state, or None if it is neutral.
 
-    What helps with an event is said in the next answers; then the event is over, unless something looked back and let
-    it stand.
+    Advice for an event is shown in the next answers. Then the event ends, unless a retrospective kept it.
     """
     made = scene.reflection
     if made is None:
@@ -77,9 +76,9 @@ def said_of(scene: Scene) -> Text | None:
 
 
 def fit_mind(said: Text | None, room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
-    """Return what of a Mind the volatile block has room for, what it has not, and the tokens that are left.
+    """Return the part of a mood state that fits into the volatile block, the part that does not, and the tokens left.
 
-    Where it does not hold all of it, what is noted is left out first.
+    Notes are omitted first.
     """
     if said is None:
         return [], [], room
@@ -95,9 +94,9 @@ def fit_mind(said: Text | None, room: int, count: Counter) -> tuple[list[Text], 
 
 
 def calls_of(persona: Persona, tracking: Tracking, heard: TurnSignals) -> tuple[MetapromptTask, ...]:
-    """Return what the reflection on a turn does: which metaprompts run, and whether a model is asked for its sentiment.
+    """Return a reflection's tasks: the metaprompts to run, and whether to ask a model for the sentiment.
 
-    Where it is, what was noticed is known only then, and metaprompts for events fire behind it.
+    If a model is asked, metaprompts for events are triggered by its answer.
     """
     asked = fires(metaprompts_of(persona.metaprompts, tracking), events=heard.events, turns=heard.counters.turns)
     calls = tuple(MetapromptTask(each.metaprompt.id, each.trigger) for each in asked)
@@ -105,7 +104,9 @@ def calls_of(persona: Persona, tracking: Tracking, heard: TurnSignals) -> tuple[
 
 
 def may_run(desk: Desk, conversation: Conversation, scene: Scene, metaprompt: str) -> None:
-    """Raise InvalidInput for a metaprompt that cannot run on a path: not of who spoke last, and none that ships."""
+    """Check that a metaprompt may run on a path: the last speaker's persona or a shipped one has it. Raises
+    InvalidInput.
+    """
     persona = persona_in(desk, conversation, scene.last_turn)
     known = sorted({*(each.id for each in persona.metaprompts), *SHIPPED})
     if metaprompt not in known:
@@ -114,5 +115,5 @@ def may_run(desk: Desk, conversation: Conversation, scene: Scene, metaprompt: st
 
 
 def mind_to_wire(mind: Mind) -> dict[str, Any]:
-    """Write a Mind as a reply's `metadata.mind`."""
+    """Return a mood state as a reply's `metadata.mind`."""
     return {"mood": mind.mood, "userSkill": mind.user_skill, "taskComplexity": mind.task_complexity}

@@ -1,4 +1,6 @@
-"""How a step opens: it reads once, decides purely, and writes what it decided, anew when another writer was first."""
+"""Open a step: load the state once, decide without side effects, store the decision, and retry after a concurrent
+write.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -57,7 +59,7 @@ CANDIDATES = 32
 
 
 class Intent(Struct, frozen=True, kw_only=True):
-    """A step as it is meant, before the state it will be decided on is read."""
+    """The request of a step, before the state is loaded that it is decided on."""
 
     ask: Ask
     drafts: tuple[Draft, ...]
@@ -76,7 +78,7 @@ class Intent(Struct, frozen=True, kw_only=True):
 
 
 class Opened(Struct, frozen=True, kw_only=True):
-    """A step that may speak."""
+    """A stored step, ready for the model."""
 
     lease: Lease
     planned: Planned
@@ -93,11 +95,12 @@ class Opened(Struct, frozen=True, kw_only=True):
 async def open_step(
     desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]], *, waits: bool = True
 ) -> Opened | None:
-    """Decide and open; from here on the query is safe. None: its Idempotency-Key was another request's meanwhile.
+    """Decide and open a step. When it returns, the query is durable. Return None if another request used its
+    Idempotency-Key.
 
-    A turn that runs in another process is waited for, one whose process went away is ended. Raises InvalidInput,
-    LeaseLost where the conversation was forgotten meanwhile, and Conflict where others write faster than this can
-    decide. `waits`: somebody does, for the first token; what is done behind replies stands back.
+    Wait for a running turn of another process, and end a turn whose process died. Raises InvalidInput, LeaseLost if the
+    conversation was erased meanwhile, and Conflict if concurrent writes prevent a decision. `waits`: a caller waits for
+    the first token, so background jobs pause.
     """
     over = desk.urgent.begin() if waits else lambda: None
     try:
@@ -146,7 +149,7 @@ def _sent(intent: Intent, scene: Scene) -> dict[int, int]:
 
 
 async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Planned, Front, int]:
-    """Read once and decide. Answers with the scene, the plan, what stands in front and the number of the turn."""
+    """Load once and decide. Return the scene, the plan, the system prompt and the turn's number."""
     look, turn = await with_sense(desk, _look(desk, intent)), intent.goes_on
     scene = await desk.store.scene(scope, look)
     if turn is None and scene.summary and scene.summary.corrected < scene.corrected:
@@ -173,7 +176,7 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
 
 
 async def _front(desk: Desk, scene: Scene, intent: Intent, number: int, heard: TurnSignals | None) -> Front:
-    """Return what stands in front of a round's first step; a persona that is silent has no state of mind either."""
+    """Return the system prompt of a turn's first step. An inactive persona has no mood state either."""
     if intent.relayed and is_silent(desk, scene, intent.ask, own_text=intent.own_text):
         return with_heard(Front(metadata={SILENT: True}), heard)
     front = await front_of(desk, scene, intent.ask, turn=number, signals=signals_for(intent.ask, heard))
@@ -181,7 +184,7 @@ async def _front(desk: Desk, scene: Scene, intent: Intent, number: int, heard: T
 
 
 def _with_memories(desk: Desk, scene: Scene, wish: Wish, number: int) -> Wish:
-    """Return a wish with what other conversations tell; a conversation that recalls nothing of its own has no query."""
+    """Return a wish with cross-conversation memories. Without recall in the conversation it has no query."""
     query = wish.query
     if scene.known is not None and not scene.known.policy.recalls:
         wish = msgspec.structs.replace(wish, query=None)
@@ -191,7 +194,7 @@ def _with_memories(desk: Desk, scene: Scene, wish: Wish, number: int) -> Wish:
 
 
 def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> Look:
-    """Return what a turn reads: as much of the path as could fit, and what full text finds for the query."""
+    """Return a turn's store query: as much of the path as may fit, and full-text results for the query."""
     far = reach(desk.limits, budget)
     return Look(
         conversation=conversation,
@@ -205,7 +208,7 @@ def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, bud
 
 
 def _look(desk: Desk, intent: Intent) -> Look:
-    """Return what a step reads: a later one of a round what its first one did, so that what it said stays as it was."""
+    """Return a step's store query. A later step repeats the first step's, so that its text stays the same."""
     ask, turn = intent.ask, intent.goes_on
     look = look_of(desk, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget)
     if turn is None:
@@ -219,7 +222,7 @@ def _look(desk: Desk, intent: Intent) -> Look:
 
 
 def memory_look(desk: Desk, ask: Ask) -> MemoryLook:
-    """Return what of other conversations a turn asks for."""
+    """Return a turn's store query for cross-conversation memories."""
     defaults = desk.keyed_policy if ask.authenticated else desk.memory_policy
     if ask.organization is None:
         defaults = msgspec.structs.replace(defaults, organization=False)
@@ -235,7 +238,7 @@ def memory_look(desk: Desk, ask: Ask) -> MemoryLook:
 
 
 async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Scene:
-    """Return a scene whose path holds the open round's query in full, however long the round has become."""
+    """Return a scene that includes the open turn's query in full, however long the turn is."""
     gap = next((each for each in scene.unread if each.first <= query <= each.last), None)
     small = any(post.seq == query and post.message is None for post in scene.path)
     if scene.conversation is None or not (gap or small):
@@ -260,7 +263,7 @@ async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Sce
 def _opening(
     desk: Desk, intent: Intent, scene: Scene, planned: Planned, *, front: Front, metadata: dict[str, Any]
 ) -> Opening:
-    """Return what is written when a step opens."""
+    """Return the rows to write when a step opens."""
     remembered, ask = planned.remembered, intent.ask
     ratio = planned.window.stable_prefix_ratio
     said = not intent.shadow
@@ -295,9 +298,7 @@ def _opening(
 
 
 def _kept_policy(scene: Scene, ask: Ask) -> dict[str, Any] | None:
-    """Return the policy a conversation is to keep, None where the request says nothing of it, or is a guest's: what a
-    conversation keeps is its first user's to say.
-    """
+    """Return the conversation's new policy, or None without one in the request. A guest's request cannot change it."""
     known = scene.conversation
     guest = known is not None and ask.user is not None and known.user not in (None, ask.user)
     return policy_to_wire(scene.known.policy) if scene.known and ask.memory_control is not None and not guest else None
@@ -319,9 +320,7 @@ def _published(scene: Scene, ask: Ask) -> str:
 
 
 def _terms(scene: Scene, intent: Intent) -> dict[str, Any]:
-    """Say in a turn's metadata who is told, and which posts it brought; a later step of a round stays under the terms
-    of the first.
-    """
+    """Add the memory policy and the new posts to a turn's metadata. Later steps use the first step's policy."""
     if intent.goes_on is not None:
         told = intent.goes_on.metadata
         return {name: told[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SHARING, SPOKEN_WITH) if name in told}
@@ -339,13 +338,13 @@ def _terms(scene: Scene, intent: Intent) -> dict[str, Any]:
 
 
 def _shadow(intent: Intent) -> dict[str, Any]:
-    """Mark a turn whose prompt is never said, with what its earlier steps kept."""
+    """Mark a shadow turn, with the data of its earlier steps."""
     before = intent.goes_on.metadata.get(SHADOW) if intent.goes_on else None
     return {} if before is None and not intent.shadow else {SHADOW: before or {}}
 
 
 def _told(intent: Intent) -> dict[str, Any]:
-    """Return what the requests of a turn's steps say of themselves, by the step's number."""
+    """Return the request data of a turn's steps, by step number."""
     before = intent.goes_on.metadata.get(ASKED, {}) if intent.goes_on else {}
     step = str(len(intent.goes_on.steps) + 1 if intent.goes_on else 1)
     told = {**before, step: dict(intent.told)} if intent.told else before
@@ -353,7 +352,7 @@ def _told(intent: Intent) -> dict[str, Any]:
 
 
 def _sharing(scene: Scene, ask: Ask) -> dict[str, Any] | None:
-    """Return whether a turn that asks to share with an organization does, None where it does not ask."""
+    """Return a turn's request to share with an organization, or None without one."""
     known = scene.known
     if known is None or not known.policy.share:
         return None
@@ -371,7 +370,7 @@ def _role(desk: Desk, intent: Intent, scene: Scene) -> str:
 
 
 async def _open(desk: Desk, scope: Scope, opening: Opening) -> Lease:
-    """Open; a caller who goes away meanwhile leaves an interrupted turn, and no lease nobody holds."""
+    """Open the step. If the caller disconnects meanwhile, the turn ends as interrupted and its lease is released."""
     task = asyncio.ensure_future(desk.store.open(scope, opening))
     try:
         return await asyncio.shield(task)
@@ -387,7 +386,7 @@ async def _give_back(desk: Desk, opening: Awaitable[Lease]) -> None:
 
 
 async def _until_free(desk: Desk, scope: Scope, conversation: str) -> None:
-    """Wait until nobody holds a conversation's lease; one that ran out is ended."""
+    """Wait until a conversation's lease is free. End an expired one."""
     while (await desk.store.conversation(scope, conversation)).lease_until > 0:
         await desk.expire()
         await asyncio.sleep(POLL_S)
@@ -397,7 +396,7 @@ async def _until_free(desk: Desk, scope: Scope, conversation: str) -> None:
 
 
 def plan_tuned(desk: Desk, scene: Scene, wish: Wish, *, turn: int, goes_on: Turn | None) -> Planned:
-    """Decide a step's window with the conversation's tuning. Raises InvalidInput as `plan` does."""
+    """Build a step's window with the conversation's tuning. Raises InvalidInput as `plan` does."""
     before = in_force(scene.tuning, goes_on.metadata if goes_on else scene.told)
     now = newest(scene.tuning) if desk.tunes else newest(None)
     if goes_on is None and scene.previous is None:

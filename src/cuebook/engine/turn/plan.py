@@ -1,4 +1,6 @@
-"""What a step will say to the model: from one scene, purely, the window, its manifest, and what opening stores."""
+"""Build the context window of a step from a loaded scene without side effects: the window, its manifest, and the rows
+to store.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
@@ -43,7 +45,7 @@ OF_LITTLE_USE = "of little use, and the window is filling"
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """What a step is asked for, before anything of it is stored."""
+    """The request for a window, before anything of it is stored."""
 
     conversation: str
     drafts: tuple[Draft, ...]
@@ -69,7 +71,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 
 
 class Planned(Struct, frozen=True, kw_only=True):
-    """A decided step."""
+    """The plan of a step: its window and the rows to store."""
 
     window: Window  # as stored and shown
     messages: tuple[bytes, ...]  # as sent: with the live request's own bytes
@@ -85,7 +87,7 @@ class Planned(Struct, frozen=True, kw_only=True):
 
     @property
     def uses(self) -> tuple[int, ...]:
-        """The numbers of memories newly said in the window."""
+        """Return the numbers of memories that this window uses for the first time."""
         said = {text.source for text in self.sheet.volatile}
         return tuple(no for source, no in self.retrieved.uses.items() if source in said)
 
@@ -93,7 +95,9 @@ class Planned(Struct, frozen=True, kw_only=True):
 def plan(
     scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter, key: bytes, marks: Marks = NO_MARKS
 ) -> Planned:
-    """Decide a step's window. Raises InvalidInput, naming the least budget, when what must stand in it does not fit."""
+    """Build a step's window. Raises InvalidInput, with the least sufficient budget, if the required
+    parts do not fit.
+    """
     path = path_of(scene, wish.drafts)
     query = _query(path) if wish.query_seq is None else wish.query_seq
     limits = limited(limits, marks)
@@ -136,7 +140,7 @@ def plan(
 
 
 class _Room(Struct, frozen=True):
-    """What a window is fitted from."""
+    """Input for fitting a window."""
 
     scene: Scene
     wish: Wish
@@ -146,7 +150,7 @@ class _Room(Struct, frozen=True):
 
 
 class _Fitted(Struct, frozen=True, kw_only=True):
-    """What stands in front of the path, and what it leaves."""
+    """The blocks before the path, and the room that they leave."""
 
     front: tuple[Text, ...]
     client: tuple[ClientSystem, ...]
@@ -160,7 +164,7 @@ class _Fitted(Struct, frozen=True, kw_only=True):
 
 
 def path_of(scene: Scene, drafts: Sequence[Draft]) -> list[PathPost]:
-    """Return the stored path with the new posts behind it, under the seqs they will get."""
+    """Return the stored path with the new posts appended, under their future seqs."""
     path = list(scene.path)
     last = scene.conversation.last_seq if scene.conversation else 0
     tokens = path[-1].path_tokens if path else 0
@@ -191,7 +195,7 @@ def path_of(scene: Scene, drafts: Sequence[Draft]) -> list[PathPost]:
 
 
 def _query(path: Sequence[PathPost]) -> int:
-    """Return the newest user post of the path: what is answered."""
+    """Return the newest user post of the path, which the model answers."""
     return next((post.seq for post in reversed(path) if post.role == "user"), 0)
 
 
@@ -205,7 +209,7 @@ def _cut_down(parted: Partition, owner: str | None, count: Counter) -> Partition
 
 
 def _lighten(room: _Room, parted: Partition, marks: Marks, posts: int, query: int) -> tuple[Partition, list[PathPost]]:
-    """Let marks take effect once the posts behind the summary pass the conversation's trigger."""
+    """Apply compression marks once the posts after the summary exceed the conversation's trigger."""
     taken = sum(placed.post.tokens for placed in parted.kept) + sum(post.tokens for post in parted.dropped)
     taken += sum(each.tokens for each in room.scene.unread)
     if not marks.run or taken <= posts * marks.trigger:
@@ -214,7 +218,7 @@ def _lighten(room: _Room, parted: Partition, marks: Marks, posts: int, query: in
 
 
 def _left_out(scene: Scene, parted: Partition, of_little_use: Sequence[PathPost]) -> list[Dropped]:
-    """Return posts of the path that are neither in the window nor under the summary, oldest first."""
+    """Return posts of the path that are neither in the window nor in the summary, oldest first."""
     unread = [
         Dropped(kind="post", reason=TOO_OLD, tokens=each.tokens, count=each.count, first=each.first, last=each.last)
         for each in scene.unread
@@ -239,16 +243,16 @@ def _summary_text(summary: Summary | None, zone: tzinfo) -> Text | None:
 
 
 def _shortened(summary: Text, most: int, count: Counter) -> Text | None:
-    """Return a summary cut to so many tokens, by the importance of its lines; None where none of it fits."""
+    """Return a summary cut to a number of tokens by the importance of its lines, or None if nothing fits."""
     heading, _, markdown = summary.text.partition("\n\n")
     text = fit(markdown, most - count(heading) - JOIN_TOKENS - MESSAGE_OVERHEAD, count=count)
     return msgspec.structs.replace(summary, text=f"{heading}\n\n{text}") if text else None
 
 
 def _fit_front(room: _Room, least: int, path: int) -> _Fitted:
-    """Divide the budget. A summary that is too large is cut to its most important lines.
+    """Divide the token budget. Cut a summary that is too large to its most important lines.
 
-    `least` and `path` are the tokens of the posts that must stay and of all of them.
+    `least` and `path` are the tokens of the required posts and of all posts.
     """
     wish, count = room.wish, room.count
     front, client = weigh_front(wish.front, wish.client, count)
@@ -290,9 +294,7 @@ def _fit_front(room: _Room, least: int, path: int) -> _Fitted:
 def _volatile(
     room: _Room, tokens: int, parted: Partition, query: int
 ) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
-    """Return what is recalled beside the query: the best posts that the window
-    does not show, within their allotment.
-    """
+    """Return recalled text: the best posts outside the window, within their token budget."""
     scene, wish, count = room.scene, room.wish, room.count
     if wish.frozen is not None:
         return _frozen(wish.frozen, room, tokens)
@@ -330,7 +332,7 @@ def _volatile(
 
 
 def _say_memories(wish: Wish, left: int, count: Counter, told: tuple[list[Text], list[Hit], list[Dropped]]) -> int:
-    """Return what other conversations tell, in half of the room; answers with what is left."""
+    """Select cross-conversation memories for half of the room. Return the rest of the room too."""
     texts, used, dropped = told
     room = most = max(0, left // 2)
     for hit in wish.memories.hits:
@@ -354,7 +356,7 @@ def _hits(scene: Scene, wish: Wish, shown: set[int]) -> list[Hit]:
 def _frozen(
     texts: tuple[Text, ...], room: _Room, tokens: int
 ) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
-    """Return the block an earlier step chose: whole, or not at all where nothing holds it any more."""
+    """Return the block of an earlier step, complete or, if it no longer fits, none."""
     weighed = weigh_volatile(texts, room.fence, room.count)
     if sum(text.tokens for text in weighed) <= tokens:
         return (), weighed, []
@@ -370,7 +372,7 @@ def _no_room(source: str, tokens: int, most: int, kind: str = "memory") -> Dropp
 
 
 def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window) -> tuple[bytes, ...]:
-    """Return what goes to the model: the caller's own words where secrets are replaced in what is stored."""
+    """Return the messages to send: the caller's original words where stored text has redacted secrets."""
     last = scene.conversation.last_seq if scene.conversation else 0
     live = {**wish.live, **{last + 1 + number: raw for number, raw in wish.live_drafts.items()}}
     if not live and not wish.live_client:
@@ -382,7 +384,7 @@ def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window) -> tuple[bytes
 
 
 def window_metadata(planned: Planned, cache: Mapping[str, Any]) -> dict[str, Any]:
-    """`metadata.window` of a reply."""
+    """Return `metadata.window` of a reply."""
     window = planned.window
     return {
         "tokens": window.tokens,
@@ -396,6 +398,6 @@ def window_metadata(planned: Planned, cache: Mapping[str, Any]) -> dict[str, Any
 
 
 def dropped_to_wire(each: Dropped) -> dict[str, Any]:
-    """Return a left-out thing as INTERFACE writes it."""
+    """Return an omitted item as INTERFACE defines it."""
     place = {"from": each.first, "to": each.last} if each.first else {"source": each.source}
     return {"kind": each.kind, **place, "count": each.count, "tokens": each.tokens, "reason": each.reason}

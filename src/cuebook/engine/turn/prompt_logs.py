@@ -1,13 +1,13 @@
-"""Each prompt as it was sent, in files for people to read (D6): written behind the reply, gone with what is forgotten.
+"""Prompt logs: write each prompt as sent to a readable JSON file, in a background task, and erase logs with their data
+(D6).
 
-A conversation has a folder; nothing of its name is taken from an id but letters, digits and dashes, and a keyed digest
-tells two apart. In it, for each step, stand `ROLE_prompt_log_ROUND_POST.json` and, where a model chose among
-experiences, `ROLE_experience_selection_log_ROUND_POST.json`: lists of messages, secrets replaced as in all that is
-stored. ROUND is the seq of the round's query, POST that of the reply.
+A conversation has a folder. Its name contains only letters, digits and dashes of the id, and a keyed digest. Each step
+writes `ROLE_prompt_log_ROUND_POST.json` and, if a model selected experiences,
+`ROLE_experience_selection_log_ROUND_POST.json`: lists of messages, with secrets redacted as in all stored text. ROUND
+is the seq of the turn's query, POST that of the reply.
 
-A forget removes the folders of conversations that are gone, and of those that told what others told; where it was not
-a conversation that was forgotten, all of them: whatever they quote, no byte of it is left. A file that was written
-while something was forgotten is taken back.
+Erasing a conversation removes its folder and the folders that may quote it. Erasing anything else removes all folders,
+because any may quote it. A file written during an erasure is removed again.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _PRIVATE, _PRIVATE_FOLDER = 0o600, 0o700
 
 
 class Index(Struct, frozen=True, kw_only=True):
-    """Whose a folder is. `no` is the store's own number: a conversation of the same id may come again."""
+    """Owner of a folder. `no` is the store's number, because a new conversation may reuse an id."""
 
     tenant: str
     conversation: str
@@ -52,7 +52,7 @@ class Index(Struct, frozen=True, kw_only=True):
 
 
 class PromptLog(Struct, frozen=True, kw_only=True):
-    """What is written of a step."""
+    """The logged data of a step."""
 
     index: Index
     name: str  # with {} where the kind of log stands
@@ -62,10 +62,10 @@ class PromptLog(Struct, frozen=True, kw_only=True):
 
 
 class PromptLogs:
-    """The logs of one book: written to the first of its folders, erased in all of them."""
+    """The prompt logs of a project: written to the first of its folders, erased from all."""
 
     def __init__(self, folders: Sequence[Path], desk: Desk) -> None:
-        """`desk` is the book's own, not a tenant's."""
+        """`desk` is the project's own, not a tenant's."""
         self._folder, self._folders = folders[0], folders
         self._desk = desk
         self._tasks: set[asyncio.Task[None]] = set()
@@ -73,7 +73,7 @@ class PromptLogs:
 
     @property
     def chore(self) -> Chore:
-        """What settling waits for."""
+        """Return the job that waits for queued logs."""
 
         async def due() -> int:
             return len(self._tasks)
@@ -81,12 +81,12 @@ class PromptLogs:
         return Chore(name="prompt logs", run=self.drain, due=due)
 
     async def drain(self) -> None:
-        """Wait until everything is written."""
+        """Wait until all queued logs are written."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
     def keep(self, made: PromptLog) -> None:
-        """Write, behind whoever calls."""
+        """Queue a log for writing."""
         if len(self._tasks) >= MOST:
             self._tell(f"{MOST} prompts wait to be written; this one is not")
             return
@@ -95,7 +95,7 @@ class PromptLogs:
         task.add_done_callback(self._tasks.discard)
 
     async def _keep(self, made: PromptLog) -> None:
-        """Write, then look whether something was forgotten meanwhile: its words may stand in what was written."""
+        """Write a log, then remove it if an erasure ran meanwhile, because it may contain erased text."""
         folder = self._folder / folder_of(made.index.tenant, made.index.conversation, self._desk.key)
         try:
             written = await asyncio.to_thread(_write, folder, made)
@@ -109,7 +109,7 @@ class PromptLogs:
             self._tell(f"prompts are not written to {str(self._folder)!r}: {error.strerror or error}")
 
     async def _outdated(self, made: PromptLog, folder: Path, written: Sequence[Path]) -> Sequence[Path]:
-        """Return what of a log must go again: nothing where nothing was forgotten since its turn was opened."""
+        """Return the files of a log to remove: none if nothing was erased since its turn opened."""
         scope, look = Scope(made.index.tenant), Look(conversation=made.index.conversation, use_summary=False)
         scene = await self._desk.store.scene(scope, look)
         if scene.conversation is None or scene.conversation.no != made.index.no:
@@ -117,13 +117,13 @@ class PromptLogs:
         return () if scene.epoch == made.epoch else written
 
     def _tell(self, what: str) -> None:
-        """Say what is wrong, once until something else is."""
+        """Log an error, unless it is the same as the last one."""
         if what != self._told:
             self._told = what
             log.warning("%s", self._desk.writer.clean(what))
 
     async def erase(self, kinds: Collection[str]) -> bool:
-        """Remove what may hold what was forgotten; answers with whether nothing of it is left."""
+        """Remove logs that may contain erased data. Return whether all are gone."""
         if self._tasks:  # what is being written now takes itself back; what comes after knows of the forget
             await asyncio.wait(list(self._tasks))
         everything = any(kind != "conversation" for kind in kinds)
@@ -148,7 +148,7 @@ class PromptLogs:
 
 
 def logging_of(desk: Desk, opened: Opened) -> Callable[[int], None] | None:
-    """Return what is called with the seq of a step's reply once that is stored; None where nothing is logged."""
+    """Return the function to call with the seq of a step's stored reply, or None without prompt logs."""
     keep = desk.log_prompt
     if keep is None:
         return None
@@ -179,12 +179,12 @@ def logging_of(desk: Desk, opened: Opened) -> Callable[[int], None] | None:
 
 
 def plain_name(text: str) -> str:
-    """Return what of a text may stand in a file's name: letters a to z, digits and dashes, 40 at the most."""
+    """Return a text as a file name: letters a to z, digits and dashes, at most 40."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:NAMED].strip("-")
 
 
 def folder_of(tenant: str, conversation: str, key: bytes) -> str:
-    """Name the folder of a conversation."""
+    """Return the folder name of a conversation."""
     digest = keyed_digest(f"{tenant}\0{conversation}".encode("utf-8", "surrogatepass"), key).hex()[:DIGEST]
     return f"{plain_name(conversation) or 'conversation'}-{digest}"
 
@@ -209,13 +209,13 @@ def _write(folder: Path, made: PromptLog) -> list[Path]:
 
 
 def _listed(messages: Sequence[bytes]) -> bytes:
-    """Return messages as a JSON list that people can read."""
+    """Return messages as an indented JSON list."""
     decoded: list[Any] = [msgspec.json.decode(message) for message in messages]
     return json.dumps(decoded, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
 
 
 def _put(file: Path, body: bytes) -> None:
-    """Put a file in its place whole; nobody else reads it."""
+    """Write a file atomically, readable only by its owner."""
     aside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE), "wb") as opened:
@@ -233,7 +233,7 @@ def _index(folder: Path) -> Index | None:
 
 
 def _folders(root: Path) -> list[tuple[Path, Index | None]]:
-    """Return the folders of conversations. What else lies there is not ours, and stays."""
+    """Return the folders of conversations. Other content of the directory is left alone."""
     ours = re.compile(rf"[a-z0-9-]+-[0-9a-f]{{{DIGEST}}}")
     try:
         found = [entry for entry in root.iterdir() if ours.fullmatch(entry.name) and entry.is_dir()]
@@ -243,7 +243,7 @@ def _folders(root: Path) -> list[tuple[Path, Index | None]]:
 
 
 def _remove(places: Sequence[Path]) -> None:
-    """Remove files and folders, their bytes written over first. Raises OSError."""
+    """Remove files and folders after overwriting their bytes. Raises OSError."""
     for place in places:
         for file in [place] if place.is_file() else sorted(place.rglob("*")):
             if file.is_file() and not file.is_symlink():

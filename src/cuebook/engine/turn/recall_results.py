@@ -1,4 +1,4 @@
-"""What full text found, as hits: ordered by the query, and shown in a line each."""
+"""Rank full-text search results as hits and render each as one line."""
 
 from collections.abc import Collection
 from datetime import UTC, tzinfo
@@ -10,7 +10,7 @@ from cuebook.memory.tokenizer import day_of
 from cuebook.records.memory import Hit, SearchResult
 from cuebook.window.tokens import Counter
 
-#: A recalled post longer than this many tokens is quoted by its best passage.
+#: A recalled post with more tokens is quoted by its best passage.
 QUOTE = 160
 
 
@@ -21,9 +21,9 @@ def rank_found(
     limit: int,
     skip: Collection[int] = (),
 ) -> list[Hit]:
-    """Order what search brought, best first, as hits of kind `post`."""
+    """Rank search results, best first, as hits of kind `post`."""
     if all(each.seq in skip for each in found.found):
-        return []  # most often: a window shows all of a path that is not long
+        return []  # usual case: a window shows a whole short path
     by_place = {(each.no << 32) | each.seq: each for each in found.found}
     candidates = [
         RecallCandidate(
@@ -63,7 +63,9 @@ def rank_found(
 
 
 def shown_of(hit: Hit, query: Query | None, room: int, count: Counter, *, zone: tzinfo = UTC) -> str:
-    """Return a hit's line in the volatile block: day, speaker, and the text or its best passage; empty for no room."""
+    """Return a hit's line in the volatile block: day, speaker, and the text or its best passage. Empty if there is no
+    room.
+    """
     day = day_of(hit.timestamp, zone)
     most = min(room, QUOTE)
     text = hit.text

@@ -1,4 +1,4 @@
-"""What a reply says about itself: A's `metadata`, with names as on the wire."""
+"""Build a reply's `metadata`, with A's names as on the wire."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,7 @@ from cuebook.memory.scopes import policy_to_wire
 def metadata_of(
     desk: Desk, scene: Scene, planned: Planned, front: Front, *, cache: dict[str, Any], turn: int, mode: str | None
 ) -> dict[str, Any]:
-    """A's `metadata` of a reply."""
+    """Return A's `metadata` of a reply."""
     kept = scene.conversation.metadata.get("mode") if scene.conversation else None
     profile = choose(desk.compaction, mode or kept)
     retrieved = planned.retrieved
@@ -49,7 +49,7 @@ def metadata_of(
 
 
 def rolling_summary(scene: Scene, planned: Planned, profile: CompactionProfile) -> dict[str, Any]:
-    """`metadata.rollingSummary`: `didCompact` on the first turn that uses a new summary."""
+    """Return `metadata.rollingSummary`. `didCompact` is true on the first turn with a new summary."""
     summary = planned.summary
     before = scene.previous.summary_version if scene.previous else 0
     did = summary is not None and summary.version != before

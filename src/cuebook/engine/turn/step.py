@@ -1,4 +1,4 @@
-"""An open step: it keeps what comes, renews its lease while it speaks, and closes exactly once however it ends."""
+"""An open step of a turn: collect the streamed answer, renew the lease, and close exactly once."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -22,39 +22,39 @@ from cuebook.wire.chat_messages import MessageContent, read_message
 
 T = TypeVar("T")
 
-#: In a turn's metadata once it is over: milliseconds until the first piece of an answer that streamed.
+#: Metadata key of a finished turn: milliseconds until the first piece of a streamed answer.
 FIRST_PIECE: Final = "firstTokenMs"
 
 
 class BrokenOffError(BackendError):
-    """An answer ended before it was whole."""
+    """An answer ended before it was complete."""
 
 
 class OpenStep:
     """A step between `open` and `close`.
 
-    Leaving the context without `finish` closes it with what had come: as failed when an error ended it, as interrupted
-    when the caller went away or the answer broke off.
+    Leaving the context without `finish` closes it with the partial answer: as failed after an error, as interrupted if
+    the caller disconnected or the answer broke off.
     """
 
     def __init__(
         self, desk: Desk, lease: Lease, renders: Sequence[Record] = (), *, zone: tzinfo = UTC, timed: bool = True
     ) -> None:
-        """Take charge of an opened step. `timed`: its answer is heard as it comes, so its first piece has a time."""
+        """Start with an opened step. `timed`: its answer is streamed, so the time of its first piece is measured."""
         self.lease = lease
         self._timed = timed
         self._zone = zone
         self._renders = renders
         self.text: list[str] = []
-        #: What has come so far, where that is more than text.
+        #: Partial answer of more than text.
         self.so_far: Callable[[], MessageContent | None] | None = None
-        #: What is kept of the answer in the turn's metadata.
+        #: Data about the answer for the turn's metadata.
         self.metadata: dict[str, Any] = {}
-        #: Is called with the reply's seq, 0 for none, once all of it is stored.
+        #: Called with the reply's seq, 0 for none, once everything is stored.
         self.on_closed: Callable[[int], None] | None = None
         self._desk = desk
         self._began = desk.clock.now()
-        self._first_ms: int | None = None  # until the first piece of an answer that streamed
+        self._first_ms: int | None = None  # until the first piece of a streamed answer
         self._reply_id = desk.dice.new_id("post")
         self._beat: asyncio.Task[None] | None = None
         self._closed = False
@@ -74,7 +74,7 @@ class OpenStep:
             await to_the_end(self._close("failed" if failed else "interrupted", error=_say(error)))
 
     def hear(self, text: str) -> None:
-        """Take a piece of the answer. Raises LeaseLost once another process has taken the turn over."""
+        """Add a piece of the answer. Raises LeaseLost once another process has taken over the turn."""
         self.check()
         if self._timed and self._first_ms is None:
             self._first_ms = round(1000 * (self._desk.clock.now() - self._began))
@@ -82,7 +82,7 @@ class OpenStep:
         self._desk.failpoint("stream.piece")
 
     def check(self) -> None:
-        """Raise LeaseLost once another process has taken the turn over."""
+        """Raise LeaseLost once another process has taken over the turn."""
         if self._lost is not None:
             raise self._lost
 
@@ -96,7 +96,7 @@ class OpenStep:
         error: str = "",
         others: tuple[bytes, ...] = (),
     ) -> int:
-        """Store the whole answer; from here on it is durable. Answers with the reply's seq. Raises LeaseLost."""
+        """Store the complete answer durably. Return the reply's seq. Raises LeaseLost."""
         self._desk.failpoint("stream.ended")
         closing = self._close(state, wire=wire, usage=usage, waiting=waiting, error=error, others=others)
         return await to_the_end(closing)
@@ -132,15 +132,15 @@ class OpenStep:
         return seq
 
     def _whole(self, wire: bytes, id_: str) -> Draft:
-        """Return a whole message, the reply or a further choice.
+        """Return the draft of a complete message, the reply or another choice.
 
-        It is read behind its redaction, as a client's are: so the same message resent has the same digest.
+        It is parsed after redaction like a client's messages, so that the same message has the same digest when resent.
         """
         kept = self._desk.writer.clean_json(wire)
         return self._draft(read_message(kept), id_, "finished", kept, clean=kept is wire)
 
     def _partial(self, state: TurnState) -> Draft | None:
-        """Return what has come so far, None where nothing has; of what goes on no half of a key."""
+        """Return the partial answer, or None if it is empty. A key cut off at its end is removed."""
         said = self.so_far() if self.so_far else None
         said = said or MessageContent(ASSISTANT, None, "".join(self.text))
         if state != "finished":
@@ -165,7 +165,7 @@ class OpenStep:
             now=self._desk.clock.now(),
             state="complete" if state == "finished" else "interrupted",
             wire=wire,
-            limited=False,  # what a model said is kept, however long
+            limited=False,  # a model's answer is stored at any length
             clean=clean and text == said.message,
         )
         return dated([draft], self._zone)[0]
@@ -181,7 +181,7 @@ class OpenStep:
                 self._lost = lost
                 return
             except (BackendError, InvalidInput):
-                continue  # the next beat tries again; the lease outlasts several
+                continue  # the next renewal retries; the lease outlasts several
 
     async def _stop_beat(self) -> None:
         if self._beat is not None:
@@ -191,7 +191,7 @@ class OpenStep:
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Do what must not be left half done, however often the caller is told to go meanwhile; then let it go."""
+    """Finish a coroutine despite repeated cancellation, then re-raise the cancellation."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -200,12 +200,12 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait((task,))
         if not task.cancelled():
-            task.exception()  # told to nobody: who asked has gone
+            task.exception()  # not reported: the caller is gone
         raise
 
 
 def _counted(usage: Usage | None) -> Usage | None:
-    """Return what a model counted; nothing where its adapter gave what is no count."""
+    """Return a model's token counts, or none if its adapter returned invalid ones."""
     try:
         return msgspec.convert(msgspec.to_builtins(usage), Usage | None)
     except msgspec.ValidationError:

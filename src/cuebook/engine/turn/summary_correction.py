@@ -1,7 +1,7 @@
-"""What a hand corrected holds in its conversation too: the summary that says it otherwise is replaced, and its items.
+"""Background job that applies manual memory corrections to a conversation: replace its summary and items.
 
-Level-triggered: due while a correction is newer than the summary that stands. No model is asked; the next pass of one
-reads what stands here.
+A conversation is due while a correction is newer than its current summary. No model is called; the next summarization
+pass uses the corrected text.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ RETRIES = 20
 
 
 async def correct_due(desk: Desk) -> None:
-    """Correct what is due; a conversation that fails is tried again next time, and holds up no other."""
+    """Apply due corrections. A failed conversation is retried next time and does not block the others."""
     for tenant, conversation in await desk.store.memories.corrections.due():
         try:
             await correct_summary(desk, Scope(tenant), conversation)
@@ -37,12 +37,12 @@ async def correct_due(desk: Desk) -> None:
 
 
 async def due(desk: Desk) -> int:
-    """Count conversations whose summary is to be corrected."""
+    """Count conversations with a summary to correct."""
     return len(await desk.store.memories.corrections.due())
 
 
 async def correct_summary(desk: Desk, scope: Scope, conversation: str, *, upto: int | None = None) -> None:
-    """Bring the summary that ends at a post, the head's without one, after all corrections."""
+    """Apply all corrections to the summary that ends at a post, by default the current one."""
     store = desk.store.memories.corrections
     for _ in range(RETRIES):
         try:
@@ -58,7 +58,7 @@ async def correct_summary(desk: Desk, scope: Scope, conversation: str, *, upto: 
 
 
 def _made(desk: Desk, read: Correcting) -> Corrected:
-    """Decide what the summary says instead; one that says nothing wrong stays as it is, and knows that."""
+    """Return the corrected summary. A correct one stays unchanged and is marked as checked."""
     before, now = read.summary, desk.clock.now()
     fresh = [each for each in read.corrections if each.no > before.corrected]
     items = unmarked(corrected(read.items, read.corrections, since=before.corrected))

@@ -1,4 +1,4 @@
-"""The tasks' examples as vectors: embedded once, behind a reply, when a hearing first asks for them."""
+"""Embed the example messages of the task classifier once, in the background, when first needed."""
 
 import logging
 import math
@@ -15,7 +15,9 @@ log = logging.getLogger("cuebook.embedder")
 
 
 def kind_of(desk: Desk, dense: Dense) -> str:
-    """Name the task a message is closest to by its vector; "" where none stands out, or nothing is embedded yet."""
+    """Return the task type closest to a message's vector, "" if none stands out or the examples are
+    not embedded yet.
+    """
     kinds = desk.kinds
     if kinds.space != dense.model:
         kinds.wanted = True
@@ -25,7 +27,7 @@ def kind_of(desk: Desk, dense: Dense) -> str:
 
 
 async def embed_kinds(desk: Desk) -> None:
-    """Embed the examples. An embedder that fails is asked again when the next message wants them."""
+    """Embed the examples. After a failure, retry when the next message needs them."""
     if not await due(desk) or desk.embedder is None:
         return
     desk.kinds.wanted = False
@@ -44,5 +46,5 @@ async def embed_kinds(desk: Desk) -> None:
 
 
 async def due(desk: Desk) -> int:
-    """Return whether the examples are to be embedded."""
+    """Return whether the examples need to be embedded."""
     return int(desk.embedder is not None and desk.kinds.wanted)

@@ -1,4 +1,4 @@
-"""One turn: reads once, decides purely, opens, speaks, closes. All else is work found in stored state (`worker`)."""
+"""Run one turn: load once, decide without side effects, open, stream, close. Background jobs do the rest (`worker`)."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -31,7 +31,7 @@ from cuebook.wire.anthropic_requests import plain_chat
 
 
 class Chunk(Struct, frozen=True, kw_only=True):
-    """What a caller of `stream` gets: the turn's metadata, text as it comes, and the final answer."""
+    """A chunk of `stream`: the turn's metadata, a piece of text, or the final answer."""
 
     type: str  # METADATA_UPDATE | text_delta | final_response
     text: str = ""
@@ -42,7 +42,7 @@ class Chunk(Struct, frozen=True, kw_only=True):
 
 
 async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = b"") -> AsyncGenerator[Chunk, None]:
-    """Answer a caller, piece by piece. The query is durable before the model is asked, the answer at the end."""
+    """Stream an answer. The query is durable before the model is called, and the answer at the end."""
     key = (ask.idempotency_key, request_digest) if ask.idempotency_key else None
     await desk.catch_up()
     async with desk.lines.hold(scope.tenant, ask.conversation):
@@ -62,7 +62,7 @@ async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = 
 
 
 async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str, Any]]:
-    """Return the window an ask would get; nothing is stored, and the same state gives the same bytes."""
+    """Return the window that an ask would get. Nothing is stored, and the same state gives the same bytes."""
     await desk.catch_up()
     intent = msgspec.structs.replace(await asking(desk, ask, None, post="query")(), asks_model=False)
     ask = intent.ask
@@ -77,7 +77,7 @@ async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str
 
 
 def asking(desk: Desk, ask: Ask, key: Key | None, *, post: str = "") -> Callable[[], Awaitable[Intent]]:
-    """Return an ask as what a step intends: its query behind the head's path. Raises InvalidInput, NotFound."""
+    """Return an ask as an intent: its query after the head's path. Raises InvalidInput, NotFound."""
     said = Posted(
         sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user"
     )
@@ -101,7 +101,7 @@ def asking(desk: Desk, ask: Ask, key: Key | None, *, post: str = "") -> Callable
 
 
 def wish_of(desk: Desk, ask: Ask, scene: Scene, drafts: tuple[Draft, ...], *, live: Draft | None = None) -> Wish:
-    """Return an ask as a wish. `live` is its query as the caller said it."""
+    """Return an ask as a wish. `live` is its query in the caller's words."""
     known = scene.conversation
     owner = known.user if known else ask.user
     zone, asked = zone_of(ask.time_zone, known, desk.zone), desk.recall and ask.text
@@ -133,9 +133,7 @@ def _chunk(kind: str, opened: Opened, text: str = "") -> Chunk:
 
 
 async def repeat(desk: Desk, scope: Scope, ask: Ask, key: Key | None) -> list[Chunk]:
-    """Return the answer an Idempotency-Key stands for, waited for while its
-    turn runs. Raises KeyReused, BackendError.
-    """
+    """Return the stored answer of an Idempotency-Key; wait while its turn runs. Raises KeyReused, BackendError."""
     name, request_digest = key or ("", b"")
     answered = await desk.answered(scope, key) if key else None
     if answered is None or answered.digest != request_digest or not answered.turn:
@@ -157,7 +155,7 @@ async def repeat(desk: Desk, scope: Scope, ask: Ask, key: Key | None) -> list[Ch
 
 
 async def _ended(desk: Desk, scope: Scope, answered: StoredAnswer) -> Turn:
-    """Wait for the turn a key stands for."""
+    """Wait for the turn of a key."""
     while True:
         turn = await desk.store.turn(scope, answered.conversation, answered.turn)
         if turn.state != "running":
@@ -167,7 +165,7 @@ async def _ended(desk: Desk, scope: Scope, answered: StoredAnswer) -> Turn:
 
 
 async def speak(desk: Desk, opened: Opened, step: OpenStep) -> AsyncGenerator[str, None]:
-    """Let the model answer, piece by piece; behind the last one the answer is durable. Raises what the model does."""
+    """Stream the model's answer. After the last piece it is durable. Raises the model's errors."""
     lease, quotes = opened.lease, opened.planned.quotes
     request = ModelRequest(
         messages=plain_chat(opened.planned.messages),

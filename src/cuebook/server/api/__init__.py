@@ -1,1 +1,1 @@
-"""Cuebook's own HTTP API, `/api` and `/learning`: routes and the types they read and write."""
+"""Serve Cuebook's HTTP API, `/api` and `/learning`: routes, request and response types."""

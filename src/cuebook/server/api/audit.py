@@ -1,4 +1,4 @@
-"""`/api/audit`: what was said to a model and why, whether somebody changed it, and each prompt rendered again."""
+"""Serve `/api/audit`: list audit records, verify their integrity (hash chain), and check replays."""
 
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ Cursor = Annotated[int, QueryParameter(name="cursor", ge=0, le=HIGHEST, descript
 
 
 class RecordAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A record of the audit. A text that was erased is null, one that never was is empty."""
+    """An audit record. An erased text is null, an absent one is empty."""
 
     seq: int
     timestamp: str
@@ -42,14 +42,14 @@ class RecordAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RecordPage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Records, the oldest first; `next` is the `cursor` of the page behind: the number of the last record here."""
+    """Records, oldest first; `next` is the `cursor` of the next page: the number of the last record here."""
 
     items: list[RecordAnswer]
     next: int | None = None
 
 
 class VerdictAnswer(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a check found. `firstBad` is the first record that is not as it was written."""
+    """The result of a verification. `firstBad` is the first record that was changed."""
 
     ok: bool
     records: int
@@ -58,7 +58,7 @@ class VerdictAnswer(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class RenderedAgain(Struct, frozen=True, kw_only=True):
-    """A prompt rendered again. `changed`: a prompt it inherits from says something else now."""
+    """The result of a replay check. `changed`: an inherited prompt has a different text now."""
 
     seq: int
     verdict: Literal["identical", "changed", "erased", "gone"]
@@ -67,7 +67,7 @@ class RenderedAgain(Struct, frozen=True, kw_only=True):
 
 @get(ALL, responses=answers(RecordPage))
 async def list_records(request: AnyRequest, after: After = 0, cursor: Cursor = 0, limit: Limit = 50) -> Response[bytes]:
-    """List the records of the audit, the oldest first; `next` of a page is the `cursor` of the one behind."""
+    """List audit records, oldest first; `next` is the `cursor` of the next page."""
     found = await book_of(request).audit.records(after=max(after, cursor), limit=limit + 1)
     page = found[:limit]
     more = {"next": page[-1].seq} if len(found) > limit else {}
@@ -82,14 +82,14 @@ async def get_record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
 
 @post(ALL + "/verify", status_code=200, responses=answers(VerdictAnswer))
 async def verify(request: AnyRequest) -> Response[bytes]:
-    """Check that nobody changed a record, in the table or in its mirror file: hashes, order, the signed checkpoints."""
+    """Verify the integrity of all records in the table and the mirror file: hashes, order, signed checkpoints."""
     async with request.app.state.measures.hold("a check of the audit"):
         return json_of(shapes.verdict(await book_of(request).audit.verify()))
 
 
 @post(ONE + "/replay", status_code=200, responses=answers(RenderedAgain))
 async def replay(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
-    """Render the prompt a record tells of again, from the same version and values, and compare. Stores nothing."""
+    """Render a record's prompt again from the same version and values, and compare. Stores nothing."""
     return json_of(shapes.replayed(await book_of(request).audit.replay(n)))
 
 

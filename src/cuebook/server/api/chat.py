@@ -1,4 +1,4 @@
-"""`/api/chat` and `/api/assemble`: A's routes, in one piece or as server-sent events."""
+"""Serve `/api/chat` (JSON or server-sent events) and `/api/assemble`, which builds a prompt without a model call."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -39,7 +39,7 @@ _SSE_HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("cache-contr
 
 @dataclass
 class StreamsToo(Operation):
-    """An operation that answers as server-sent events too."""
+    """An operation that also returns server-sent events."""
 
     def __post_init__(self) -> None:
         good = (self.responses or {}).get("200")
@@ -58,7 +58,7 @@ async def chat(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: User
     """Answer a message.
 
     With `stream`, or Accept: text/event-stream, as events METADATA_UPDATE, text_delta, final_response, error. With an
-    Idempotency-Key it is finished without its client too, who may come back for it.
+    Idempotency-Key the turn finishes even if the client disconnects; retry to get the answer.
     """
     book, running = book_of(request), request.app.state.running
     user, key = user_of(request, data.user_id, user_id), idempotency_key(request.scope)
@@ -72,7 +72,7 @@ async def chat(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: User
 
 
 def _asked(request: AnyRequest, ask: Ask) -> Ask:
-    """Return what is asked with what the caller's key says of it. Raises NotFound for an organization of others."""
+    """Return a request with the permissions of the caller's key. Raises NotFound for another's organization."""
     caller = caller_of(request)
     caller.check_organization(ask.organization)
     proven = bool(caller.key) and ask.user is not None
@@ -80,7 +80,7 @@ def _asked(request: AnyRequest, ask: Ask) -> Ask:
 
 
 async def _answer(book: Cuebook, ask: Ask, request: AnyRequest, running: Running) -> dict[str, Any]:
-    """With an Idempotency-Key the answer is finished without its client, who may come back for it; else it ends too."""
+    """Return the answer. Without an Idempotency-Key it is canceled when the client disconnects."""
     if ask.idempotency_key:
         reply = await running.to_the_end(book.ask(ask))
     else:
@@ -126,7 +126,7 @@ def _event(chunk: Chunk, conversation: str) -> bytes:
 
 @post("/api/assemble", dto=JsonBody[wire.ChatBody], status_code=200, responses=wire.answers(wire.AssembleAnswer))
 async def assemble(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: UserQuery = None) -> Response[bytes]:
-    """Build the prompt a chat would get. No model is called and nothing is stored."""
+    """Build the prompt of a chat request. Calls no model and stores nothing."""
     book = book_of(request)
     user = user_of(request, data.user_id, user_id)
     conversation = data.conversation_id or fresh_conversation(book, user=user, key=None)

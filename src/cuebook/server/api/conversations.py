@@ -1,4 +1,4 @@
-"""`/api/conversations`: transcripts stored, listed, read, moved and deleted, and their turns shown and replayed."""
+"""Serve `/api/conversations`: list, read, import and delete transcripts, and show and replay turns."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -39,9 +39,9 @@ async def list_conversations(
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> Response[bytes]:
-    """List conversations, the most recent first, without the states of their summaries.
+    """List conversations, most recent first, without their summaries.
 
-    With `q` those that have each of its words in their id, their user or how their first post begins.
+    `q` filters by words in the ID, the user or the start of the first post.
     """
     user = user_of(request, user_id)
     page = await book_of(request).conversations.listed(q=q, user=user, limit=limit, cursor=cursor)
@@ -52,7 +52,7 @@ async def list_conversations(
 async def get_conversation(
     request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Return a conversation's own data."""
+    """Return a conversation's metadata."""
     return json_of(await book_of(request).conversations.describe(name_in(conversation), user=user_of(request, user_id)))
 
 
@@ -60,7 +60,7 @@ async def get_conversation(
 async def delete_conversation(
     request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Forget a conversation and everything derived from it. Who was let in later may not."""
+    """Forget a conversation and everything derived from it. Only for its first user."""
     book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
     await check_first(request, name, user, "forgetting another's conversation")
     gone = await book.conversations.delete(name, user=user)
@@ -78,9 +78,9 @@ async def get_rounds(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Return the rounds of the head's path, oldest first; with `role` the posts only that it sent or got.
+    """Return the rounds of the head's branch, oldest first; with `role` only posts from or to it.
 
-    All of them, or with `limit` or `cursor` a page.
+    Returns all, or with `limit` or `cursor` a page.
     """
     talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
     view: Any = {"user": user, "role": role, "include_failed": include_failed}
@@ -104,10 +104,10 @@ async def get_posts(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Return the posts of the head's path, oldest first; with `branches` those of all branches.
+    """Return the posts of the head's branch, oldest first; with `branches` those of all branches.
 
-    All of them, with `last` the newest, or with `limit` or `cursor` a page. The pages of a path stay on it, wherever
-    the head moves meanwhile.
+    Returns all, with `last` the newest, or with `limit` or `cursor` a page. Pages stay on the same branch if the head
+    moves.
     """
     talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
     if limit is None and cursor is None:
@@ -124,7 +124,7 @@ async def get_posts(
 async def add_posts(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[wire.PostsBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Store posts made elsewhere, all or none. The same id and content is stored once, other content is a conflict."""
+    """Import posts, all or none. The same id and content is stored once; different content is a conflict."""
     if (data.posts is None) == (data.messages is None):
         msg = "posts: send either posts or messages"
         raise InvalidInput(msg, where="posts")
@@ -148,7 +148,7 @@ async def add_posts(
 async def put_head(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[wire.HeadBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Make a post the head; the other branches stay. Who was let in later may not."""
+    """Move the head to a post. The other branches are kept. Only for the conversation's first user."""
     book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
     await check_first(request, name, user, "moving the head of another's conversation")
     await book.conversations.move_head(name, data.post_id, user=user)
@@ -162,7 +162,7 @@ async def put_participants(
     data: JSONBody[wire.ParticipantsBody],
     user_id: UserQuery = None,
 ) -> Response[bytes]:
-    """Return who takes part, which an owner may: these users, and the first one in any case. Anyone else gets 404."""
+    """Set the participants besides the first user. Only for owners; others get 404."""
     book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
     await book.conversations.participants(name, data.participants, user=user, by=actor_of(request))
     return json_of(await book.conversations.describe(name, user=user))
@@ -178,7 +178,7 @@ async def get_turns(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Return turns without their windows, oldest first: the newest 20, the `last` so many, or a page of all."""
+    """Return turns without windows, oldest first: the newest 20, the newest `last`, or a page of all."""
     book, name, user = book_of(request), name_in(conversation), user_of(request, user_id)
     turns: Sequence[Turn]
     if limit is None and cursor is None:
@@ -200,7 +200,7 @@ async def get_turn(
     user_id: UserQuery = None,
     step: FromQuery[int | None] = None,
 ) -> Response[bytes]:
-    """Return a turn: query, reply, and every block of its window with its source and tokens."""
+    """Return a turn: query, reply, and the blocks of its window with sources and tokens."""
     name, user = name_in(conversation), user_of(request, user_id)
     return json_of(await book_of(request).turns.show(name, number_of(n), step=step, user=user))
 
@@ -213,14 +213,14 @@ async def replay_turn(
     user_id: UserQuery = None,
     step: FromQuery[int | None] = None,
 ) -> Response[bytes]:
-    """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
+    """Render a turn's window from stored data, and compare it with the digest of the sent bytes."""
     name, user = name_in(conversation), user_of(request, user_id)
     return json_of(replay_shape(await book_of(request).turns.replay(name, number_of(n), step=step, user=user)))
 
 
 @get(f"{PATH}/summary", responses=wire.answers(wire.SummaryAnswer))
 async def get_summary(request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
-    """Return the rolling summary that stands for the head's path."""
+    """Return the rolling summary of the head's branch."""
     summary = await book_of(request).memory.summary(name_in(conversation), user=user_of(request, user_id))
     return json_of({"summary": shapes.summary_state(summary) if summary else None})
 
@@ -236,9 +236,9 @@ async def get_items(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Return what is remembered of the head's path, oldest first; with `ended` what no longer holds too.
+    """Return the memories of the head's branch, oldest first; with `ended` also ended ones.
 
-    With `asOf` what held then. All of it, or with `limit` or `cursor` a page.
+    `asOf` returns those valid then. Returns all, or with `limit` or `cursor` a page.
     """
     memory, name, user = book_of(request).memory, name_in(conversation), user_of(request, user_id)
     items: Sequence[Item]
@@ -258,7 +258,7 @@ def _only_one(name: str, value: int | None) -> None:
 
 
 def number_of(n: int) -> int:
-    """Return the number of a turn. Raises NotFound for what is none."""
+    """Check a turn number. Raises NotFound if it is out of range."""
     if not 1 <= n <= HIGHEST:
         msg = f"there is no turn {n}; turns count from 1"
         raise NotFound(msg)

@@ -1,4 +1,4 @@
-"""`/api/experiences`: the handwritten experiences, and what a query would get of them."""
+"""Serve `/api/experiences`: list handwritten experiences, and select those for a query."""
 
 from typing import Annotated
 
@@ -19,14 +19,14 @@ RoleQuery = Annotated[
 
 
 class SelectExperiencesBody(In, frozen=True, kw_only=True):
-    """What a user says, and to whom: a persona's id, or a role; the default persona unless given."""
+    """A user's message, and the persona ID or role. Default: the default persona."""
 
     query: Text
     role: Text | None = None
 
 
 class ExperienceAnswer(Struct, frozen=True, kw_only=True):
-    """An experience with the names its file has, and the file."""
+    """An experience with the field names of its file, and the file."""
 
     exp_id: str
     who: list[str]
@@ -36,7 +36,7 @@ class ExperienceAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ExperiencePage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Experiences in the order of their files, and what is wrong or odd with any file."""
+    """Experiences in the order of their files, and problems of the files."""
 
     items: list[ExperienceAnswer]
     problems: list[str]
@@ -47,7 +47,7 @@ class ExperiencePage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 async def list_experiences(
     request: AnyRequest, role: RoleQuery = None, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
-    """List the handwritten experiences as their files say now."""
+    """List the handwritten experiences of the current files."""
     found = await book_of(request).experiences.list(role)
     page = short_page([listed(each) for each in found.items], f"experiences {role}", limit=limit, cursor=cursor)
     more = {"next": page.cursor} if page.cursor is not None else {}
@@ -61,7 +61,7 @@ async def list_experiences(
     responses=answers(ExperienceChoice),
 )
 async def select_experiences(request: AnyRequest, data: JSONBody[SelectExperiencesBody]) -> Response[bytes]:
-    """Choose for a query as a turn does, and say why of each. A model is asked where one chooses; nothing is stored."""
+    """Select experiences for a query as a turn does, with reasons. May call a model; stores nothing."""
     return json_of(await book_of(request).experiences.select(data.query, role=data.role))
 
 

@@ -1,4 +1,4 @@
-"""`/api/conversations/{id}/turns/{n}/feedback`: what is said of a turn, in the place of what its next message says."""
+"""Serve `/api/conversations/{id}/turns/{n}/feedback`: store explicit feedback on a turn."""
 
 from typing import Annotated, Literal
 
@@ -17,10 +17,10 @@ from cuebook.server.route_parts import PATH, UserQuery, json_of
 
 
 class FeedbackBody(wire.In, frozen=True, kw_only=True):
-    """How a turn was: `score` from 0 to 1, or a thumb for 1 and 0; how the task came out, how often it was corrected.
+    """Feedback: `score` from 0 to 1 or a thumb (1 or 0), task outcome, number of corrections; at least one.
 
-    At least one of them. It is the observation's sentiment: 0.5 sentiment + 0.3 (1 - 0.1 corrections) + 0.2 success
-    is its score. Left out are: neither pleased nor displeased, no correction, an unknown outcome.
+    The observation's score is 0.5 sentiment + 0.3 (1 - 0.1 corrections) + 0.2 success. Defaults: neutral sentiment, no
+    corrections, unknown outcome.
     """
 
     score: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -32,7 +32,7 @@ class FeedbackBody(wire.In, frozen=True, kw_only=True):
 
 
 class TaughtVersion(wire.Out, frozen=True, kw_only=True):
-    """A version that learnt of it; `counted` is false where its user has had their share of what counts."""
+    """A version that received the observation; `counted` is false if the user's share is used up."""
 
     prompt_id: str
     branch: str
@@ -41,9 +41,9 @@ class TaughtVersion(wire.Out, frozen=True, kw_only=True):
 
 
 class ObservationAnswer(wire.Out, frozen=True, kw_only=True):
-    """The word on a turn, by its user's next message or by feedback, and the versions that have learnt it.
+    """The observation of a turn, from the user's next message or feedback, and the versions that received it.
 
-    `pending`: they have not yet.
+    `pending`: they have not received it yet.
     """
 
     by: str
@@ -73,7 +73,7 @@ async def give_feedback(
     data: JSONBody[FeedbackBody],
     user_id: UserQuery = None,
 ) -> Response[bytes]:
-    """Return how a turn was; the newest word stands, and what prompts have learnt of the turn is corrected."""
+    """Store feedback on a turn. It replaces earlier feedback, also in the scores of prompt versions."""
     known = await book_of(request).turns.feedback(
         name_in(conversation),
         number_of(n),

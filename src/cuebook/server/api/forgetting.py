@@ -1,4 +1,4 @@
-"""`/api/memories/forget`, the deletion of one memory, and `/api/receipts`."""
+"""Serve `/api/memories/forget`, the deletion of one memory, and signed receipts at `/api/receipts`."""
 
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", 
 
 
 class ForgetBody(In, frozen=True, kw_only=True):
-    """What to forget, one of these, and why. `dryRun`: only say what would go and what would stay."""
+    """What to forget (exactly one target), and the reason. `dryRun`: only return a preview."""
 
     user_id: Text | None = None
     conversation_id: Text | None = None
@@ -30,7 +30,7 @@ class ForgetBody(In, frozen=True, kw_only=True):
 
 
 class ReceiptAnswer(In, frozen=True, kw_only=True):
-    """What went: the ids asked for and the users it concerns as salted hashes, counts by kind, times, a signature."""
+    """A receipt: requested ids and affected users as salted hashes, counts by kind, times, and a signature."""
 
     id: str
     state: str
@@ -48,7 +48,7 @@ class ReceiptAnswer(In, frozen=True, kw_only=True):
 
 
 class TouchedAnswer(In, frozen=True, kw_only=True):
-    """A conversation that would be reached: how many of its posts would go, and how many would stay."""
+    """An affected conversation: number of posts to delete and to keep."""
 
     conversation_id: str
     posts: int
@@ -56,7 +56,7 @@ class TouchedAnswer(In, frozen=True, kw_only=True):
 
 
 class GoingAnswer(In, frozen=True, kw_only=True):
-    """A memory that would go."""
+    """A memory that would be deleted."""
 
     memory_id: str
     scope: str
@@ -65,7 +65,7 @@ class GoingAnswer(In, frozen=True, kw_only=True):
 
 
 class StaysAnswer(In, frozen=True, kw_only=True):
-    """What would stay of what is reached, and why."""
+    """Affected records that would be kept, and the reason."""
 
     what: Staying
     count: int
@@ -73,7 +73,7 @@ class StaysAnswer(In, frozen=True, kw_only=True):
 
 
 class WouldForgetAnswer(In, frozen=True, kw_only=True):
-    """What would go, by the counts of a receipt; of conversations and memories the first are named."""
+    """A preview: counts as in a receipt, and the first conversations and memories."""
 
     kind: Kind
     counts: dict[str, int]
@@ -85,24 +85,24 @@ class WouldForgetAnswer(In, frozen=True, kw_only=True):
 
 
 class ForgetAnswer(In, frozen=True, kw_only=True):
-    """The receipt of a forget; of a dry run what it would take."""
+    """The receipt, or with `dryRun` the preview."""
 
     receipt: ReceiptAnswer | None = None
     would_forget: WouldForgetAnswer | None = None
 
 
 class Forgotten(In, frozen=True, kw_only=True):
-    """The receipt of a forget."""
+    """The receipt of a deletion."""
 
     receipt: ReceiptAnswer
 
 
 @post("/api/memories/forget", dto=JsonBody[ForgetBody], status_code=200, responses=answers(ForgetAnswer, pending=True))
 async def forget(request: AnyRequest, data: JSONBody[ForgetBody]) -> Response[bytes]:
-    """Forget one thing with everything derived from it; a user's transcripts too. What is not there counts nothing.
+    """Forget one target with everything derived from it, for a user also the transcripts. A missing target counts 0.
 
-    202 while another process still reads what a file holds: the receipt is `pending`, and signed when no byte is left.
-    With `dryRun` nothing is changed: the answer is what would go and stay.
+    202 while another process still reads a database file: the receipt is `pending`, and signed once all bytes are
+    erased. With `dryRun` nothing is changed and the answer is a preview.
     """
     await _check(request, data)
     target: Any = {
@@ -119,13 +119,13 @@ async def forget(request: AnyRequest, data: JSONBody[ForgetBody]) -> Response[by
 
 
 async def would_forget(request: AnyRequest, target: Any) -> WouldForget:
-    """Return what a forget would take, one at a time. Raises Busy, InvalidInput."""
+    """Return a preview of forgetting, one at a time. Raises Busy, InvalidInput."""
     async with request.app.state.measures.hold("a dry run of a forget"):
         return await book_of(request).memory.would_forget(**target)
 
 
 async def _check(request: AnyRequest, data: ForgetBody) -> None:
-    """Refuse a forget of others: a user's key forgets what is its user's, an admin's its organizations, an owner's all.
+    """Check the target: a user's key may forget that user's data, an admin's its organizations', an owner's all.
 
     Raises Denied.
     """
@@ -142,21 +142,21 @@ async def _check(request: AnyRequest, data: ForgetBody) -> None:
 async def delete_memory(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization_id: OrganizationQuery = None
 ) -> Response[bytes]:
-    """Forget a memory, with its words in windows that said it. What was said before does not bring it back."""
+    """Forget a memory, also in recorded windows. It is not derived from earlier posts again."""
     return _answer(await forget_one(request, name_in(memory), user_of(request, user_id), organization_id))
 
 
 @get("/api/receipts/{receipt:str}", responses=answers(Forgotten, pending=True))
 async def get_receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
-    """Return the receipt of a forget; 202 while it is `pending`. `cuebook memory receipt verify` checks it.
+    """Return a receipt; 202 while it is `pending`. Verify it with `cuebook memory receipt verify`.
 
-    An admin reads all, a user those that concern them: something of theirs went, or they asked for it.
+    Admins may read all receipts, users those of their data or their requests.
     """
     return _answer(await read_receipt(request, name_in(receipt), user_of(request, user_id)))
 
 
 async def read_receipt(request: AnyRequest, name: str, user: str | None) -> Receipt:
-    """Return a receipt to who may read it. Raises NotFound."""
+    """Return a receipt if the caller may read it. Raises NotFound."""
     caller = caller_of(request)
     if caller.key and caller.may("admin"):
         user = None
@@ -166,7 +166,7 @@ async def read_receipt(request: AnyRequest, name: str, user: str | None) -> Rece
 
 
 async def forget_one(request: AnyRequest, name: str, user: str | None, organization: str | None) -> Receipt:
-    """Forget a memory for who may. Raises NotFound, Denied, Conflict."""
+    """Forget a memory if the caller may. Raises NotFound, Denied, Conflict."""
     caller = caller_of(request)
     if organization:
         caller.need("admin", "forgetting what an organization knows")
@@ -176,7 +176,7 @@ async def forget_one(request: AnyRequest, name: str, user: str | None, organizat
 
 
 async def forget_several(request: AnyRequest, names: list[str], user: str | None, reason: str) -> Receipt:
-    """Forget memories for who may: their own, or an owner anybody's. Raises Denied, InvalidInput, Conflict."""
+    """Forget memories of the user, or as owner of anyone. Raises Denied, InvalidInput, Conflict."""
     if user is None:
         caller_of(request).need("owner", "forgetting what is others'")
     return await book_of(request).memory.forget(memories=names, reason=reason, by=user)

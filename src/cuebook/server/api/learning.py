@@ -1,4 +1,4 @@
-"""`/learning/memory`: C's routes that shorten a text and sum up the newest posts."""
+"""Serve `/learning/memory`: compress a text, and return a digest of the newest posts."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from cuebook.server.authorization import AnyRequest, book_of, user_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import UserQuery, json_of
 
-#: Longer texts are shortened in a thread: streams must not wait.
+#: Longer texts are compressed in a thread, so that streams do not wait.
 LARGE = 20_000
 
 
@@ -23,7 +23,7 @@ LARGE = 20_000
     responses=wire.answers(CompressedAnswer),
 )
 async def compress(request: AnyRequest, data: JSONBody[wire.TextBody]) -> Response[bytes]:
-    """Shorten a text as a full window does: first line, last line, every fact; a text that gets no smaller stays."""
+    """Compress a text as a full window does: first line, last line, every fact; unchanged if not smaller."""
     memory = book_of(request).memory
     large = len(data.text) > LARGE
     made = await asyncio.to_thread(memory.compress, data.text) if large else memory.compress(data.text)

@@ -1,4 +1,4 @@
-"""`/api/memories` and `/learning/knowledge`: what is remembered across conversations, of whoever asks."""
+"""Serve `/api/memories` and `/learning/knowledge`: the caller's memories across conversations."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -50,7 +50,7 @@ class MemoryAnswer(In, frozen=True, kw_only=True):
 
 
 class CorrectBody(In, frozen=True, kw_only=True):
-    """What the memory should have said."""
+    """The corrected text of a memory."""
 
     text: Annotated[str, Meta(min_length=1)]
     user_id: str | None = None
@@ -58,7 +58,7 @@ class CorrectBody(In, frozen=True, kw_only=True):
 
 
 class KnowledgeBody(In, frozen=True, kw_only=True):
-    """A piece of knowledge: unique by category and key, of the user named or of the book."""
+    """A piece of knowledge of a user or of the project, unique by category and key."""
 
     category: str
     key: Annotated[str, Meta(min_length=1)]
@@ -68,7 +68,7 @@ class KnowledgeBody(In, frozen=True, kw_only=True):
 
 
 class KnowledgeAnswer(In, frozen=True, kw_only=True):
-    """Where it is kept, how sure it is, and how often it was used or repeated."""
+    """The memory's ID, its confidence, and how often it was used or repeated."""
 
     id: str
     confidence: float
@@ -88,7 +88,7 @@ async def list_memories(
     limit: Most = 50,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """List what is remembered across conversations, in the order it came."""
+    """List memories across conversations, oldest first."""
     page = await book_of(request).memories.page(
         user=user_of(request, None, user_id),
         persona=persona,
@@ -106,13 +106,13 @@ async def list_memories(
 async def export_memories(
     request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> ASGIResponse:
-    """Return all memories of a user or an organization with their history and sources, as one list however long."""
+    """Return all memories of a user or an organization with history and sources, as one streamed list."""
     found = book_of(request).memories.export(user=user_of(request, None, user_id), organization=organization)
     return Streamed(request.app.state.running, exported(request, found))
 
 
 async def exported(request: AnyRequest, found: AsyncGenerator[Memory, None]) -> AsyncGenerator[Start | bytes, None]:
-    """Yield the answer's beginning once the store has answered, then pieces of about PIECE bytes."""
+    """Yield the response head once the store has answered, then pieces of about PIECE bytes."""
     piece, begun = bytearray(b'{"items":['), False
     async with aclosing(found):
         async for memory in found:
@@ -135,7 +135,7 @@ async def exported(request: AnyRequest, found: AsyncGenerator[Memory, None]) -> 
 async def get_memory(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[bytes]:
-    """Return a memory with the posts it comes from."""
+    """Return a memory with its source posts."""
     found = await read_memory(request, name_in(memory), user_of(request, None, user_id), organization)
     return json_of(shapes.memory(found))
 
@@ -144,7 +144,7 @@ async def get_memory(
 async def correct_memory(
     request: AnyRequest, memory: FromPath[str], data: JSONBody[CorrectBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Return what a memory should have said. Nothing of the old text is kept; its id follows its text."""
+    """Correct a memory's text. The old text is deleted, and the ID changes with the text."""
     user = user_of(request, data.user_id, user_id)
     found = await correct_one(request, name_in(memory), data.text, user, data.organization_id)
     return json_of(shapes.memory(found))
@@ -160,7 +160,7 @@ async def list_knowledge(
     limit: Most = 20,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """List knowledge, or find what answers a query, by words and by meaning."""
+    """List knowledge, or search it by words and by meaning."""
     memories, user = book_of(request).memories, user_of(request, None, user_id)
     found, more = await memories.knowledge(q, category=category, user=user, limit=limit, cursor=cursor)
     return listed([shapes.knowledge(each) for each in found], more)
@@ -170,7 +170,7 @@ async def list_knowledge(
 async def put_knowledge(
     request: AnyRequest, data: JSONBody[KnowledgeBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Keep knowledge. The same again raises its confidence; another value takes its place and keeps the history."""
+    """Store knowledge. Repeating it raises its confidence; another value supersedes it and keeps the history."""
     user = user_of(request, data.user_id, user_id)
     memories = book_of(request).memories
     kept = await memories.put(data.category, data.key, data.value, user=user, confidence=data.confidence)
@@ -179,13 +179,13 @@ async def put_knowledge(
 
 @post(KNOWLEDGE + "/{memory:str}/use", status_code=200, responses=answers(KnowledgeAnswer))
 async def use_knowledge(request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
-    """Count a use: it raises the confidence by 0.05."""
+    """Count a use, which raises the confidence by 0.05."""
     used = await book_of(request).memories.use(name_in(memory), user=user_of(request, None, user_id))
     return json_of(_counted(shapes.knowledge(used)))
 
 
 async def read_memory(request: AnyRequest, name: str, user: str | None, organization: str | None) -> Memory:
-    """Return a memory to who may read it. Raises NotFound."""
+    """Return a memory if the caller may read it. Raises NotFound."""
     found = await book_of(request).memories.get(name, user=user, organization=organization)
     if not may_know(request, found):
         msg = f"no memory {name!r}; `cuebook memory list` names those there are"
@@ -194,7 +194,7 @@ async def read_memory(request: AnyRequest, name: str, user: str | None, organiza
 
 
 async def correct_one(request: AnyRequest, name: str, text: str, user: str | None, organization: str | None) -> Memory:
-    """Correct a memory for who may. Raises NotFound, Denied, InvalidInput."""
+    """Correct a memory if the caller may. Raises NotFound, Denied, InvalidInput."""
     if organization:
         caller_of(request).need("admin", "an organization's memory")
     elif user is None:
@@ -203,12 +203,12 @@ async def correct_one(request: AnyRequest, name: str, text: str, user: str | Non
 
 
 def moment(as_of: str | None) -> float | None:
-    """Return the time a list is asked for, in Unix seconds; None for now. Raises InvalidInput."""
+    """Parse `asOf` to Unix seconds; None for now. Raises InvalidInput."""
     return seconds_of(as_of.strip(), "asOf") if as_of and as_of.strip() else None
 
 
 def may_know(request: AnyRequest, memory: Memory) -> bool:
-    """Whether who asks for all users' memories may read this one: an organization's is for its own keys."""
+    """Return whether the caller may read a memory; an organization's only with its own keys."""
     return memory.place.kind != "organization" or caller_of(request).belongs_to(memory.place.id)
 
 

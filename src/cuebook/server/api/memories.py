@@ -1,4 +1,4 @@
-"""`/api/memories`, `/api/settle` and the two health routes."""
+"""Serve memory search, `/api/settle` (wait for background jobs) and the health checks."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 
 @post("/api/memories/search", dto=JsonBody[wire.SearchBody], status_code=200, responses=wire.answers(wire.Hits))
 async def search(request: AnyRequest, data: JSONBody[wire.SearchBody], user_id: UserQuery = None) -> Response[bytes]:
-    """Find what answers a query, best first; with `tokenBudget` packed by value per token."""
+    """Search messages and memories, best first; with `tokenBudget` packed by value per token."""
     hits = await book_of(request).memory.search(
         data.query,
         conversation=data.conversation_id,
@@ -37,7 +37,7 @@ async def search(request: AnyRequest, data: JSONBody[wire.SearchBody], user_id: 
 
 @post("/api/settle", dto=JsonBody[wire.SettleBody], status_code=200, responses=wire.answers(wire.Due, pending=True))
 async def settle(request: AnyRequest, data: JSONBody[wire.SettleBody | None] = None) -> Response[bytes]:
-    """Wait until nothing is due behind the replies: 200 then, else 202 with what still is."""
+    """Wait for pending background jobs: 200 if none is left, else 202 with those left."""
     body = data or wire.SettleBody()
     work = book_of(request).settle(conversation=body.conversation_id, timeout=body.timeout)
     due = await request.app.state.running.until_gone(request.receive, work)
@@ -46,13 +46,13 @@ async def settle(request: AnyRequest, data: JSONBody[wire.SettleBody | None] = N
 
 @get("/healthz", responses=wire.answers(wire.Health), sync_to_thread=False)
 def healthz() -> dict[str, str]:
-    """Return that the server lives. Asks no store."""
+    """Check that the server is alive. Does not query the store."""
     return {"status": "alive"}
 
 
 @get("/readyz", responses=wire.answers(wire.Ready))
 async def readyz(request: AnyRequest) -> Response[bytes]:
-    """Return whether the store answers, and which model does, if any: without one, or an embedder, it is ready too."""
+    """Check that the store answers, and report the model. A model or an embedder is not required."""
     try:
         found = await book_of(request).check()
     except BackendError as error:

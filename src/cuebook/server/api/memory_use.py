@@ -1,4 +1,4 @@
-"""`POST /api/memories/utility`: of what use each memory was in the turns that said it, and which to let go."""
+"""Serve `POST /api/memories/utility`: measure the usefulness of memories, and propose which to forget."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,10 +17,10 @@ from cuebook.server.route_parts import UserQuery, json_of
 
 
 class UtilityBody(In, frozen=True, kw_only=True):
-    """What is measured: the last `turns` of each of these conversations, or of all.
+    """What to measure: the last `turns` of these conversations, or of all.
 
-    `budget`: how often the configured model is asked, with and without each memory; 0 asks none, and looks at the words
-    of the answers that were given. At most `server.max_calls`. `estimate`: say what that would cost, and ask none.
+    `budget`: maximum calls of the configured model, with and without each memory, up to `server.max_calls`. 0 calls no
+    model and compares the words of recorded answers. `estimate`: return the cost without calls.
     """
 
     conversation_ids: Annotated[tuple[Text, ...], Meta(max_length=LOOKED_AT)] = ()
@@ -31,7 +31,7 @@ class UtilityBody(In, frozen=True, kw_only=True):
 
 
 class UseAnswer(Out, frozen=True, kw_only=True):
-    """A turn that said the memory, and what its answer owed to it alone, from 0 to 1."""
+    """A turn whose prompt contained the memory, and the share of its answer due to it, from 0 to 1."""
 
     conversation_id: str
     turn: int
@@ -39,11 +39,11 @@ class UseAnswer(Out, frozen=True, kw_only=True):
 
 
 class UsedMemory(Out, frozen=True, kw_only=True):
-    """A memory and its uses. `said` counts the turns that say it, `uses` how often it was newly chosen for one.
+    """A memory and its uses. `said` counts turns whose prompt contained it, `uses` how often it was newly selected.
 
-    `verdict`: `useless` is proposed to be let go (`prune`); `useful`; or why it is kept: `seldom` said, `silent` (an
-    answer follows it without a word of it), `bound` (health, diet, who somebody is), `written` by hand, `twin` (others
-    that say the same are let go).
+    `verdict`: `useless` is proposed for deletion (`prune`); `useful`; or the reason to keep it: `seldom` in prompts,
+    `silent` (an answer follows it without its words), `bound` (health, diet, identity), `written` manually, `twin`
+    (duplicates are proposed instead).
     """
 
     memory_id: str
@@ -58,9 +58,9 @@ class UsedMemory(Out, frozen=True, kw_only=True):
 
 
 class CostAnswer(Out, frozen=True, kw_only=True):
-    """What a measure would ask the model at most: calls, tokens of their prompts and answers, money by currency.
+    """The maximum cost of a measurement: model calls, prompt and answer tokens, money by currency.
 
-    `costs` is empty where no price of the model is known. `model` is empty, and all is 0, where none would be asked.
+    `costs` is empty if the model has no known price. Without model calls `model` is empty and all is 0.
     """
 
     model: str
@@ -72,9 +72,9 @@ class CostAnswer(Out, frozen=True, kw_only=True):
 
 
 class UtilityAnswer(Out, frozen=True, kw_only=True):
-    """The memories, the most useful first. `missed`: turns that say one and could not be measured, by reason.
+    """Memories, most useful first. `missed`: turns that contain one and could not be measured, by reason.
 
-    With `estimate` nothing was measured: `cost` says what would be asked.
+    With `estimate` nothing was measured: `cost` has the maximum cost.
     """
 
     by: Literal["words", "model"]
@@ -87,9 +87,9 @@ class UtilityAnswer(Out, frozen=True, kw_only=True):
 
 @post("/api/memories/utility", dto=JsonBody[UtilityBody], status_code=200, responses=answers(UtilityAnswer))
 async def utility(request: AnyRequest, data: JSONBody[UtilityBody], user_id: UserQuery = None) -> Response[bytes]:
-    """Say of what use each memory was in the turns that said it, and propose which to let go; nothing is changed.
+    """Measure the usefulness of each memory, and propose which to forget. Changes nothing.
 
-    `POST /api/memories/forget` with their ids lets them go. One measure at a time: 429 where several wait already.
+    `POST /api/memories/forget` with their ids deletes them. One measurement at a time: 429 if several wait.
     """
     book, most = book_of(request), book_of(request).config.settings.server.max_calls
     if data.budget > most:
@@ -107,7 +107,7 @@ async def utility(request: AnyRequest, data: JSONBody[UtilityBody], user_id: Use
 
 
 def known_of(request: AnyRequest, found: Utilities) -> Utilities:
-    """Return of a measure what who asks may know."""
+    """Return a measurement without memories that the caller may not read."""
     return replace(found, items=tuple(each for each in found.items if may_know(request, each.memory)))
 
 

@@ -1,4 +1,4 @@
-"""`/api/conversations/{id}/mind`: the state of mind a conversation is in, what moved it, and reflecting by hand."""
+"""Serve `/api/conversations/{id}/mind`: a conversation's mood state, its history, and manual metaprompt runs."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ ReflectionLimit = Annotated[int, QueryParameter(name="limit", ge=1, le=500, desc
 
 
 class MindBody(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A state of mind."""
+    """A mood state."""
 
     mood: str
     user_skill: str
@@ -27,7 +27,7 @@ class MindBody(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RunShown(Struct, frozen=True, kw_only=True):
-    """A metaprompt that ran: why, who decided, what came of it, and what it changed as `[before, after]`."""
+    """A metaprompt run: trigger, decider, outcome, and changes as `[before, after]`."""
 
     metaprompt: str
     trigger: str
@@ -39,7 +39,7 @@ class RunShown(Struct, frozen=True, kw_only=True):
 
 
 class ReflectionShown(Struct, frozen=True, kw_only=True):
-    """What came of reflecting on a turn; `sentiment` where a model judged it."""
+    """The metaprompt runs of a turn; `sentiment` if a model rated it."""
 
     turn: int
     at: str
@@ -49,7 +49,7 @@ class ReflectionShown(Struct, frozen=True, kw_only=True):
 
 
 class MindAnswer(MindBody, frozen=True, kw_only=True, rename="camel"):
-    """A conversation's state of mind, and its reflections, the newest first."""
+    """A conversation's mood state, and its reflections, newest first."""
 
     conversation_id: str
     turn: int
@@ -58,14 +58,14 @@ class MindAnswer(MindBody, frozen=True, kw_only=True, rename="camel"):
 
 
 class MindRunBody(In, frozen=True, kw_only=True):
-    """Which metaprompt to run: one of the persona's, or one that ships."""
+    """The metaprompt to run: one of the persona's, or a built-in one."""
 
     metaprompt: Text
     user_id: Text | None = None
 
 
 class MindResetBody(In, frozen=True, kw_only=True):
-    """Whose conversation it is."""
+    """The user of the conversation."""
 
     user_id: Text | None = None
 
@@ -74,7 +74,7 @@ class MindResetBody(In, frozen=True, kw_only=True):
 async def get_mind(
     request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None, limit: ReflectionLimit = 20
 ) -> Response[bytes]:
-    """Return a conversation's mood, its picture of the user's skill and the task, and what moved them."""
+    """Return a conversation's mood, the estimated user skill and task complexity, and their history."""
     user = user_of(request, user_id)
     return json_of(mind_shape(await book_of(request).mind.show(name_in(conversation), user=user, limit=limit)))
 
@@ -83,7 +83,7 @@ async def get_mind(
 async def run_metaprompt(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[MindRunBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Run a metaprompt now, on the newest turn."""
+    """Run a metaprompt on the newest turn now."""
     book, user, name = book_of(request), user_of(request, data.user_id, user_id), name_in(conversation)
     await check_first(request, name, user, "moving another's conversation's state of mind")
     return json_of(mind_shape(await book.mind.run(name, data.metaprompt, user=user)))
@@ -96,7 +96,7 @@ async def reset_mind(
     data: JSONBody[MindResetBody | None] = None,
     user_id: UserQuery = None,
 ) -> Response[bytes]:
-    """Make it neutral again; the history stays."""
+    """Reset the mood to neutral. The history is kept."""
     body = data or MindResetBody()
     book, user, name = book_of(request), user_of(request, body.user_id, user_id), name_in(conversation)
     await check_first(request, name, user, "moving another's conversation's state of mind")

@@ -1,4 +1,4 @@
-"""`/api/organizations`: what an organization allows in its long-term memory, for its admins."""
+"""Serve `/api/organizations`: an organization's settings for long-term memory, for its admins."""
 
 from litestar import Response, get, patch
 from litestar.params import FromPath, JSONBody
@@ -16,7 +16,7 @@ PATH = "/api/organizations/{organization:str}/settings"
 
 @get(PATH, responses=answers(OrganizationSettings))
 async def get_settings(request: AnyRequest, organization: FromPath[str]) -> Response[bytes]:
-    """Return an organization's settings; one nobody has set anything of has the defaults. For its admins."""
+    """Return an organization's settings, or the defaults. Only for its admins."""
     name = name_in(organization)
     caller_of(request).check_organization(name)
     return json_of(shape(await book_of(request).organizations.settings(name)))
@@ -26,7 +26,7 @@ async def get_settings(request: AnyRequest, organization: FromPath[str]) -> Resp
 async def patch_settings(
     request: AnyRequest, organization: FromPath[str], data: JSONBody[OrganizationChange]
 ) -> Response[bytes]:
-    """Change what is named and leave the rest; `allowedCategories` null allows all, [] none. For its admins."""
+    """Update the named settings. `allowedCategories` null allows all, [] none. Only for its admins."""
     name = name_in(organization)
     caller_of(request).check_organization(name)
     return json_of(shape(await book_of(request).organizations.change(name, data, by=actor_of(request))))

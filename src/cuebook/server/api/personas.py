@@ -1,4 +1,4 @@
-"""`/api/personas`: who may speak, and what each asks of the mind."""
+"""Serve `/api/personas`: list and show personas with their prompts, sentiment tracking and metaprompts."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ Mode = Annotated[str | None, QueryParameter(name="mode", description="In convers
 async def list_all(
     request: AnyRequest, mode: Mode = None, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
-    """List the personas as their files are now, without their texts."""
+    """List the personas of the current files, without their texts."""
     found = await list_personas(book_of(request).desk, mode=mode)
     page = short_page(found.items, "personas", limit=limit, cursor=cursor)
     return json_of(PersonaList(items=list(page.items), next=page.cursor))
@@ -27,7 +27,7 @@ async def list_all(
 
 @get("/api/personas/{persona:str}", responses=answers(PersonaWhole))
 async def get_one(request: AnyRequest, persona: FromPath[str], mode: Mode = None) -> Response[bytes]:
-    """Return a persona: its own text, its prompts, what of sentiment is tracked, and its metaprompts."""
+    """Return a persona: text, prompts, sentiment tracking and metaprompts."""
     return json_of(await get_persona(book_of(request).desk, name_in(persona), mode=mode))
 
 

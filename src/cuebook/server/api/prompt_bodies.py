@@ -1,4 +1,4 @@
-"""What comes in under `/api/prompts`, as types: it is read, refused and documented by these."""
+"""Define the request types under `/api/prompts`, which validate and document them (OpenAPI)."""
 
 from typing import Annotated, Any
 
@@ -18,9 +18,9 @@ Label = Annotated[Text | None, Meta(description="The version it points at, in th
 
 
 class SaveBody(In, frozen=True, kw_only=True):
-    """A version to write. What is left out stays what it was; `inherits: null` removes the parent.
+    """A version to create. Omitted fields keep their values; `inherits: null` removes the parent.
 
-    `base` is the version its writer saw, 0 for none: 409 where the head has moved on.
+    `base` is the version it was edited from, 0 for none: 409 if the head has moved.
     """
 
     slug: str
@@ -42,7 +42,7 @@ class SaveBody(In, frozen=True, kw_only=True):
 
 
 class Origin(In, frozen=True, kw_only=True):
-    """A version by its place or its label: the active one of `main` unless named."""
+    """A version by branch and number, or by label. Default: the active version of `main`."""
 
     branch: Text | None = None
     version: Number | None = None
@@ -50,7 +50,7 @@ class Origin(In, frozen=True, kw_only=True):
 
 
 class ForkBody(In, frozen=True, kw_only=True):
-    """A branch to begin, and with which version."""
+    """A branch to create, and the version to copy."""
 
     name: str
     origin: Origin | None = field(default=None, name="from")
@@ -58,9 +58,9 @@ class ForkBody(In, frozen=True, kw_only=True):
 
 
 class RenderBody(In, frozen=True, kw_only=True):
-    """Values of the declared parameters, with or without `$`. `log` puts the render into the audit.
+    """Values of the declared parameters, with or without `$`. `log` adds a record to the audit log.
 
-    `project` says whose own prompt stands for it, "" nobody's: the setting's unless named.
+    `project` selects whose own prompt overrides it, "" for none. Default: the setting.
     """
 
     params: dict[str, Any] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class RenderBody(In, frozen=True, kw_only=True):
 
 
 class SelectBody(In, frozen=True, kw_only=True):
-    """The signals of the moment, and how to choose. The same seed chooses the same."""
+    """The signals, and the selection strategy. The same seed selects the same variant."""
 
     signals: dict[str, float | bool] = field(default_factory=dict)
     strategy: Strategy | None = None
@@ -82,7 +82,7 @@ class SelectBody(In, frozen=True, kw_only=True):
 
 
 class ObserveBody(In, frozen=True, kw_only=True):
-    """What a round says about the version that spoke, the active one unless named."""
+    """Feedback of a round on a version. Default: the active version."""
 
     sentiment: Share
     correction_count: Annotated[int, Meta(ge=0, le=HIGHEST)] = 0
@@ -97,7 +97,7 @@ class ObserveBody(In, frozen=True, kw_only=True):
 
 
 class RollbackBody(In, frozen=True, kw_only=True):
-    """Why, and to which version: the one before the active one unless named."""
+    """The reason and the version to roll back to. Default: the version before the active one."""
 
     reason: Text
     branch: Text | None = None
@@ -106,7 +106,7 @@ class RollbackBody(In, frozen=True, kw_only=True):
 
 
 class MergeBody(In, frozen=True, kw_only=True):
-    """A branch to merge, and the one it goes into: `main` unless named. `by` is who does it, who asks unless named."""
+    """A branch to merge, and its target. Default: `main`. `by` is the author. Default: the caller."""
 
     branch: Text
     into: Text | None = None
@@ -115,7 +115,7 @@ class MergeBody(In, frozen=True, kw_only=True):
 
 
 class ClearBody(In, frozen=True, kw_only=True):
-    """A version that was rolled back and is to be explored again, and why."""
+    """A rolled-back version to allow again, and the reason."""
 
     version: Number
     branch: Text | None = None
@@ -124,7 +124,7 @@ class ClearBody(In, frozen=True, kw_only=True):
 
 
 class LabelBody(In, frozen=True, kw_only=True):
-    """A label, and where it is to point: at the active version of `main` unless named, or where another points."""
+    """A label and its new version, by number or another label. Default: the active version of `main`."""
 
     name: str
     branch: Text | None = None

@@ -1,6 +1,6 @@
-"""`/api/prompts`: versions written, branched, merged, labelled, rolled back and migrated.
+"""Serve changes under `/api/prompts`: save, branch, merge, label, roll back and migrate versions.
 
-What makes a version or a branch is 201, what moves a pointer 200. Each honours `Idempotency-Key`.
+Creating a version or a branch returns 201, moving a pointer 200. Each route honors `Idempotency-Key`.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ from cuebook.server.route_parts import UserQuery, json_of
 
 @post(ALL, dto=JsonBody[bodies.SaveBody], responses=answers(wire.Written, 201))
 async def save(request: AnyRequest, data: JSONBody[bodies.SaveBody], user_id: UserQuery = None) -> Response[bytes]:
-    """Write a new version of a prompt, or a prompt that is new. Who asks is its author unless one is named."""
+    """Save a new version of a prompt, or a new prompt. Default author: the caller."""
     fields: dict[str, Any] = {
         name: getattr(data, name)
         for name in data.__struct_fields__
@@ -48,7 +48,7 @@ async def save(request: AnyRequest, data: JSONBody[bodies.SaveBody], user_id: Us
 async def fork(
     request: AnyRequest, prompt: Name, data: JSONBody[bodies.ForkBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Begin a branch with a copy of a version; nothing is shared afterwards. 409 where there is one of that name."""
+    """Create a branch with a copy of a version. 409 if the name exists."""
     origin = data.origin or bodies.Origin()
     made = await book_of(request).prompts.fork(
         name_in(prompt),
@@ -66,9 +66,9 @@ async def fork(
 async def merge(
     request: AnyRequest, prompt: Name, data: JSONBody[bodies.MergeBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Merge a branch's sections into another, against the version it was forked from: 201 with the new version.
+    """Merge a branch's sections into another (three-way, by the version it was forked from): 201 with the new version.
 
-    409 where both changed a section: nothing is written, and `conflicts` has each with what it was and both texts.
+    409 if both changed a section: nothing is written, and `conflicts` lists each with the base and both texts.
     """
     made = await views.merge(
         book_of(request).prompts,
@@ -85,7 +85,7 @@ async def merge(
 async def put_label(
     request: AnyRequest, prompt: Name, data: JSONBody[bodies.LabelBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Point a label such as `production` at a version; its moves are kept in the history. 409 for a branch's name."""
+    """Move a label such as `production` to a version; the history records it. 409 for a branch's name."""
     moved = await book_of(request).prompts.label(
         name_in(prompt),
         data.name,
@@ -102,9 +102,9 @@ async def put_label(
 async def roll_back(
     request: AnyRequest, prompt: Name, data: JSONBody[bodies.RollbackBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Make an earlier version active again, the one before unless named; the other is not explored from then on.
+    """Roll back to an earlier version. Default: the previous one. The rolled-back version is no longer explored.
 
-    200: a pointer is moved, no version is made.
+    200: it moves a pointer and creates no version.
     """
     prompts, slug, branch = book_of(request).prompts, name_in(prompt), data.branch or MAIN
     by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
@@ -117,7 +117,7 @@ async def roll_back(
 async def clear(
     request: AnyRequest, prompt: Name, data: JSONBody[bodies.ClearBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Let a version that was rolled back be explored again: 200 with its branch, whose active version stays."""
+    """Allow a rolled-back version to be explored again. Returns its branch; the active version does not change."""
     prompts, slug, branch = book_of(request).prompts, name_in(prompt), data.branch or MAIN
     by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
     at: dict[str, Any] = {"branch": branch, "reason": data.reason, "by": by}
@@ -134,7 +134,7 @@ async def clear(
 async def migrate(
     request: AnyRequest, data: JSONBody[bodies.MigrateBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Write all prompts of a migration file or none: 201 where something was new, else 200. Repeatable."""
+    """Import all prompts of a migration file or none: 201 if something is new, else 200. Repeatable."""
     by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
     asked: dict[str, Any] = {"dry_run": data.dry_run, "by": by, "idempotency_key": key}
     done = await prompt_migration.migrate(book_of(request).desk, data.document, **asked)

@@ -1,4 +1,4 @@
-"""What goes out under `/api/prompts`, as types: for the document at /schema."""
+"""Define the response types under `/api/prompts` for the OpenAPI document."""
 
 from typing import Any, Literal
 
@@ -25,9 +25,9 @@ class TurnOf(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class MovedBlocks(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Blocks of a kind (`memory`, `post`, …) that left windows or came in: in how many turns, and how many in all.
+    """Blocks of a kind (`memory`, `post`, …) that windows lose or gain: number of turns, and total.
 
-    `at`: the newest of these turns, 20 at most, of conversations that who asks may read.
+    `at`: the newest 20 of these turns, in conversations that the caller may read.
     """
 
     kind: str
@@ -40,19 +40,19 @@ class MovedBlocks(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TurnsByReason(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why something could not be done, and in how many turns."""
+    """A reason, and the number of turns it applies to."""
 
     reason: str
     turns: int
 
 
 class ImpactAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What version `b` would have done to the windows of the last turns in the place of `a`.
+    """The effect on the windows of recorded turns if version `b` replaced `a`.
 
-    `share`: the turns in which something more is left out. `tokens`: the prompt as rendered, `window`: all of it, both
-    as means. `prefixKept`: bytes from the front that stay. `refused`: turns whose window could not have been made.
-    `shortenedAt`, `refusedAt`: the newest of these turns, 20 at most.
-    `reproduced`: turns whose window comes out as it was sent, byte for byte. `missed`: turns that are not measured.
+    `share`: share of turns that leave out more. `tokens`: mean size of the rendered prompt, `window`: of the window.
+    `prefixKept`: share of unchanged leading bytes. `refused`: turns whose window could not be assembled.
+    `shortenedAt`, `refusedAt`: the newest 20 of these turns.
+    `reproduced`: turns whose unchanged window matches the sent bytes. `missed`: turns that were not measured.
     """
 
     summary: str
@@ -80,11 +80,11 @@ Bump = Literal["major", "minor", "patch", "none"]
 
 
 class _Out(Struct, frozen=True, kw_only=True, rename="camel"):
-    """An answer, for the document at /schema; routes give the same fields."""
+    """A response body in the OpenAPI document; routes return the same fields."""
 
 
 class Written(_Out, frozen=True, kw_only=True):
-    """Which version it is. `version` counts on its branch."""
+    """A version's identity. `version` is its number on its branch."""
 
     slug: str
     branch: str
@@ -94,7 +94,7 @@ class Written(_Out, frozen=True, kw_only=True):
 
 
 class VersionSummary(Written, frozen=True, kw_only=True):
-    """A version without its texts. `head`: the newest; `active`: what is used; `rolledBack`: not explored."""
+    """A version without its text. `head`: newest; `active`: in use; `rolledBack`: excluded from exploration."""
 
     type: str
     engine: str
@@ -113,7 +113,7 @@ class VersionSummary(Written, frozen=True, kw_only=True):
 
 
 class ParamAnswer(_Out, frozen=True, kw_only=True):
-    """A declared parameter. A default makes it optional."""
+    """A declared parameter; optional if it has a default."""
 
     name: str
     type: ParamType
@@ -123,7 +123,7 @@ class ParamAnswer(_Out, frozen=True, kw_only=True):
 
 
 class VersionAnswer(VersionSummary, frozen=True, kw_only=True):
-    """A version. With `resolve` sections and parameters are merged with its ancestors'; `lineage` names all of them."""
+    """A version. With `resolve` it includes its ancestors' sections and parameters; `lineage` lists the ancestors."""
 
     sections: dict[str, str]
     override_sections: dict[str, str]
@@ -133,7 +133,7 @@ class VersionAnswer(VersionSummary, frozen=True, kw_only=True):
 
 
 class BranchAnswer(_Out, frozen=True, kw_only=True):
-    """A branch: its newest version, the one that is used, what was learnt of that, and those that are not explored."""
+    """A branch: its newest version, the active version with its score, and the rolled-back versions."""
 
     name: str
     head: int
@@ -146,7 +146,7 @@ class BranchAnswer(_Out, frozen=True, kw_only=True):
 
 
 class LabelAnswer(_Out, frozen=True, kw_only=True):
-    """A label, where it points, and who moved it there."""
+    """A label, its version, and who moved it."""
 
     name: str
     branch: str
@@ -168,7 +168,7 @@ class PromptAnswer(Written, frozen=True, kw_only=True):
 
 
 class EventAnswer(_Out, frozen=True, kw_only=True):
-    """What was done to a prompt; `to` is the version that is active or labelled since."""
+    """An event in a prompt's history; `to` is the version that became active or labeled."""
 
     kind: str
     branch: str
@@ -182,7 +182,7 @@ class EventAnswer(_Out, frozen=True, kw_only=True):
 
 
 class _Paged(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A list, whole or a page of it; `next` is the cursor of the page behind."""
+    """A list or a page of it; `next` is the cursor of the next page."""
 
     next: str | None = None
 
@@ -212,13 +212,13 @@ class LabelPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EventPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
-    """What was done, the newest first."""
+    """History events, newest first."""
 
     items: list[EventAnswer]
 
 
 class SectionChange(_Out, frozen=True, kw_only=True):
-    """A section that is new, gone or other; `lines` as in a unified diff."""
+    """A section that was added, removed or changed; `lines` is a unified diff."""
 
     name: str
     kind: str
@@ -227,7 +227,7 @@ class SectionChange(_Out, frozen=True, kw_only=True):
 
 
 class ParamChange(_Out, frozen=True, kw_only=True):
-    """A parameter that is new (no `before`), gone (no `after`) or other."""
+    """A parameter that was added (no `before`), removed (no `after`) or changed."""
 
     name: str
     kind: str
@@ -236,7 +236,7 @@ class ParamChange(_Out, frozen=True, kw_only=True):
 
 
 class FieldChange(_Out, frozen=True, kw_only=True):
-    """Another field with its two values."""
+    """A changed metadata field with both values."""
 
     name: str
     before: Any
@@ -244,7 +244,7 @@ class FieldChange(_Out, frozen=True, kw_only=True):
 
 
 class DiffAnswer(_Out, frozen=True, kw_only=True, omit_defaults=True):
-    """What is other in version `b` than in `a`, what that asks of the semantic version, and what it costs."""
+    """The changes from version `a` to `b`, the semantic version bump, and the change in tokens."""
 
     slug: str
     branch: str
@@ -259,7 +259,7 @@ class DiffAnswer(_Out, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RenderAnswer(Written, frozen=True, kw_only=True):
-    """A rendered prompt and what it was rendered from; with `log` its record in the audit."""
+    """A rendered prompt and its version; with `log` also its audit record."""
 
     text: str
     timestamp: str
@@ -268,7 +268,7 @@ class RenderAnswer(Written, frozen=True, kw_only=True):
 
 
 class ChoiceAnswer(_Out, frozen=True, kw_only=True):
-    """A variant with its scores in these signals, and the probability with which it is picked."""
+    """A variant with its scores for the signals, and its selection probability."""
 
     slug: str
     branch: str
@@ -280,7 +280,7 @@ class ChoiceAnswer(_Out, frozen=True, kw_only=True):
 
 
 class SelectAnswer(_Out, frozen=True, kw_only=True):
-    """What was picked, and from what."""
+    """The selected variant, and all variants."""
 
     selected: ChoiceAnswer
     propensity: float
@@ -289,7 +289,7 @@ class SelectAnswer(_Out, frozen=True, kw_only=True):
 
 
 class ObserveAnswer(_Out, frozen=True, kw_only=True):
-    """What an observation came to."""
+    """The result of an observation."""
 
     score: float
     edge_weight: float
@@ -297,14 +297,14 @@ class ObserveAnswer(_Out, frozen=True, kw_only=True):
 
 
 class RollbackAnswer(Written, frozen=True, kw_only=True):
-    """The version that is active again, and those of its branch that are not explored."""
+    """The version that is active again, and the rolled-back versions of its branch."""
 
     head: bool
     rolled_back_versions: list[int]
 
 
 class RatingPart(_Out, frozen=True, kw_only=True):
-    """One part of a rating: its points of how many, and why."""
+    """One part of a quality score: points, maximum and reason."""
 
     name: str
     points: float
@@ -313,7 +313,7 @@ class RatingPart(_Out, frozen=True, kw_only=True):
 
 
 class RatingAnswer(_Out, frozen=True, kw_only=True):
-    """How good a version is, from 0 to 100: the sum of its parts."""
+    """A version's quality score from 0 to 100: the sum of its parts."""
 
     slug: str
     branch: str
@@ -323,7 +323,7 @@ class RatingAnswer(_Out, frozen=True, kw_only=True):
 
 
 class FindingAnswer(_Out, frozen=True, kw_only=True):
-    """What is wrong about a prompt: by which rule, how bad, and where in it."""
+    """A lint finding: rule, severity, location and message."""
 
     rule: str
     severity: Literal["error", "warning", "info"]
@@ -333,20 +333,20 @@ class FindingAnswer(_Out, frozen=True, kw_only=True):
 
 
 class LintAnswer(_Out, frozen=True, kw_only=True):
-    """What the rules found, the worst first."""
+    """Lint findings, most severe first."""
 
     items: list[FindingAnswer]
 
 
 class MigratedVersion(Written, frozen=True, kw_only=True):
-    """A version that was or would be written, its place in the document, and what its change asks for."""
+    """A migrated version, its place in the document, and its semantic version bump."""
 
     place: str
     bump: Bump
 
 
 class SkippedVersion(_Out, frozen=True, kw_only=True):
-    """A version that stood there already."""
+    """A version that already existed."""
 
     place: str
     slug: str
@@ -355,7 +355,7 @@ class SkippedVersion(_Out, frozen=True, kw_only=True):
 
 
 class MigrateAnswer(_Out, frozen=True, kw_only=True):
-    """What was written, or with `dryRun` would be; parents and `main` first."""
+    """Versions that were written, or with `dryRun` would be; parents and `main` first."""
 
     dry_run: bool
     written: list[MigratedVersion]

@@ -1,4 +1,4 @@
-"""`/api/prompts`: prompts read, compared, rated, rendered, chosen and observed."""
+"""Serve `/api/prompts`: list, show, compare, rate, lint, render and select prompts, and store observations."""
 
 from typing import Annotated, Any
 
@@ -60,7 +60,7 @@ Turns = Annotated[
 async def list_prompts(
     request: AnyRequest, prefix: FromQuery[str] = "", limit: Limit = 50, cursor: FromQuery[str | None] = None
 ) -> Response[bytes]:
-    """List prompts by name, those that begin with `prefix`: each with its branches and labels."""
+    """List prompts by name, optionally with a `prefix`, each with its branches and labels."""
     return listed(*await views.prompts_page(book_of(request).prompts, prefix=prefix, limit=limit, cursor=cursor))
 
 
@@ -75,7 +75,7 @@ async def get_prompt(
     resolve: Resolve = False,
     project: Project = None,
 ) -> Response[bytes]:
-    """Return a prompt: the active version of a branch unless one is named. A `/` in the id is written `~` or `%2F`."""
+    """Return a prompt version. Default: the branch's active one. Write `~` or `%2F` for a `/` in the id."""
     at: dict[str, Any] = {"branch": branch, "version": version, "label": label, "project": project}
     return json_of(await views.show(book_of(request).prompts, name_in(prompt), **at, resolve=resolve))
 
@@ -86,7 +86,7 @@ async def list_versions(
 ) -> Response[bytes]:
     """List the versions of a prompt without their texts, oldest first, of one branch or of all.
 
-    All of them, or with `limit` or `cursor` a page.
+    Returns all, or with `limit` or `cursor` a page.
     """
     prompts, slug = book_of(request).prompts, name_in(prompt)
     return listed(*await views.versions_page(prompts, slug, branch=branch, limit=limit, cursor=cursor))
@@ -108,9 +108,7 @@ async def get_version(
 async def get_diff(
     request: AnyRequest, prompt: Name, *, a: Number, b: Other = None, branch: Branch = None, turns: Turns = TURNS
 ) -> Response[bytes]:
-    """Return what is other in version `b` than in `a`, and what that costs:
-    tokens, and what past windows would lose.
-    """
+    """Return the changes from version `a` to `b`, the change in tokens, and the impact on recorded turns."""
     desk = book_of(request).desk
     asked: Any = {"branch": branch or None, "turns": turns, "user": user_of(request)}
     async with request.app.state.measures.hold("a measure of prompts"):
@@ -121,7 +119,7 @@ async def get_diff(
 async def list_branches(
     request: AnyRequest, prompt: Name, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
-    """List the branches of a prompt, and what their active versions have learnt."""
+    """List the branches of a prompt, and the scores of their active versions."""
     return listed(*await views.branches_page(book_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
 
 
@@ -137,7 +135,7 @@ async def list_labels(
 async def get_history(
     request: AnyRequest, prompt: Name, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
-    """Return what was done to a prompt, by whom and when, the newest first."""
+    """Return the history of a prompt, newest first."""
     return listed(*await views.history_page(book_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
 
 
@@ -150,7 +148,7 @@ async def get_prompt_of_that_name(
     label: Label = None,
     resolve: Resolve = False,
 ) -> Response[bytes]:
-    """Return the prompt `migrate`, which is one like any other."""
+    """Return the prompt named `migrate`."""
     at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
     return json_of(await views.show(book_of(request).prompts, "migrate", **at, resolve=resolve))
 
@@ -159,23 +157,22 @@ async def get_prompt_of_that_name(
 async def get_rating(
     request: AnyRequest, prompt: Name, *, branch: Branch = None, version: Version = None, label: Label = None
 ) -> Response[bytes]:
-    """Return how good a version is, from 0 to 100, by what lint finds, and what is described, tested and observed."""
+    """Return a version's quality score from 0 to 100, by lint findings, descriptions, tests and observations."""
     at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
     return json_of(await views.rating(book_of(request).prompts, name_in(prompt), **at))
 
 
 @get(f"{ONE}/lint", responses=answers(wire.LintAnswer))
 async def get_lint(request: AnyRequest, prompt: Name) -> Response[bytes]:
-    """Look at the active versions of a prompt, beside all others of the book: secrets, injections, lost parameters."""
+    """Lint the active versions of a prompt: secrets, injections, lost parameters, and more."""
     return listed(await views.findings(book_of(request).prompts, name_in(prompt)), None)
 
 
 @get("/api/prompt-clusters", responses=answers(Clusters))
 async def get_clusters(request: AnyRequest, prefix: FromQuery[str] = "", least: Least = None) -> Response[bytes]:
-    """Group the prompts that are about the same, by the configured embedder, else by their words; name near duplicates.
+    """Cluster similar prompts by the configured embedder, else by words, and list near duplicates.
 
-    Each prompt counts once, by its active version on `main`. Groups become one while the mean likeness of their prompts
-    is `least` or more.
+    Compares the active versions on `main`. Groups are merged while their mean similarity is at least `least`.
     """
     return json_of(await book_of(request).prompts.clusters(prefix=prefix, least=least))
 
@@ -189,7 +186,7 @@ async def render(
 ) -> Response[bytes]:
     """Render a prompt with its ancestors' sections. A missing parameter is an error that names it.
 
-    200: with `log` a record joins the audit, and is named.
+    With `log` it adds an audit record, and returns its number.
     """
     if data.log:
         caller_of(request).need("editor", "log")
@@ -209,7 +206,7 @@ async def render(
 
 @post(f"{ONE}/select", dto=JsonBody[bodies.SelectBody], status_code=200, responses=answers(wire.SelectAnswer))
 async def select(request: AnyRequest, prompt: Name, data: JSONBody[bodies.SelectBody]) -> Response[bytes]:
-    """Choose among a prompt's variants, the active versions of its branches. Nothing is stored."""
+    """Select a variant of a prompt (an active version of its branches). Stores nothing."""
     given: dict[str, Any] = {} if data.epsilon is None else {"epsilon": data.epsilon}
     picked = await book_of(request).prompts.select(
         name_in(prompt), data.signals, strategy=data.strategy, seed=data.seed, **given
@@ -221,9 +218,9 @@ async def select(request: AnyRequest, prompt: Name, data: JSONBody[bodies.Select
 async def observe(
     request: AnyRequest, prompt: Name, data: JSONBody[bodies.ObserveBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Keep what a round says about the version that spoke, the active one unless named. 201: each is a row of its own.
+    """Store an observation of a version. Default: the active one.
 
-    A client that may have to send it again gives an Idempotency-Key, or it counts twice.
+    Send an Idempotency-Key, so that a retry does not count twice.
     """
     seen = await book_of(request).prompts.observe(
         name_in(prompt),

@@ -1,4 +1,4 @@
-"""`/api/conversations/{id}`: its views as C and D have them, and a summary of the caller's own."""
+"""Serve session and shared-entry views of a conversation, and replace posts by the caller's own summary."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ async def get_session(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Return the conversation as a session loads it: the summary first, then what is not compressed under it."""
+    """Return a conversation as a session: the summary first, then the posts after it."""
     talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
     found = await talk.get(name, user=user)
     rows = await talk.session(name, user=user, include_compressed=include_compressed)
@@ -46,7 +46,7 @@ async def get_shared_entries(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Return the notes the roles left for each other; those of scope `round` hold in the last round only."""
+    """Return the notes that roles share; those of scope `round` only for the last round."""
     talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
     found = await talk.get(name, user=user)
     rows = await talk.shared_entries(name, user=user, entry_type=type_, include_failed=include_failed)
@@ -62,9 +62,9 @@ async def compress(
     data: JSONBody[wire.CompressBody],
     user_id: UserQuery = None,
 ) -> Response[bytes]:
-    """Put a summary of the caller's own in the place of all posts before one.
+    """Replace all posts before one in prompts by the caller's own summary.
 
-    The posts stay in the transcript, and what memory holds of them stays.
+    The transcript and the memories of these posts are kept.
     """
     book, name, user = book_of(request), name_in(conversation), user_of(request, data.user_id, user_id)
     await check_first(request, name, user, "condensing another's conversation")

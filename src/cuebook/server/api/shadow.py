@@ -1,4 +1,4 @@
-"""`/api/shadow`: what Cuebook would have sent, beside what clients sent."""
+"""Serve `/api/shadow`: the shadow mode report of what Cuebook would have sent and saved."""
 
 from litestar import Response, get
 
@@ -13,7 +13,7 @@ from cuebook.server.route_parts import UserQuery, json_of
 async def shadow(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Sum up the calls that passed in shadow mode: tokens, cost, and what either prompt would have lacked."""
+    """Return totals of shadow calls: tokens, cost, and posts that either prompt lacks."""
     return json_of(await book_of(request).shadow.report(conversation_id, user=user_of(request, user_id)))
 
 

@@ -1,4 +1,4 @@
-"""`/learning/memory` and `/learning/optimizer`: C's routes that judge posts, count, and tune."""
+"""Serve `/learning/memory` and `/learning/optimizer`: analyze posts, report budgets and statistics, tune."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ SnapshotLimit = Annotated[int, QueryParameter(name="limit", ge=1, le=MOST, descr
     responses=answers(Judgement),
 )
 async def analyze(request: AnyRequest, data: JSONBody[AnalyzeBody], user_id: UserQuery = None) -> Response[bytes]:
-    """Judge posts: what matters, what is said again, and what should become of each. Nothing is changed."""
+    """Rate posts by importance, find duplicates, and recommend an action for each. Changes nothing."""
     user = user_of(request, data.user_id, user_id)
     return json_of(await book_of(request).memory.analyze(data.conversation_id, user=user))
 
@@ -35,7 +35,7 @@ async def analyze(request: AnyRequest, data: JSONBody[AnalyzeBody], user_id: Use
 async def stats(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Count what is remembered, by tier, and how many posts stand under a summary."""
+    """Count memories by tier, and posts covered by a summary."""
     caller, user = caller_of(request), user_of(request, user_id)
     own = None if caller.may("owner") else caller.organizations
     return json_of(await book_of(request).memory.stats(conversation_id, user=user, organizations=own))
@@ -45,7 +45,7 @@ async def stats(
 async def budget(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Return what posts may take of a prompt, and what the conversation's take of it."""
+    """Return the token budget of posts in a prompt, and the conversation's usage."""
     return json_of(await book_of(request).memory.budget(conversation_id, user=user_of(request, user_id)))
 
 
@@ -53,7 +53,7 @@ async def budget(
 async def status(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Return what the runs came to, and the parameters in force."""
+    """Return the totals of all optimizer runs, and the current parameters."""
     return json_of(await book_of(request).optimizer.status(conversation_id, user=user_of(request, user_id)))
 
 
@@ -64,7 +64,7 @@ async def status(
     responses=answers(SnapshotAnswer),
 )
 async def run(request: AnyRequest, data: JSONBody[RunBody | None] = None, user_id: UserQuery = None) -> Response[bytes]:
-    """Run in a conversation, else in all that changed since their last run; answers when done."""
+    """Run the optimizer on a conversation, or on all that changed since their last run. Waits for the result."""
     body = data or RunBody()
     user = user_of(request, body.user_id, user_id)
     return json_of(snapshot(await book_of(request).optimizer.run(body.conversation_id, user=user)))
@@ -78,7 +78,7 @@ async def history(
     limit: SnapshotLimit = 20,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Return the runs' snapshots, newest first."""
+    """Return optimizer runs, newest first."""
     user = user_of(request, user_id)
     found = await book_of(request).optimizer.history(conversation_id, user=user, limit=MOST)
     page = short_page(found, f"runs {conversation_id}", limit=limit, cursor=cursor, grows=True)

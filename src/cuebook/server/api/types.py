@@ -1,4 +1,4 @@
-"""What comes in and goes out under `/api`, as types: they are read, refused and documented by these."""
+"""Define the request and response types under `/api`, which validate and document them (OpenAPI)."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -26,15 +26,15 @@ Time = Annotated[str, Meta(description="ISO 8601; UTC where it names no zone")]
 
 
 class In(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A request: unknown fields are refused by name."""
+    """A request body; unknown fields are errors."""
 
 
 class Out(Struct, frozen=True, kw_only=True, rename="camel"):
-    """An answer, for the document at /schema; routes give the same fields."""
+    """A response body in the OpenAPI document; routes return the same fields."""
 
 
 class Attachment(In, frozen=True, kw_only=True):
-    """A piece of a post beside its message. A type nobody knows is kept as opaque text."""
+    """A part of a post besides its message. An unknown type is stored as opaque text."""
 
     type: Text
     content: str
@@ -42,10 +42,10 @@ class Attachment(In, frozen=True, kw_only=True):
 
 
 class ChatBody(In, frozen=True, kw_only=True):
-    """What is asked. Without `conversationId` a new conversation begins.
+    """A message to answer. Without `conversationId` a new conversation starts.
 
-    `project` names whose own prompts stand for the others, "" for nobody's; the conversation keeps it. `timeZone`
-    is an IANA name: whose days "yesterday" and the rest are; kept likewise.
+    `project` selects whose own prompts override the shared ones, "" for none; stored in the conversation. `timeZone` is
+    an IANA name that dates like "yesterday" refer to; also stored.
     """
 
     message: str
@@ -64,9 +64,9 @@ class ChatBody(In, frozen=True, kw_only=True):
 
 
 class PostBody(In, frozen=True, kw_only=True):
-    """A post made elsewhere: a `message`, or `parts`.
+    """A post to import: a `message`, or `parts`.
 
-    `parent` names the post it follows: the head if left out, none if empty, so that it begins the conversation anew.
+    `parent` names the post it follows. Default: the head; empty: none, which starts the conversation anew.
     """
 
     send_from: Text
@@ -80,7 +80,7 @@ class PostBody(In, frozen=True, kw_only=True):
 
 
 class PostsBody(In, frozen=True, kw_only=True):
-    """Posts to store, all or none: ours, or OpenAI chat messages, each with `id` and `timestamp` if wanted."""
+    """Posts to store, all or none: `posts`, or OpenAI chat `messages`, each with an optional `id` and `timestamp`."""
 
     posts: list[PostBody] | None = None
     messages: list[dict[str, Any]] | None = None
@@ -90,19 +90,19 @@ class PostsBody(In, frozen=True, kw_only=True):
 
 
 class HeadBody(In, frozen=True, kw_only=True):
-    """The post to make the head."""
+    """The post to move the head to."""
 
     post_id: Text
 
 
 class ParticipantsBody(In, frozen=True, kw_only=True):
-    """The users who take part beside the first one."""
+    """The users who take part besides the first one."""
 
     participants: Annotated[list[Text], Meta(max_length=1000)]
 
 
 class CompressBody(In, frozen=True, kw_only=True):
-    """A summary that is to stand for all posts before the one named."""
+    """A summary that replaces all posts before the named one in prompts."""
 
     older_than: Text
     summary: Text
@@ -116,7 +116,7 @@ class TextBody(In, frozen=True, kw_only=True):
 
 
 class SearchBody(In, frozen=True, kw_only=True):
-    """What to look for, and where."""
+    """A search query, its filters and limits."""
 
     query: str
     conversation_id: Text | None = None
@@ -131,14 +131,14 @@ class SearchBody(In, frozen=True, kw_only=True):
 
 
 class SettleBody(In, frozen=True, kw_only=True):
-    """What to wait for, and how many seconds at most."""
+    """The conversation to wait for, and the timeout in seconds."""
 
     conversation_id: Text | None = None
     timeout: Annotated[float, Meta(ge=0, le=LONGEST_WAIT_S)] = 60.0
 
 
 class ChatAnswer(Out, frozen=True, kw_only=True):
-    """An answer and how it came about."""
+    """An answer and its metadata."""
 
     text: str
     text_plain: str
@@ -148,7 +148,7 @@ class ChatAnswer(Out, frozen=True, kw_only=True):
 
 
 class AssembleAnswer(Out, frozen=True, kw_only=True):
-    """A prompt: its messages, and every block of it with its source."""
+    """A prompt: its messages, and its blocks with their sources."""
 
     messages: list[dict[str, Any]]
     window: dict[str, Any]
@@ -156,14 +156,14 @@ class AssembleAnswer(Out, frozen=True, kw_only=True):
 
 
 class Stored(Out, frozen=True, kw_only=True):
-    """How many posts were new, and the conversation's last seq."""
+    """The number of new posts, and the conversation's last seq."""
 
     stored: int
     last_seq: int
 
 
 class HitAnswer(Out, frozen=True, kw_only=True):
-    """One found memory. `why` says what it was found by."""
+    """A search result. `why` explains its score."""
 
     memory_id: str
     kind: str
@@ -178,23 +178,23 @@ class HitAnswer(Out, frozen=True, kw_only=True):
 
 
 class Hits(Out, frozen=True, kw_only=True):
-    """What was found, best first."""
+    """Search results, best first."""
 
     hits: list[HitAnswer]
 
 
 class Due(Out, frozen=True, kw_only=True):
-    """Work still due, by kind; empty when settled.
+    """Pending background jobs by kind; empty when all are done.
 
-    `compaction` counts conversations, `rollback` prompts to judge, `audit` records its mirror lacks, `optimizer`
-    conversations to tune.
+    `compaction` and `optimizer` count conversations, `rollback` prompts to judge, `audit` records that the mirror file
+    lacks.
     """
 
     due: dict[str, int]
 
 
 class ConversationAnswer(Out, frozen=True, kw_only=True):
-    """A conversation's own data."""
+    """A conversation's metadata."""
 
     id: str
     user_id: str | None
@@ -209,27 +209,27 @@ class ConversationAnswer(Out, frozen=True, kw_only=True):
 
 
 class ConversationPage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Conversations, the most recent first; `next` is the cursor of the page behind."""
+    """Conversations, most recent first; `next` is the cursor of the next page."""
 
     items: list[ConversationAnswer]
     next: str | None = None
 
 
 class Listing(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A list, whole or a page of it; `next` is the cursor of the page behind."""
+    """A list or a page of it; `next` is the cursor of the next page."""
 
     items: list[dict[str, Any]]
     next: str | None = None
 
 
 class Deleted(Out, frozen=True, kw_only=True):
-    """Counts of what went, by kind."""
+    """Counts of deleted records by kind."""
 
     deleted: dict[str, int]
 
 
 class SummaryAnswer(Out, frozen=True, kw_only=True):
-    """The rolling summary of the head's path, null where nothing was summed up yet."""
+    """The rolling summary of the head's branch, null if there is none yet."""
 
     summary: dict[str, Any] | None
 
@@ -241,7 +241,7 @@ class TextAnswer(Out, frozen=True, kw_only=True):
 
 
 class TurnAnswer(Out, frozen=True, kw_only=True):
-    """A turn with its window: every block, its source and its tokens, and what was left out and why."""
+    """A turn with its prompt window: blocks, sources, tokens, and what was left out and why."""
 
     turn: int
     state: str
@@ -255,7 +255,7 @@ class TurnAnswer(Out, frozen=True, kw_only=True):
 
 
 class ReplayAnswer(Out, frozen=True, kw_only=True):
-    """A turn's window rendered again, held against the digest of what was sent."""
+    """A replay check: a turn's rendered window compared with the digest of the sent bytes."""
 
     verdict: str
     digest: str
@@ -264,13 +264,13 @@ class ReplayAnswer(Out, frozen=True, kw_only=True):
 
 
 class Health(Out, frozen=True, kw_only=True):
-    """Whether the server lives."""
+    """Liveness of the server."""
 
     status: str
 
 
 class Ready(Out, frozen=True, kw_only=True):
-    """Whether the store answers, whether there is a model, and why the embedder failed last."""
+    """Readiness: whether the store answers, the configured model, and the embedder's last error."""
 
     status: str
     embedder: str | None
@@ -285,9 +285,9 @@ class Ready(Out, frozen=True, kw_only=True):
 def answers(
     good: type[Struct] | type[dict[str, Any]], status: int = 200, *others: int, pending: bool = False
 ) -> dict[int, ResponseSpec]:
-    """Document a route's answers: the good one, and problems for what can go wrong anywhere, and `others`.
+    """Return a route's documented responses: success, problem documents for ERRORS, and `others`.
 
-    `pending`: it may say 202 where something is left to be done.
+    `pending`: the route may return 202 while work is pending.
     """
     said = {status: ResponseSpec(good, description="Done", generate_examples=False)}
     if pending:
@@ -297,13 +297,13 @@ def answers(
 
 
 def openai_answers(good: type[Any], bad: type[Struct] = OpenAIError) -> dict[int, ResponseSpec]:
-    """Document a route's answers on a provider's wire."""
+    """Return a route's documented responses on a provider's wire."""
     error = ResponseSpec(bad, description="Refused or failed", generate_examples=False)
     return {200: ResponseSpec(good, description="Done", generate_examples=False)} | dict.fromkeys(ERRORS, error)
 
 
 def ask_of(body: ChatBody, *, conversation: str, user: str | None, idempotency_key: str | None = None) -> Ask:
-    """Return a request as an Ask. Raises InvalidInput."""
+    """Convert a request to an Ask. Raises InvalidInput."""
     if not body.message and not body.attachments:
         msg = "message: empty; say something, or attach something"
         raise InvalidInput(msg, where="message")
@@ -325,12 +325,12 @@ def ask_of(body: ChatBody, *, conversation: str, user: str | None, idempotency_k
 
 
 def part_of(given: Attachment, where: str) -> Part | None:
-    """Return an attachment as a part; None for a type that exists no longer."""
+    """Convert an attachment to a part; None for a type that no longer exists."""
     return part_from_dict({"type": given.type, "content": given.content, "extra": given.extra}, where=where)
 
 
 def posted_of(given: PostBody, number: int) -> Posted:
-    """Return a post as it is stored. Raises InvalidInput naming the field."""
+    """Convert a post to its stored form. Raises InvalidInput that names the field."""
     where = f"posts[{number}]"
     if given.parts is not None and given.message is not None:
         msg = f"{where}: has both message and parts; send one of them, and further pieces as attachments"
@@ -356,7 +356,7 @@ def posted_of(given: PostBody, number: int) -> Posted:
 
 
 def chain_of(posts: list[PostBody]) -> str | None:
-    """Return the parent of the first post; each further one follows the one before it. Raises InvalidInput."""
+    """Return the first post's parent; each further post must follow the previous one. Raises InvalidInput."""
     for number, (before, each) in enumerate(pairwise(posts), 1):
         if each.parent is not None and each.parent != before.id:
             msg = f"posts[{number}].parent: posts of one request follow each other; send branches one by one"
@@ -390,7 +390,7 @@ def message_with_time(given: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 class DigestBody(In, frozen=True, kw_only=True):
-    """Of which conversation how many of the newest posts."""
+    """The conversation, and the number of newest posts."""
 
     conversation_id: Text
     user_id: str | None = None
@@ -398,21 +398,21 @@ class DigestBody(In, frozen=True, kw_only=True):
 
 
 class AnalyzeBody(In, frozen=True, kw_only=True):
-    """Which conversation to judge."""
+    """The conversation to analyze."""
 
     conversation_id: Text
     user_id: str | None = None
 
 
 class RunBody(In, frozen=True, kw_only=True):
-    """Where to run; without `conversationId` wherever something changed since the last run."""
+    """The conversation to tune. Default: all that changed since the last run."""
 
     conversation_id: Text | None = None
     user_id: str | None = None
 
 
 class CompressedAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A shortened text, and its tokens before and after."""
+    """A compressed text, and its tokens before and after."""
 
     text: str
     tokens_before: int
@@ -420,9 +420,9 @@ class CompressedAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SnapshotAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A run; `conversationId` is null where several are summed up, and `untuned` says why nothing was tuned.
+    """An optimizer run; `conversationId` is null for a sum of several, `untuned` explains why nothing was tuned.
 
-    `served` is the mean score of the newest rounds, where users said something of them: below 0.5 no step takes more.
+    `served` is the mean score of the newest rounds with feedback; below 0.5 no step compresses more.
     """
 
     conversation_id: str | None

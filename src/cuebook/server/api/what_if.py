@@ -1,4 +1,4 @@
-"""`POST /api/conversations/{id}/turns/{n}/replay`: what a turn's prompt would have been, and what would be answered."""
+"""Serve `POST /api/conversations/{id}/turns/{n}/replay`: what-if replay of a turn with other prompts or memory."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ from cuebook.server.route_parts import PATH, UserQuery, json_of
 
 
 class ReplayBody(wire.In, frozen=True, kw_only=True):
-    """What is to be other in a turn's first window.
+    """The changes to a turn's first window.
 
-    `withPrompt`: versions of prompts, each as `SLUG`, `SLUG@BRANCH` or `SLUG@BRANCH:NUMBER`, in the place of those that
-    stood in front. `asOf`: a time (ISO 8601, UTC where it names no zone) or the number of a turn of the conversation:
-    what memory held then. `without`: memories by their ids, or other sources of what stood beside the query
-    (`post:ID`, `experience:ID`). `ask`: the configured model answers it; the audit keeps that it was asked.
+    `withPrompt`: prompt versions that replace the original ones, each as `SLUG`, `SLUG@BRANCH` or
+    `SLUG@BRANCH:NUMBER`. `asOf`: use the memory as of a time (ISO 8601, UTC without a zone) or a turn number.
+    `without`: memory IDs, or other sources beside the query (`post:ID`, `experience:ID`), to leave out. `ask`: call
+    the configured model; the audit log records the call.
     """
 
     with_prompt: tuple[wire.Text, ...] = ()
@@ -31,7 +31,7 @@ class ReplayBody(wire.In, frozen=True, kw_only=True):
 
 
 class SaidBlock(wire.Out, frozen=True, kw_only=True):
-    """A block of a window."""
+    """A block of a prompt window."""
 
     kind: str
     source: str
@@ -41,7 +41,7 @@ class SaidBlock(wire.Out, frozen=True, kw_only=True):
 
 
 class WindowChange(wire.Out, frozen=True, kw_only=True):
-    """Tokens of a turn's window as it was, and as it would have been; null where it could not have been made."""
+    """Tokens of a turn's original and changed window; null if it could not be assembled."""
 
     before: int
     after: int | None
@@ -49,18 +49,18 @@ class WindowChange(wire.Out, frozen=True, kw_only=True):
 
 
 class PostsLeftOut(wire.Out, frozen=True, kw_only=True):
-    """How many posts of the path are left out of the window, before and after."""
+    """Number of the branch's posts left out of the window, before and after."""
 
     before: int
     after: int
 
 
 class CounterfactualAnswer(wire.Out, frozen=True, kw_only=True):
-    """A turn's first window as it was and as it would have been.
+    """A turn's original and changed first window.
 
-    `leftOut` stands in the one before alone, `letIn` in the one after, `changed` in both with another text.
-    `reproduced`: deciding it anew without the change gave the recorded window, byte for byte. `refused`: why it could
-    not have been made. `answer`: the model's, where it was asked.
+    `leftOut` lists blocks only in the original, `letIn` only in the changed one, `changed` those with a different text.
+    `reproduced`: assembling it again without changes gave the recorded bytes. `refused`: why it could not be
+    assembled. `answer`: the model's answer, if it was called.
     """
 
     tokens: WindowChange
@@ -76,7 +76,7 @@ class CounterfactualAnswer(wire.Out, frozen=True, kw_only=True):
 
 
 class WhatIfAnswer(wire.ReplayAnswer, frozen=True, kw_only=True):
-    """A turn's window rendered again, and what its first one would have been where anything was to be other."""
+    """A replay check of a turn, and a what-if replay if there are changes."""
 
     counterfactual: CounterfactualAnswer | None = None
 
@@ -94,7 +94,7 @@ async def what_if(
     data: JSONBody[ReplayBody],
     user_id: UserQuery = None,
 ) -> Response[bytes]:
-    """Return what a turn's prompt would have been with other prompts, another memory, or without a memory of it."""
+    """Return a turn's prompt as it would be with other prompt versions, another memory state, or fewer blocks."""
     found = await book_of(request).turns.replay(
         name_in(conversation),
         number_of(n),

@@ -1,1 +1,1 @@
-"""The book for agents' own tools, by the Model Context Protocol: over a pipe and at `/mcp`."""
+"""Serve the Model Context Protocol (MCP) for agents: over stdio and at `/mcp`."""

@@ -1,4 +1,4 @@
-"""What changed for who asks: lists by their names, resources by their addresses. What may not be read never does."""
+"""Detect changes of lists and resources for an MCP client by polling digests of what it may read."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
@@ -27,13 +27,13 @@ Again = Callable[[], Awaitable[Asker]]
 
 
 class Watched:
-    """Lists and addresses as they were when somebody looked last."""
+    """Digests of the watched lists and resources at the last poll."""
 
     def __init__(self) -> None:
         self._seen: dict[str, bytes] = {}
 
     async def add(self, asker: Asker, names: Iterable[str]) -> None:
-        """Watch lists, or addresses, from now on. Raises NotFound for an address that cannot be read, InvalidInput."""
+        """Watch lists or resources. Raises NotFound for an unreadable resource, InvalidInput at the limit."""
         for name in names:
             if len(self._seen) >= MOST and name not in self._seen:
                 msg = f"uri: {MOST} are watched already; end one of them first"
@@ -41,11 +41,11 @@ class Watched:
             self._seen[name] = await _sign(asker, name)
 
     def drop(self, name: str) -> None:
-        """Watch it no more."""
+        """Stop watching a list or resource."""
         self._seen.pop(name, None)
 
     async def changed(self, asker: Asker) -> list[str]:
-        """Return what changed since the last look. What cannot be read any more changed once."""
+        """Return the names that changed since the last poll. One that became unreadable is returned once."""
         found = []
         for name, before in list(self._seen.items()):
             try:
@@ -59,7 +59,7 @@ class Watched:
 
 
 async def readable(asker: Asker, uris: Iterable[str]) -> list[str]:
-    """Return those of some addresses that can be read."""
+    """Return the URIs that can be read."""
     found = []
     for uri in uris:
         try:
@@ -71,7 +71,7 @@ async def readable(asker: Asker, uris: Iterable[str]) -> list[str]:
 
 
 async def news(watched: Watched, again: Again) -> AsyncGenerator[str, None]:
-    """Yield each list and address that changed, as it does. Raises Unproven when who asks may ask no more."""
+    """Yield each list and URI when it changes. Raises Unproven when the caller's key becomes invalid."""
     asker = await again()
     async with aclosing(asker.book.live.writes()) as looks:
         async for written in looks:
@@ -82,7 +82,7 @@ async def news(watched: Watched, again: Again) -> AsyncGenerator[str, None]:
 
 
 async def _sign(asker: Asker, name: str) -> bytes:
-    """Return what differs when a list, or what stands at an address, does. Raises NotFound, Denied."""
+    """Return a digest of a list or a resource. Raises NotFound, Denied."""
     lists = {TOOLS: _tools, PROMPTS: _prompts, RESOURCES: _resources}
     found = await lists[name](asker) if name in lists else await _resource(asker, name)
     return blake2b(_encode(found), digest_size=16).digest()
@@ -93,7 +93,7 @@ async def _tools(asker: Asker) -> Any:
 
 
 async def _prompts(asker: Asker) -> Any:
-    """Return of each prompt what its name, or one of its labels, speaks with."""
+    """Return each prompt with the digest of its version and its labels."""
     found, after = list[Any](), ""
     while True:
         page = await asker.book.prompts.page(limit=_PAGE, after=after)
@@ -107,7 +107,7 @@ async def _prompts(asker: Asker) -> Any:
 
 
 async def _resources(asker: Asker) -> Any:
-    """Return which there are: of the newest conversations as many as are completed, and of the memories WATCHED."""
+    """Return the IDs of the newest conversations and of up to WATCHED memories."""
     lists = conversations(asker), memories(asker, most=WATCHED)
     return [sorted([each async for each in ids]) for ids in lists]
 

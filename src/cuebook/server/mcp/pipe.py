@@ -1,7 +1,6 @@
-"""The protocol on standard input and output.
+"""Serve MCP on standard input and output (stdio).
 
-Input is read in a thread that nobody waits for: a signal ends the program and closes the book well, though the other
-side says nothing more.
+A daemon thread reads the input, so that a signal can close the project while the client is silent.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ PIECE = 65_536
 
 
 def serve_pipe(settings: Config, *, user: str | None) -> None:
-    """Answer until the input ends or SIGTERM comes: for the owner, or for one user. Raises InvalidInput."""
+    """Serve until the input ends or SIGTERM, as the owner or as one user. Raises InvalidInput."""
     with suppress(asyncio.CancelledError):
         asyncio.run(_serve(settings, user))
 
@@ -46,7 +45,7 @@ async def _serve(settings: Config, user: str | None) -> None:
 
     task = asyncio.current_task()
     if task is not None:
-        with suppress(NotImplementedError):  # on Windows the program just ends
+        with suppress(NotImplementedError):  # Windows ends the process without a handler
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     given: Any = LineReader(sys.stdin.fileno())
     async with book, stdio_server(stdin=given) as (reads, writes), ending(unasked):
@@ -54,7 +53,7 @@ async def _serve(settings: Config, user: str | None) -> None:
 
 
 class LineReader:
-    """The lines of a file descriptor, each read when the one before it was taken."""
+    """Reads lines of a file descriptor, one at a time on demand."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -67,7 +66,7 @@ class LineReader:
             yield line
 
     def _read(self) -> None:
-        with suppress(RuntimeError, CancelledError):  # nobody listens any more
+        with suppress(RuntimeError, CancelledError):  # the event loop has ended
             for line in self._lines():
                 asyncio.run_coroutine_threadsafe(self._taken.put(line.decode(errors="replace")), self._loop).result()
             asyncio.run_coroutine_threadsafe(self._taken.put(None), self._loop).result()

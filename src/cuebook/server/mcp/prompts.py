@@ -1,21 +1,21 @@
-"""The prompt book as prompts of the protocol: listed with their parameters, and rendered."""
+"""List managed prompts as MCP prompts with their parameters, and render them."""
 
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.views import prompts_page
 from cuebook.records.prompt import MAIN, Param
 from cuebook.server.mcp.schemas import Asker
 
-#: Prompts of a page.
+#: Prompts per page.
 PAGE = 100
 
 
 async def list_prompts(asker: Asker, cursor: str | None) -> Wire:
-    """Return a page of prompts by name, each with what it takes. Raises InvalidInput."""
+    """Return a page of prompts by name, each with its arguments. Raises InvalidInput."""
     prompts, shown = asker.book.prompts, []
     page, more = await prompts_page(prompts, limit=PAGE, cursor=cursor or None)
     for each in page:
         if each["branch"] != MAIN:
-            continue  # nothing of it speaks by its name alone
+            continue  # it cannot be rendered by its name alone
         resolved = await prompts.resolve(each["slug"], branch=each["branch"], version=each["version"])
         about = each["description"] or f"{each['slug']} {each['semver']}"
         arguments = [_argument(param) for param in resolved.params]
@@ -24,7 +24,7 @@ async def list_prompts(asker: Asker, cursor: str | None) -> Wire:
 
 
 async def get_prompt(asker: Asker, name: str, arguments: dict[str, str] | None) -> Wire:
-    """Render a prompt. Raises NotFound, and InvalidInput naming the parameter that is missing or unknown."""
+    """Render a prompt. Raises NotFound, and InvalidInput that names a missing or unknown parameter."""
     made = await asker.book.prompts.render(name, arguments or {})
     found = await asker.book.prompts.get(made.slug, branch=made.branch, version=made.version)
     return {

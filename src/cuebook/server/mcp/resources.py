@@ -1,4 +1,4 @@
-"""Conversations and memories as resources of the protocol: listed, and read by their addresses."""
+"""List, read and complete conversations and memories as MCP resources."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -76,12 +76,12 @@ def _memory(memory: Memory) -> Wire:
 
 
 def named_in(uri: str, base: str) -> str:
-    """Return the id an address names behind its base."""
+    """Return the ID in a URI after its base."""
     return unquote(uri.removeprefix(base))
 
 
 async def read_resource(asker: Asker, uri: str) -> Wire:
-    """Return a conversation or a memory by its address. Raises NotFound."""
+    """Return a conversation or a memory by its URI. Raises NotFound."""
     for base, read in ((CONVERSATIONS, _conversation), (MEMORIES, _one_memory)):
         if uri.startswith(base) and len(uri) > len(base):
             kind, text = await read(asker, named_in(uri, base))
@@ -122,8 +122,9 @@ _BOOLEANS: Final = ("true", "false")
 
 
 async def complete(asker: Asker, ref: Any, argument: Any) -> Wire:
-    """Return the values that begin with what was typed, of who asks. Raises
-    NotFound for what takes no such argument.
+    """Return the caller's values that start with the typed prefix.
+
+    Raises NotFound for an unknown argument.
     """
     name, begun = argument.name, argument.value.lower()
     values = _of_prompt(asker, ref.name, name) if ref.type == "ref/prompt" else _of_address(asker, ref.uri, name)
@@ -159,7 +160,7 @@ async def _of_address(asker: Asker, uri: str, name: str) -> AsyncIterator[str]:
 
 
 async def conversations(asker: Asker) -> AsyncIterator[str]:
-    """Yield the ids of the newest conversations of who asks, LOOKED_AT at most."""
+    """Yield the IDs of the caller's newest conversations, LOOKED_AT at most."""
     user, cursor = asker.user(), None
     for _ in range(LOOKED_AT // PAGE):
         page = await asker.book.conversations.list(user=user, limit=PAGE, cursor=cursor)
@@ -170,7 +171,7 @@ async def conversations(asker: Asker) -> AsyncIterator[str]:
 
 
 async def memories(asker: Asker, *, most: int = LOOKED_AT) -> AsyncIterator[str]:
-    """Yield the ids of the oldest memories of who asks, of `most` that are looked at."""
+    """Yield the IDs of the caller's oldest memories, `most` at most."""
     user, cursor, at_once = asker.user(), None, min(most, AT_ONCE)
     for _ in range(most // at_once):
         page = await asker.book.memories.page(user=user, limit=at_once, cursor=cursor)

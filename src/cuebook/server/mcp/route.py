@@ -1,4 +1,4 @@
-"""`/mcp`: the Model Context Protocol over HTTP, each request for itself, so that any process may answer it."""
+"""Serve the Model Context Protocol over stateless HTTP at `/mcp`, so that any process can answer."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ from cuebook.server.route_parts import UserQuery
 
 
 class ProtocolAnswer(ASGIResponse):
-    """An answer that a server of the protocol gives."""
+    """An ASGI response that the MCP server writes."""
 
     __slots__ = ("_largest", "_server")
 
     def __init__(self, server: Any, *, largest: int) -> None:
-        """`largest` is what a request may have, in bytes."""
+        """`largest` is the maximum request size in bytes."""
         super().__init__()
         self._server, self._largest = server, largest
 
@@ -30,15 +30,16 @@ class ProtocolAnswer(ASGIResponse):
 
 @post("/mcp", include_in_schema=False)
 async def speak(request: AnyRequest, user_id: UserQuery = None) -> ProtocolAnswer:
-    """Answer a message of the protocol; what may be asked in it is the caller's key's to say."""
+    """Answer an MCP message with the permissions of the caller's API key."""
     _ = user_id  # read with the caller's key and the headers
     server = new_server(_ASKING)
     return ProtocolAnswer(server, largest=request.app.state.book.config.settings.server.max_body)
 
 
 async def _later(context: Any) -> Asker:
-    """Return who asks, a while later. Raises Unproven for a key that opens
-    nothing any more, BackendError at the end.
+    """Return the caller after a new check of the key.
+
+    Raises Unproven for a revoked or expired key, BackendError when the server stops.
     """
     request = AnyRequest(context.request.scope)
     if request.app.state.running.stopping:

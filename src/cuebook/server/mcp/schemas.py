@@ -1,4 +1,4 @@
-"""What the tools take and give, as types: they are read, refused and documented by these."""
+"""Define the MCP tools' arguments and results as types that validate and document them (JSON Schema)."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
@@ -21,23 +21,23 @@ from cuebook.server.authorization import book_of, caller_of, header
 
 
 class Asker(Struct, frozen=True, kw_only=True):
-    """A book as somebody sees it. `named` are users the request names beside what a tool is given."""
+    """A project as a caller sees it. `named` are users that the request names besides the tool's argument."""
 
     book: Cuebook
     caller: Caller
     named: tuple[str | None, ...] = ()
 
     def user(self, given: str | None = None) -> str | None:
-        """Return who asks. Raises Denied where that is one user and another is named."""
+        """Return the acting user. Raises Denied if the key belongs to one user and another is named."""
         return self.caller.acts_as(given, *self.named)
 
     def may_know(self, memory: Memory) -> bool:
-        """Whether a memory may be shown: an organization's is for its own keys."""
+        """Return whether a memory may be shown; an organization's only to its own keys."""
         return memory.place.kind != "organization" or self.caller.belongs_to(memory.place.id)
 
 
 class Asking(Struct, frozen=True, kw_only=True):
-    """Says of a message's context who asks; the same a while later; and gives who listens a place, if there is one."""
+    """Functions of a message's context: return the caller, check it again, and reserve a live connection."""
 
     now: Callable[[Any], Asker]
     later: Callable[[Any], Awaitable[Asker]]  # raises Unproven for a key that opens nothing any more
@@ -45,7 +45,7 @@ class Asking(Struct, frozen=True, kw_only=True):
 
 
 def asker_of(scope: Any) -> Asker:
-    """Return who asks with a request that was let in."""
+    """Return the caller of an authorized request."""
     request = Request[Any, Any, Any](scope)
     named = (request.query_params.get("userId"), header(scope, b"x-user-id"))
     return Asker(book=book_of(request), caller=caller_of(request), named=named)
@@ -65,7 +65,7 @@ Category = Annotated[
 
 
 class Remember(In, frozen=True, kw_only=True):
-    """What to keep."""
+    """What to remember."""
 
     text: Annotated[Text, Meta(description="What to remember, in a sentence that is clear by itself.")]
     category: Category = None
@@ -79,7 +79,7 @@ class Remember(In, frozen=True, kw_only=True):
 
 
 class RememberResult(Out, frozen=True, kw_only=True):
-    """Where it is kept: `id` names the memory, `conversationId` and `seq` the post."""
+    """Where it is stored: `id` names the memory, `conversationId` and `seq` the post."""
 
     kept: str
     id: str | None = None
@@ -91,7 +91,7 @@ class RememberResult(Out, frozen=True, kw_only=True):
 
 
 class RecallArguments(In, frozen=True, kw_only=True):
-    """What to look for."""
+    """What to search for."""
 
     query: Annotated[Text, Meta(description="A question, or words.")]
     limit: Annotated[int, Meta(ge=1, le=100, description="How many at most.")] = 10
@@ -101,13 +101,13 @@ class RecallArguments(In, frozen=True, kw_only=True):
 
 
 class Recalled(Out, frozen=True, kw_only=True):
-    """What was found, best first; `sources` are the ids of the posts it comes from."""
+    """Search results, best first; `sources` are the IDs of their source posts."""
 
     hits: list[HitAnswer]
 
 
 class Forget(In, frozen=True, kw_only=True):
-    """What to forget: memories by their ids, or a query that says what is meant."""
+    """What to forget: memory IDs, or a query that lists candidates."""
 
     ids: Annotated[
         list[Text] | None, Meta(description=f"Ids of memories, as recall or a query gave them; at most {MOST}.")
@@ -121,7 +121,7 @@ class Forget(In, frozen=True, kw_only=True):
 
 
 class MemoryCandidate(Out, frozen=True, kw_only=True):
-    """A memory that may be meant."""
+    """A memory that matches the query."""
 
     id: str
     text: str
@@ -129,14 +129,14 @@ class MemoryCandidate(Out, frozen=True, kw_only=True):
 
 
 class ForgetResult(Out, frozen=True, kw_only=True):
-    """The signed receipt of what went; or, for a query, what may be meant, and nothing was forgotten."""
+    """The signed receipt; or, for a query, candidates (nothing was forgotten)."""
 
     receipt: dict[str, Any] | None = None
     candidates: tuple[MemoryCandidate, ...] = ()
 
 
 class Why(In, frozen=True, kw_only=True):
-    """Which turn."""
+    """The turn to explain."""
 
     conversation: Conversation
     turn: Annotated[Number | None, Meta(description="The turn's number; the last one if left out.")] = None
@@ -145,7 +145,7 @@ class Why(In, frozen=True, kw_only=True):
 
 
 class PromptBlock(Out, frozen=True, kw_only=True):
-    """A block of a prompt; `text` is its beginning unless all of it was asked for."""
+    """A block of a prompt; `text` is a preview unless `full` is set."""
 
     kind: str
     source: str
@@ -155,7 +155,7 @@ class PromptBlock(Out, frozen=True, kw_only=True):
 
 
 class Explained(Out, frozen=True, kw_only=True):
-    """A turn: what its prompt held, what was left out, and why. Without a window it cannot be shown any more."""
+    """A turn: the blocks of its prompt, what was left out, and why. Without blocks the prompt is not available."""
 
     conversation_id: str
     turn: int
@@ -171,7 +171,7 @@ class Explained(Out, frozen=True, kw_only=True):
 
 
 class History(In, frozen=True, kw_only=True):
-    """How much of which conversation."""
+    """The conversation to read."""
 
     conversation: Conversation
     last: Annotated[int, Meta(ge=1, le=500, description="So many of the newest posts.")] = 20
@@ -180,7 +180,7 @@ class History(In, frozen=True, kw_only=True):
 
 
 class TranscriptPost(Out, frozen=True, kw_only=True):
-    """A post; `cut` where its message goes on."""
+    """A post; `cut` is true if its message is truncated."""
 
     id: str
     seq: int
@@ -192,7 +192,7 @@ class TranscriptPost(Out, frozen=True, kw_only=True):
 
 
 class TranscriptResult(Out, frozen=True, kw_only=True):
-    """Posts of the path that leads to the conversation's head, oldest first."""
+    """Posts of the branch of the conversation's head, oldest first."""
 
     conversation_id: str
     posts: list[TranscriptPost]
@@ -200,7 +200,7 @@ class TranscriptResult(Out, frozen=True, kw_only=True):
 
 @cache
 def schema_of(kind: type[Struct], *, without: str | None = None) -> Wire:
-    """Return a type's JSON Schema with `object` at its root, `without` one of its properties."""
+    """Return a type's JSON Schema with `object` at its root, omitting property `without`."""
     [made], named = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     shown: Wire = dict(named.pop(made["$ref"].removeprefix("#/$defs/")))
     if issubclass(kind, In):
@@ -209,7 +209,7 @@ def schema_of(kind: type[Struct], *, without: str | None = None) -> Wire:
 
 
 def _plain(shown: Wire) -> Wire:
-    """Return what may be left out without its null, which is taken all the same: many programs read one type alone."""
+    """Return an optional property's schema without null (still accepted), because many clients expect one type."""
     types = [each for each in shown.get("anyOf", ()) if each != {"type": "null"}]
     if len(types) != 1:
         return shown

@@ -1,4 +1,4 @@
-"""The protocol itself, by its official SDK, which is an extra and is imported when it speaks: a server, and HTTP."""
+"""Create the MCP server with the official SDK (an optional extra, imported lazily), and answer MCP over HTTP."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -31,9 +31,9 @@ Answering = Callable[[Any, Any], Awaitable[Wire]]
 
 
 def new_server(asking: Asking, unasked: Unasked | None = None) -> Any:
-    """Make a server of the protocol whose every message is answered for who sent it. Raises InvalidInput.
+    """Create an MCP server that handles each message for its sender. Raises InvalidInput.
 
-    Where one client alone speaks, on a pipe, `unasked` tells it what older revisions tell without being asked.
+    Over stdio, `unasked` sends the notifications of older protocol revisions.
     """
     try:
         from mcp import MCPError
@@ -76,7 +76,7 @@ def new_server(asking: Asking, unasked: Unasked | None = None) -> Any:
 
 
 def _answers(asking: Asking, unasked: Unasked | None) -> dict[str, Answering]:
-    """Return what answers each message, by the name the SDK takes it under."""
+    """Return the message handlers by the SDK's argument names."""
 
     async def call(context: Any, params: Any) -> Wire:
         async def tell(progress: float, message: str) -> None:
@@ -107,9 +107,9 @@ def _answers(asking: Asking, unasked: Unasked | None) -> dict[str, Answering]:
 
 
 async def speak_on_request(server: Any, scope: Any, receive: Any, send: Any, *, largest: int) -> None:
-    """Answer one HTTP request, of at most `largest` bytes. No session is kept: each says who asks.
+    """Answer one HTTP request of at most `largest` bytes, without a session.
 
-    With JSON; of the newest revision also with events, where there is something to tell before the answer.
+    The answer is JSON; in the newest revision also an event stream, if there is progress to report.
     """
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 

@@ -1,4 +1,4 @@
-"""How a client is told of changes: on a stream it asked for, or on a pipe, as older revisions of the protocol do."""
+"""Notify MCP clients of changes: on a subscription stream, or over stdio for older protocol revisions."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,14 +10,14 @@ from cuebook.errors import CuebookError
 from cuebook.server.mcp.changes import PROMPTS, RESOURCES, TOOLS, Again, Watched, news, readable
 from cuebook.server.mcp.schemas import Asker
 
-#: Seconds until the book is looked at again that could not be.
+#: Seconds until a failed poll is retried.
 PAUSE_S: Final = 5.0
 
 
 async def listen(asker: Asker, again: Again, context: Any, params: Any) -> Any:
-    """Tell of changes on the stream of this request, until it ends or who asks may ask no more.
+    """Send changes on this request's stream until it ends or the caller's key is invalid.
 
-    What is acknowledged is what can be read.
+    The acknowledgment lists the readable resources.
     """
     from mcp.server.subscriptions import (
         InMemorySubscriptionBus,
@@ -54,7 +54,7 @@ async def listen(asker: Asker, again: Again, context: Any, params: Any) -> Any:
         finally:
             stream.close()
 
-    publishing = asyncio.create_task(publish())  # begins when the stream, which listens at once, waits first
+    publishing = asyncio.create_task(publish())  # starts when the stream, which subscribes at once, first awaits
     try:
         granted = asked.model_copy(update={"resource_subscriptions": uris})
         return await stream(context, params.model_copy(update={"notifications": granted}))
@@ -65,7 +65,7 @@ async def listen(asker: Asker, again: Again, context: Any, params: Any) -> Any:
 
 
 class Unasked:
-    """What the client on a pipe is told unasked, where it speaks a revision that knows no streams of changes."""
+    """Sends notifications over stdio to clients of protocol revisions without subscription streams."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
@@ -73,23 +73,23 @@ class Unasked:
         self._telling: asyncio.Task[None] | None = None
 
     async def begin(self, context: Any, _: Any) -> None:
-        """Tell of lists that change, from when the client is ready."""
+        """Start to notify of changed lists, once the client is initialized."""
         await self._watched.add(self._asker, (PROMPTS, RESOURCES))
         if self._telling is None:
             self._telling = asyncio.create_task(self._tell(context.session))
 
     async def subscribe(self, _: Any, params: Any) -> Wire:
-        """Tell of a resource too. Raises NotFound, InvalidInput."""
+        """Notify of a resource too. Raises NotFound, InvalidInput."""
         await self._watched.add(self._asker, (str(params.uri),))
         return {}
 
     async def unsubscribe(self, _: Any, params: Any) -> Wire:
-        """Tell of it no more."""
+        """Stop notifying of a resource."""
         self._watched.drop(str(params.uri))
         return {}
 
     async def end(self) -> None:
-        """Tell nothing more."""
+        """Stop all notifications."""
         if self._telling is not None:
             self._telling.cancel()
             with suppress(asyncio.CancelledError):
@@ -102,7 +102,7 @@ class Unasked:
             return self._asker
 
         while True:
-            with suppress(CuebookError):  # the store is busy, say: it is looked at again
+            with suppress(CuebookError):  # for example a busy store: retried below
                 async with aclosing(news(self._watched, look_up_asker)) as changed:
                     async for name in changed:
                         await (lists[name]() if name in lists else session.send_resource_updated(name))
@@ -111,7 +111,7 @@ class Unasked:
 
 @asynccontextmanager
 async def ending(unasked: Unasked) -> AsyncIterator[None]:
-    """Tell nothing more behind it."""
+    """Stop notifications at the end of the context."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The tools: remember, recall, forget, why and history. What each does is the book's; here it is named and shown."""
+"""Define the MCP tools remember, recall, forget, why and history: descriptions, permissions, calls, results."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ Tell = Callable[[float, str], Awaitable[None]]
 
 
 async def at_work(work: Awaitable[T], tell: Tell, title: str) -> T:
-    """Do work, and say each second that it goes on; when nobody waits any more it ends."""
+    """Run work and report progress each second; cancel it with the caller."""
     task = asyncio.ensure_future(work)
     seconds = 0.0
     try:
@@ -56,7 +56,7 @@ Answer = tuple[str, Wire]
 
 
 class Tool(Struct, frozen=True, kw_only=True):
-    """A tool: who may use it, what it takes and gives, and what it does."""
+    """A tool: its least role, arguments, result and function."""
 
     title: str
     about: str
@@ -68,7 +68,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     long: str = ""  # what may take long in it
 
     def tool_row(self, name: str, asker: Asker) -> Wire:
-        """Return it as a list of tools does. Whose key is one user's need not say who asks."""
+        """Return the tool's entry in the list, without argument `user` for keys of one user."""
         bound = "user" if asker.caller.user is not None else None
         return {
             "name": name,
@@ -81,7 +81,7 @@ class Tool(Struct, frozen=True, kw_only=True):
 
 
 async def remember(asker: Asker, given: schemas.Remember) -> Answer:
-    """Keep a text."""
+    """Store a text as a memory or as a post."""
     user = asker.user(given.user)
     kept = await by_hand.remember(
         asker.book, given.text, category=given.category, key=given.key, conversation=given.conversation, user=user
@@ -101,7 +101,7 @@ async def remember(asker: Asker, given: schemas.Remember) -> Answer:
 
 
 async def recall(asker: Asker, given: schemas.RecallArguments) -> Answer:
-    """Find what was said or is known."""
+    """Search messages and memories."""
     asker.caller.check_organization(given.organization)
     hits = await by_hand.recall(
         asker.book,
@@ -121,7 +121,7 @@ async def recall(asker: Asker, given: schemas.RecallArguments) -> Answer:
 
 
 async def forget(asker: Asker, given: schemas.Forget) -> Answer:
-    """Forget memories by their ids, or name those a query may mean."""
+    """Forget memories by ID, or list those that match a query."""
     user = asker.user(given.user)
     if user is None:
         asker.caller.need("owner", "forgetting what is others'")
@@ -263,7 +263,7 @@ TOOLS: Final = {
 
 
 def list_tools(asker: Asker, cursor: str | None) -> Wire:
-    """Return the tools that who asks may use, all on one page. Raises InvalidInput."""
+    """Return the tools that the caller may use, all on one page. Raises InvalidInput."""
     if cursor:
         msg = f"cursor: {cursor!r} is none this list gave; it has one page"
         raise InvalidInput(msg, where="cursor")
@@ -271,9 +271,9 @@ def list_tools(asker: Asker, cursor: str | None) -> Wire:
 
 
 async def call_tool(asker: Asker, name: str, arguments: Wire | None, tell: Tell) -> Wire:
-    """Use a tool, and `tell` of one that takes long. What it refuses is an answer too, which says what to do.
+    """Call a tool, and report progress with `tell`. A tool's error is returned as a result with its message.
 
-    Raises NotFound for a tool there is not.
+    Raises NotFound for an unknown tool.
     """
     tool = TOOLS.get(name)
     if tool is None:

@@ -1,1 +1,1 @@
-"""OpenAI-compatible routes: chat completions, Responses, conversations."""
+"""Serve OpenAI-compatible routes: chat completions, Responses, conversations."""

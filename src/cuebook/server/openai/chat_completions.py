@@ -1,4 +1,4 @@
-"""The OpenAI wire: chat completions are relayed and kept, models listed, and everything else passed through."""
+"""Serve the OpenAI wire: proxy and store chat completions, list models, pass everything else to the upstream."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ChatCompletion(Struct, frozen=True):
-    """A request as OpenAI means it. Every field goes upstream as it came, those not named here too."""
+    """OpenAI's request body. All fields, also those not listed here, are forwarded unchanged."""
 
     messages: list[dict[str, Any]]
     model: str = ""
@@ -44,7 +44,7 @@ class ChatCompletion(Struct, frozen=True):
 
 
 class AsItCame(JsonBody[ChatCompletion]):
-    """A chat completion's body, validated and otherwise left as it is; documented by what Cuebook reads of it."""
+    """A chat completion's body, validated but unchanged; the document lists the fields that Cuebook reads."""
 
     def decode_bytes(self, value: bytes) -> Any:
         check_json(value)
@@ -62,12 +62,12 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     """Answer a chat completion. `messages` is the whole history.
 
     Header X-Conversation-Id or the base URL names the conversation. With header `X-History: server` `messages` holds
-    the new ones only. Header X-Cuebook-Project names whose own prompts stand for the others, X-Time-Zone (an IANA
-    name, kept in the conversation) whose days "yesterday" and the rest are. Header X-Organization-Id, or
-    `metadata.organization_id`, names the organization this request is for, each time anew; header X-Memory-Control,
+    only the new ones. Header X-Cuebook-Project selects the project whose own prompts override the shared ones.
+    X-Time-Zone is an IANA name that dates like "yesterday" refer to; it is stored in the conversation. Header
+    X-Organization-Id, or `metadata.organization_id`, names the organization of this request. Header X-Memory-Control,
     or `metadata.memory_control`, is the `memoryControl` of /api/chat as JSON. The answer's headers X-Conversation-Id
-    and X-Cuebook-Turn say where it is kept, X-Cuebook-Branch that the request continued nothing there. The same
-    Idempotency-Key gives the stored answer again; a turn with a key is finished without its client too.
+    and X-Cuebook-Turn name the stored turn, X-Cuebook-Branch marks a request that did not continue the conversation.
+    The same Idempotency-Key returns the stored answer; a turn with a key finishes even without its client.
     """
     body: Any = data
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
@@ -80,7 +80,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
 
 
 def sends_new(request: AnyRequest) -> bool:
-    """Whether a request's messages are new ones only. Raises InvalidInput."""
+    """Return whether a request contains only new messages. Raises InvalidInput."""
     history = (header(request.scope, b"x-history") or "client").lower()
     if history not in ("client", "server"):
         msg = f"X-History: {history!r} is neither client nor server"
@@ -89,7 +89,7 @@ def sends_new(request: AnyRequest) -> bool:
 
 
 def call_of(request: AnyRequest, body: bytes, *, server_history: bool, key: str | None) -> RelayCall:
-    """Return a chat completion as it came, with who asks and what its headers say. Raises Denied, InvalidInput."""
+    """Return a chat completion with its unchanged body, its caller and its headers. Raises Denied, InvalidInput."""
     scope = request.scope
     place: WireAddress = scope["state"]["place"]
     caller = caller_of(request)
@@ -115,9 +115,9 @@ def call_of(request: AnyRequest, body: bytes, *, server_history: bool, key: str 
 async def answer_of(
     pieces: AsyncIterator[Head | bytes], said: Callable[[Failure], bytes]
 ) -> AsyncGenerator[Head | bytes, None]:
-    """Yield an answer; a fault of ours in the middle of a stream ends it with the wire's error as an event.
+    """Yield an answer; an internal error within a stream ends it with an error event.
 
-    A stream that the upstream cut is cut here too.
+    A stream that the upstream aborts is aborted too.
     """
     begun = False
     async with aclosing(pieces):  # type: ignore[type-var]
@@ -132,17 +132,17 @@ async def answer_of(
 
 
 def _said(fault: Failure) -> bytes:
-    """Return a fault as OpenAI's wire does in a stream, which no [DONE] follows."""
+    """Return an error as an event of OpenAI's stream, without [DONE]."""
     return b"data: " + _encode(fault.openai())
 
 
 def _streams(head: Head) -> bool:
-    """Whether an answer comes in events."""
+    """Return whether an answer is an event stream."""
     return head.headers.get("content-type", "").lower().startswith("text/event-stream")
 
 
 def begin(head: Head) -> Start:
-    """Return an upstream's head with where the turn is kept, and whether it is beside the conversation."""
+    """Return an upstream's head with headers for the stored turn and its branch."""
     ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)} if head.turn else {}
     if head.side:
         ours["x-cuebook-branch"] = SIDE
@@ -151,7 +151,7 @@ def begin(head: Head) -> Start:
 
 @get("/v1/models", responses=wire.openai_answers(dict[str, Any]))
 async def models(request: AnyRequest) -> Response[bytes]:
-    """List the personas, and the upstream's models when it can be reached."""
+    """List the personas, and the upstream's models if it is reachable."""
     book = book_of(request)
     await book.desk.catch_up()
     listed: list[Any] = [_model(persona) for persona in book.personas]
@@ -162,7 +162,7 @@ async def models(request: AnyRequest) -> Response[bytes]:
 
 @get("/v1/models/{model:str}", responses=wire.openai_answers(dict[str, Any]))
 async def model_(request: AnyRequest, model: FromPath[str]) -> ASGIResponse:
-    """Return a persona, or ask the upstream for a model of its own."""
+    """Return a persona, or the upstream's model."""
     await book_of(request).desk.catch_up()
     if name_in(model) in book_of(request).personas:
         return ASGIResponse(body=_encode(_model(name_in(model))), media_type="application/json")
@@ -174,7 +174,7 @@ def _model(persona: str) -> dict[str, Any]:
 
 
 async def _upstream_models(book: Cuebook, headers: Mapping[str, str], *, known: set[str]) -> list[Raw]:
-    """Ask for the upstream's list; empty when it gives none."""
+    """Return the upstream's list of models; empty on errors."""
     request = RelayRequest(method="GET", path="/models", headers=headers, body=b"")
     try:
         async with asyncio.timeout(MODELS_WAIT_S):
@@ -196,12 +196,12 @@ class _Models(Struct):
 
 @route(PASS_THROUGH, http_method=list(HttpMethod), include_in_schema=False, status_code=200)
 async def other(request: AnyRequest) -> ASGIResponse:
-    """Pass what is not ours to answer to the upstream."""
+    """Pass any other request to the upstream."""
     return await pass_through(request)
 
 
 async def pass_through(request: AnyRequest) -> ASGIResponse:
-    """Pass a request to the upstream as it came. Raises NotFound where there is none."""
+    """Pass a request to the upstream unchanged. Raises NotFound without an upstream."""
     book, scope = book_of(request), request.scope
     place: WireAddress = scope["state"]["place"]
     if not book.upstream_url:

@@ -1,4 +1,4 @@
-"""OpenAI's conversations: those of the book; what is none of its own is asked of the upstream."""
+"""Serve OpenAI's conversations API for stored conversations; pass unknown ones to the upstream."""
 
 from collections.abc import Awaitable
 from typing import Annotated, Any
@@ -23,14 +23,14 @@ After = Annotated[str | None, QueryParameter(description="`last_id` of the page 
 
 
 class ConversationAsked(Struct, frozen=True):
-    """A conversation to begin: up to 20 items, and what its client attaches."""
+    """A conversation to create: up to 20 items, and metadata."""
 
     items: list[dict[str, Any]] | None = None
     metadata: dict[str, Any] | None = None
 
 
 class Attached(Struct, frozen=True):
-    """What a client attaches to a conversation, in the place of what it attached before."""
+    """The new metadata of a conversation, which replaces the old."""
 
     metadata: dict[str, Any] | None
 
@@ -42,13 +42,13 @@ class ItemsAsked(Struct, frozen=True):
 
 
 def asked_by(request: AnyRequest) -> str | None:
-    """Return who asks."""
+    """Return the acting user."""
     place: WireAddress = request.scope["state"]["place"]
     return user_of(request, place.user)
 
 
 async def _is_theirs(request: AnyRequest, conversation: str | None = None) -> bool:
-    """Whether the upstream is to answer: it keeps its own, and this is none of ours."""
+    """Return whether the upstream answers, because it stores its own conversations or this one is unknown."""
     book = book_of(request)
     if not book.upstream_url:
         return False
@@ -58,7 +58,7 @@ async def _is_theirs(request: AnyRequest, conversation: str | None = None) -> bo
 
 
 async def from_project(answer: Awaitable[dict[str, Any]]) -> ASGIResponse:
-    """Answer with what a book gives."""
+    """Return a response with a result as JSON."""
     return ASGIResponse(body=json.encode(await answer), media_type="application/json")
 
 
@@ -69,7 +69,7 @@ async def from_project(answer: Awaitable[dict[str, Any]]) -> ASGIResponse:
     responses=wire.openai_answers(dict[str, Any]),
 )
 async def begin_conversation(request: AnyRequest, data: JSONBody[ConversationAsked]) -> ASGIResponse:
-    """Begin a conversation; its id goes as `conversation` with each request that continues it."""
+    """Create a conversation. Send its id as `conversation` in requests that continue it."""
     if await _is_theirs(request):
         return await pass_through(request)
     begun = book_of(request).openai_conversations.create(
@@ -80,7 +80,7 @@ async def begin_conversation(request: AnyRequest, data: JSONBody[ConversationAsk
 
 @get(PATH, responses=wire.openai_answers(dict[str, Any]))
 async def conversation_(request: AnyRequest, conversation: FromPath[str]) -> ASGIResponse:
-    """Return a conversation: when it began, and what its client attached."""
+    """Return a conversation: its creation time and metadata."""
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
@@ -89,7 +89,7 @@ async def conversation_(request: AnyRequest, conversation: FromPath[str]) -> ASG
 
 @post(PATH, dto=JsonBody[Attached], status_code=200, responses=wire.openai_answers(dict[str, Any]))
 async def attach(request: AnyRequest, conversation: FromPath[str], data: JSONBody[Attached]) -> ASGIResponse:
-    """Replace what a client attached to a conversation."""
+    """Replace a conversation's metadata."""
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
@@ -99,7 +99,7 @@ async def attach(request: AnyRequest, conversation: FromPath[str], data: JSONBod
 
 @delete(PATH, status_code=200, responses=wire.openai_answers(dict[str, Any]))
 async def delete_conversation_(request: AnyRequest, conversation: FromPath[str]) -> ASGIResponse:
-    """Forget a conversation, its items and everything derived from it. Who was let in later may not."""
+    """Forget a conversation, its items and everything derived from it. Only for its first user."""
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
@@ -111,7 +111,7 @@ async def delete_conversation_(request: AnyRequest, conversation: FromPath[str])
 
 @post(f"{PATH}/items", dto=JsonBody[ItemsAsked], status_code=200, responses=wire.openai_answers(dict[str, Any]))
 async def add_items(request: AnyRequest, conversation: FromPath[str], data: JSONBody[ItemsAsked]) -> ASGIResponse:
-    """Add items behind the newest, all or none."""
+    """Append items, all or none."""
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
@@ -130,7 +130,7 @@ async def list_items(
     order: Sorted = "desc",
     after: After = None,
 ) -> ASGIResponse:
-    """Return a page of a conversation's items: messages, calls of functions and their outputs."""
+    """Return a page of a conversation's items: messages, function calls and their outputs."""
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
@@ -149,7 +149,7 @@ async def item_(request: AnyRequest, conversation: FromPath[str], item: FromPath
 
 @delete(f"{PATH}/items/{{item:str}}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
 async def delete_item(request: AnyRequest, conversation: FromPath[str], item: FromPath[str]) -> ASGIResponse:
-    """Forget an item with the message it is a part of: a call with its outputs. Who was let in later may not."""
+    """Forget an item with its message; a call with its outputs. Only for the conversation's first user."""
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)

@@ -1,4 +1,4 @@
-"""OpenAI's Responses wire: answered by turns of the book; what is not ours to answer goes to the upstream."""
+"""Serve OpenAI's Responses API with stored turns; pass unsupported requests to the upstream."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from cuebook.server.streaming import Streamed
 
 
 class ResponseAsked(Struct, frozen=True):
-    """A request as OpenAI means it. What is not named here is read too."""
+    """OpenAI's request body. Fields that are not listed here are read too."""
 
     input: str | list[dict[str, Any]] = ""
     model: str = ""
@@ -28,7 +28,7 @@ class ResponseAsked(Struct, frozen=True):
 
 
 class ReadLater(JsonBody[ResponseAsked]):
-    """A body that is checked for JSON, and read where it is known who answers."""
+    """A body that is checked as JSON, and decoded once the answering side is known."""
 
     def decode_bytes(self, value: bytes) -> Any:
         check_json(value)
@@ -43,13 +43,13 @@ class ReadLater(JsonBody[ResponseAsked]):
     operation_class=StreamsToo,
 )
 async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIResponse:
-    """Answer a response. `previous_response_id` or `conversation` names what it continues, else `input` is all of it.
+    """Create a response. `previous_response_id` or `conversation` names what it continues, else `input` is complete.
 
-    An `item_reference` may name what is kept; with `store: false` the answer's id leads nowhere.
+    An `item_reference` may name a stored item; with `store: false` the answer's id cannot be used later.
 
-    Function tools are passed through. What a chat completion cannot say goes to the upstream as it came, unkept, and
-    everything with `responses = "pass"` under [upstream]; 400 where there is none. The headers are those of
-    /v1/chat/completions.
+    Function tools are passed through. Requests that a chat completion cannot express go to the upstream unchanged and
+    are not stored, as do all with `responses = "pass"` under [upstream]; 400 without an upstream. The headers are
+    those of /v1/chat/completions.
     """
     body: Any = data
     book = book_of(request)
@@ -67,7 +67,7 @@ async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIR
 
 @get("/v1/responses/{response:str}", responses=wire.openai_answers(dict[str, Any]))
 async def response_(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
-    """Return a response as it is kept: how it ended, its output and its usage; ask the upstream for one of its own."""
+    """Return a stored response: status, output and usage. Pass the upstream's own ids to it."""
     book, id_ = book_of(request), name_in(response)
     if book.upstream_url and not book.responses.is_ours(id_):
         return await pass_through(request)
@@ -76,7 +76,7 @@ async def response_(request: AnyRequest, response: FromPath[str]) -> ASGIRespons
 
 @delete("/v1/responses/{response:str}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
 async def delete_response(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
-    """Forget an answer with what it was asked, and everything derived of both; of the upstream's own ask it."""
+    """Forget a response with its query and everything derived from both. Pass the upstream's own ids to it."""
     book, id_ = book_of(request), name_in(response)
     if book.upstream_url and not book.responses.is_ours(id_):
         return await pass_through(request)
@@ -94,7 +94,7 @@ async def input_items(
     order: Sorted = "desc",
     after: After = None,
 ) -> ASGIResponse:
-    """Return a page of what a response answers: the items before it, those of the answers it continues among them."""
+    """Return a page of a response's input items, including those of the responses it continues."""
     book, id_ = book_of(request), name_in(response)
     if book.upstream_url and not book.responses.is_ours(id_):
         return await pass_through(request)
@@ -104,7 +104,7 @@ async def input_items(
 
 @post("/v1/responses/{response:str}/cancel", status_code=200, responses=wire.openai_answers(dict[str, Any]))
 async def cancel(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
-    """Refuse to cancel: none of ours is made in the background; ask the upstream for one of its own."""
+    """Reject a cancellation: responses do not run in the background. Pass the upstream's own ids to it."""
     book, id_ = book_of(request), name_in(response)
     if book.upstream_url and not book.responses.is_ours(id_):
         return await pass_through(request)

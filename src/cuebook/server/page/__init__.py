@@ -1,1 +1,1 @@
-"""The inspector: pages a browser shows of a book, live. Server-rendered; a few small scripts of our own, no build."""
+"""Render the inspector: HTML pages of a project, live, with a few small scripts and no build step."""

@@ -1,4 +1,4 @@
-"""The views of the audit: the newest records, one of them, whether somebody changed any, a prompt rendered again."""
+"""Render the audit log: list and show records, verify their integrity (hash chain), check a replay."""
 
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -32,7 +32,7 @@ async def records(
     conversation_id: Conversation = None,
     before: Before = None,
 ) -> Response[bytes]:
-    """List the newest records, those of an event, a prompt or a conversation where one is named."""
+    """Render the newest records, optionally filtered by event, prompt or conversation."""
     found = await book_of(request).audit.find(
         event=event, prompt=prompt_id, conversation=conversation_id, before=before, limit=LISTED
     )
@@ -50,13 +50,13 @@ async def records(
 
 @get(ONE, include_in_schema=False)
 async def record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
-    """Show a record: what was said, of which version, how it was chosen, and its place in the chain."""
+    """Render a record: text, prompt version, selection and its place in the hash chain."""
     return _shown(await book_of(request).audit.get(n))
 
 
 @post(ALL + "/verify", include_in_schema=False, status_code=200)
 async def verify(request: AnyRequest) -> Response[bytes]:
-    """Check that nobody changed a record, and say what was found above the newest ones."""
+    """Verify the integrity of all records, and render the result above the newest ones."""
     audit = book_of(request).audit
     async with request.app.state.measures.hold("a check of the audit"):
         verdict = await audit.verify()
@@ -73,7 +73,7 @@ async def verify(request: AnyRequest) -> Response[bytes]:
 
 @post(ONE + "/replay", include_in_schema=False, status_code=200)
 async def replay(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
-    """Render what a record tells of again, and say whether it is the same."""
+    """Render a record's prompt again, and show whether the text is identical."""
     audit = book_of(request).audit
     again = await audit.replay(n)
     return _shown(await audit.get(n), shapes.replayed(again))

@@ -1,4 +1,4 @@
-"""Where a block of a prompt comes from, in words, with the address of what it comes from."""
+"""Describe the source of a prompt's block in words, and link to it."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -19,9 +19,9 @@ _UNITS: Final = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("
 async def name_blocks(
     book: Cuebook, conversation: str, turn: Mapping[str, Any], *, user: str | None, owner: str | None
 ) -> dict[str, Any]:
-    """Return a turn's window with each block's `name` and `href`, and its `title`: its source, and when it was said.
+    """Return a turn's window with `name`, `href` and `title` (source and time) of each block.
 
-    `owner` is the conversation's first user, whose memories it says.
+    `owner` is the conversation's first user, whose memories the prompt contains.
     """
     window = dict(turn["window"])
     posts = [each["source"].removeprefix(_POST) for each in window["blocks"] if each["source"].startswith(_POST)]
@@ -34,7 +34,7 @@ async def name_blocks(
 def named(
     block: Mapping[str, Any], conversation: str, places: Mapping[str, PostPlace], then: float, owner: str | None
 ) -> dict[str, str]:
-    """Return where a block comes from; the age of a post is told as of `then`."""
+    """Return the source of a block; the age of a post is relative to `then`."""
     source: str = block["source"]
     kind, _, rest = source.partition(":")
     if kind == "post" and rest in places:
@@ -50,7 +50,7 @@ def named(
 
 
 def post_address(conversation: str, post: str) -> str:
-    """Return the address of a post in its conversation, however old it is."""
+    """Return the address of a post in its conversation."""
     return f"/page/conversations/{place(conversation)}?at={quote(post, safe='')}#said-{quote(post, safe='')}"
 
 

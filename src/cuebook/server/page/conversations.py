@@ -1,4 +1,4 @@
-"""The views of conversations: a list that is searched, one as it was said with its branches, and forgetting it."""
+"""Render the conversation pages: list with search, transcript with branches, and the forget form."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -39,7 +39,7 @@ Words = Annotated[str | None, QueryParameter(name="q", description="Words of an 
 
 @get(ALL, include_in_schema=False)
 async def conversations(request: AnyRequest, q: Words = None, cursor: FromQuery[str | None] = None) -> Response[bytes]:
-    """List conversations, the most recent first, all or those that have some words."""
+    """Render the list of conversations, most recent first, optionally filtered by words."""
     asked = (q or "").strip()
     page = await book_of(request).live.talks.find(asked, user=user_of(request), limit=LISTED, cursor=cursor)
     query = {**({"q": asked} if asked else {}), "cursor": page.cursor or ""}
@@ -63,9 +63,9 @@ async def conversation(
     behind: Behind = None,
     branch: Branch = None,
 ) -> Response[bytes]:
-    """Show a conversation: as it was said on one of its branches, its turns with what each took, and its summary.
+    """Render a conversation: the transcript of a branch, its turns with their tokens, and its summary.
 
-    Of its posts the newest, those around the one that `at` names, or those behind a number.
+    Shows the newest posts, those around post `at`, or those after number `behind`.
     """
     book, user, name = book_of(request), user_of(request), name_in(conversation)
     known = await book.conversations.describe(name, user=user)
@@ -103,14 +103,14 @@ def _listed(talk: ConversationSummary) -> dict[str, Any]:
 
 
 def _lines(turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Return turns as lines of a table, the newest first, their prompts as bars in one scale."""
+    """Return turns as table rows, newest first, with their prompts as bars on one scale."""
     lines = [_line(each) for each in reversed(turns)]
     most = max((each["tokens"] for each in lines), default=0) or 1
     return [{**each, "bar": kinds_shown(each["kinds"], of=max(most, sum(each["kinds"].values())))} for each in lines]
 
 
 def _line(turn: Turn) -> dict[str, Any]:
-    """Return a turn in a line of a table."""
+    """Return a turn as a table row."""
     told, manifest = turn.metadata, turn.steps[-1].manifest if turn.steps else None
     sentiment = told.get("sentiment") or {}
     cache = (told.get("window") or {}).get("cache") or {}
@@ -131,7 +131,7 @@ def _line(turn: Turn) -> dict[str, Any]:
 
 @get(ONE + "/forget", include_in_schema=False)
 async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Response[bytes]:
-    """Show what forgetting a conversation would take and leave, with the form that does it."""
+    """Render a preview of forgetting a conversation, with the form that confirms it."""
     book, user, name = book_of(request), user_of(request), name_in(conversation)
     await book.conversations.get(name, user=user)
     await check_first(request, name, user, "forgetting another's conversation")
@@ -148,7 +148,7 @@ async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Respon
 
 @post(ONE + "/forget", include_in_schema=False, status_code=303)
 async def forget(request: AnyRequest, conversation: FromPath[str]) -> Redirect:
-    """Forget a conversation and everything derived from it, then show the receipt. Who was let in later may not."""
+    """Forget a conversation and everything derived from it, then redirect to the receipt. Only for its first user."""
     book, user, name = book_of(request), user_of(request), name_in(conversation)
     await book.conversations.get(name, user=user)
     await check_first(request, name, user, "forgetting another's conversation")

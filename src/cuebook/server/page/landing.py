@@ -1,4 +1,4 @@
-"""Pages a browser shows: what this server is, and its addresses. No script, no remote resource."""
+"""Render the settings page and the API reference, without scripts and remote resources."""
 
 from html import escape
 from typing import Any
@@ -13,7 +13,7 @@ from cuebook.server.page.render import show
 
 @get("/page/settings", include_in_schema=False)
 async def settings(request: AnyRequest) -> Response[bytes]:
-    """Show every setting, its value without secrets, and where it came from."""
+    """Render every setting with its value (secrets hidden) and its source."""
     config = book_of(request).config
     rows = [{**each, "value": shown_setting(each["value"])} for each in setting_rows(config)]
     sections: dict[str, list[dict[str, str]]] = {}
@@ -44,7 +44,7 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def page(title: str, body: str) -> bytes:
-    """Return a page."""
+    """Return an HTML page."""
     text = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{body}</body></html>"
@@ -53,7 +53,7 @@ def page(title: str, body: str) -> bytes:
 
 
 class ReferencePage(OpenAPIRenderPlugin):
-    """The OpenAPI document as a page to read. Litestar's own pages all load scripts from elsewhere."""
+    """Renders the OpenAPI document as HTML. Litestar's own pages load remote scripts."""
 
     def __init__(self) -> None:
         super().__init__(path="/")
@@ -75,7 +75,7 @@ class ReferencePage(OpenAPIRenderPlugin):
 
 
 def documents() -> Router:
-    """Return the room of the OpenAPI document and its page."""
+    """Return the router of the OpenAPI document and its page."""
     return Router("/schema", route_handlers=[], include_in_schema=False, response_headers=HEADERS)
 
 

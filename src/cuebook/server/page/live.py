@@ -1,4 +1,4 @@
-"""The live view: what the book did so far, the newest turns, and each change of one as it comes."""
+"""Render the live page and stream its changes as server-sent events: the newest turns and the totals."""
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 
 @get("/", include_in_schema=False)
 async def front(request: AnyRequest) -> Response[bytes]:
-    """Show what goes on: turns as they come, what their prompts hold, cost and leave out."""
+    """Render the newest turns with what their prompts contain, cost and leave out."""
     book, user = book_of(request), user_of(request)
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
@@ -42,15 +42,15 @@ async def front(request: AnyRequest) -> Response[bytes]:
 
 @get("/page/live", include_in_schema=False)
 async def changes(request: AnyRequest) -> Streamed:
-    """Return each change of a turn as an event, a JSON object as the view shows it; behind them the sums.
+    """Stream each change of a turn as an event (a JSON object), followed by the totals.
 
-    429 where too many are open already.
+    429 if too many streams are open.
     """
     return Streamed(request.app.state.running, _events(request))
 
 
 async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
-    """Yield the events for as long as who asks is let in: a key that is revoked or expires sees nothing more."""
+    """Yield events until the caller's API key is revoked or expires."""
     book, user, quiet = book_of(request), user_of(request), 0
     with seat(request):
         async with aclosing(book.live.changes(user=user)) as found:
@@ -70,7 +70,7 @@ async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
 
 
 def live_row(turn: LiveTurn) -> dict[str, Any]:
-    """Return a turn as the view and its script show it: texts, and a bar in per cent."""
+    """Return a turn as the page and its script show it: texts, and a bar in percent."""
     return {
         "key": f"{turn.conversation}#{turn.turn}",
         "name": f"{plain(turn.conversation)} · turn {turn.turn}",
@@ -111,7 +111,7 @@ def _facts(turn: LiveTurn) -> Iterator[str]:
 
 
 def summed(sums: Sums) -> Mapping[str, Any]:
-    """Return the sums as the view and its script show them: texts by name, and `part`, a width in per cent."""
+    """Return the totals as the page and its script show them: texts by name, and `part`, a width in percent."""
     taken = sums.taken
     share = taken.tokens / taken.whole if taken.whole else 1.0
     saved = {name: value for name, value in taken.cache_saved.items() if value}

@@ -1,4 +1,4 @@
-"""How a browser is let in where the book has keys, and what it is shown where something is not there."""
+"""Sign a browser in with an API key (stored in a cookie), and render error pages."""
 
 from typing import Any
 from urllib.parse import quote
@@ -21,13 +21,13 @@ _MOST = 4_096
 
 @get(KEY, include_in_schema=False)
 async def ask_key(to: FromQuery[str] = "/") -> Response[bytes]:
-    """Ask for the key this browser is to bring."""
+    """Render the form that asks for an API key."""
     return show("key.html", view="", to=_own(to), refused="")
 
 
 @post(KEY, include_in_schema=False, status_code=303)
 async def keep_key(request: AnyRequest) -> Response[Any]:
-    """Keep a key in this browser, for pages of this server alone; an empty one is forgotten."""
+    """Store an API key in a cookie for this server's pages; an empty key deletes the cookie."""
     form = await request.form()
     key, to = str(form.get("key", ""))[:_MOST].strip(), _own(str(form.get("to", "/"))[:_MOST])
     book: Cuebook = request.app.state.book
@@ -44,7 +44,7 @@ async def keep_key(request: AnyRequest) -> Response[Any]:
 
 
 def error_page(request: AnyRequest, failure: Failure) -> Response[bytes] | None:
-    """Show a fault as a page where a page was asked for; who brings no key is asked for one."""
+    """Render an error as a page if the request is for a page; on 401 render the API key form."""
     if not is_page(request.scope["path"]):
         return None
     if failure.status == 401:
@@ -55,12 +55,12 @@ def error_page(request: AnyRequest, failure: Failure) -> Response[bytes] | None:
 
 
 def _is_safe(request: AnyRequest) -> bool:
-    """Whether the browser speaks TLS, with this server or with what stands before it: it says of which origin it is."""
+    """Return whether the browser uses TLS, to this server or to a proxy before it (by the Origin header)."""
     return "https" in (request.url.scheme, request.headers.get("origin", "").lower().partition("://")[0])
 
 
 def _own(address: str) -> str:
-    """Return an address of this server's own, `/` for anything else."""
+    """Return an address of this server unchanged, and `/` for any other."""
     return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
 
 

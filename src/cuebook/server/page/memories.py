@@ -1,4 +1,4 @@
-"""The views of what is remembered: lists, searches, one memory with its history, and correcting and forgetting it."""
+"""Render the memory pages: list, search, one memory with its history, and forms to correct and forget it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -72,7 +72,7 @@ async def memories(
     as_of: AsOf = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """List memories across conversations, the items of one conversation, or what answers a question, best first."""
+    """Render cross-conversation memories, the memories of one conversation, or search results, best first."""
     book, user = book_of(request), user_of(request, None, user_id)
     asked = {
         "q": q, "userId": user_id, "personaId": persona, "organizationId": organization,
@@ -120,9 +120,9 @@ async def memory(
     organization: OrganizationQuery = None,
     measured: Measured = False,
 ) -> Response[bytes]:
-    """Show a memory with the posts it comes from, what it took the place of, and forms to correct and forget it.
+    """Render a memory with its sources, the memories it supersedes, and forms to correct and forget it.
 
-    With `measured` also of what use it was, which reads the newest turns of all conversations of who asks.
+    With `measured` also its usefulness, which reads the newest turns of all the caller's conversations.
     """
     user = user_of(request, None, user_id)
     found = await read_memory(request, name_in(memory), user, organization or None)
@@ -152,7 +152,7 @@ async def memory(
 async def export(
     request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> ASGIResponse:
-    """Return all memories of a user or an organization with their history and sources, as a file."""
+    """Stream all memories of a user or an organization with history and sources, as a file."""
     found = book_of(request).memories.export(user=user_of(request, None, user_id), organization=organization or None)
     return Streamed(request.app.state.running, exported(request, found))
 
@@ -161,7 +161,7 @@ async def export(
 async def correct(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[Any]:
-    """Return what a memory should have said, then show what it says."""
+    """Replace a memory's text, then redirect to the corrected memory."""
     text = str((await request.form()).get("text", ""))[:_MOST]
     user = user_of(request, None, user_id)
     new = await correct_one(request, name_in(memory), text, user, organization or None)
@@ -172,7 +172,7 @@ async def correct(
 async def ask_forget(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[bytes]:
-    """Show what forgetting a memory would take and leave, with the form that does it."""
+    """Render a preview of forgetting a memory, with the form that confirms it."""
     user, name = user_of(request, None, user_id), name_in(memory)
     found = await read_memory(request, name, user, organization or None)
     by = None if organization else user
@@ -191,20 +191,20 @@ async def ask_forget(
 async def forget(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[Any]:
-    """Forget a memory, then show the receipt."""
+    """Forget a memory, then redirect to the receipt."""
     gone = await forget_one(request, name_in(memory), user_of(request, None, user_id), organization or None)
     return go(f"/page/receipts/{place(gone.id)}{query_of(user_id)}")
 
 
 @get("/page/receipts/{receipt:str}", include_in_schema=False)
 async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
-    """Show what a forget took away, by counts."""
+    """Render a receipt: counts of what was deleted."""
     found = await read_receipt(request, name_in(receipt), user_of(request, None, user_id))
     return show("receipt.html", view=VIEW, receipt=receipt_shape(found), own=query_of(user_id))
 
 
 async def _told(book: Cuebook, user: str | None) -> list[dict[str, Any]]:
-    """Return the newest of what the conversations spoken in last told, which is known in each of them alone."""
+    """Return the newest memories of the most recent conversations, which only those conversations use."""
     told = []
     for each in (await book.conversations.list(user=user, limit=TELLING)).items:
         items = await book.memory.items(each.id, user=user)
@@ -217,7 +217,7 @@ async def _told(book: Cuebook, user: str | None) -> list[dict[str, Any]]:
 async def _others(
     request: AnyRequest, memory: Memory, link: str, user: str | None, organization: str | None
 ) -> list[Memory]:
-    """Return the memories that came in the place of one, or those before it, the nearest first."""
+    """Return the memories that supersede one, or those it supersedes, nearest first."""
     found: list[Memory] = []
     seen, other = {memory.id}, getattr(memory, link)
     while other and other not in seen and len(found) < BACK:
@@ -236,7 +236,7 @@ def _shown(memory: Memory) -> dict[str, Any]:
 
 
 def _item(item: Mapping[str, Any], conversation: str) -> dict[str, Any]:
-    """Return an item of a conversation as memories are shown."""
+    """Return a conversation's item in the shape of a memory."""
     sources = [{"conversationId": conversation, "postId": each} for each in item["sources"]]
     return {**item, "id": item["memoryId"], "key": "", "sources": sources, "whose": "this conversation"}
 
@@ -248,7 +248,7 @@ def _whose(memory: Memory) -> str:
 
 
 def shown_use(found: Utility) -> dict[str, Any]:
-    """Return a memory with the turns it was of most use in."""
+    """Return a memory with the turns in which it was most useful."""
     best = sorted(found.uses, key=lambda each: -each.score)[:EVIDENCE]
     return {
         "id": found.memory.id,
@@ -264,19 +264,19 @@ def shown_use(found: Utility) -> dict[str, Any]:
 
 
 def page_of(found: str) -> str:
-    """Return the view of a hit's memory; "" for a post."""
+    """Return the page address of a search result's memory, "" for a post."""
     return f"{ALL}/{place(found.removeprefix('memory:'))}" if found.startswith("memory:") else ""
 
 
 def query_of(user_id: str | None = None, organization: str | None = None, **more: str | None) -> str:
-    """Return who is asked for as an address goes on with it."""
+    """Return a query string that names the user and organization."""
     given = {"userId": user_id, "organizationId": organization, **more}
     said = urlencode({name: value for name, value in given.items() if value})
     return f"?{said}" if said else ""
 
 
 def go(address: str) -> Redirect:
-    """Send the browser on to a view."""
+    """Return a redirect to a page."""
     return Redirect(address, status_code=303, headers=dict(HEADERS))
 
 

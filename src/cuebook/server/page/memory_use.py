@@ -1,4 +1,4 @@
-"""The view of what memories were of use for: the answers that came of each, those of none, and letting go of these."""
+"""Render the usefulness of memories in answers, and forget the ones that are not useful."""
 
 from typing import Annotated
 
@@ -28,7 +28,7 @@ Turns = Annotated[int, QueryParameter(name="turns", ge=1, le=MOST_TURNS, descrip
 async def of_use(
     request: AnyRequest, *, user_id: UserQuery = None, conversation: ConversationQuery = None, turns: Turns = TURNS
 ) -> Response[bytes]:
-    """Show of what use memories were in recorded turns, by the words of the answers; first those proposed to let go."""
+    """Render the usefulness of memories in recorded answers, first the ones proposed for deletion."""
     book, user = book_of(request), user_of(request, None, user_id)
     named = [conversation] if conversation else []
     async with request.app.state.measures.hold("a measure of memories"):
@@ -50,7 +50,7 @@ async def of_use(
 
 @post(OF_USE + "/forget", include_in_schema=False, status_code=303)
 async def let_go(request: AnyRequest, user_id: UserQuery = None) -> Redirect:
-    """Forget the memories that were ticked, then show the receipt."""
+    """Forget the selected memories, then redirect to the receipt."""
     form = await request.form()
     names = [str(each)[:_MOST] for each in form.getall("memory", [])]
     gone = await forget_several(request, names, user_of(request, None, user_id), REASON)

@@ -1,4 +1,4 @@
-"""The views over time: how a conversation's user felt and what state of mind that made, and the optimizer's runs."""
+"""Render the pages over time: sentiment and mood of a conversation, and the tuning history of the optimizer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
@@ -29,7 +29,7 @@ ConversationQuery = Annotated[
 
 @get("/page/conversations/{conversation:str}/mind", include_in_schema=False)
 async def mind(request: AnyRequest, conversation: FromPath[str]) -> Response[bytes]:
-    """Show how each message sounded, which events fired, which mood that made, and what reflected on it."""
+    """Render each message's sentiment, the events, the mood and the metaprompt runs of a conversation."""
     book, user, name = book_of(request), user_of(request), name_in(conversation)
     turns = await book.turns.last(name, user=user, last=TURNS)
     state = await book.mind.show(name, user=user, limit=REFLECTIONS)
@@ -54,7 +54,7 @@ async def mind(request: AnyRequest, conversation: FromPath[str]) -> Response[byt
 async def optimizer(
     request: AnyRequest, conversation: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Show what the optimizer's runs came to: tokens before and after, and the parameters each left."""
+    """Render the optimizer's runs: tokens before and after, and the resulting parameters."""
     book, user = book_of(request), user_of(request, user_id)
     named = conversation or None
     totals = await book.optimizer.status(named, user=user)
@@ -81,7 +81,7 @@ async def optimizer(
 
 
 def _lines(runs: Sequence[Snapshot], fields: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
-    """Return fields of runs as lines over time, those that were never known left out."""
+    """Return fields of runs as lines over time, without fields that have no value."""
     lines = {
         name: [(each.timestamp, float(getattr(each, field))) for each in runs if getattr(each, field) is not None]
         for name, field in fields.items()
@@ -90,7 +90,7 @@ def _lines(runs: Sequence[Snapshot], fields: Mapping[str, str]) -> dict[str, lis
 
 
 def _heard(turn: Turn) -> dict[str, Any]:
-    """Return what a turn's message said beside its words, and the mood the turn was answered in."""
+    """Return the sentiment and events of a turn's message, and the mood of the answer."""
     sentiment, mind = turn.metadata.get("sentiment") or {}, turn.metadata.get("mind") or {}
     reasons = sentiment.get("reasons") or {}
     known = sentiment.get("polarity", "unknown") != "unknown"
@@ -109,7 +109,7 @@ def _heard(turn: Turn) -> dict[str, Any]:
 
 
 def _moods(heard: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return stretches of turns in one mood, as wide as they were long."""
+    """Return runs of consecutive turns in one mood; the width is proportional to the number of turns."""
     found: list[dict[str, Any]] = []
     for each in heard:
         if found and found[-1]["mood"] == each["mood"]:

@@ -1,4 +1,4 @@
-"""A plot: lines of points over time, in the units of its picture; beside each its numbers stand in a table."""
+"""Compute line plots for SVG: scale points to the picture's units, add ticks and event markers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from cuebook.app.json_shapes import iso
 
-#: Units the picture is wide and high, and free at its edges for what is written there.
+#: Width and height of the picture in units, and the margins for labels.
 WIDTH, HEIGHT, EDGE, TOP = 1000, 240, 84, 12
-#: Points of a line that are drawn; of more every nth is, and the last.
+#: Most points of a line; of more, every nth and the last are drawn.
 MOST: Final = 300
-#: Points of a line up to which each is a dot as well.
+#: Points of a line up to which each also has a dot.
 DOTTED: Final = 100
-#: What the top of a picture from 0 on is a power of ten of.
+#: Multiples of a power of ten that the top of a picture from 0 may have.
 ROUND: Final = (1, 2, 3, 4, 5, 6, 8, 10)
-#: Lines that look different from each other.
+#: Number of distinct line styles.
 STYLES: Final = 6
 
 Point = tuple[float, float]
@@ -23,9 +23,9 @@ Point = tuple[float, float]
 def plotted(
     lines: Mapping[str, Sequence[Point]], *, low: float, high: float, events: Sequence[tuple[float, str]] = ()
 ) -> dict[str, Any] | None:
-    """Return lines of (x, y) as a picture's polylines and dots; `events` are said at their x. None without a point.
+    """Return lines of (x, y) as polylines and dots, with `events` marked at their x. None without a point.
 
-    `low` and `high` are the least and the most y that the picture holds; from 0 on it reaches up to a round number.
+    `low` and `high` bound the y axis; if `low` is 0, the top is rounded up.
     """
     if low == 0 and high > 1:
         power = 10 ** math.floor(math.log10(high))
@@ -70,6 +70,6 @@ def plotted(
 def plotted_over_time(
     lines: Mapping[str, Sequence[Point]], *, low: float, high: float, events: Sequence[tuple[float, str]] = ()
 ) -> dict[str, Any] | None:
-    """Return the same of points whose x are Unix seconds."""
+    """Return the same plot for points whose x are Unix seconds."""
     made = plotted(lines, low=low, high=high, events=events)
     return made and made | {"first": iso(made["first"]), "last": iso(made["last"])}

@@ -1,4 +1,4 @@
-"""A prompt as a picture: the places of its blocks on a bar, of its cache anchors, and how far a cache reaches."""
+"""Compute the prompt bar: positions of its blocks, its cache anchors and the cached prefix."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ TOOLS: Final = "tools and answer format of the request"
 
 
 def drawn(window: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a window in INTERFACE's shape with `spans`, `kinds`, `marks`, `cached` and `out`, in per cent of a bar."""
+    """Return a window (JSON shape) with `spans`, `kinds`, `marks`, `cached` and `out`, in percent of the bar."""
     blocks: Sequence[Mapping[str, Any]] = window["blocks"]
     pieces = [(each["kind"], each["source"], each["tokens"]) for each in blocks]
     if window["toolsTokens"]:
@@ -52,9 +52,9 @@ def drawn(window: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kinds_shown(kinds: Mapping[str, int], *, of: int = 0) -> list[dict[str, Any]]:
-    """Return tokens by kind as a bar of kinds, each with its share, its place and its width in per cent.
+    """Return tokens by kind as a bar, each kind with its share, position and width in percent.
 
-    The whole bar is `of` tokens, where that is given.
+    `of` is the number of tokens of the whole bar. Default: their sum.
     """
     total = sum(kinds.values()) or 1
     scale = total / of if of else 1.0
@@ -73,7 +73,7 @@ def _kinds(pieces: Sequence[tuple[str, str, int]]) -> dict[str, int]:
 
 
 def _widths(sizes: Sequence[int]) -> list[float]:
-    """Return sizes in per cent of their sum, none so small that nobody sees it."""
+    """Return sizes in percent of their sum, with a visible minimum."""
     total, least = sum(sizes), min(LEAST, _HALF / max(1, len(sizes)))
     if not total:
         return [100.0 / len(sizes)] * len(sizes)
@@ -82,7 +82,7 @@ def _widths(sizes: Sequence[int]) -> list[float]:
 
 
 def _scale(ends: Sequence[int], edges: Sequence[float]) -> Callable[[int], float]:
-    """Return where on the bar a number of tokens from its start ends."""
+    """Return a function that maps a number of tokens to a position on the bar."""
 
     def at(tokens: int) -> float:
         for (start, end), (left, right) in zip(pairwise(ends), pairwise(edges), strict=True):
@@ -94,7 +94,7 @@ def _scale(ends: Sequence[int], edges: Sequence[float]) -> Callable[[int], float
 
 
 def _out(dropped: Sequence[Mapping[str, Any]], total: int) -> dict[str, Any] | None:
-    """Return what was left out as a bar in the scale of the prompt's; where it is more than that, the prompt's end."""
+    """Return what was left out as a bar on the prompt's scale; if it is longer, also the prompt's end."""
     tokens = sum(each["tokens"] or 0 for each in dropped)
     if not tokens:
         return None
@@ -122,7 +122,7 @@ def _form(block: Mapping[str, Any]) -> str:
 
 
 def _peek(block: Mapping[str, Any]) -> str:
-    """Return a block's first words; of a recalled post without its date and who said it, which its name tells."""
+    """Return a block's preview; for a recalled post without date and sender, which its name contains."""
     text = block["text"][: 2 * PEEK]
     return " ".join((_QUOTED.sub("", text) if block["kind"] == "memory" else text).split())[:PEEK]
 
@@ -135,7 +135,7 @@ def _which(dropped: Mapping[str, Any]) -> str:
 
 
 def _marks(window: Mapping[str, Any], at: Callable[[int], float]) -> list[dict[str, Any]]:
-    """Return the anchors' places: each stands behind a message, the blocks of the first messages before it."""
+    """Return the anchors' positions: each is after a message."""
     ends: list[int] = []
     taken = 0
     for each in window["blocks"]:

@@ -1,4 +1,4 @@
-"""The views of prompts: a list, a prompt's versions and what they learnt, and what is other between two of them."""
+"""Render the prompt pages: list, version graph, variant scores, rollbacks, similar prompts and diffs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ _BETS: Final = {"began": "by how conversations began", "whole": "by whole conver
 
 
 async def taken_back(book: Cuebook, slug: str, undone: Sequence[PromptEvent]) -> list[dict[str, Any]]:
-    """Return the newest rollbacks, each with its figures and pictures. Raises NotFound."""
+    """Return the newest rollbacks, each with its statistics and plots. Raises NotFound."""
     return [
         _shown(each, await book.prompts.course(slug, each) if each.evidence else None)
         for each in undone[:MOST_ROLLBACKS]
@@ -73,7 +73,7 @@ def _shown(event: PromptEvent, course: Course | None) -> dict[str, Any]:
 
 
 def _arms(told: Mapping[str, Any], new: str, old: str) -> list[dict[str, Any]]:
-    """Return how many conversations each version had and their mean score; `which` is when, or in which part."""
+    """Return the number of conversations and the mean score of each version; `which` names the group."""
     means, counts = told.get("means", {}), told.get("n", {})
     versions = {"baseline": old, "control": old, "window": new, "new": new}
     return [
@@ -84,7 +84,7 @@ def _arms(told: Mapping[str, Any], new: str, old: str) -> list[dict[str, Any]]:
 
 
 def _checks(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what was held against what: a number, the bound it passed, and what that means."""
+    """Return the statistics of a rollback, each with its bound and its meaning."""
     found, bounds = told.get("statistics", {}), told.get("thresholds", {})
     chance = f"{bounds['alpha']:.1%}" if "alpha" in bounds else "so small a share"
     means = {
@@ -120,7 +120,7 @@ MOST: Final = 200
 
 
 def graph_of(versions: Sequence[Mapping[str, Any]], branches: Sequence[str]) -> dict[str, Any]:
-    """Return the newest versions (in the wire's shape) with their places, and the lines between them."""
+    """Return the newest versions (JSON shape) with their coordinates, and the lines between them."""
     newest = sorted(versions, key=lambda each: (each["createdAt"] or "", each["version"]))[-MOST:]
     rows = {name: number for number, name in enumerate(branches)}
     dots: dict[tuple[str, int], dict[str, Any]] = {}
@@ -163,7 +163,7 @@ Sides = Annotated[bool, QueryParameter(name="sides", description="Both texts sid
 async def prompts(
     request: AnyRequest, prefix: FromQuery[str] = "", cursor: FromQuery[str | None] = None
 ) -> Response[bytes]:
-    """List prompts with their branches and labels."""
+    """Render the list of prompts with their branches and labels."""
     book = book_of(request)
     items, more = await prompt_views.prompts_page(book.prompts, prefix=prefix, limit=LISTED, cursor=cursor)
     return show("prompts.html", view=VIEW, items=items, next=more, prefix=prefix)
@@ -171,14 +171,14 @@ async def prompts(
 
 @get("/page/prompt-clusters", include_in_schema=False)
 async def clusters(request: AnyRequest, prefix: FromQuery[str] = "") -> Response[bytes]:
-    """Show which prompts are about the same, and which say nearly the same."""
+    """Render groups of similar prompts and near duplicates."""
     found = await book_of(request).prompts.clusters(prefix=prefix)
     return show("prompt_clusters.html", view=VIEW, found=found, prefix=prefix)
 
 
 @get(ONE, include_in_schema=False)
 async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
-    """Show a prompt: its versions as a graph, one version's text, what its variants learnt, and what was done to it."""
+    """Render a prompt: the version graph, one version's text, variant scores, rollbacks and history."""
     book = book_of(request)
     family = await book.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
@@ -213,7 +213,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
 
 @get(ONE + "/quality", include_in_schema=False)
 async def quality(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
-    """Show how good a version is: its rating and what that is made of, and what is wrong about the prompt."""
+    """Render a version's quality score by part, and the prompt's lint findings."""
     book = book_of(request)
     family = await book.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
@@ -233,7 +233,7 @@ async def diff(
     turns: Turns = TURNS,
     sides: Sides = False,
 ) -> Response[bytes]:
-    """Show what is other in version `b` than in `a`: sections, tokens, and what past prompts would have left out."""
+    """Render the changes from version `a` to `b`: sections, tokens and the impact on recorded turns."""
     book = book_of(request)
     family = await book.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
@@ -258,7 +258,7 @@ async def diff(
 
 
 def paired(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Return a difference line by line with both texts side by side: what went, and what stands in its place."""
+    """Return a diff as pairs of lines, the old text beside the new."""
     found: list[tuple[str, str]] = []
     gone: list[str] = []
     new: list[str] = []
@@ -277,7 +277,7 @@ def paired(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 async def _lineage(book: Cuebook, slug: str, branch: str, version: int) -> list[dict[str, str]]:
-    """Return a version and what it inherits, the nearest first; nothing where that is broken."""
+    """Return a version and its ancestors, nearest first; empty if inheritance cannot be resolved."""
     try:
         resolved = await book.prompts.resolve(slug, branch=branch, version=version)
     except CuebookError:

@@ -1,4 +1,4 @@
-"""How a view becomes a page: one template engine that escapes everything, and headers that let nothing foreign in."""
+"""Render templates to HTML pages, with escaping, a content security policy, Markdown and number formats."""
 
 import functools
 import math
@@ -20,14 +20,14 @@ from cuebook.records.expression import counted
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-#: Characters of a text that are read as Markdown; what is longer stands as it was typed.
+#: Characters up to which a text is parsed as Markdown; longer texts are shown verbatim.
 MOST: Final = 100_000
 _MOST_BRACKETS: Final = 5_000
-#: Levels of quotes and lists that are read.
+#: Nesting levels of quotes and lists that are parsed.
 _DEEPEST: Final = 50
 _SCHEMES: Final = ("http", "https", "mailto")
-#: What turns a line's reading direction, or cannot be seen: shown as its code point. A joiner stands where it joins:
-#: between two characters of scripts that have joined letters, and of emoji.
+#: Invisible characters and those that change the reading direction; shown as code points. A joiner is kept between two
+#: characters of scripts with joined letters, and of emoji.
 _UNSEEN: Final = (
     "\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
 )
@@ -36,7 +36,7 @@ _HIDDEN: Final = re.compile(f"[{_UNSEEN}]|[\u200c\u200d](?!{_JOINED})|(?<!{_JOIN
 
 
 def markup(text: str | None) -> Any:
-    """Return a Markdown text as HTML that is safe to stand in a page: markup for a template, escaped already."""
+    """Return a Markdown text as escaped HTML that is safe to include in a template."""
     from jinja2.filters import do_mark_safe
 
     shown = plain(text)
@@ -49,7 +49,7 @@ def markup(text: str | None) -> Any:
 
 
 def plain(text: str | None) -> str:
-    """Return a text as it was typed, with characters nobody sees as their code points; a template escapes it."""
+    """Return a text with invisible characters as code points; the template escapes it."""
     return _HIDDEN.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text or "")
 
 
@@ -72,7 +72,7 @@ def _is_web(url: str) -> bool:
 
 
 def _image(_self: Any, tokens: Sequence[Any], at: int, _options: Any, _env: Any) -> str:
-    """Return that an image was meant, and where it lies: a page that loaded it would tell its server who reads."""
+    """Return an image's text and address. The page does not load it, because its server would see the reader."""
     token = tokens[at]
     return f'<span class="image">image: {escape(token.content or "")} {escape(str(token.attrGet("src") or ""))}</span>'
 
@@ -86,7 +86,7 @@ def _link(self: Any, tokens: Sequence[Any], at: int, options: Any, env: Any) -> 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-#: A page may load style and scripts of this server, talk to it alone, and be framed by nobody.
+#: A page may load styles and scripts of this server, connect only to it, and not be framed.
 POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -104,13 +104,13 @@ _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+x
 
 
 def show(template: str, /, status: int = 200, **values: Any) -> Response[bytes]:
-    """Answer with a page: a template with values, each escaped where it stands."""
+    """Return a response with a rendered template; each value is escaped."""
     body = _template(template).render(values).encode("utf-8", "replace")
     return Response(body, media_type="text/html", status_code=status, headers=HEADERS)
 
 
 def asset(name: str) -> Response[bytes] | None:
-    """Answer with a file of this room's `static` folder; None where there is none of that name."""
+    """Return a file of this package's `static` folder, None if it does not exist."""
     found = _assets().get(name)
     if found is None:
         return None
@@ -118,7 +118,7 @@ def asset(name: str) -> Response[bytes] | None:
 
 
 def place(name: str) -> str:
-    """Return a name as it stands in a path: a `/` in it as `~`."""
+    """Return a name encoded for a URL path, with `/` as `~`."""
     return quote(name, safe="").replace("~", "%7E").replace("%2F", "~")
 
 
@@ -153,24 +153,24 @@ def _environment() -> "Environment":
 
 
 def number(value: float | None) -> str:
-    """Return a number with its thousands apart; from a hundred on, whole."""
+    """Return a number with thousands separators, rounded to an integer from 100 on."""
     return "" if value is None else f"{value:,.0f}" if float(value).is_integer() or value >= 100 else f"{value:,.2f}"
 
 
 def _figure(value: Any) -> str:
-    """Return a number to four digits, anything else as it is said."""
+    """Return a float with four digits, anything else as text."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def percent(value: float | None) -> str:
-    """Return a share in per cent; what is nearly nothing is said so."""
+    """Return a share in percent, `<1%` for a small positive one."""
     if value is None:
         return ""
     return "<1%" if 0 < value < 0.01 else f"{value:.0%}"
 
 
 def money(costs: Mapping[str, float]) -> str:
-    """Return amounts by currency, a small one to two digits that count."""
+    """Return amounts by currency, small ones with two significant digits."""
     return " + ".join(_amount(name, value) for name, value in sorted(costs.items()))
 
 
@@ -181,7 +181,7 @@ def _amount(currency: str, value: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return a span of time as people say it."""
+    """Return a duration with a readable unit."""
     if value is None:
         return ""
     if value < 1:
@@ -190,5 +190,5 @@ def seconds(value: float | None) -> str:
 
 
 def _when(value: str | None) -> str:
-    """Return an ISO time to the second, as people read it."""
+    """Return an ISO time to the second, with a space before the time."""
     return (value or "")[:19].replace("T", " ")

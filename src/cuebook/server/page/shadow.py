@@ -1,4 +1,4 @@
-"""The view of shadow mode: what clients sent, beside what Cuebook would have sent."""
+"""Render the shadow mode report: what clients sent, beside what Cuebook would have sent."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -14,7 +14,7 @@ from cuebook.server.page.plots import plotted
 from cuebook.server.page.render import show
 from cuebook.server.route_parts import UserQuery
 
-#: Calls in the table, the newest.
+#: Most calls in the table, newest first.
 CALLS: Final = 200
 
 
@@ -22,7 +22,7 @@ CALLS: Final = 200
 async def shadow(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Show what passed in shadow: call by call and in sum, tokens and costs of both prompts, and what either lacked."""
+    """Render shadow calls and their totals: tokens and costs of both prompts, and posts that either lacked."""
     book, user, named = book_of(request), user_of(request, user_id), conversation_id or None
     found = await book.shadow.report(named, user=user)
     calls = await book.shadow.calls(named, user=user)
@@ -43,7 +43,7 @@ async def shadow(
 
 
 def _plot(calls: Sequence[ShadowCall]) -> dict[str, Any] | None:
-    """Return the tokens of all calls so far, of both prompts, call by call."""
+    """Return a plot of the cumulative tokens of both prompts by call."""
     lines = {"sent": [each.client_tokens for each in calls], "would have sent": [each.window_tokens for each in calls]}
     drawn = {
         name: [(float(n), float(sum_)) for n, sum_ in enumerate(accumulate(each), 1)] for name, each in lines.items()
@@ -53,7 +53,7 @@ def _plot(calls: Sequence[ShadowCall]) -> dict[str, Any] | None:
 
 
 def _costs(models: Sequence[ModelCost]) -> Mapping[str, dict[str, float]]:
-    """Return what the input of both prompts costs, by currency: of models whose price and rule are known."""
+    """Return the input cost of both prompts by currency, for models with a known price and cache rule."""
     found: dict[str, dict[str, float]] = {"client": {}, "window": {}}
     for each in models:
         if each.currency is not None and each.client_cost is not None and each.window_cost is not None:

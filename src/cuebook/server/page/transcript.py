@@ -1,4 +1,4 @@
-"""A stretch of a conversation as entries of a page: posts with their turns, where ways part, the summary's reach."""
+"""Convert part of a transcript to page entries: posts with their turns, forks of branches, the summary's end."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,21 +10,21 @@ from cuebook.records.conversation import CALL, ERROR, RESULT, TOOL, Part, Post
 from cuebook.records.conversation_list import Answering
 from cuebook.records.memory import Summary
 
-#: Characters of an attachment, a tool's arguments or its result that stand in a page.
+#: Most characters shown of an attachment, a tool's arguments or its result.
 SHOWN: Final = 20_000
-#: Characters of a tool's arguments that stand open.
+#: Characters of a tool's arguments up to which they are not folded.
 _OPEN: Final = 600
-#: Characters of a post from which on it may have to be scrolled.
+#: Characters of a post above which it may scroll.
 _LONG: Final = 600
 _IMAGE: Final = "image_url"
-#: Parts whose content is no text that people read.
+#: Parts with binary content.
 _BYTES: Final = ("audio", "file")
-#: Bytes of each unit, the largest first.
+#: Bytes of each unit, largest first.
 _UNITS: Final = ((1_000_000, "MB"), (1_000, "kB"))
 
 
 def entries_of(told: TranscriptStretch, summary: Summary | None) -> list[dict[str, Any]]:
-    """Return what stands in a transcript, oldest first, each with what it `is`: post, ways, turn or reach."""
+    """Return the entries of a transcript, oldest first; `is` is post, ways, turn or reach."""
     return list(_entries(told, summary))
 
 
@@ -48,7 +48,7 @@ def _entries(told: TranscriptStretch, summary: Summary | None) -> Iterator[dict[
 
 
 def _turn(turn: Answering | None, step: int, seq: int) -> dict[str, Any]:
-    """Return what a post says of the turn that gave it; how the turn ended stands beside the last it said."""
+    """Return the turn that produced a post; its final state is on the turn's last post."""
     if turn is None:
         return {"turn": 0}
     several, newest = len(turn.replies) > 1, seq == max(turn.replies, default=0)
@@ -82,20 +82,20 @@ def _post(post: Post, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _is_said(part: Part, post: Post) -> bool:
-    """Whether a part's text stands in the message already, or there is none."""
+    """Return whether a part's text is empty or already in the message."""
     if part.type in (RESULT, ERROR):
         return not part.content
     return part.type == "text" and part.content.strip() in post.message
 
 
 def _names(posts: Iterable[Post]) -> dict[str, str]:
-    """Return the names of tools by the ids of their calls."""
+    """Return tool names by call ID."""
     calls = (part for post in posts for part in post.calls)
     return {str(each.extra.get("callId")): _call(each)["name"] for each in calls if isinstance(each.extra, Mapping)}
 
 
 def _call(part: Part) -> dict[str, Any]:
-    """Return a call's name and its arguments, laid out where they are JSON."""
+    """Return a call's name and its arguments, indented if they are JSON."""
     data = _json(part.content)
     if not isinstance(data, dict):
         return {"name": "a tool", **_text(part.content), "fold": len(part.content) > _OPEN}
@@ -119,7 +119,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _attached(part: Part) -> dict[str, Any]:
-    """Return an attachment: what it is and how large; its text where it has some. Images are said, not loaded."""
+    """Return an attachment's kind, size and text, if it has one. Images are named, not loaded."""
     extra = part.extra if isinstance(part.extra, Mapping) else {}
     named = str(extra.get("filename") or extra.get("name") or "")
     content, kind = part.content, part.type.replace("_", " ")

@@ -1,4 +1,4 @@
-"""The views of turns, and the page's own files."""
+"""Render a turn or two turns side by side, and serve the static files."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -26,7 +26,7 @@ Blocks = Mapping[tuple[str, str], str]
 
 
 async def beside(book: Cuebook, conversation: str, turns: tuple[int, int], *, user: str | None) -> Response[bytes]:
-    """Show two turns of a conversation with their prompts' blocks, those marked that are not in both as they are.
+    """Render two turns side by side; blocks of their prompts that differ are marked.
 
     Raises NotFound.
     """
@@ -56,7 +56,7 @@ def _blocks(window: Mapping[str, Any] | None) -> Blocks:
 
 
 def _marked(window: Mapping[str, Any] | None, other: Blocks) -> dict[str, Any] | None:
-    """Return a window to draw, each block marked that the other window has not, or has with another text."""
+    """Return a window to draw; blocks that are missing or different in the other window are marked."""
     if window is None:
         return None
     made = drawn(window)
@@ -75,7 +75,7 @@ Beside = Annotated[int | None, QueryParameter(name="with", ge=1, le=HIGHEST, des
 
 @get("/page/static/{name:str}", include_in_schema=False)
 async def static(name: FromPath[str]) -> Response[bytes]:
-    """Return a style sheet or a script of the page's own."""
+    """Return a style sheet, script or icon of the inspector."""
     found = asset(name_in(name))
     if found is None:
         raise NotFoundException(detail=f"no file {name_in(name)!r}")
@@ -86,7 +86,7 @@ async def static(name: FromPath[str]) -> Response[bytes]:
 async def turn(
     request: AnyRequest, conversation: FromPath[str], n: FromPath[int], step: StepQuery = None, with_: Beside = None
 ) -> Response[bytes]:
-    """Show a turn: its prompt as a bar of blocks, each with its source, what was left out, and why; or two turns."""
+    """Render a turn: its prompt as blocks with sources, what was left out, and why. `with` compares two turns."""
     book, user, name = book_of(request), user_of(request), name_in(conversation)
     if with_ is not None:
         return await beside(book, name, (n, with_), user=user)

@@ -1,4 +1,4 @@
-"""The view of what a turn's prompt would have been, beside what it was."""
+"""Render a what-if replay: a turn's prompt beside the prompt with changes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -34,7 +34,7 @@ async def what_if(
     as_of: AsOf = "",
     without: Without = None,
 ) -> Response[bytes]:
-    """Show a turn's prompt as it was beside what it would have been."""
+    """Render a turn's prompt beside the prompt with changes."""
     return await _compared(
         request, name_in(conversation), n, with_prompt=with_prompt, as_of=as_of, without=without or ()
     )
@@ -42,7 +42,7 @@ async def what_if(
 
 @post(ONE, include_in_schema=False, status_code=200)
 async def ask(request: AnyRequest, conversation: FromPath[str], n: FromPath[int]) -> Response[bytes]:
-    """Show the same, with what the book's model answers to the other prompt beside what was answered: one call."""
+    """Render the same with the model's answer to the changed prompt beside the original answer: one model call."""
     form = await request.form()
     with_prompt, as_of = (str(form.get(name, ""))[:_MOST] for name in ("with", "asOf"))
     without = [str(each)[:_MOST] for each in form.getall("without", [])]
@@ -90,7 +90,7 @@ _SIDES = (("before", "leftOut"), ("after", "letIn"))
 
 
 def blank_what_if(window: Mapping[str, Any] | None, request: AnyRequest) -> dict[str, Any]:
-    """Return the form for a window: what of it can be left away, nothing asked yet, and which model may be asked."""
+    """Return an empty form for a window: the blocks that can be left out, and the model that can be called."""
     blocks: Sequence[Mapping[str, Any]] = window["blocks"] if window else ()
     beside = [each for each in blocks if each["kind"] in BESIDE and not each["source"].startswith(_SUMMARY)]
     prompts = [each["source"].removeprefix("prompt:") for each in blocks if each["source"].startswith("prompt:")]
@@ -107,7 +107,7 @@ def blank_what_if(window: Mapping[str, Any] | None, request: AnyRequest) -> dict
 
 
 def _side(window: Mapping[str, Any], name: str, only: set[tuple[str, str]], changed: set[str]) -> dict[str, Any]:
-    """Return a window to draw, each block marked that is not in the other, or is other there."""
+    """Return a window to draw; blocks that are missing or different in the other window are marked."""
     made = drawn(window)
     for each in made["blocks"]:
         alone = (each["kind"], each["source"]) in only

@@ -1,1 +1,1 @@
-"""The store on SQLite: one file, one writer, full text by FTS5."""
+"""The SQLite store: one file, one writer thread, full-text search by FTS5."""

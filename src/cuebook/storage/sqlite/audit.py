@@ -1,4 +1,4 @@
-"""The audit's chain in a SQLite store: records join it in the transaction of what they tell."""
+"""Store the audit log's hash chain in SQLite: records are appended in the transaction that they document."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SqliteAudit:
-    """The audit of a SQLite store."""
+    """The audit log of a SQLite store."""
 
     def __init__(self, read: SnapshotRunner, write: SnapshotRunner) -> None:
         self._read = read
         self._write = write
 
     async def append(self, scope: Scope, records: Sequence[Record]) -> list[Record]:
-        """Chain records behind the last one."""
+        """Append records to the chain."""
         return await self._write(lambda c: chained(c, scope.tenant, records))
 
     async def records(self, scope: Scope, *, after: int = 0, limit: int = 1000) -> list[Record]:
-        """Return records behind a seq."""
+        """Return the records after a seq."""
 
         def read(connection: sqlite3.Connection) -> list[Record]:
             found = run(connection, "audit_records", tenant=scope.tenant, after=after, limit=limit)
@@ -37,7 +37,7 @@ class SqliteAudit:
         return await self._read(read)
 
     async def last(self, scope: Scope) -> tuple[int, str]:
-        """Return where the chain stands."""
+        """Return the seq and hash of the last record."""
         return await self._read(lambda c: _last(c, scope.tenant))
 
     async def checkpoints(self, scope: Scope) -> list[Checkpoint]:
@@ -45,13 +45,13 @@ class SqliteAudit:
         return await self._read(lambda c: [_signed(*row) for row in run(c, "audit_checkpoints", tenant=scope.tenant)])
 
     async def keep_checkpoint(self, scope: Scope, checkpoint: Checkpoint) -> None:
-        """Keep a checkpoint."""
+        """Store a checkpoint."""
         values = {"tenant": scope.tenant, "size": checkpoint.size, "body": _encode(checkpoint)}
         await self._write(lambda c: c.execute(SQL["audit_checkpoint_put"], values).rowcount)
 
 
 def chained(connection: sqlite3.Connection, tenant: str, records: Sequence[Record]) -> list[Record]:
-    """Chain records inside a transaction, and give them as they stand in the chain."""
+    """Append records inside a transaction; return them as stored in the chain."""
     if not records:
         return []
     seq, prev = _last(connection, tenant)
@@ -67,7 +67,7 @@ def chained(connection: sqlite3.Connection, tenant: str, records: Sequence[Recor
 
 
 def _told(seq: int, own: str, body: bytes, texts: bytes) -> Record:
-    """Return a row's record; a row that somebody damaged is still one, which no check lets pass."""
+    """Parse a row's record; a damaged row becomes a record that fails verification."""
     try:
         record = msgspec.structs.replace(_record(body), texts=_texts(texts))
     except (ValueError, TypeError):  # msgspec's errors are ValueErrors
@@ -78,7 +78,7 @@ def _told(seq: int, own: str, body: bytes, texts: bytes) -> Record:
 
 
 def _signed(size: int, body: bytes) -> Checkpoint:
-    """Return a row's checkpoint; a damaged one is signed by nobody."""
+    """Parse a row's checkpoint; a damaged one has no signature."""
     try:
         return _checkpoint(body)
     except (ValueError, TypeError):

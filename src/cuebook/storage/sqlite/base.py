@@ -1,4 +1,4 @@
-"""What every part of the SQLite store shares: statements by name, rows as dicts, and who may see a conversation."""
+"""Shared helpers of the SQLite store: named statements, rows as dicts, access checks, idempotency keys, epochs."""
 
 import json
 import re
@@ -39,7 +39,7 @@ _ENTRY = re.compile(r"^-- name: (?P<name>\w+)\n-- (?P<sentence>.+)\n(?P<sql>(?:(
 
 
 class Statement(Struct, frozen=True):
-    """One SQL statement and the sentence that says what it does."""
+    """One SQL statement and a sentence that describes it."""
 
     name: str
     sentence: str
@@ -47,7 +47,7 @@ class Statement(Struct, frozen=True):
 
 
 def read_statements(text: str) -> dict[str, Statement]:
-    """Read named statements; a name twice is an error."""
+    """Parse named statements; a duplicate name is an error."""
     found: dict[str, Statement] = {}
     for match in _ENTRY.finditer(text):
         name = match["name"]
@@ -71,7 +71,7 @@ SQL: Final = load_statements()
 
 
 class SnapshotRunner(Protocol):
-    """How a store runs something on a connection: in one snapshot, or in one transaction."""
+    """A function that runs a callback on a connection, in one snapshot or in one transaction."""
 
     def __call__(self, work: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]: ...
 
@@ -96,9 +96,9 @@ def run(connection: sqlite3.Connection, name: str, /, **values: Any) -> sqlite3.
 
 
 def visible(row: Row, scope: Scope) -> bool:
-    """Whether who asks takes part; nobody named is the owner.
+    """Return whether the caller takes part in a conversation; a caller without a name is the owner.
 
-    A conversation without a user is everybody's, but where keys say who asks.
+    A conversation without a user is visible to everybody, unless callers are authenticated by keys.
     """
     if scope.user is None or (row["user_id"] is None and not scope.proven):
         return True
@@ -106,12 +106,12 @@ def visible(row: Row, scope: Scope) -> bool:
 
 
 def awaits_owner(row: Row) -> bool:
-    """Whether nothing was said in a conversation, and it is nobody's yet."""
+    """Return whether a conversation is empty and has no owner yet."""
     return row["user_id"] is None and not row["last_seq"]
 
 
 def find(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row | None:
-    """Return a conversation's row if it exists. One of somebody else's is NotFound, as if it did not."""
+    """Return a conversation's row if it exists. Raises NotFound for a conversation of somebody else."""
     row = one(connection, "conversation_by_id", tenant=scope.tenant, id=conversation)
     if row is not None and not visible(row, scope):
         raise not_found(conversation)
@@ -127,17 +127,17 @@ def need(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row
 
 
 def not_found(conversation: str) -> NotFound:
-    """Return the one thing for what does not exist and what belongs to others."""
+    """Return the same error for a missing conversation and for one of others."""
     return NotFound(f"no conversation {conversation!r}; `cuebook conversation list` names those there are")
 
 
 def moved(conversation: str) -> Conflict:
-    """Return that the state has moved on since the scene was read."""
+    """Return the error for a conversation that changed since it was read."""
     return Conflict(f"conversation {conversation!r} has moved on since it was read; read it again")
 
 
 def own_key(scope: Scope, key: str) -> str:
-    """Return an Idempotency-Key as it is kept: each user's keys are their own. A header holds no line break."""
+    """Return an Idempotency-Key as stored: keys are per user. A header contains no line break."""
     return key if scope.user is None else f"{scope.user}\n{key}"
 
 
@@ -148,7 +148,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def bound(connection: sqlite3.Connection, scope: Scope, once: Once | None, work: Callable[[], T]) -> T:
-    """Do something, under a key where there is one. Raises Conflict, and nothing is done, where the key stands."""
+    """Run a write, bound to an idempotency key if given. Raises Conflict and does nothing if the key is in use."""
     if once is None:
         return work()
     place = {"tenant": scope.tenant, "key": own_key(Scope(user=once.user), once.key)}
@@ -162,7 +162,7 @@ def bound(connection: sqlite3.Connection, scope: Scope, once: Once | None, work:
 
 
 def retold(connection: sqlite3.Connection, scope: Scope, once: Once, result: Any) -> None:
-    """Keep another answer under a key that stands."""
+    """Replace the stored answer of an idempotency key."""
     key = own_key(Scope(user=once.user), once.key)
     response = _encode(once.answer(result))
     run(connection, "idempotency_retell", tenant=scope.tenant, key=key, digest=once.digest, response=response)
@@ -172,7 +172,7 @@ def retold(connection: sqlite3.Connection, scope: Scope, once: Once, result: Any
 
 
 def unuse(connection: sqlite3.Connection, tenant: str, no: int, digest: bytes) -> int:
-    """Let a conversation need a text no more, unless it is a post's body; answers with how many texts that ended."""
+    """Remove a conversation's reference to a text, unless it is a post's body; return the number of deleted texts."""
     values = {"tenant": tenant, "no": no, "digest": digest}
     if one(connection, "text_used", **values) is None:
         run(connection, "text_unuse", **values)
@@ -183,24 +183,24 @@ def unuse(connection: sqlite3.Connection, tenant: str, no: int, digest: bytes) -
 
 
 def current_epoch(connection: sqlite3.Connection, tenant: str, kind: str = "", owner: str = "") -> int:
-    """Return an epoch: the tenant's, or an owner's. 0 where nothing was forgotten."""
+    """Return the erasure epoch of the tenant or an owner. 0 if nothing was erased."""
     row = one(connection, "epoch_get", tenant=tenant, kind=kind, owner=_named(kind, owner))
     return int(row["epoch"]) if row else 0
 
 
 def raise_epoch(connection: sqlite3.Connection, tenant: str, kind: str = "", owner: str = "") -> int:
-    """Raise an epoch; answers with the new one."""
+    """Increment an epoch; return the new one."""
     found = run(connection, "epoch_raise", tenant=tenant, kind=kind, owner=_named(kind, owner)).fetchone()
     return int(found[0])
 
 
 def bar_epoch(connection: sqlite3.Connection, tenant: str, row: Row, no: int, post: str) -> None:
-    """Let a post bring no new memory of a category to a place any more: the one it brought was forgotten."""
+    """Block a post from adding a memory of a category to a place again, because that memory was erased."""
     raise_epoch(connection, tenant, "source", _source(row["kind"], row["owner"], row["category"], no, post))
 
 
 def is_barred(connection: sqlite3.Connection, tenant: str, memory: Memory) -> bool:
-    """Whether all that a new memory comes from is barred in its place."""
+    """Return whether all sources of a new memory are blocked in its place."""
     if memory.no or memory.written or not memory.sources:
         return False
     place = memory.place
@@ -217,7 +217,7 @@ def _source(*names: object) -> str:
 
 
 def _named(kind: str, owner: str) -> str:
-    """Return an owner as it is kept: who was forgotten is not named."""
+    """Return an owner as stored: hashed, so that erased users are not named."""
     return digest_of(f"{kind}\x00{owner}".encode("utf-8", "surrogatepass")).hex() if kind else ""
 
 
@@ -225,7 +225,7 @@ def _named(kind: str, owner: str) -> str:
 
 
 def corrections_of(connection: sqlite3.Connection, tenant: str, no: int, conversation: str) -> tuple[Correction, ...]:
-    """Read a conversation's corrections, in the order they were made."""
+    """Return a conversation's corrections, in the order they were made."""
     return tuple(
         Correction(
             conversation=conversation,
@@ -244,7 +244,7 @@ def last_correction(connection: sqlite3.Connection, tenant: str, no: int) -> int
 
 
 def keep_corrections(connection: sqlite3.Connection, scope: Scope, correction: Correction) -> bool:
-    """Keep a correction; False where the conversation is gone."""
+    """Store a correction; return False if the conversation is gone."""
     row = one(connection, "conversation_by_id", tenant=scope.tenant, id=correction.conversation)
     if row is None:
         return False
@@ -261,7 +261,7 @@ def keep_corrections(connection: sqlite3.Connection, scope: Scope, correction: C
 
 
 def lose_corrections(connection: sqlite3.Connection, tenant: str, no: int, posts: Collection[str]) -> None:
-    """Let posts be corrected no more: their words are gone."""
+    """Delete the corrections of erased posts."""
     for each in corrections_of(connection, tenant, no, ""):
         left = [post for post in each.posts if post not in posts]
         if not left:

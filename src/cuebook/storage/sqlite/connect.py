@@ -1,4 +1,4 @@
-"""How a SQLite file is opened: the check that it is ours and of a schema we know, pragmas, creation and migration."""
+"""Open a SQLite database: check owner and schema version, set pragmas, create, migrate, and lock leases."""
 
 import os
 import secrets
@@ -26,7 +26,7 @@ PAUSE = 0.02
 
 
 def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) -> sqlite3.Connection:
-    """Open a connection to a database of ours, with our pragmas. Transactions are begun by us alone."""
+    """Open a connection to a Cuebook database and set pragmas. Transactions are started explicitly."""
     connection = _open(path)
     try:
         if read_only:
@@ -40,7 +40,7 @@ def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) ->
 
 
 def prepare(path: str, *, synchronous: str, failpoints: Failpoints) -> sqlite3.Connection:
-    """Open the writing connection, creating or migrating the database first where needed."""
+    """Open the write connection; create or migrate the database first if needed."""
     if path != MEMORY:
         _check_folder(Path(path))
         _make(path)
@@ -73,7 +73,7 @@ def _set_up(connection: sqlite3.Connection, path: str, synchronous: str) -> None
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Use the write-ahead log. When several processes begin at once, SQLite refuses this instead of waiting."""
+    """Switch to the write-ahead log. If several processes start at once, SQLite refuses instead of waiting."""
     end = time.monotonic() + PATIENCE / 1000
     while True:
         try:
@@ -100,13 +100,13 @@ def _check_folder(path: Path) -> None:
 
 
 def _make(path: str) -> None:
-    """Make a new file its owner's alone, whatever the umask: SQLite gives its log the same rights. Others stay."""
+    """Create a file readable by its owner only, whatever the umask; SQLite's log gets the same mode."""
     with suppress(OSError):  # it is there, or SQLite says what is wrong
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _look(connection: sqlite3.Connection, path: str) -> set[str]:
-    """Return the tables there are; refuse a file that is not ours."""
+    """Return the existing tables; refuse a database of another program."""
     tables = _tables(connection)
     if tables and connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         msg = f"{path!r} is a SQLite database but not Cuebook's; name another file"
@@ -132,7 +132,7 @@ def _prepare_schema(connection: sqlite3.Connection, path: str, tables: set[str],
 
 
 def schema_version(connection: sqlite3.Connection) -> int | None:
-    """Return the version of a database's schema, None where it has none."""
+    """Return the version of a database's schema, None if it has none."""
     try:
         row = connection.execute("SELECT version FROM schema_version").fetchone()
     except sqlite3.OperationalError:  # no such table
@@ -143,9 +143,9 @@ def schema_version(connection: sqlite3.Connection) -> int | None:
 def migrate(
     connection: sqlite3.Connection, failpoints: Failpoints, migrations: tuple[Migration, ...] = MIGRATIONS
 ) -> None:
-    """Run the migrations that a database lacks, all in one transaction: interrupted, the old schema stays.
+    """Run the missing migrations in one transaction: after an interruption the old schema remains.
 
-    Of two processes the second waits for the first, as long as its busy timeout allows, and finds nothing left to do.
+    A second process waits for the first, up to its busy timeout, and then finds nothing left to do.
     """
     with _transaction(connection):
         version = schema_version(connection) or 1  # `_prepare_schema` refused another
@@ -180,7 +180,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    """Create the schema, once, also when two processes begin at the same time."""
+    """Create the schema once, even if two processes start at the same time."""
     with _transaction(connection):
         if not _tables(connection):
             for statement in ddl("sqlite"):
@@ -190,7 +190,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _empty_log(connection: sqlite3.Connection) -> None:
-    """Empty the write-ahead log a killed process left: what it had just forgotten would stay in there."""
+    """Truncate the write-ahead log of a killed process, which may contain erased data."""
     connection.execute("PRAGMA busy_timeout = 0")
     try:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -201,15 +201,15 @@ def _empty_log(connection: sqlite3.Connection) -> None:
 
 
 def is_large(path: str) -> bool:
-    """Whether writing a file anew takes so long that nobody should wait for it (0.4 s for 56 MB, about 7 s a GB)."""
+    """Return whether rewriting a file takes too long to wait for (0.4 s for 56 MB, about 7 s a GB)."""
     return Path(path).stat().st_size > LARGE
 
 
 def rewritten(connection: sqlite3.Connection) -> bool:
-    """Write a file anew, so that no page of it holds a copy of what is gone; False while somebody else writes it.
+    """Rewrite a file (VACUUM), so that no page contains a copy of erased data; return False while another writes.
 
-    `secure_delete` zeroes what is deleted, and not the copy SQLite leaves in a page's unused space where it moves a row
-    to another page (measured: one forget of six under load). Other writers wait for as long as it takes.
+    `secure_delete` zeroes deleted rows, but not the copy that SQLite leaves in a page's unused space when it moves a
+    row to another page (measured: one of six erasures under load). Other writers wait meanwhile.
     """
     try:
         connection.execute("VACUUM")
@@ -221,7 +221,7 @@ def rewritten(connection: sqlite3.Connection) -> bool:
 
 
 def truncated(connection: sqlite3.Connection) -> bool:
-    """Empty the write-ahead log; False where another process still reads it."""
+    """Truncate the write-ahead log; return False if another process still reads it."""
     try:
         busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     except sqlite3.OperationalError as error:
@@ -239,16 +239,16 @@ if sys.platform != "win32":
 
 
 class Holders:
-    """The holders of one database's leases, and this store among them once it gives its first."""
+    """The lease holders of a database: processes with a locked file each. This store joins with its first lease."""
 
     def __init__(self, database: Path | None) -> None:
-        """Without a file, or a file system that locks, no lease names its holder."""
+        """Without a file, or without file locks, leases name no holder."""
         self._database = database if sys.platform != "win32" else None
         self._own: tuple[str, int] | None = None  # its name, and the locked file
         self._swept = False
 
     def own_name(self) -> str | None:
-        """Return the name under which this store holds leases; None where it cannot have one."""
+        """Return this store's holder name for leases; None if it cannot have one."""
         if self._own is None and self._database is not None:
             name = secrets.token_hex(8)
             with suppress(OSError):  # a lease without a holder runs out by itself
@@ -262,7 +262,7 @@ class Holders:
         return self._own[0] if self._own else None
 
     def gone(self, name: str | None) -> bool:
-        """Return whether a holder's process is known to have ended."""
+        """Return whether a holder's process has certainly ended."""
         if name is None or self._database is None or (self._own and name == self._own[0]):
             return False
         try:
@@ -279,7 +279,7 @@ class Holders:
             os.close(file)
 
     def sweep(self, holding: Collection[str | None]) -> None:
-        """Remove what holders that are gone have left, but for those that still hold leases."""
+        """Delete the files of holders that are gone, except those that still hold leases."""
         if self._database is None or self._swept:
             return
         self._swept = True
@@ -291,7 +291,7 @@ class Holders:
                     file.unlink()
 
     def close(self) -> None:
-        """Hold no leases any more."""
+        """Release this store's holder file."""
         if self._own is not None:
             (name, file), self._own = self._own, None
             with suppress(OSError):
@@ -303,6 +303,6 @@ class Holders:
 
 
 def _lock(file: int) -> None:
-    """Lock a file at once. Raises OSError where another has it, or it cannot be locked."""
+    """Lock a file without waiting. Raises OSError if it is locked or cannot be locked."""
     if sys.platform != "win32":
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Conversations as lists and readers see them: found by words, with their branches and what answered their rounds."""
+"""List and search conversations, and read their branches, answering turns, usage and shadow calls."""
 
 import json
 import sqlite3
@@ -18,34 +18,34 @@ from cuebook.storage.sqlite.base import SnapshotRunner as Reader
 from cuebook.storage.sqlite.reads import read_cursor
 from cuebook.storage.sqlite.rows import Row
 
-#: Conversations looked at in one go where words are looked for.
+#: Conversations examined per batch in a word search.
 _AT_ONCE: Final = 500
 _manifest = msgspec.json.Decoder(Manifest).decode
 
 
 class SqliteTalks:
-    """The conversations, as lists and readers see them."""
+    """The conversation list of a SQLite store."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
 
     async def written(self) -> tuple[int, int]:
-        """Return a reader and its mark, which is another when anything was written since it was read there."""
+        """Return a reader and its change mark, which differs after any write."""
 
         def read(connection: sqlite3.Connection) -> tuple[int, int]:
             others = connection.execute("PRAGMA data_version").fetchone()[0]
-            return id(connection), others + connection.total_changes  # its own are the writer's, where that reads
+            return id(connection), others + connection.total_changes  # its own: it may be the writer's
 
         return await self._read(read)
 
     async def find(
         self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None
     ) -> ConversationSummaries:
-        """List conversations, the most recent first; with `words` those that have each. Raises InvalidInput."""
+        """List conversations, most recent first; `words` filters for those with every word. Raises InvalidInput."""
         return await self._read(lambda connection: _found(connection, scope, words, limit=limit, cursor=cursor))
 
     async def runs(self, scope: Scope, conversation: str) -> list[PostRun]:
-        """Return the runs of a conversation's tree, by their first post. Raises NotFound."""
+        """Return the runs of a conversation's tree, ordered by first post. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> list[PostRun]:
             known = base.need(connection, scope, conversation)
@@ -54,7 +54,7 @@ class SqliteTalks:
         return await self._read(read)
 
     async def answering(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Answering]:
-        """Return the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
+        """Return the turns of the rounds `first`..`last`, inclusive, oldest first. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> list[Answering]:
             no = base.need(connection, scope, conversation)["no"]
@@ -63,7 +63,7 @@ class SqliteTalks:
         return await self._read(read)
 
     async def answers(self, scope: Scope, conversation: str, rounds: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return the turn and step of each answer in some rounds, by its seq. Raises NotFound."""
+        """Return the turn and step of each answer in these rounds, by seq. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
             no = base.need(connection, scope, conversation)["no"]
@@ -73,7 +73,7 @@ class SqliteTalks:
         return await self._read(read)
 
     async def places(self, scope: Scope, conversation: str, ids: Sequence[str]) -> dict[str, PostPlace]:
-        """Return the places of posts by id; of a post that is not there, nothing. Raises NotFound."""
+        """Return the positions of posts by id; missing posts are omitted. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> dict[str, PostPlace]:
             no = base.need(connection, scope, conversation)["no"]
@@ -86,7 +86,7 @@ class SqliteTalks:
 def _found(
     connection: sqlite3.Connection, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None
 ) -> ConversationSummaries:
-    """List conversations who asks takes part in, the most recent first; with `words` those that have each."""
+    """List the caller's conversations, most recent first; `words` filters for those with every word."""
     before, before_no = read_cursor(cursor)
     wanted = [each.casefold() for each in words]
     found: list[Row] = []
@@ -135,7 +135,7 @@ def _talk(connection: sqlite3.Connection, row: Row) -> ConversationSummary:
 
 
 def _runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) -> list[PostRun]:
-    """Return the runs of a tree, by their first post: at the cost of how many there are, not of the posts."""
+    """Return the runs of a tree, ordered by first post. The cost grows with the runs, not with the posts."""
     found: list[PostRun] = []
     while last_seq:
         row = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": last_seq}).fetchone()
@@ -147,7 +147,7 @@ def _runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) -
 
 
 def _answering(connection: sqlite3.Connection, tenant: str, no: int, first: int, last: int) -> list[Answering]:
-    """Return the turns of the rounds `first`..`last`, both included, oldest first."""
+    """Return the turns of the rounds `first`..`last`, inclusive, oldest first."""
     found: dict[int, Answering] = {}
     for row in rows(connection, "turns_answering", tenant=tenant, no=no, first=first, last=last):
         before = found.get(row["turn"])
@@ -168,18 +168,18 @@ def _answering(connection: sqlite3.Connection, tenant: str, no: int, first: int,
 
 
 _usage = msgspec.json.Decoder(Usage).decode
-#: Kinds of a prompt's front that stand for posts.
+#: Block kinds that replace posts.
 _IN_PLACE = ("summary", "memory")
 
 
 class SqliteSpent:
-    """The model calls, as what they took."""
+    """The usage of model calls."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
 
     async def calls(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Spent]:
-        """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
+        """Return the calls of turns `first`..`last` of a conversation, inclusive. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> list[Spent]:
             no = base.need(connection, scope, conversation)["no"]
@@ -213,13 +213,13 @@ def _spent(row: Row) -> Spent:
 
 
 class SqliteShadow:
-    """The calls kept in shadow."""
+    """The calls recorded in shadow mode."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
 
     async def calls(self, scope: Scope, conversation: str | None) -> list[ShadowedCall]:
-        """Return the calls of a conversation, or of all that who asks takes part in, oldest first. Raises NotFound."""
+        """Return the calls of one conversation, or of all of the caller's, oldest first. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> list[ShadowedCall]:
             no = base.need(connection, scope, conversation)["no"] if conversation is not None else None
@@ -236,7 +236,7 @@ class SqliteShadow:
                     reply_tokens=row["reply_tokens"],
                 )
                 for row, entry in kept
-                if entry is not None  # a step that ended before it was told, or one that was no shadow's
+                if entry is not None  # the step ended before it was recorded, or was not in shadow mode
             ]
 
         return await self._read(read)

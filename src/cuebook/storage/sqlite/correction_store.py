@@ -1,4 +1,4 @@
-"""The corrections of a SQLite store, and the summaries that come after them: compare-and-set on what they replace."""
+"""Store manual corrections of memory, and corrected summaries by compare-and-set."""
 
 import json
 import sqlite3
@@ -30,9 +30,9 @@ from cuebook.storage.sqlite.memories import deliver_anew
 from cuebook.storage.sqlite.rows import Row
 from cuebook.storage.sqlite.tree import tip_at
 
-#: How a window names texts that are made of a summary.
+#: Block kinds made from a summary.
 _SUMMARY = "summary:"
-#: What of a turn's metadata is made of a summary.
+#: Turn metadata made from a summary.
 _ROLLING = "rollingSummary"
 _manifest = msgspec.json.Decoder(Manifest).decode
 
@@ -54,7 +54,7 @@ class SqliteCorrections:
         return await self._read(read)
 
     async def keep(self, scope: Scope, correction: Correction) -> None:
-        """Keep a correction."""
+        """Store a correction."""
 
         def write(connection: sqlite3.Connection) -> None:
             base.need(connection, scope, correction.conversation)
@@ -63,7 +63,7 @@ class SqliteCorrections:
         await self._write(write)
 
     async def said_in(self, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
-        """Return memories of users and personas that come from some of a conversation's posts."""
+        """Return memories of users and personas with sources among these posts of a conversation."""
 
         def read(connection: sqlite3.Connection) -> list[Memory]:
             row = base.need(connection, scope, conversation)
@@ -72,11 +72,11 @@ class SqliteCorrections:
         return await self._read(read)
 
     async def due(self, *, limit: int = 100) -> list[tuple[str, str]]:
-        """Name conversations whose head's summary does not know of their newest correction."""
+        """Return conversations whose current summary lacks their newest correction."""
         return await self._read(lambda c: c.execute(SQL["corrections_due"], {"limit": limit}).fetchall())
 
     async def read(self, scope: Scope, conversation: str, *, upto: int | None = None) -> Correcting | None:
-        """Read the summary that ends at a post, the head's without one; None where it knows of all corrections."""
+        """Return the summary that ends at a post, by default the head's; None if it includes all corrections."""
 
         def read(connection: sqlite3.Connection) -> Correcting | None:
             row = base.need(connection, scope, conversation)
@@ -96,12 +96,12 @@ class SqliteCorrections:
         return await self._read(read)
 
     async def save(self, scope: Scope, corrected: Corrected) -> bool:
-        """Keep a corrected summary; False, and nothing is kept, where a pass or another correction came first."""
+        """Store a corrected summary; return False and store nothing if a pass or another correction came first."""
         return await self._write(lambda c: _save(c, scope, corrected))
 
 
 def _standing(connection: sqlite3.Connection, row: Row, upto: int) -> int:
-    """Return the newest version that ends at a post, 0 for none."""
+    """Return the newest summary version that ends at a post, 0 for none."""
     values = {"tenant": row["tenant"], "no": row["no"], "mark": upto}
     found = connection.execute(SQL["summary_ending"], values).fetchone()
     return int(found[0]) if found else 0
@@ -131,7 +131,7 @@ def _save(connection: sqlite3.Connection, scope: Scope, corrected: Corrected) ->
 
 
 def rows_said_in(connection: sqlite3.Connection, row: Row, posts: Sequence[str]) -> list[Row]:
-    """Read memories of users and personas that come from some of a conversation's posts."""
+    """Return memory rows of users and personas with sources among these posts of a conversation."""
     found: dict[int, Row] = {}
     for each in rows(connection, "memories_from", tenant=row["tenant"], no=row["no"]):
         if each.pop("post") in posts and each["kind"] in OWN:
@@ -140,9 +140,9 @@ def rows_said_in(connection: sqlite3.Connection, row: Row, posts: Sequence[str])
 
 
 def forgotten(connection: sqlite3.Connection, row: Row, correction: Correction) -> Counter[str]:
-    """Erase what a conversation derived of something that is forgotten; it is derived anew from its posts, without.
+    """Erase a conversation's data derived from erased text; it is derived again from the remaining posts.
 
-    Where nothing of it tells that, it stays as it is.
+    If no derived data contains the text, nothing changes.
     """
     tenant, no = row["tenant"], row["no"]
     place = {"tenant": tenant, "no": no}
@@ -169,7 +169,7 @@ def forgotten(connection: sqlite3.Connection, row: Row, correction: Correction) 
 
 
 def _from_windows(connection: sqlite3.Connection, row: Row) -> int:
-    """Take summaries from the windows that showed them; answers with how many texts that ended."""
+    """Remove summaries from the windows that showed them; return the number of deleted texts."""
     tenant, no = row["tenant"], row["no"]
     digests = {
         bytes.fromhex(text.digest)
@@ -187,6 +187,6 @@ def _from_windows(connection: sqlite3.Connection, row: Row) -> int:
 
 
 def conversation_of(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row | None:
-    """Return a conversation's row if it is there and who asks may see it."""
+    """Return a conversation's row if it exists and the caller may see it."""
     row = one(connection, "conversation_by_id", tenant=scope.tenant, id=conversation)
     return row if row is not None and base.visible(row, scope) else None

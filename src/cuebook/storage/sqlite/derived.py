@@ -1,4 +1,4 @@
-"""What is derived and kept: summaries and items, each pass a compare-and-set on what it was derived from."""
+"""Store derived data: summaries and memory items. Each summarization pass is a compare-and-set on its input."""
 
 import json
 import sqlite3
@@ -16,14 +16,14 @@ from cuebook.storage.sqlite.rows import Row
 from cuebook.storage.sqlite.tree import after, backlog, mark_on, on_path, runs_to, tip_at
 from cuebook.storage.sqlite.writes import bind
 
-#: A number no count reaches.
+#: A number above any count.
 LARGEST = (1 << 63) - 1
 
 
 def due(
     connection: sqlite3.Connection, *, limit: int, least: int, behind: DueConversation | None, conversation: str | None
 ) -> list[DueConversation]:
-    """Conversations with at least so many posts behind no summary and nothing open, the most first, from one on."""
+    """Return conversations due for summarization: enough posts without a summary, no open round; most posts first."""
     place = (behind.backlog, behind.no) if behind else (LARGEST, 0)
     values = {"limit": limit, "least": least, "id": conversation, "backlog": place[0], "no": place[1]}
     return [DueConversation(*row) for row in connection.execute(SQL["due"], values)]
@@ -32,7 +32,7 @@ def due(
 def compaction(
     connection: sqlite3.Connection, scope: Scope, conversation: str, *, limit: int
 ) -> CompactionInput | None:
-    """Read what a pass needs: the oldest posts behind the mark, at most `limit`, and what was derived before."""
+    """Load the input of a pass: the oldest posts after the mark, at most `limit`, and earlier derived data."""
     row = base.need(connection, scope, conversation)
     if row["open_round"] or row["lease_until"]:
         return None
@@ -61,16 +61,16 @@ def compaction(
 
 
 def _before(connection: sqlite3.Connection, row: Row, mark: int) -> Post | None:
-    """Return the last post under the summary, so that a short answer behind it finds its question."""
+    """Return the last post covered by the summary, which may be the question of a short answer after it."""
     values = {"tenant": row["tenant"], "no": row["no"], "first": mark, "last": mark}
     found = reads.whole_posts(connection, row["tenant"], connection.execute(SQL["posts_stretch"], values).fetchall())
     return found[0] if found else None
 
 
 def items(connection: sqlite3.Connection, row: Row, version: int, *, ended: bool) -> list[Item]:
-    """Return items as they stand at a summary: their newest form in its line of versions; ended ones if asked for.
+    """Return the items at a summary: their newest form in its lineage, with ended ones on request.
 
-    What a hand corrected says nothing from then on.
+    Items that were corrected by hand are omitted from then on.
     """
     line = lineage(connection, row, version)
     newest: dict[str, Row] = {}
@@ -82,7 +82,7 @@ def items(connection: sqlite3.Connection, row: Row, version: int, *, ended: bool
 
 
 def lineage(connection: sqlite3.Connection, row: Row, version: int) -> set[int]:
-    """Return a summary's version and those it was made from."""
+    """Return a summary's version and its ancestors."""
     marks = connection.execute(SQL["summary_marks"], {"tenant": row["tenant"], "no": row["no"]})
     previous = {each[0]: each[2] for each in marks}
     line = set()
@@ -93,12 +93,12 @@ def lineage(connection: sqlite3.Connection, row: Row, version: int) -> set[int]:
 
 
 def head_summary(connection: sqlite3.Connection, row: Row) -> int:
-    """Return the version of the summary that stands for the head's path, 0 for none."""
+    """Return the version of the head's current summary, 0 for none."""
     return mark_on(connection, row["tenant"], row["no"], runs_to(connection, row["tenant"], row["no"], row["head"]))[1]
 
 
 def save_summary(connection: sqlite3.Connection, scope: Scope, compacted: Compacted, failpoints: Failpoints) -> bool:
-    """Keep a pass's result, unless the path it was made from is no longer the head's or another pass came first."""
+    """Store a pass's result, unless its path is no longer the head's or another pass came first."""
     failpoints("summary.begin")
     row = base.find(connection, scope, compacted.conversation)
     if row is None or (compacted.no and compacted.no != row["no"]):
@@ -129,7 +129,7 @@ def save_summary(connection: sqlite3.Connection, scope: Scope, compacted: Compac
 
 
 def insert_summary(connection: sqlite3.Connection, row: Row, summary: Summary, *, version: int, previous: int) -> None:
-    """Keep a summary under the next version."""
+    """Store a summary under the next version."""
     run(
         connection,
         "summary_insert",
@@ -152,7 +152,7 @@ def insert_summary(connection: sqlite3.Connection, row: Row, summary: Summary, *
 
 
 def save_items(connection: sqlite3.Connection, row: Row, items: Sequence[Item], version: int) -> None:
-    """Keep each item a pass touched in a new form of its own: another branch still sees the form before."""
+    """Store a new form of each item that a pass changed; other branches still see the form before."""
     for item in items:
         run(
             connection,
@@ -182,7 +182,7 @@ def save_items(connection: sqlite3.Connection, row: Row, items: Sequence[Item], 
 def postpone(
     connection: sqlite3.Connection, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int
 ) -> None:
-    """Do not try a pass before a time."""
+    """Delay the next pass until a time."""
     base.find(connection, scope, conversation)
     run(
         connection,
@@ -196,7 +196,7 @@ def postpone(
 
 
 def current(connection: sqlite3.Connection, scope: Scope, conversation: str, version: int | None) -> Summary | None:
-    """Return a summary of a conversation: the one that stands for its head, or a named version."""
+    """Return a summary of a conversation: the head's current one, or the given version."""
     row = base.need(connection, scope, conversation)
     found = one(
         connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version or head_summary(connection, row)

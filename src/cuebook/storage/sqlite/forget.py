@@ -1,4 +1,4 @@
-"""Forgetting in SQLite: one transaction takes everything, and a receipt stays that says what and how much."""
+"""Erase data in SQLite (forget): one transaction deletes everything, and a receipt records what and how much."""
 
 import json
 import secrets
@@ -56,7 +56,7 @@ NAMES = {
 
 
 class Taking:
-    """One forget under way: what it has taken so far, and what was said where."""
+    """One running erasure: the counts of erased objects, and the erased texts by conversation."""
 
     def __init__(self, connection: sqlite3.Connection, scope: Scope, *, now: float) -> None:
         self.connection = connection
@@ -73,7 +73,7 @@ class Taking:
         self._others: list[set[int]] = []  # by memory that went, where it is told too
 
     def conversation(self, row: Row) -> None:
-        """Take a conversation with all that is its own."""
+        """Erase a conversation with all of its own data."""
         tenant = self.scope.tenant
         counts = take_out(self.connection, row)
         self._whole.add(row["no"])
@@ -84,11 +84,11 @@ class Taking:
         self.more["observations"] += _rename(self.connection, tenant, self.salt, conversation=row["id"])
 
     def take_posts(self, row: Row, user: str, weigh: Callable[[PathPost], int]) -> None:
-        """Take what a user said in a conversation of others."""
+        """Erase a user's posts in a conversation of others."""
         self.redacted(row, redact(self.connection, row, user, weigh=weigh, now=self.now))
 
     def redacted(self, row: Row, found: Redacted | None) -> None:
-        """Note what was erased in a conversation that stays, and take what of the audit repeats it."""
+        """Record an erasure in a remaining conversation, and erase audit texts that repeat the erased text."""
         if found is None:
             return
         self.rows.update(found.counts)
@@ -101,7 +101,7 @@ class Taking:
         )
 
     def user(self, user: str, weigh: Callable[[PathPost], int]) -> None:
-        """Take all of a user's."""
+        """Erase all data of a user."""
         connection, tenant = self.connection, self.scope.tenant
         for row in rows(connection, "conversations_of_user", tenant=tenant, user=user):
             self.conversation(row)
@@ -120,14 +120,14 @@ class Taking:
         )
 
     def take_derived(self, row: Row, correction: Correction) -> None:
-        """Take what a conversation derived of something; a turn that runs there may say it."""
+        """Erase a conversation's data derived from an object; end its running turn, which may repeat it."""
         counts = forgotten(self.connection, row, correction)
         self.more.update(counts)
         if counts and row["lease_until"]:
             self.running.add(row["no"])
 
     def took(self, taken: ErasedMemories) -> None:
-        """Note what was taken of memories."""
+        """Record erased memories."""
         self.more.update(taken.counts)
         self._told_of(taken)
 
@@ -138,14 +138,14 @@ class Taking:
         self.stays["memoriesByHand"] += taken.by_hand
 
     def counts(self) -> Counter[str]:
-        """Return what was taken, by kind as a receipt names it."""
+        """Return the counts of erased objects, by kind as in a receipt."""
         counts = Counter({NAMES.get(name, name): count for name, count in self.rows.items()})
         counts.update(self.more)
         counts.pop("", None)
         return counts
 
     def left(self) -> Counter[Staying]:
-        """Return what stays of what was reached."""
+        """Return the counts of affected objects that remain."""
         from_others = sum(bool(told - self._whole) for told in self._others)
         more: Counter[Staying] = Counter({
             "memoriesFromOthers": from_others,
@@ -155,7 +155,7 @@ class Taking:
         return self.stays + more
 
     def stop(self) -> None:
-        """End the turns that say what was taken; their late writes are refused."""
+        """End the turns that repeat erased data; their late writes are refused."""
         for no in sorted(self.running):
             row = one(self.connection, "conversation_by_no", tenant=self.scope.tenant, no=no)
             if row is not None:
@@ -163,8 +163,9 @@ class Taking:
 
 
 def conversations_of_others(connection: sqlite3.Connection, tenant: str, user: str) -> list[Row]:
-    """Return conversations of others in which a user spoke or takes part; of
-    many speakers not all are known by name.
+    """Return conversations of others in which a user spoke or takes part.
+
+    With many speakers, not all names are stored, so such conversations may be included.
     """
     found = rows(connection, "conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
     return [
@@ -182,7 +183,7 @@ def conversations_of_others(connection: sqlite3.Connection, tenant: str, user: s
 def _erase_audit(
     connection: sqlite3.Connection, tenant: str, conversation: str, which: Callable[[Record], bool], *, user: str = ""
 ) -> int:
-    """Take the texts off records of a conversation, or of values that name a user; answers with how many."""
+    """Erase the texts of audit records of a conversation, or with values that name a user; return the count."""
     needle = _encode(conversation).decode() if conversation else "\x00"
     inside = _encode(_encode(user).decode()).decode()[1:-1] if user else "\x00"  # JSON within JSON
     erased = 0
@@ -201,7 +202,7 @@ def _repeats(record: Record, redacted: Redacted) -> bool:
 
 
 def _was_told(record: Record, user: str) -> bool:
-    """Whether a record says a user's id as who it is for, or among who takes part."""
+    """Return whether a record names a user as its recipient or among the participants."""
     context = record.texts.get("input_context")
     values = json.loads(context.text) if context else {}
     company = values.get(_COMPANY)
@@ -209,7 +210,7 @@ def _was_told(record: Record, user: str) -> bool:
 
 
 def _rename(connection: sqlite3.Connection, tenant: str, salt: bytes, *, user: str = "", conversation: str = "") -> int:
-    """Let observations name a user, or a conversation, no more; those of one stay told together."""
+    """Replace a user or conversation in observations by a pseudonym, so that they stay grouped."""
     needle = _encode(conversation or user).decode()
     renamed = 0
     for row in rows(connection, "observations_naming", tenant=tenant, user=user or None, needle=needle):
@@ -241,13 +242,13 @@ NAMED = 100
 
 
 class Empties(Protocol):
-    """Empties a store's file and log of what is gone."""
+    """A function that removes erased data from a store's file and log."""
 
     async def __call__(self, patience_ms: int, *, large: bool = False) -> bool: ...
 
 
 class SqliteErasure:
-    """The erasure of a SQLite store. `emptied` leaves nothing in its files, `unclean` says if something may be."""
+    """The erasure API of a SQLite store. `emptied` cleans its files; `unclean` returns whether that is needed."""
 
     def __init__(
         self,
@@ -265,11 +266,11 @@ class SqliteErasure:
         self._failpoints = failpoints
 
     async def forget(self, scope: Scope, erasing: Erasing) -> Receipt:
-        """Erase, and keep the receipt as pending."""
+        """Erase the target and store the receipt as pending."""
         return await self._write(lambda c: _forget(c, scope, erasing, self._failpoints))
 
     async def would_forget(self, scope: Scope, erasing: Erasing) -> WouldForget:
-        """Return what a forget would take."""
+        """Return the preview of an erasure."""
         try:
             await self._write(lambda c: _would_forget(c, scope, erasing))
         except _UndoneError as undone:
@@ -279,11 +280,11 @@ class SqliteErasure:
 
     @property
     def unclean(self) -> bool:
-        """Whether file or log may hold what was forgotten, as far as this process knows."""
+        """Return whether the file or log may contain erased data, as far as this process knows."""
         return self._unclean()
 
     async def emptied(self, *, patience_ms: int = 0, large: bool = False) -> bool:
-        """Empty file and log of what was forgotten."""
+        """Remove erased data from file and log."""
         return await self._emptied(patience_ms, large=large)
 
     async def receipt(self, scope: Scope, receipt: str) -> Receipt:
@@ -299,22 +300,22 @@ class SqliteErasure:
         return [_receipt(row["body"]) for row in found]
 
     async def pending(self, *, limit: int = 100) -> list[tuple[str, Receipt]]:
-        """Return receipts that are not signed."""
+        """Return unsigned receipts."""
         found = await self._read(lambda c: rows(c, "receipts_pending", limit=limit))
         return [(row["tenant"], _receipt(row["body"])) for row in found]
 
     async def finish(self, scope: Scope, receipt: Receipt) -> bool:
-        """Keep a signed receipt."""
+        """Store a signed receipt."""
         values = {"tenant": scope.tenant, "id": receipt.id, "body": _encode(receipt)}
         return await self._write(lambda c: run(c, "receipt_finish", **values).rowcount > 0)
 
     async def idle(self, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Return conversations without a post since a time: tenant and id, the oldest first."""
+        """Return conversations without a post since a time: tenant and id, oldest first."""
         found = await self._read(lambda c: rows(c, "conversations_idle", before=before, limit=limit))
         return [(row["tenant"], row["id"]) for row in found]
 
     async def untouched(self, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Return memories nobody said, repeated or changed since a time: tenant and id, the oldest first."""
+        """Return memories that were not stated, repeated or changed since a time: tenant and id, oldest first."""
         found = await self._read(lambda c: rows(c, "memories_untouched", before=before, limit=limit))
         return [(row["tenant"], row["id"]) for row in found]
 
@@ -323,14 +324,14 @@ class SqliteErasure:
 
 
 class _ErasureSubject(Struct, frozen=True):
-    """What a forget names, as it was found."""
+    """The resolved targets of an erasure."""
 
     conversations: list[Row]
     memories: list[Row]
     told: list[tuple[Row, Correction]]  # what conversations tell no more
 
     def reached(self) -> list[Row]:
-        """Return the conversations it reaches."""
+        """Return the affected conversations."""
         return [*self.conversations, *{row["no"]: row for row, _ in self.told}.values()]
 
 
@@ -384,7 +385,7 @@ def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, fail
 
 
 class _UndoneError(Exception):
-    """Takes back what a transaction did, once it is known."""
+    """Rolls back the transaction of a preview and carries its result."""
 
     def __init__(self, found: WouldForget) -> None:
         super().__init__()
@@ -392,7 +393,7 @@ class _UndoneError(Exception):
 
 
 def _would_forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing) -> None:
-    """Forget, say what that took, and take it back: no other way would say exactly that. Raises _UndoneError."""
+    """Erase, record the result and roll back, so that the preview is exact. Raises _UndoneError."""
     target = erasing.target
     named = _find(connection, scope, erasing)
     taking = _erase(connection, scope, erasing, named)
@@ -418,7 +419,7 @@ def _would_forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing
 
 
 def delete(connection: sqlite3.Connection, scope: Scope, conversation: str, failpoints: Failpoints) -> dict[str, int]:
-    """Forget a conversation and all that was derived from it, without a receipt. Counts of rows by table."""
+    """Delete a conversation and all data derived from it, without a receipt. Return the rows per table."""
     row = base.need(connection, scope, conversation)
     raise_epoch(connection, scope.tenant)
     taking = Taking(connection, scope, now=row["updated_at"])
@@ -430,13 +431,13 @@ def delete(connection: sqlite3.Connection, scope: Scope, conversation: str, fail
 
 
 def _users(scope: Scope, target: Target) -> list[str]:
-    """Return the users a forget takes; who is a user takes themselves only."""
+    """Return the users to erase; a caller that is a user can only erase themselves."""
     named = dict.fromkeys(target.ids) if target.kind == "user" else ()
     return [user for user in named if scope.user in (None, user)]
 
 
 def _named_rows(connection: sqlite3.Connection, scope: Scope, target: Target) -> Iterator[Row]:
-    """Yield the rows of the conversations a forget names, or of those its users own or speak in."""
+    """Yield the rows of the named conversations, or of those that the named users own or speak in."""
     if target.kind == "conversation":
         for name in dict.fromkeys(target.ids):
             row = one(connection, "conversation_by_id", tenant=scope.tenant, id=name)
@@ -450,7 +451,7 @@ def _named_rows(connection: sqlite3.Connection, scope: Scope, target: Target) ->
 
 
 def _named_memories(connection: sqlite3.Connection, scope: Scope, target: Target) -> list[Row]:
-    """Return memories of a persona or an organization, or by their ids; who is a user names their own only."""
+    """Return memories of a persona or an organization, or by id; users can only name their own."""
     tenant, user = scope.tenant, scope.user
     found: list[Row] = []
     for name in target.ids:
@@ -467,13 +468,13 @@ def _named_memories(connection: sqlite3.Connection, scope: Scope, target: Target
 
 
 def _users_of(memory: Row) -> list[str]:
-    """Return the users that a memory belongs to: its owner, or the user a persona knows it of."""
+    """Return the users that a memory belongs to: its owner, or the user that a persona knows it from."""
     owner, _, user = memory["owner"].partition("\x1f")
     return [*([owner] if memory["kind"] == "user" else []), *([user] if user else [])]
 
 
 def _concerned(scope: Scope, target: Target, found: Iterable[Row], memories: Iterable[Row]) -> set[str]:
-    """Return the users whose it is that goes, and the one who asked."""
+    """Return the users whose data is erased, and the requesting user."""
     asking = {scope.user} if scope.user else set()
     if target.kind == "user":
         return asking | set(_users(scope, target))

@@ -1,4 +1,4 @@
-"""Keys and the settings of organizations in a SQLite store."""
+"""Store API keys and organization settings in SQLite."""
 
 import json
 import sqlite3
@@ -20,14 +20,14 @@ _settings = msgspec.json.Decoder(OrganizationSettings).decode
 
 
 class SqliteKeys:
-    """The keys of a SQLite store."""
+    """The API keys of a SQLite store."""
 
     def __init__(self, read: SnapshotRunner, write: SnapshotRunner) -> None:
         self._read = read
         self._write = write
 
     async def present(self, id_: str | None) -> Presented:
-        """Look a key up by its id."""
+        """Return a key by its id."""
 
         def read(connection: sqlite3.Connection) -> Presented:
             row = one(connection, "key_by_id", id=id_) if id_ is not None else None
@@ -38,7 +38,7 @@ class SqliteKeys:
         return await self._read(read)
 
     async def add(self, scope: Scope, key: Key, digest: bytes, *, audit: Sequence[Record] = ()) -> None:
-        """Keep a key."""
+        """Store a key."""
         values = {
             "tenant": scope.tenant,
             "id": key.id,
@@ -62,11 +62,11 @@ class SqliteKeys:
         await self._write(write)
 
     async def keys(self, scope: Scope) -> list[Key]:
-        """Return a tenant's keys, the oldest first."""
+        """Return a tenant's keys, oldest first."""
         return await self._read(lambda c: [key_record(row) for row in rows(c, "keys_of", tenant=scope.tenant)])
 
     async def revoke(self, scope: Scope, id_: str, *, now: float, audit: Sequence[Record] = ()) -> Key:
-        """Close a key for good."""
+        """Revoke a key permanently."""
 
         def write(connection: sqlite3.Connection) -> Key:
             closed = run(connection, "key_revoke", tenant=scope.tenant, id=id_, now=now).rowcount
@@ -101,7 +101,7 @@ class SqliteOrganizations:
         now: float,
         audit: Sequence[Record] = (),
     ) -> OrganizationSettings:
-        """Change them on what they are now."""
+        """Change the current settings atomically."""
 
         def write(connection: sqlite3.Connection) -> OrganizationSettings:
             after = changed(settings_of(connection, scope.tenant, organization), change)
@@ -114,13 +114,13 @@ class SqliteOrganizations:
 
 
 def settings_of(connection: sqlite3.Connection, tenant: str, organization: str) -> OrganizationSettings:
-    """Read an organization's settings inside a transaction, the defaults where nobody has set any."""
+    """Return an organization's settings inside a transaction, by default the defaults."""
     row = one(connection, "organization_get", tenant=tenant, id=organization)
     return _settings(row["settings"]) if row else OrganizationSettings()
 
 
 def key_record(row: Row) -> Key:
-    """Read a key."""
+    """Parse a key from a row."""
     return Key(
         id=row["id"],
         role=row["role"],

@@ -1,4 +1,4 @@
-"""Memories of places in SQLite: found by words and by meaning, place by place, and written by compare-and-set."""
+"""Long-term memories in SQLite: search by words and vectors per owner (place), and writes by compare-and-set."""
 
 import json
 import sqlite3
@@ -22,9 +22,9 @@ from cuebook.storage.sqlite.rows import Row
 from cuebook.storage.sqlite.search import OwnerMatches, SearchCache, rarest_words, words_at
 from cuebook.storage.sqlite.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
 
-#: A place of so many memories is read whole where something comes to it; of a larger one,
+#: A place with at most so many memories is loaded whole for a delivery; of a larger one,
 ALL = 500
-#: so many that are most like each text.
+#: this many of the most similar to each text.
 ALIKE = 24
 _COLUMNS = (
     "id", "category", "name", "text", "subject", "status", "trust", "confidence", "weight", "uses", "used_at",
@@ -45,9 +45,9 @@ def memory_context(
     dense: Dense | None = None,
     keep: Sequence[str] = (),
 ) -> MemoryContext:
-    """Read what a turn may know from other conversations. `row` is its conversation, if there is one.
+    """Load the memories of other conversations for a turn. `row` is its conversation, if any.
 
-    `dense` is its query's vector; `keep` are ids of memories it said before.
+    `dense` is its query's vector; `keep` are ids of memories that it used before.
     """
     metadata = json.loads(row["metadata"]) if row else {}
     policy = effective(look.control, metadata.get(KEPT), look.defaults)
@@ -72,13 +72,13 @@ def memory_context(
 
 
 def _all_of(connection: sqlite3.Connection, tenant: str, organization: str | None, users: Sequence[str]) -> bool:
-    """Whether everybody who reads with a key of their own has one of the organization."""
+    """Return whether every participant with an own key has a key of the organization."""
     values = {"tenant": tenant, "organization": organization, "users": json.dumps(users)}
     return one(connection, "outsiders", **values) is None
 
 
 def used(connection: sqlite3.Connection, tenant: str, nos: Sequence[int], *, by: float, now: float) -> None:
-    """Count a use of memories that a window says."""
+    """Count a use of the memories in a window."""
     if nos:
         run(connection, "memory_used", tenant=tenant, nos=json.dumps(list(nos)), by=by, now=now)
 
@@ -86,9 +86,9 @@ def used(connection: sqlite3.Connection, tenant: str, nos: Sequence[int], *, by:
 def find(
     connection: sqlite3.Connection, tenant: str, places: Sequence[Place], asked: MemoryQuery, kept: SearchCache
 ) -> Matched:
-    """Return memories of places that answer what is asked, by words and by meaning, and those that stand by themselves.
+    """Return memories of places that match a query by words and vectors, and standing memories.
 
-    Each place is searched by itself: whatever others hold costs nothing and moves nothing.
+    Each place is searched by itself: other places do not affect the cost or the ranking.
     """
     query = read_query(asked.text) if asked.text else None
     found: list[int] = []
@@ -126,7 +126,7 @@ def find(
 
 
 def _add_newer(connection: sqlite3.Connection, tenant: str, known: dict[int, Row], at: float | None) -> None:
-    """Add the quotes that took the place of those found, as far as they were said `at` a time."""
+    """Add the quotes that superseded the hits, if they were stated by the time `at`."""
     ids = {row["id"] for row in known.values()}
     todo = [row["ended_by"] for row in known.values() if row["ended_by"] is not None]
     while todo:
@@ -142,9 +142,9 @@ def _add_newer(connection: sqlite3.Connection, tenant: str, known: dict[int, Row
 def matching(
     connection: sqlite3.Connection, tenant: str, place: Place, asked: MemoryQuery, kept: SearchCache, *, query: Query
 ) -> OwnerMatches:
-    """Find a place's memories that share words with a query, among those that hold, or held at a time.
+    """Find a place's memories that share words with a query, among those valid now or at a time.
 
-    A small place is looked through: full text would walk over the words of everybody's memories to it.
+    A small place is scanned: full-text search would have to walk over the words of all other memories.
     """
     values = place_values(tenant, place)
     here = kept.words.of(connection, values) if asked.at is None else words_at(connection, values, asked.at)
@@ -170,7 +170,7 @@ def _close(
 def _closest(
     connection: sqlite3.Connection, tenant: str, place: Place, asked: MemoryQuery, close: Close | None
 ) -> list[Row]:
-    """Return the rows of a place's memories that are closest to the query in meaning, closest first."""
+    """Return the rows of a place's memories with the highest cosine similarity to the query, closest first."""
     if close is None:
         return []
     values, most = place_values(tenant, place), min(asked.limit, CLOSEST)
@@ -181,18 +181,18 @@ def _closest(
         found = [by_said[said] for said in best if said in by_said and _held(by_said[said], asked.at)]
         if len(found) >= most or count >= len(close.seqs):
             return found[:most]
-        count *= 4  # the closest hold no more
+        count *= 4  # the closest are no longer valid
 
 
 def _held(row: Row, at: float | None) -> bool:
-    """Whether a memory holds, or held at a time."""
+    """Return whether a memory is valid now or was at a time."""
     if at is None:
         return row["valid_to"] is None
     return bool(row["valid_from"] <= at and (row["valid_to"] is None or row["valid_to"] > at))
 
 
 def _cosines(found: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, float]:
-    """Return how close memories are to the query, by their numbers; those without a vector are missing."""
+    """Return the cosines of memories with the query by number; memories without a vector are omitted."""
     by_place: dict[Place, dict[int, int]] = {}
     for row in found:
         by_place.setdefault(Place(row["kind"], row["owner"]), {})[row["said"]] = row["no"]
@@ -207,9 +207,9 @@ def _cosines(found: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, fl
 def like(
     connection: sqlite3.Connection, tenant: str, place: Place, near: Sequence[str] | None, ids: Sequence[str] = ()
 ) -> list[Memory]:
-    """Return a place's memories: all of them, or of more than ALL those that share the rarest words with some texts.
+    """Return a place's memories: all, or for more than ALL those that share the rarest words with the texts.
 
-    Those that were corrected are among them, and those of some ids. Of no texts none.
+    Corrected memories and those with the given ids are included. Without texts the result is empty.
     """
     values = place_values(tenant, place)
     if near is not None and not near:
@@ -218,7 +218,7 @@ def like(
         wanted = {no for (no,) in connection.execute(SQL["memory_corrected"], values)}
         wanted |= {no for (no,) in connection.execute(SQL["memories_named"], values | {"ids": json.dumps(list(ids))})}
         told = connection.execute(SQL["memory_words"], values).fetchall()
-        for over in (False, True):  # what ended takes no place from what holds
+        for over in (False, True):  # ended memories take no slots from valid ones
             some = [(no, f"{text} {subject}") for no, text, subject, ended in told if bool(ended) == over]
             found = nearest(near, [text for _, text in some], ALIKE)
             wanted |= {some[at][0] for at in found}
@@ -234,7 +234,7 @@ def place_token(tenant: str, place: Place) -> str:
 
 
 def wanted(connection: sqlite3.Connection, row: Row) -> None:
-    """Note that a conversation has something to deliver."""
+    """Mark a conversation as due for delivery."""
     run(connection, "delivery_wanted", tenant=row["tenant"], no=row["no"])
 
 
@@ -242,7 +242,7 @@ def wanted(connection: sqlite3.Connection, row: Row) -> None:
 
 
 def change_place(connection: sqlite3.Connection, tenant: str, change: PlaceChange, *, now: float) -> bool:
-    """Keep memories as they are to stand; False, and nothing is kept, where the place has moved on."""
+    """Store the new state of memories; return False and store nothing if the place has changed."""
     values = place_values(tenant, change.place)
     if generation(connection, values) != change.generation:
         return False
@@ -258,7 +258,7 @@ def change_place(connection: sqlite3.Connection, tenant: str, change: PlaceChang
 
 
 def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, number: int, now: float) -> int:
-    """Keep a memory as it is to stand; answers with the number of its text: another where that is new."""
+    """Store a memory; return the number of its text, which is new for a new text."""
     if memory.no and not memory.sources and not memory.written:
         remove(connection, tenant, memory.no)
         return 0
@@ -293,7 +293,7 @@ def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, number
 
 
 def remove(connection: sqlite3.Connection, tenant: str, no: int) -> int:
-    """Remove a memory with its words, vectors and sources."""
+    """Delete a memory with its index entry, vectors and sources."""
     told = one(connection, "memory_told", no=no)
     if told is not None:
         drop(connection, told["tenant"], Place(told["kind"], told["owner"]), told["said"])
@@ -303,7 +303,7 @@ def remove(connection: sqlite3.Connection, tenant: str, no: int) -> int:
 
 
 def memories_of(connection: sqlite3.Connection, found: Sequence[Row]) -> list[Memory]:
-    """Read memories from their rows, with their sources."""
+    """Return memories from their rows, with their sources."""
     if not found:
         return []
     sources: dict[int, list[Source]] = {}
@@ -322,7 +322,7 @@ def memories_of(connection: sqlite3.Connection, found: Sequence[Row]) -> list[Me
 
 
 def settings_of(connection: sqlite3.Connection, tenant: str, organization: str) -> Mapping[str, Any]:
-    """Read an organization's settings, none where it has none."""
+    """Return an organization's settings, empty if none are stored."""
     row = one(connection, "organization_settings", tenant=tenant, id=organization)
     found: Mapping[str, Any] = json.loads(row["settings"]) if row else {}
     return found
@@ -334,32 +334,32 @@ def place_values(tenant: str, place: Place) -> dict[str, str]:
 
 
 def generation(connection: sqlite3.Connection, values: Mapping[str, str]) -> int:
-    """Read how often a place has changed."""
+    """Return the change counter of a place."""
     row = one(connection, "place_generation", **values)
     return int(row["generation"]) if row else 0
 
 
-# ---- forgetting -----------------------------------------------------------------------------------------------------
+# ---- erasure --------------------------------------------------------------------------------------------------------
 
 
 _manifest = msgspec.json.Decoder(Manifest).decode
 
 
 class ErasedMemories(Struct):
-    """What was taken: counts by kind, and the conversations in which a turn that says a memory is running."""
+    """The result of an erasure: counts by kind, and conversations with a running turn that uses an erased memory."""
 
     counts: Counter[str]
     running: set[int]
     gone: list[Row] = []  # the memories
-    anew: list[set[int]] = []  # of them that come from other posts too: the conversations of these
-    by_hand: int = 0  # lost a source, and stay
-    sources: int = 0  # posts that stay without bringing one back
+    anew: list[set[int]] = []  # conversations of further sources of these memories
+    by_hand: int = 0  # lost a source and remain
+    sources: int = 0  # remaining posts that must not restore a memory
 
 
 def unlearn(
     connection: sqlite3.Connection, tenant: str, no: int, posts: Collection[str] | None = None
 ) -> ErasedMemories:
-    """Forget what came from a conversation, or from some of its posts (ids)."""
+    """Erase memories from a conversation, or from some of its posts (ids)."""
     found: dict[int, Row] = {}
     counts: Counter[str] = Counter()
     for row in rows(connection, "memories_from", tenant=tenant, no=no):
@@ -378,9 +378,9 @@ def unlearn(
 
 
 def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, anew: bool) -> ErasedMemories:
-    """Remove memories, and their words from windows that said them.
+    """Delete memories, and their text from windows that showed them.
 
-    `anew`: what is left of their sources is delivered again. Else their sources never bring them back.
+    `anew`: deliver their remaining sources again. Otherwise their sources never restore them.
     """
     waiting = deque(found)
     gone: dict[int, Row] = {}
@@ -397,7 +397,7 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
             told = {each["conversation"] for each in sources}
             again |= told
             others += [told] if told else []
-            ended = {"before": row["supersedes"], "id": row["id"]}  # whether those hold is derived anew
+            ended = {"before": row["supersedes"], "id": row["id"]}  # their validity is derived again
             waiting += rows(connection, "memories_superseded", **_place_of(row), **ended)
         else:
             barred += len(sources)
@@ -421,7 +421,7 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
 
 
 def deliver_anew(connection: sqlite3.Connection, tenant: str, no: int) -> None:
-    """Let a conversation reach its places from its beginning once more."""
+    """Restart the delivery of a conversation from its first post."""
     epoch = raise_epoch(connection, tenant, "delivery", str(no))
     run(connection, "delivery_anew", tenant=tenant, no=no, epoch=epoch)
 
@@ -431,7 +431,7 @@ def _place_of(row: Row) -> dict[str, str]:
 
 
 def _from_windows(connection: sqlite3.Connection, tenant: str, gone: list[Row], taken: ErasedMemories) -> None:
-    """Take memories' words from the windows that said them."""
+    """Remove the text of memories from the windows that showed them."""
     names = {f"memory:{row['id']}" for row in gone}
     owners = {_owner(row) for row in gone}
     user = owners.pop() if len(owners) == 1 else None
@@ -444,7 +444,7 @@ def _from_windows(connection: sqlite3.Connection, tenant: str, gone: list[Row], 
 
 
 def _owner(row: Row) -> str | None:
-    """Return the one user whose conversations may say a memory; None where others' may."""
+    """Return the only user whose conversations may show a memory; None if others' may."""
     if row["kind"] == "user":
         return str(row["owner"])
     return str(row["owner"].partition("\x1f")[2]) if row["kind"] == "persona" else None

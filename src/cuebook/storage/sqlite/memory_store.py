@@ -1,4 +1,4 @@
-"""The memories of a SQLite store: each call one snapshot, or one transaction."""
+"""Deliver items of conversations to long-term memory, withdraw them, and serve the memory API of a SQLite store."""
 
 import json
 import sqlite3
@@ -33,13 +33,13 @@ from cuebook.storage.sqlite.tree import Runs, after, on_path, runs_to
 # ---- deliveries -----------------------------------------------------------------------------------------------------
 
 
-#: Posts before those delivered that say what a short answer belongs to.
+#: Earlier posts that give the context of a short answer.
 _CONTEXT = 4
 _TERMS = {"kept": KEPT, "shared": SHARED_WITH, "persona": SPOKEN_WITH, "brought": BROUGHT, "by": SHARED_BY}
 
 
 def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, limit: int) -> Delivering | None:
-    """Read what a delivery needs, at most `limit` posts; None where nothing is to be delivered."""
+    """Load the input of a delivery, at most `limit` posts; None if nothing is due."""
     row = base.find(connection, scope, conversation)
     if row is None:
         return None
@@ -80,7 +80,7 @@ def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, 
 
 
 def _fresh(connection: sqlite3.Connection, row: Row, done: int, version: int) -> tuple[Item, ...]:
-    """Read items that passes have touched between two summaries, the second one's line only."""
+    """Return items that passes changed between two summaries, in the lineage of the second."""
     if version in (0, done):
         return ()
     line = derived.lineage(connection, row, version) - derived.lineage(connection, row, max(done, 0))
@@ -90,7 +90,7 @@ def _fresh(connection: sqlite3.Connection, row: Row, done: int, version: int) ->
 
 
 def _cited(connection: sqlite3.Connection, row: Row, ids: Iterable[str]) -> Mapping[str, Cited]:
-    """Read who said posts, and under which terms."""
+    """Return the senders of posts, and the sharing terms of their turns."""
     tenant, no = row["tenant"], row["no"]
     posts = rows(connection, "posts_cited", tenant=tenant, no=no, ids=json.dumps(sorted(ids)))
     company: list[tuple[int, int]] = json.loads(row["company"])
@@ -109,18 +109,16 @@ def _cited(connection: sqlite3.Connection, row: Row, ids: Iterable[str]) -> Mapp
 
 
 def _began(connection: sqlite3.Connection, row: Row) -> str | None:
-    """Return the name a conversation's first post has as a user's message of the wire; None where it is none.
+    """Return the sender of a conversation's first post if it is a user message on the wire, else None.
 
-    Who only posts under a name of their own may be an agent.
+    A sender with a custom name may be an agent.
     """
     posts = _stretch(connection, row["tenant"], row["no"], [(1, 1)], 1)
     return posts[0].sender if posts and posts[0].role == "user" and posts[0].wire is not None else None
 
 
 def _terms(connection: sqlite3.Connection, tenant: str, no: int, round_: int) -> tuple[PolicyTerms, ...]:
-    """Read under which terms a round was said: of its own turns, else of the turn that brought it, else of the last
-    one before it.
-    """
+    """Return the sharing terms of a round: of its own turns, else of the turn that stored it, else of the last one."""
     place: dict[str, Any] = {"tenant": tenant, "no": no}
     answered = rows(connection, "turns_terms", round=round_, **place, **_TERMS)
     if not answered and (next_ := one(connection, "turn_round_after", round=round_, **place)):
@@ -130,7 +128,7 @@ def _terms(connection: sqlite3.Connection, tenant: str, no: int, round_: int) ->
         return tuple(_read(turn) for turn in answered)
     last = one(connection, "turn_round_before", round=round_, **place)
     before = rows(connection, "turns_terms", round=last["round"], **place, **_TERMS)[-1:] if last else []
-    return tuple(PolicyTerms(policy=_read(turn).policy) for turn in before)  # what it told whom was its own words only
+    return tuple(PolicyTerms(policy=_read(turn).policy) for turn in before)  # these terms applied to its own text only
 
 
 def _read(turn: Row) -> PolicyTerms:
@@ -146,7 +144,7 @@ def _key(connection: sqlite3.Connection, tenant: str, id_: str) -> Key | None:
 def _stretch(
     connection: sqlite3.Connection, tenant: str, no: int, runs: Sequence[tuple[int, int]], limit: int
 ) -> list[Post]:
-    """Read the oldest posts of a path, so many."""
+    """Return the oldest posts of a path, up to a limit."""
     posts: list[Post] = []
     for first, last in reversed(runs):
         room = limit - len(posts)
@@ -158,8 +156,9 @@ def _stretch(
 
 
 def deliver(connection: sqlite3.Connection, scope: Scope, delivered: Delivered) -> bool:
-    """Keep a delivery; False, and nothing is kept, where what it was decided on has moved on: the mark, the path, a
-    place, who allows what, or a key by which an organization was told.
+    """Store a delivery; return False and store nothing if its input has changed.
+
+    The input is the mark, the path, the places, the permissions, and the keys used for an organization.
     """
     row = base.find(connection, scope, delivered.conversation)
     if row is None or row["no"] != delivered.no:
@@ -177,7 +176,7 @@ def deliver(connection: sqlite3.Connection, scope: Scope, delivered: Delivered) 
 
 
 def _stands(connection: sqlite3.Connection, row: Row, delivered: Delivered) -> bool:
-    """Whether what a delivery was decided on is as it was."""
+    """Return whether the input of a delivery is unchanged."""
     tenant, no = row["tenant"], row["no"]
     mark = one(connection, "delivery_get", tenant=tenant, no=no)
     if mark is None or (mark["seq"], mark["version"]) != delivered.done:
@@ -201,8 +200,9 @@ def _stands(connection: sqlite3.Connection, row: Row, delivered: Delivered) -> b
 
 
 def withdraw(connection: sqlite3.Connection, scope: Scope, left: Delivering, *, now: float) -> bool:
-    """Take back what posts off the head's path brought, and deliver from where the paths part; False, and nothing is
-    changed, where the mark has moved on.
+    """Remove memories of posts that are no longer on the head's path, and restart delivery at the fork.
+
+    Return False and change nothing if the mark has moved.
     """
     row = base.find(connection, scope, left.conversation.id)
     if row is None or row["no"] != left.conversation.no:
@@ -228,7 +228,7 @@ def withdraw(connection: sqlite3.Connection, scope: Scope, left: Delivering, *, 
 
 
 def _fork(runs: Runs, others: Runs) -> int:
-    """Return the last post that two paths share, 0 for none."""
+    """Return the last common post of two paths, 0 for none."""
     shared = [
         min(last, other_last)
         for first, last in runs
@@ -239,8 +239,8 @@ def _fork(runs: Runs, others: Runs) -> int:
 
 
 def _lose(connection: sqlite3.Connection, tenant: str, no: int, lost: Sequence[Row], *, now: float) -> None:
-    """Take sources from a memory; without any it goes."""
-    # as it is now: a memory that went just before may have changed what this one ends
+    """Remove sources from a memory; delete it if none are left."""
+    # read again: a memory deleted just before may have changed what this one ends
     memory = one(connection, "memory_at", tenant=tenant, no=lost[0]["no"])
     if memory is None:
         return
@@ -277,28 +277,28 @@ class SqliteMemories:
         self.corrections = SqliteCorrections(read, write)
 
     async def undelivered(self, *, limit: int = 100) -> list[tuple[str, str]]:
-        """Name conversations that have something to deliver: tenant and id."""
+        """Return conversations due for delivery: tenant and id."""
         return await self._read(lambda c: c.execute(SQL["deliveries_due"], {"limit": limit}).fetchall())
 
     async def delivering(self, scope: Scope, conversation: str, *, limit: int) -> Delivering | None:
-        """Read what a delivery needs, at most `limit` posts; None where nothing is to be delivered."""
+        """Load the input of a delivery, at most `limit` posts; None if nothing is due."""
         return await self._read(lambda c: delivering(c, scope, conversation, limit))
 
     async def deliver(self, scope: Scope, delivered: Delivered) -> bool:
-        """Keep a delivery; False, and nothing is kept, where the mark or a place has moved on."""
+        """Store a delivery; return False and store nothing if the mark or a place has changed."""
         return await self._write(lambda c: deliver(c, scope, delivered))
 
     async def withdraw(self, scope: Scope, left: Delivering, *, now: float) -> bool:
-        """Take back what the head's path has left; False, and nothing is changed, where the mark has moved on."""
+        """Remove memories of abandoned branches; return False and change nothing if the mark has moved."""
         return await self._write(lambda c: withdraw(c, scope, left, now=now))
 
     async def outbox(self, *, sinks: Sequence[str], limit: int = 100) -> list[tuple[int, str, str, str, int]]:
-        """Return passes noted for sinks: number, sink, tenant, conversation, version."""
+        """Return outbox entries for sinks: number, sink, tenant, conversation, version."""
         values = {"sinks": json.dumps(list(sinks)), "limit": limit}
         return await self._read(lambda c: c.execute(SQL["outbox_of"], values).fetchall())
 
     async def crossed_off(self, nos: Sequence[int]) -> None:
-        """Cross passes off."""
+        """Delete outbox entries."""
 
         def write(connection: sqlite3.Connection) -> None:
             for no in nos:
@@ -309,7 +309,7 @@ class SqliteMemories:
     async def idle(
         self, scope: Scope, *, before: float, categories: Sequence[str], limit: int = 500
     ) -> list[tuple[str, Memory]]:
-        """Return memories nobody touched since a time, each with its tenant: of all, or of the one a key proves."""
+        """Return memories unchanged since a time, each with its tenant: of all tenants, or of an authenticated one."""
         values = {"tenant": scope.tenant if scope.proven else None, "before": before, "limit": limit}
 
         def read(connection: sqlite3.Connection) -> list[tuple[str, Memory]]:
@@ -319,15 +319,16 @@ class SqliteMemories:
         return await self._read(read)
 
     async def places(self, scope: Scope, user: str) -> list[Place]:
-        """Return the places there are of a user: theirs, and what each persona knows of them."""
+        """Return the places of a user: their own, and those of each persona about them."""
         values = {"tenant": scope.tenant, "user": user}
         return await self._read(lambda c: [Place(*each) for each in c.execute(SQL["places_with"], values)])
 
     async def place(
         self, scope: Scope, place: Place, *, near: Sequence[str] | None = None, ids: Sequence[str] = ()
     ) -> tuple[int, list[Memory]]:
-        """Return a place's generation and all its memories, ended ones too; of a large one those like some texts, and
-        those of some ids.
+        """Return a place's generation and its memories, including ended ones.
+
+        Of a large place, return those similar to the texts and those with the given ids.
         """
 
         def read(connection: sqlite3.Connection) -> tuple[int, list[Memory]]:
@@ -337,7 +338,7 @@ class SqliteMemories:
         return await self._read(read)
 
     async def find(self, scope: Scope, places: Sequence[Place], asked: MemoryQuery) -> Matched:
-        """Return memories of places that answer what is asked, by words and by meaning, and those that stand."""
+        """Return memories of places that match a query by words and vectors, and standing memories."""
         return await self._read(lambda c: memories.find(c, scope.tenant, places, asked, self._kept))
 
     async def page(
@@ -350,7 +351,7 @@ class SqliteMemories:
         after: int = 0,
         limit: int = 50,
     ) -> list[Memory]:
-        """List memories of places, or of all there are, in the order they came, behind a number."""
+        """List memories of places, by default of all, in order of creation, after a number."""
 
         def read(connection: sqlite3.Connection) -> list[Memory]:
             values = {"tenant": scope.tenant, "after": after, "ended": ended, "category": category, "limit": limit}
@@ -367,11 +368,11 @@ class SqliteMemories:
     async def get(
         self,
         scope: Scope,
-        id: str,  # noqa: A002  # the wire's name
+        id: str,  # noqa: A002  # the name on the wire
         *,
         places: Sequence[Place] | None = None,
     ) -> list[Memory]:
-        """Return the memories of an id, one a place."""
+        """Return the memories with an id, one per place."""
 
         def read(connection: sqlite3.Connection) -> list[Memory]:
             known = rows(connection, "memory_by_id", tenant=scope.tenant, id=id)
@@ -381,15 +382,15 @@ class SqliteMemories:
         return await self._read(read)
 
     async def settings(self, scope: Scope, organization: str) -> Mapping[str, Any]:
-        """Return an organization's settings, none where it has none."""
+        """Return an organization's settings, empty if none are stored."""
         return await self._read(lambda c: memories.settings_of(c, scope.tenant, organization))
 
     async def save(self, scope: Scope, change: PlaceChange, *, now: float) -> bool:
-        """Keep memories as they are to stand; False, and nothing is kept, where the place has moved on."""
+        """Store the new state of memories; return False and store nothing if the place has changed."""
         return await self._write(lambda c: _save(c, scope, change, now=now))
 
     async def remove(self, scope: Scope, gone: Sequence[Memory]) -> int:
-        """Remove memories with their words and sources; answers with how many there were."""
+        """Delete memories with their index entries and sources; return their number."""
 
         def write(connection: sqlite3.Connection) -> int:
             count = 0

@@ -1,4 +1,4 @@
-"""What came of turns, in SQLite: one word on each, and what prompts learnt of it, noted where they learn it."""
+"""Store outcomes (feedback on turns) in SQLite, and apply each once to the prompts of its turn."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class SqliteOutcomes:
         return await self._read(read)
 
     async def lately(self, scope: Scope, conversation: str, *, limit: int) -> list[Outcome]:
-        """Return the newest outcomes of a conversation."""
+        """Return a conversation's newest outcomes."""
 
         def read(connection: sqlite3.Connection) -> list[Outcome]:
             row = base.need(connection, scope, conversation)
@@ -52,19 +52,19 @@ class SqliteOutcomes:
     async def give(
         self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: Once | None
     ) -> StoredOutcome:
-        """Put an outcome in the place of what stands."""
+        """Replace the outcome of a turn."""
         return await self._write(
             lambda c: bound(c, scope, once, lambda: _give(c, base.need(c, scope, conversation), turn, outcome))
         )
 
     async def due(self, *, limit: int) -> list[DueOutcome]:
-        """Return turns whose outcome is due."""
+        """Return turns whose outcome was not yet applied."""
         return await self._read(lambda c: [DueOutcome(**row) for row in rows(c, "outcomes_due", limit=limit)])
 
     async def fold(
         self, scope: Scope, conversation: str, turn: int, known: StoredOutcome, lessons: Sequence[Lesson]
     ) -> StoredOutcome | None:
-        """Fold an outcome in, once."""
+        """Apply an outcome to its prompts, once."""
 
         def write(connection: sqlite3.Connection) -> StoredOutcome | None:
             row = base.find(connection, scope, conversation)
@@ -76,13 +76,13 @@ class SqliteOutcomes:
 
 
 def note(connection: sqlite3.Connection, row: Row, outcome: Outcome, *, turn: int) -> None:
-    """Keep what came of a turn, unless something is kept of it: of two messages behind it the first one counts."""
+    """Store the outcome of a turn unless it has one: of two following messages the first counts."""
     values = {"tenant": row["tenant"], "no": row["no"], "turn": turn, "user": outcome.user, "body": _encode(outcome)}
     run(connection, "outcome_note", **values)
 
 
 def forget(connection: sqlite3.Connection, row: Row, user: str | None, quoted: Quoted) -> int:
-    """Forget what somebody said of a conversation's turns, and what others said that repeats their words."""
+    """Delete a user's feedback on a conversation's turns, and feedback of others that repeats their text."""
     place = {"tenant": row["tenant"], "no": row["no"]}
     gone = [
         each["turn"]

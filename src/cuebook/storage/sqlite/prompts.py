@@ -1,4 +1,4 @@
-"""Where prompts are kept: immutable versions, movable pointers, and what observations have taught."""
+"""Store prompts in SQLite: immutable versions, branches and labels, and observations (feedback)."""
 
 import json
 import sqlite3
@@ -29,14 +29,14 @@ _NO_NUMBER = 2**63
 
 
 class SqlitePrompts:
-    """The prompt book of a SQLite store."""
+    """The prompts of a SQLite store."""
 
     def __init__(self, read: SnapshotRunner, write: SnapshotRunner) -> None:
         self._read = read
         self._write = write
 
     async def families(self, scope: Scope, slugs: Sequence[str], *, ancestors: bool = True) -> dict[str, Family]:
-        """Return prompts by name, with all they inherit from."""
+        """Return prompts by name, with all ancestors."""
         return await self._read(lambda c: families_of(c, scope.tenant, slugs, DEPTH if ancestors else 0))
 
     async def page(self, scope: Scope, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
@@ -67,7 +67,7 @@ class SqlitePrompts:
     async def move_label(
         self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None, once: Once | None = None
     ) -> Label:
-        """Point a label at a version."""
+        """Point a label to a version."""
 
         def write(connection: sqlite3.Connection) -> Label:
             _need(connection, scope.tenant, slug, label.branch, label.number)
@@ -100,7 +100,7 @@ class SqlitePrompts:
     async def activate(
         self, scope: Scope, slug: str, event: PromptEvent, *, audit: Record | None = None, once: Once | None = None
     ) -> Branch:
-        """Make another version active: `rollback` marks the one before, `clear` takes the mark away."""
+        """Activate another version: `rollback` marks the previous one, `clear` removes the mark."""
 
         def write(connection: sqlite3.Connection) -> Branch:
             branch = _activate(connection, scope.tenant, slug, event)
@@ -112,7 +112,7 @@ class SqlitePrompts:
     async def events(
         self, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100
     ) -> list[PromptEvent]:
-        """Return what was done, the newest first."""
+        """Return prompt events, newest first."""
         name = "prompt_events" if branch is None else "prompt_events_on"
         values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
         return await self._read(lambda c: [_event(body) for (body,) in run(c, name, **values)])
@@ -120,7 +120,7 @@ class SqlitePrompts:
     async def observe(
         self, scope: Scope, observation: Observation, *, audit: Record | None = None, once: Once | None = None
     ) -> Branch:
-        """Keep an observation and fold it in."""
+        """Store an observation and update the version's weight."""
 
         def write(connection: sqlite3.Connection) -> Branch:
             observed(connection, scope.tenant, observation)
@@ -131,15 +131,15 @@ class SqlitePrompts:
         return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
 
     async def log(self, scope: Scope, record: Record, *, once: Once) -> Record:
-        """Chain a record under a key."""
+        """Append an audit record under an idempotency key."""
         return await self._write(lambda c: bound(c, scope, once, lambda: chained(c, scope.tenant, [record])[0]))
 
     async def tell(self, scope: Scope, once: Once, result: Any) -> None:
-        """Tell another answer under a key."""
+        """Replace the stored answer of an idempotency key."""
         await self._write(lambda c: retold(c, scope, once, result))
 
     async def observed(self, scope: Scope, *, after: int) -> tuple[list[str], int]:
-        """Name what was observed behind a mark."""
+        """Return the prompts with observations after a mark."""
 
         def read(connection: sqlite3.Connection) -> tuple[list[str], int]:
             found = rows(connection, "prompt_observed", tenant=scope.tenant, after=after)
@@ -148,13 +148,13 @@ class SqlitePrompts:
         return await self._read(read)
 
     async def tenants(self) -> list[str]:
-        """Name the tenants of which something was observed."""
+        """Return the tenants with observations."""
         return await self._read(lambda c: [tenant for (tenant,) in run(c, "prompt_tenants")])
 
     async def observations_since(
         self, scope: Scope, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
     ) -> tuple[list[Observation], int, int]:
-        """Return observations behind a mark."""
+        """Return observations after a mark."""
         first, other = numbers
         place = {"tenant": scope.tenant, "slug": slug, "branch": branch}
         span = {"one": first, "other": other, "after": after, "limit": limit}
@@ -183,7 +183,7 @@ class SqlitePrompts:
 
 
 def families_of(connection: sqlite3.Connection, tenant: str, slugs: Sequence[str], depth: int) -> dict[str, Family]:
-    """Return prompts by name, those that are, and what they inherit from, so many steps far."""
+    """Return existing prompts by name, with their ancestors up to a depth."""
     found: dict[str, Family] = {}
     wanted = list(dict.fromkeys(slugs))
     for _ in range(depth + 1):
@@ -241,7 +241,7 @@ def _need(connection: sqlite3.Connection, tenant: str, slug: str, branch: str, n
 def _numbered(
     connection: sqlite3.Connection, tenant: str, slug: str, branch: str, numbers: Sequence[int]
 ) -> list[Version]:
-    """Return versions of a branch by their numbers, those that are; the others are not read."""
+    """Return the existing versions of a branch with these numbers."""
     place = {"tenant": tenant, "slug": slug, "branch": branch}
     wanted = sorted({number for number in numbers if 0 < number < _NO_NUMBER})
     found = (one(connection, "prompt_version_get", **place, number=number) for number in wanted)
@@ -331,9 +331,9 @@ def _standing(connection: sqlite3.Connection, tenant: str, slug: str, branch: st
 
 
 def observed(connection: sqlite3.Connection, tenant: str, seen: Observation) -> tuple[int, bool]:
-    """Keep an observation and fold it into its version; answers with its number, and whether it counted.
+    """Store an observation and update its version's weight; return its number and whether it counted.
 
-    Of one that was read from a turn whose user is not named the conversation stands for the user.
+    For a turn without a user, the conversation counts as the user.
     """
     place = {"tenant": tenant, "slug": seen.slug, "branch": seen.branch, "number": seen.number}
     row = _need(connection, tenant, seen.slug, seen.branch, seen.number)
@@ -351,14 +351,14 @@ def observed(connection: sqlite3.Connection, tenant: str, seen: Observation) -> 
 
 
 def nameless(conversation: str) -> str:
-    """Return who is counted as the user of a conversation that has none; no user's id begins so."""
+    """Return the pseudo user of a conversation without a user; no user id has this prefix."""
     return f"\x1f{conversation}"
 
 
 def revised(connection: sqlite3.Connection, tenant: str, no: int, seen: Observation) -> bool:
-    """Put other words in the place of an observation's; what its version has learnt is as if they had come at first.
+    """Replace an observation, and recompute its version's weight as if it had been stored first.
 
-    False where it is not there.
+    Return False if it does not exist.
     """
     row = one(connection, "prompt_observation_get", tenant=tenant, no=no)
     if row is None:

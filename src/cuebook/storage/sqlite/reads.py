@@ -1,4 +1,4 @@
-"""What is read: a turn's scene, transcripts, turns, texts, and where a resent history lies."""
+"""Read conversations: a turn's scene (snapshot), transcripts, turns, texts, and the alignment of resent histories."""
 
 import json
 import sqlite3
@@ -54,7 +54,7 @@ _LARGEST = (1 << 63) - 1  # number SQLite can hold
 def scene(
     connection: sqlite3.Connection, scope: Scope, look: Look, remembered: search.SearchCache, paths: Paths | None = None
 ) -> Scene:
-    """Read everything a turn decides on, in one snapshot. `paths` holds what was read lately."""
+    """Load everything that a turn needs, in one snapshot. `paths` is the cache of recent posts."""
     row = base.find(connection, scope, look.conversation)
     kept = json.loads(row["metadata"]).get("project") if row and look.prompts else None
     own = overrides(look.prompts, project_of(look.project, kept, look.otherwise))
@@ -108,7 +108,7 @@ def _known(
     *,
     said: Sequence[str] = (),
 ) -> MemoryContext | None:
-    """Read what a turn may know from other conversations, if it asks; `said` are ids of memories it said before."""
+    """Load the memories of other conversations, if requested; `said` are ids of memories used before."""
     if look.memory is None:
         return None
     dense = look.search.dense if look.search else None
@@ -118,7 +118,7 @@ def _known(
 def _read_path(
     connection: sqlite3.Connection, key: tuple[str, int], runs: Runs, look: Look, paths: Paths | None, *, epoch: int
 ) -> tuple[tuple[PathPost, ...], Runs]:
-    """Read the newest posts in full up to one cap, older ones compressed up to the other; the rest is left unread."""
+    """Read the newest posts in full up to one cap, then older ones compressed up to the other cap."""
     tenant, no = key
     most = look.post_tokens or _LARGEST
     held = paths.stretch(connection, tenant, no, runs) if paths else None
@@ -147,7 +147,7 @@ def _all(found: Iterator[list[PathPost]]) -> list[PathPost]:
 def _take(
     newest: Iterator[list[PathPost]], runs: Runs, size: _Size, cap: int, *, most: int = _LARGEST
 ) -> tuple[list[PathPost], Runs]:
-    """Take posts until their sizes, `most` for one, add up to more than the cap; with the runs that are left."""
+    """Take posts until their sizes, at most `most` each, exceed the cap; return them and the remaining runs."""
     taken: list[PathPost] = []
     used = 0
     for found in newest:
@@ -166,7 +166,7 @@ def _sizes(found: Sequence[PathPost], size: _Size, most: int) -> list[int]:
 
 
 def _compressed(taken: Sequence[PathPost], after: int, most: int) -> int:
-    """Tokens, compressed, of the posts that lie behind so many tokens in full."""
+    """Return the compressed tokens of the posts beyond a number of full tokens."""
     used = list(accumulate(_sizes(taken, _TOKENS, most)))
     return sum(map(_SMALL_TOKENS, taken[bisect_right(used, after) :]))
 
@@ -182,7 +182,7 @@ def _turn(connection: sqlite3.Connection, row: Row) -> Turn:
 
 
 def summary(connection: sqlite3.Connection, row: Row, version: int) -> Summary | None:
-    """One summary of a conversation."""
+    """Return one summary of a conversation."""
     found = one(connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version)
     return records.summary(found) if found else None
 
@@ -190,7 +190,7 @@ def summary(connection: sqlite3.Connection, row: Row, version: int) -> Summary |
 def posts(
     connection: sqlite3.Connection, scope: Scope, conversation: str, *, path: bool, last: int | None, head: int | None
 ) -> list[Post]:
-    """Read the posts of a path (the head's unless named), oldest first, or of all branches by seq."""
+    """Return the posts of a path (by default the head's), oldest first, or of all branches by seq."""
     row = base.need(connection, scope, conversation)
     tenant, no = row["tenant"], row["no"]
     runs = runs_to(connection, tenant, no, row["head"] if head is None else head) if path else [(1, row["last_seq"])]
@@ -215,7 +215,7 @@ def _newest(runs: Runs, count: int) -> Runs:
 
 
 def whole_posts(connection: sqlite3.Connection, tenant: str, found: Sequence[Sequence[Any]]) -> list[Post]:
-    """Read posts from rows of `posts_stretch`, bodies fetched where they lie apart."""
+    """Return posts from rows of `posts_stretch`; bodies stored apart are fetched."""
     kept = bodies(connection, tenant, [row[14] for row in found if row[14] is not None])
     return [records.post(row, kept.get(row[14]) if row[14] is not None else None) for row in found]
 
@@ -223,7 +223,7 @@ def whole_posts(connection: sqlite3.Connection, tenant: str, found: Sequence[Seq
 def posts_in(
     connection: sqlite3.Connection, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
 ) -> list[PathPost]:
-    """Read posts of given seq ranges, in the order of the ranges; forgotten ones are missing."""
+    """Return posts of seq ranges, in the order of the ranges; erased ones are omitted."""
     row = base.need(connection, scope, conversation)
     found: list[PathPost] = []
     for span in ranges:
@@ -233,7 +233,7 @@ def posts_in(
 
 
 def round_states(connection: sqlite3.Connection, scope: Scope, conversation: str) -> dict[int, RoundState]:
-    """Return the state of every round by its seq: what its newest turn says, else finished where an answer stands."""
+    """Return the state of every round by seq: its newest turn's state, else finished if it has an answer."""
     row = base.need(connection, scope, conversation)
     key = {"tenant": row["tenant"], "no": row["no"]}
     states: dict[int, RoundState] = {seq: "finished" for (seq,) in connection.execute(SQL["rounds_answered"], key)}
@@ -244,7 +244,7 @@ def round_states(connection: sqlite3.Connection, scope: Scope, conversation: str
 
 
 def turn(connection: sqlite3.Connection, scope: Scope, conversation: str, n: int) -> Turn:
-    """One turn of a conversation."""
+    """Return one turn of a conversation."""
     row = base.need(connection, scope, conversation)
     found = one(connection, "turn_get", tenant=row["tenant"], no=row["no"], n=n)
     if found is None:
@@ -254,14 +254,14 @@ def turn(connection: sqlite3.Connection, scope: Scope, conversation: str, n: int
 
 
 def turns(connection: sqlite3.Connection, scope: Scope, conversation: str, *, last: int) -> list[Turn]:
-    """Read the newest turns, oldest first."""
+    """Return the newest turns, oldest first."""
     row = base.need(connection, scope, conversation)
     found = rows(connection, "turns_last", tenant=row["tenant"], no=row["no"], limit=last)
     return [_turn(connection, each) for each in reversed(found)]
 
 
 def texts(connection: sqlite3.Connection, scope: Scope, digests: Sequence[str]) -> dict[str, str]:
-    """Kept texts by digest (hex); what was forgotten is missing."""
+    """Return stored texts by digest (hex); erased ones are omitted."""
     kept = {}
     for digest in digests:
         values = {
@@ -277,7 +277,7 @@ def texts(connection: sqlite3.Connection, scope: Scope, digests: Sequence[str]) 
 
 
 def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: str | None) -> PageOfConversations:
-    """List conversations who asks takes part in, the most recent first."""
+    """List the caller's conversations, most recent first."""
     limit = max(1, limit)
     before, before_no = read_cursor(cursor)
     found = rows(
@@ -296,7 +296,7 @@ def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: st
 
 
 def read_cursor(cursor: str | None) -> tuple[float, int]:
-    """Return the time and the number before which a page of conversations begins. Raises InvalidInput."""
+    """Parse a cursor into the time and number before which a page starts. Raises InvalidInput."""
     if cursor is None:
         return float("inf"), 0
     try:
@@ -315,7 +315,7 @@ def align(
     conversation: str | None,
     anchors: Sequence[bytes],
 ) -> list[Alignment]:
-    """Find where messages lie: in the named conversation, or in those of this user that hold one of the anchors."""
+    """Find the posts of messages, in the named conversation or in this user's conversations with an anchor."""
     if conversation is not None:
         row = base.find(connection, scope, conversation)
         return [_places(connection, row, digests)] if row else []
@@ -326,7 +326,7 @@ def align(
 
 
 def _holding(connection: sqlite3.Connection, scope: Scope, anchors: Sequence[bytes]) -> list[int]:
-    """Return this user's conversations that hold the most of the anchors, of equal ones the newest first."""
+    """Return this user's conversations with the most anchors; ties newest first."""
     held: Counter[int] = Counter()
     for anchor in anchors:
         values = {"tenant": scope.tenant, "digest": anchor, "user": scope.user, "limit": CANDIDATES}
@@ -359,7 +359,7 @@ def _places(connection: sqlite3.Connection, row: Row, digests: Sequence[bytes]) 
 def _runs_up(
     connection: sqlite3.Connection, tenant: str, no: int, follows: dict[int, int]
 ) -> dict[int, tuple[int, int]]:
-    """Return each run on the ways to the root: which post it follows, and that post's run."""
+    """Return the parent post of each run on the paths to the root, and the parent's run."""
     runs: dict[int, tuple[int, int]] = {}
     waiting = list(follows.items())
     while waiting:
@@ -387,7 +387,7 @@ def posts_behind(
     after: int,
     limit: int,
 ) -> list[Post]:
-    """Read `limit` posts of a path (the head's unless named), or of all branches, behind seq `after`."""
+    """Return `limit` posts of a path (by default the head's), or of all branches, after seq `after`."""
     row = base.need(connection, scope, conversation)
     tenant, no = row["tenant"], row["no"]
     runs = runs_to(connection, tenant, no, row["head"] if head is None else head) if path else [(1, row["last_seq"])]
@@ -404,10 +404,10 @@ def posts_behind(
 
 
 def read_mark(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look, *, shown: int) -> tuple[int, int]:
-    """Return seq and version of the summary a path is read behind, (0, 0) for none.
+    """Return seq and version of the summary from which a path is read, (0, 0) for none.
 
-    `shown` is the version that the last window showed: it stays while few posts lie behind it, so that a provider's
-    prompt cache keeps the front of the prompt.
+    `shown` is the version in the last window. It is reused while few posts follow it, so that the provider's prompt
+    cache still matches the start of the prompt.
     """
     if not look.use_summary or look.summary_version == 0:
         return 0, 0
@@ -435,7 +435,7 @@ def _named(connection: sqlite3.Connection, row: Row, runs: Runs, version: int) -
 
 
 def _serves(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look, steady: tuple[int, int]) -> bool:
-    """Whether an earlier summary knows of all corrections, and few posts follow it."""
+    """Return whether an earlier summary includes all corrections, and few posts follow it."""
     tenant, no, (mark, version) = row["tenant"], row["no"], steady
     posts, tokens = backlog(connection, tenant, no, tip_at(connection, tenant, no, runs[0][1]), mark)
     if posts > look.steady_posts or tokens > look.full_tokens // 2:

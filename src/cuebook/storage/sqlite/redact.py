@@ -1,7 +1,7 @@
-"""How a person's words leave a conversation of others: their posts and the answers to them stay as empty places.
+"""Erase a user's posts from a conversation of others: posts and the answers to them remain as empty placeholders.
 
-All that was derived of the conversation goes and is derived anew from what remains: its summaries and items, what its
-windows quoted, what its turns said of themselves, and what of the audit repeats the words.
+All derived data is deleted and derived again from the rest: summaries and items, quotes in windows, turn metadata, and
+audit texts that repeat the erased words.
 """
 
 import json
@@ -28,23 +28,23 @@ from cuebook.storage.sqlite.turns import end_expired
 from cuebook.storage.sqlite.writes import company_of, leave_waiting, set_head
 
 _manifest = msgspec.json.Decoder(Manifest).decode
-#: Of a turn's metadata, what is made of the conversation's words, and what a client attached.
+#: Turn metadata derived from the conversation's text, or attached by a client.
 _DERIVED = ("rollingSummary", "longTermMemoryRetrieval", "retrievedContext", ASKED)
 
 
 class Redacted(Struct, frozen=True):
-    """What was erased in a conversation: counts by kind, the turns it was said in, and the words."""
+    """The erased data of a conversation: counts by kind, the affected turns, and the texts."""
 
     counts: Mapping[str, int]
     turns: frozenset[int]
     quoted: Quoted
-    taken: ErasedMemories  # what was taken of memories
+    taken: ErasedMemories  # counts of erased memories
 
 
 def redact(
     connection: sqlite3.Connection, row: Row, user: str, *, weigh: Callable[[PathPost], int], now: float
 ) -> Redacted | None:
-    """Erase what a user said in a conversation that is not theirs; None where they said nothing and take no part."""
+    """Erase a user's posts in a conversation of others; None if they have no posts there and take no part."""
     tenant, no = row["tenant"], row["no"]
     posts = rows(connection, "posts_told", tenant=tenant, no=no)
     own = [post for post in posts if post["sender"] == user and post["role"] == "user"]
@@ -73,9 +73,9 @@ def redact(
 def redact_posts(
     connection: sqlite3.Connection, row: Row, seqs: Collection[int], *, weigh: Callable[[PathPost], int], now: float
 ) -> Redacted | None:
-    """Erase posts, with a call what it gave and with that the call; None where nothing is said by them any more.
+    """Erase posts; tool calls and their results are erased together. Return None if all are already empty.
 
-    What only repeats their words stays said, but nothing derived does. A head that is erased moves back.
+    Other posts that repeat their words remain, derived data does not. An erased head moves back.
     """
     tenant, no = row["tenant"], row["no"]
     posts = rows(connection, "posts_told", tenant=tenant, no=no)
@@ -97,9 +97,9 @@ def redact_posts(
 
 
 def _paired(connection: sqlite3.Connection, tenant: str, posts: list[Row], seqs: set[int]) -> list[Row]:
-    """Return posts with those that make calls they answer, or answer calls they make: neither stands alone.
+    """Return posts together with the posts of matching tool calls and results.
 
-    A call's id is its own in its round alone.
+    Call ids are unique only within a round.
     """
     rounds = {post["round"] for post in posts if post["seq"] in seqs}
     calls = {
@@ -112,7 +112,7 @@ def _paired(connection: sqlite3.Connection, tenant: str, posts: list[Row], seqs:
 
 
 class _Going(Struct, frozen=True):
-    """What goes: posts among all of a conversation's, in which rounds, what they say, and who it was, if that goes."""
+    """The posts to erase: among all of a conversation's, with their rounds and texts, and the erased user, if any."""
 
     posts: list[Row]
     gone: list[Row]
@@ -124,7 +124,7 @@ class _Going(Struct, frozen=True):
 def _take(
     connection: sqlite3.Connection, row: Row, going: _Going, *, weigh: Callable[[PathPost], int]
 ) -> tuple[Counter[str], ErasedMemories]:
-    """Take the words of posts with all that came of them; answers with counts by kind, and what of memories went."""
+    """Erase the text of posts and all derived data; return counts by kind, and the erased memories."""
     tenant, no = row["tenant"], row["no"]
     ids = {post["id"] for post in going.gone}
     counts = _take_derived(connection, row, going)
@@ -139,7 +139,7 @@ def _take(
 def _done(
     connection: sqlite3.Connection, row: Row, going: _Going, counts: Counter[str], taken: ErasedMemories
 ) -> Redacted:
-    """Settle a conversation whose words went."""
+    """Update a conversation's row after an erasure."""
     tenant, no = row["tenant"], row["no"]
     counts += Counter(outcomes=outcomes.forget(connection, row, going.user, going.quoted))
     _settle(connection, row, going.user, anew=bool(going.gone))
@@ -150,7 +150,7 @@ def _done(
 
 
 def _texts(connection: sqlite3.Connection, tenant: str, post: Row) -> list[str]:
-    """Return what a post says: its text and its parts'."""
+    """Return the texts of a post and its parts."""
     message, parts = _said(connection, tenant, post)
     return [text for text in (message, *(part.content for part in parts)) if text]
 
@@ -164,7 +164,7 @@ def _said(connection: sqlite3.Connection, tenant: str, post: Row) -> tuple[str |
 
 
 def stop(connection: sqlite3.Connection, row: Row, *, now: float) -> None:
-    """End what runs in a conversation, without what had come: it was decided on what is erased."""
+    """End the running turn of a conversation without its partial answer, because its prompt had erased text."""
     run(connection, "steps_blank", tenant=row["tenant"], no=row["no"])
     if row["lease_until"]:
         end_expired(connection, row, now=now)
@@ -172,7 +172,7 @@ def stop(connection: sqlite3.Connection, row: Row, *, now: float) -> None:
 
 
 def _take_derived(connection: sqlite3.Connection, row: Row, going: _Going) -> dict[str, int]:
-    """Take summaries, items, what windows quoted, what a client said in front of them alone, and what turns told."""
+    """Delete summaries, items, quotes in windows, client system texts, and turn metadata."""
     tenant, no, quoted = row["tenant"], row["no"], going.quoted
     place = {"tenant": tenant, "no": no}
     counts = {table: run(connection, f"delete_{table}", **place).rowcount for table in ("summaries", "items")}
@@ -180,7 +180,7 @@ def _take_derived(connection: sqlite3.Connection, row: Row, going: _Going) -> di
     for table in ("reflections", "tuning", "optimizations", "outbox", "embedded"):
         run(connection, f"delete_{table}", **place)
     digests: set[bytes] = set()
-    fronts: dict[bool, set[bytes]] = {True: set(), False: set()}  # what clients said, in front of what goes or stays
+    fronts: dict[bool, set[bytes]] = {True: set(), False: set()}  # client system texts
     for raw, round_ in run(connection, "manifests_of", **place).fetchall():
         manifest = _manifest(raw)
         fronts[round_ in going.rounds].update(
@@ -214,11 +214,11 @@ def _tells(value: object, quoted: Quoted) -> bool:
 def _empty(
     connection: sqlite3.Connection, row: Row, going: _Going, *, weigh: Callable[[PathPost], int]
 ) -> tuple[int, int]:
-    """Put nothing in the place of posts' words; answers with how many full text held, and how many words."""
+    """Empty the text of posts; return the numbers of index entries and of words."""
     tenant, no = row["tenant"], row["no"]
     found = words = 0
     for post in going.gone:
-        role: Role = ASSISTANT if post["role"] == "tool" else post["role"]  # a result stands behind no call any more
+        role: Role = ASSISTANT if post["role"] == "tool" else post["role"]  # the result no longer refers to a call
         sender = NOBODY if going.user is not None and post["sender"] == going.user else post["sender"]
         empty = PathPost(post["seq"], "", 0, role, sender, ERASED, 0, None, 0, 0, 0.0, None, None, GONE)
         post["tokens"] = weigh(empty)
@@ -241,7 +241,7 @@ def _empty(
 
 
 def _settle(connection: sqlite3.Connection, row: Row, user: str | None, *, anew: bool) -> None:
-    """Let a conversation name the user no more; `anew` makes it due for a pass from its first post on."""
+    """Remove the user from a conversation's row; `anew` makes it due for summarization from its first post."""
     tenant, no = row["tenant"], row["no"]
     run(connection, "post_recipient", tenant=tenant, no=no, user=user, nobody=NOBODY)
     names = {name: [each for each in json.loads(row[name]) if each != user] for name in ("participants", "speakers")}

@@ -1,4 +1,4 @@
-"""The reflections of a SQLite store: asked for in the transaction that opens a turn, kept by compare-and-set."""
+"""Store reflections (background jobs after a turn): requested when a turn opens, saved by compare-and-set."""
 
 import json
 import sqlite3
@@ -28,10 +28,10 @@ _AT_ONCE = 16
 
 
 def turn_on(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> TurnOn | None:
-    """Read the newest turn of a path's newest answered round: of those that answered it, the one whose reply stands.
+    """Return the turn of a path's newest answered round: the newest whose reply is on the path.
 
-    Where no reply of theirs stands on the path it is the newest whose query does. A turn that answers what the path
-    ends with counts: who answers that anew finds it.
+    If no reply is on the path, return the newest turn whose query is. Turns that answer the path's last post count,
+    so that a regenerated answer finds them.
     """
     for first, last in runs:
         for row in rows(connection, "turns_on_run", tenant=tenant, no=no, first=first, last=last, limit=_AT_ONCE):
@@ -50,7 +50,7 @@ def _chosen(connection: sqlite3.Connection, newest: Row, runs: Runs) -> TurnOn:
 
 
 def read_turn(connection: sqlite3.Connection, row: Row) -> TurnOn:
-    """Read a turn's row."""
+    """Parse a turn's row."""
     error = ""
     if row["state"] in ("failed", "interrupted"):
         step = one(connection, "step_last", tenant=row["tenant"], no=row["conversation"], turn=row["n"])
@@ -79,7 +79,7 @@ class SqliteReflections:
         self._write = write
 
     async def due(self, *, limit: int = 100) -> list[DueReflection]:
-        """Name what is due, one of each conversation."""
+        """Return due reflections, one per conversation."""
         found = await self._read(lambda c: run(c, "reflections_due", limit=limit).fetchall())
         return [
             DueReflection(tenant=tenant, conversation=id_, turn=place // _NUMBERS, n=place % _NUMBERS)
@@ -87,7 +87,7 @@ class SqliteReflections:
         ]
 
     async def due_in(self, scope: Scope, conversation: str, *, limit: int) -> list[DueReflection]:
-        """Name what is due of a conversation."""
+        """Return the due reflections of a conversation."""
 
         def read(connection: sqlite3.Connection) -> list[DueReflection]:
             row = base.find(connection, scope, conversation)
@@ -102,15 +102,15 @@ class SqliteReflections:
         return await self._read(read)
 
     async def left(self) -> int:
-        """Count what is due."""
+        """Count due reflections."""
         return await self._read(lambda c: int(run(c, "reflections_left").fetchone()[0]))
 
     async def read(self, scope: Scope, due: DueReflection) -> Reflecting | None:
-        """Read what a reflection is made from."""
+        """Load the input of a reflection."""
         return await self._read(lambda c: _reflecting(c, scope, due))
 
     async def save(self, scope: Scope, read: Reflecting, made: Reflection, *, audit: Sequence[Record] = ()) -> bool:
-        """Keep a reflection, with the audit's records of it."""
+        """Store a reflection and its audit records."""
 
         def write(connection: sqlite3.Connection) -> bool:
             row = base.find(connection, scope, read.conversation.id)
@@ -125,7 +125,7 @@ class SqliteReflections:
         return await self._write(write)
 
     async def ask(self, scope: Scope, conversation: str, calls: Sequence[MetapromptTask]) -> int:
-        """Ask for a reflection by hand."""
+        """Request a reflection manually."""
 
         def write(connection: sqlite3.Connection) -> int:
             row = base.need(connection, scope, conversation)
@@ -163,14 +163,14 @@ class SqliteReflections:
 
 
 def ask(connection: sqlite3.Connection, row: Row, turn: int, calls: Sequence[MetapromptTask]) -> None:
-    """Ask for a reflection on a turn; with no calls nothing is asked."""
+    """Request a reflection on a turn; do nothing without calls."""
     if calls:
         said = _encode(tuple(calls)).decode()
         run(connection, "reflection_ask", tenant=row["tenant"], no=row["no"], turn=turn, calls=said)
 
 
 def newest_on(connection: sqlite3.Connection, row: Row, runs: Runs, *, upto: int) -> Reflection | None:
-    """Return the newest reflection on a turn of a path, up to a turn by its number."""
+    """Return the newest reflection on a turn of a path, up to a turn number."""
     for body, query, reply in _made(connection, row, upto):
         if on_path(runs, query) or (reply and on_path(runs, reply)):
             return _reflection(body)

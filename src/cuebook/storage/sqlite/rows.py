@@ -1,4 +1,4 @@
-"""How rows become records, and records rows."""
+"""Convert database rows to records, and records to rows."""
 
 import json
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ _usage = msgspec.json.Decoder(Usage)
 _body = msgspec.msgpack.Decoder(tuple[str, bytes | None, bytes | None])
 draft_decoder = msgspec.msgpack.Decoder(Draft)
 
-#: Bodies above this many bytes lie in `blob`, so that rows stay small enough to scan (page size 8192).
+#: Larger bodies (in bytes) are stored in `blob`, so that rows stay small enough to scan (page size 8192).
 INLINE = 4096
-#: In `made_by`, between a model's name and the prompt it was told.
+#: The separator in `made_by` between a model's name and its prompt version.
 TOLD = "\x1f"
 
 
@@ -40,12 +40,12 @@ def decode_body(blob: bytes) -> tuple[str, bytes | None, bytes | None]:
 
 
 def decode_parts(raw: bytes | None) -> tuple[Part, ...]:
-    """Read parts from JSON."""
+    """Parse parts from JSON."""
     return _parts.decode(raw) if raw else ()
 
 
 def conversation(row: Row) -> Conversation:
-    """Read a conversation's record."""
+    """Parse a conversation's row."""
     return Conversation(
         id=row["id"],
         no=row["no"],
@@ -69,7 +69,7 @@ def conversation(row: Row) -> Conversation:
 
 
 def post(row: Sequence[Any], body: bytes | None) -> Post:
-    """Read a post from a row of `posts_stretch`; `body` is its blob where it has one."""
+    """Parse a post from a row of `posts_stretch`; `body` is its blob, if any."""
     id_, seq, parent, round_, sender, recipient, role, message, created_at, tokens, parts, wire, state, digest, _ = row
     if body is not None:
         message, parts, wire = decode_body(body)
@@ -92,7 +92,7 @@ def post(row: Sequence[Any], body: bytes | None) -> Post:
 
 
 def summary(row: Row) -> Summary:
-    """Read a summary's record."""
+    """Parse a summary's row."""
     made_by, _, prompt = row["made_by"].partition(TOLD)
     return Summary(
         version=row["version"],
@@ -112,7 +112,7 @@ def summary(row: Row) -> Summary:
 
 
 def item(row: Row) -> Item:
-    """Read an item's record."""
+    """Parse an item's row."""
     return Item(
         id=row["id"],
         category=row["category"],
@@ -133,7 +133,7 @@ def item(row: Row) -> Item:
 
 
 def step(row: Row) -> Step:
-    """Read a step's record."""
+    """Parse a step's row."""
     return Step(
         n=row["n"],
         state=row["state"],
@@ -145,7 +145,7 @@ def step(row: Row) -> Step:
 
 
 def turn(row: Row, steps: Sequence[Row]) -> Turn:
-    """Read a turn's record with its steps."""
+    """Parse a turn's row with its steps."""
     partial = steps[-1]["partial"] if steps else None
     return Turn(
         n=row["n"],

@@ -1,4 +1,4 @@
-"""How posts are found, by full text and by vectors: a search costs its scope and not the store."""
+"""Search posts by full text and vectors, with caches; the cost depends on the search scope, not on the store's size."""
 
 import json
 import sqlite3
@@ -17,18 +17,19 @@ from cuebook.storage.sqlite.rows import Row, decode_body
 from cuebook.storage.sqlite.tree import SHIFT, Runs, bodies, on_path, owner_token, runs_to, tenant_token
 from cuebook.storage.sqlite.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
 
-# ---- words of places ------------------------------------------------------------------------------------------------
+# ---- words of places (memory owners) --------------------------------------------------------------------------------
 
 
-#: A place of so many memories is held whole; of a larger one full text is asked.
+#: A place with at most so many memories is cached whole; a larger one uses full-text search.
 SMALL_PLACE = 1_000
-#: Places held, the ones used last; one held whole takes about 1 MB.
+#: Most places in the cache (LRU); a whole one takes about 1 MB.
 PLACES = 64
 
 
 class OwnerMatches(Struct, frozen=True):
-    """What words say of a place: memories that share some with a query, the most first, how many there are, and in how
-    many each of the query's words stands. `keys` are their search keys, where they are held.
+    """The word matches of a query in a place: memories with the most common words first, and counts.
+
+    The counts are the number of memories, and of memories with each query word. `keys` are cached search keys.
     """
 
     found: Sequence[int] = ()
@@ -38,8 +39,9 @@ class OwnerMatches(Struct, frozen=True):
 
 
 class Words(Struct):
-    """A place's words. `holding` gives the memories (numbers) a word stands in, None where the place is large; `keys`
-    are the memories' search keys.
+    """The cached words of a place. `holding` maps a word to its memories (numbers), None for a large place.
+
+    `keys` are the memories' search keys.
     """
 
     generation: int
@@ -59,7 +61,7 @@ class Words(Struct):
 
 
 class PlaceWords:
-    """The words of the places searched last. What was forgotten is held until its tenant is looked at again."""
+    """An LRU cache of the words of places. Erased data remains until its tenant is searched again."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[str, str, str], Words] = OrderedDict()
@@ -67,7 +69,7 @@ class PlaceWords:
         self._lock = threading.Lock()
 
     def of(self, connection: sqlite3.Connection, values: Mapping[str, str]) -> Words:
-        """Return a place's words as they stand in this snapshot. `values` are its columns."""
+        """Return a place's words in this snapshot. `values` are its columns."""
         self._see(connection, values["tenant"])
         key = (values["tenant"], values["kind"], values["owner"])
         row = one(connection, "place_generation", **values)
@@ -86,12 +88,12 @@ class PlaceWords:
         return made
 
     def owners(self) -> list[str]:
-        """Name the owners of the places held, the one used last behind the others."""
+        """Return the owners of cached places, most recently used last."""
         with self._lock:
             return [owner for _, _, owner in self._held]
 
     def _see(self, connection: sqlite3.Connection, tenant: str) -> None:
-        """Drop what is held of a tenant where something of it was forgotten since."""
+        """Drop a tenant's cached places if data of it was erased since."""
         row = one(connection, "epoch_get", tenant=tenant, kind="", owner="")
         epoch = int(row["epoch"]) if row else 0
         with self._lock:
@@ -102,7 +104,7 @@ class PlaceWords:
 
 
 def words_at(connection: sqlite3.Connection, values: Mapping[str, str], at: float) -> Words:
-    """Return the words of the memories of a place that held at a time."""
+    """Return the words of a place's memories that were valid at a time."""
     return _words(
         connection,
         values,
@@ -131,9 +133,9 @@ def _words(
 def rarest_words(
     connection: sqlite3.Connection, words: Words, query: Query, token: str
 ) -> tuple[Query, dict[str, int]]:
-    """Return a query that looks for its rarest_words words in a large place only, and in how many memories each stands.
+    """Return a query reduced to its rarest words in a large place, and the number of memories with each word.
 
-    Counting costs the memories that hold a word, once for each state of the place.
+    Counting costs the memories with a word, once for each state of the place.
     """
     for term in query.terms:
         if term not in words.counts:
@@ -154,23 +156,23 @@ def rarest_words(
 NOTHING = SearchResult()
 _SEQ = (1 << SHIFT) - 1
 _ALL_ROWS = {"first": 0, "last": (1 << 63) - 1}
-#: A conversation up to so many posts is searched for every word of a query.
+#: A conversation with at most so many posts is searched for every query word.
 SMALL = 2_000
-#: In a larger one the rarest words are searched for, as many as stand in about so many posts: a word that stands
-#: everywhere tells little, and scoring its posts would make a search cost the conversation (docs/design/005).
+#: A larger one is searched for the rarest words, up to about so many posts in total: a word that occurs everywhere
+#: is no use, and scoring its posts would make a search cost the whole conversation (docs/design/005).
 MATCHES = 2_000
-#: Conversations of a user whose vectors are looked at, the newest, where no conversation is named.
+#: Newest conversations of a user whose vectors are searched if no conversation is named.
 CONVERSATIONS = 200
-#: Conversations of others a user was let into that are searched, the newest.
+#: Newest joined conversations of others that are searched.
 JOINED = 1_000
-#: Words whose counts are remembered.
+#: Most cached word counts.
 REMEMBERED = 20_000
 
 
 class SearchCache:
-    """What searches remember: vectors, and in how many posts of a conversation words stand.
+    """The search cache: vectors, and the number of posts with a word per conversation.
 
-    Counts change slowly, and counting costs their posts.
+    Counts change slowly, and counting costs the posts with the word.
     """
 
     def __init__(self) -> None:
@@ -179,7 +181,7 @@ class SearchCache:
         self.words = PlaceWords()
 
     def count(self, connection: sqlite3.Connection, no: int, term: str, *, posts: int) -> int:
-        """Return a word's count; counted anew when the conversation has grown by a quarter since."""
+        """Return a word's count; it is counted again after the conversation has grown by a quarter."""
         known = self._known.get((no, term))
         if known is not None and posts <= known[1] * 1.25 + 100:
             return known[0]
@@ -192,7 +194,7 @@ class SearchCache:
 
 
 def rarest(counts: Mapping[str, int]) -> list[str]:
-    """Return the rarest words that stand in about MATCHES posts together, at least one."""
+    """Return the rarest words that occur in about MATCHES posts in total, at least one word."""
     chosen: list[str] = []
     total = 0
     for term, count in sorted(counts.items(), key=lambda each: (each[1], each[0])):
@@ -208,7 +210,7 @@ def rarest(counts: Mapping[str, int]) -> list[str]:
 def search(
     connection: sqlite3.Connection, conversation: Row, runs: Runs, look: SearchLook, kept: SearchCache
 ) -> SearchResult:
-    """Find posts of one path, each with its neighbours."""
+    """Find posts of one path, each with its neighbors."""
     no, posts = conversation["no"], conversation["last_seq"]
     query = read_query(look.text, speakers=json.loads(conversation["speakers"]))
     frequencies: dict[str, int] = {}
@@ -233,7 +235,7 @@ def search(
 
 
 def _close(connection: sqlite3.Connection, conversation: Row, look: SearchLook, kept: SearchCache) -> Close | None:
-    """Compare the query's vector, if it has one, with those of a conversation."""
+    """Compare the query's vector, if any, with those of a conversation."""
     if look.dense is None:
         return None
     return kept.matrices.close(connection, conversation["tenant"], scope_of(conversation["no"]), look.dense)
@@ -248,15 +250,15 @@ def _placed(found: Sequence[Found], close: Close | None) -> Sequence[Found]:
 
 
 def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
-    """Return a query that looks for its rarest words only; speakers' names are no words to look for by themselves."""
+    """Return a query reduced to its rarest words; speakers' names alone are not searched."""
     chosen = rarest({term: count for term, count in counts.items() if term not in query.names})
     return Query(text=query.text, terms=tuple(chosen)) if chosen else query
 
 
 def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook, kept: SearchCache) -> SearchResult:
-    """Find posts of all of a user's conversations and those they were let into, or of all where nobody is named.
+    """Find posts in all conversations of a user, owned or joined, or in all conversations if no user is named.
 
-    Each on its head's path. Vectors are looked at in the conversations full text names, and in the user's newest.
+    Only head paths are searched. Vectors are compared in the conversations with full-text hits and in the newest.
     """
     tokens: list[str] = [tenant_token(scope.tenant)]
     joined: list[int] = []
@@ -295,7 +297,7 @@ def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook,
 def _closest(
     connection: sqlite3.Connection, scope: Scope, numbers: Iterable[int], look: SearchLook, kept: SearchCache
 ) -> dict[int, tuple[Row, Runs, Close | None, list[int]]]:
-    """Return conversations that still are there, each with its path and its share of the CLOSEST posts of them all."""
+    """Return existing conversations, each with its path and its share of the CLOSEST posts of all."""
     found: dict[int, tuple[Row, Runs, Close | None, list[int]]] = {}
     ranked: list[tuple[float, int, int]] = []
     for no in numbers:
@@ -313,9 +315,9 @@ def _closest(
 
 
 def rows_of(no: int) -> dict[str, int]:
-    """Return the range of rows a conversation has in the index.
+    """Return the row range of a conversation in the index.
 
-    It bounds a search without a word that is to be counted.
+    It limits a search without an additional term.
     """
     return {"first": no << SHIFT, "last": no << SHIFT | _SEQ}
 
@@ -334,7 +336,7 @@ def _match(
 
 
 def _with_neighbours(connection: sqlite3.Connection, conversation: Row, runs: Runs, hits: Sequence[int]) -> list[Found]:
-    """Load hits on a path, best first as given, and the posts around the best of them."""
+    """Load hits on a path, best first as given, and the neighbors of the best ones."""
     kept = [seq for seq in hits if on_path(runs, seq)]
     direct = set(kept)
     around = {near for seq in kept[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)} - direct
@@ -342,7 +344,7 @@ def _with_neighbours(connection: sqlite3.Connection, conversation: Row, runs: Ru
 
 
 def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
-    """Return the seqs up to `reach` posts before and after one on a path. Runs are newest first."""
+    """Return the seqs of up to `reach` posts before and after a post on a path. Runs are newest first."""
     at = next(place for place, (first, last) in enumerate(runs) if first <= seq <= last)
     if runs[at][0] <= seq - reach and seq + reach <= runs[at][1]:
         return [*range(seq - 1, seq - reach - 1, -1), *range(seq + 1, seq + reach + 1)]

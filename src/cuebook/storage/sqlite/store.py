@@ -1,4 +1,4 @@
-"""The Store on one SQLite file: reads on their own connections, writes through the one writer."""
+"""The Store on one SQLite file: reads use their own connections, writes go through one writer thread."""
 
 import asyncio
 import sqlite3
@@ -54,16 +54,16 @@ from cuebook.storage.sqlite.writer import Writer, explain, translate
 
 T = TypeVar("T")
 
-#: Readers of one process: reads are short, and two cores run two of them.
+#: Reader threads per process: reads are short, and two cores run two of them.
 READERS = 4
-#: How long a deletion waits for readers to let the log go, in milliseconds.
+#: Milliseconds for which a deletion waits for readers to release the log.
 PATIENCE_MS = 1000
-#: Seconds between two looks whether they have.
+#: Seconds between two checks whether they have.
 PAUSE_S = 0.02
 
 
 class SqliteStore:
-    """A store in one file, or in memory for trying out (`:memory:`). What a write returned from is durable (`FULL`)."""
+    """A store in one file, or in memory (`:memory:`). A write that has returned is durable (`FULL`)."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class SqliteStore:
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._closed = False
-        self._unclean = False  # file or log may hold what was forgotten
+        self._unclean = False  # file or log may contain erased data
         self._kept = search.SearchCache()
         self._holders = holders or Holders(Path(self.path) if self.path != MEMORY else None)
         self._watch = LeaseWatch()
@@ -105,7 +105,7 @@ class SqliteStore:
 
     @property
     def commits(self) -> int:
-        """Transactions committed so far."""
+        """Return the number of committed transactions."""
         return self._writer.commits
 
     async def _write(self, run: Callable[[sqlite3.Connection], T]) -> T:
@@ -138,7 +138,7 @@ class SqliteStore:
     # the turn
 
     async def scene(self, scope: Scope, look: Look) -> Scene:
-        """Read everything a turn decides on."""
+        """Load everything that a turn needs."""
         return await self._read(lambda c: reads.scene(c, scope, look, self._kept, self.paths))
 
     async def append(self, scope: Scope, batch: Batch) -> Appended:
@@ -146,31 +146,31 @@ class SqliteStore:
         return await self._write(lambda c: writes.append(c, scope, batch, self._failpoints))
 
     async def open(self, scope: Scope, opening: Opening) -> Lease:
-        """Open a step and take the lease. Busy while another turn runs, Conflict when the scene is outdated."""
+        """Open a step and take the lease. Raises Busy while another turn runs, Conflict if the scene is outdated."""
         lease = await self._write(lambda c: turns.open_turn(c, scope, opening, self._holders, self._failpoints))
         if lease is None:
             raise base.moved(opening.conversation)
         return lease
 
     async def checkpoint(self, lease: Lease, partial: Draft | None, *, now: float, lease_s: float) -> None:
-        """Keep what has come and renew the lease. LeaseLost when it is another's."""
+        """Save the partial answer and renew the lease. Raises LeaseLost if another process has taken it."""
         raw = msgspec.msgpack.encode(partial) if partial else b""
         await self._write(
             lambda c: turns.checkpoint(c, lease, raw, now=now, lease_s=lease_s, failpoints=self._failpoints)
         )
 
     async def close(self, lease: Lease, closing: Closing) -> int:
-        """End a step; answers with the reply's seq. LeaseLost when the lease is another's."""
+        """End a step; return the reply's seq. Raises LeaseLost if another process has taken the lease."""
         return await self._write(lambda c: turns.close_turn(c, lease, closing, self._failpoints))
 
     async def align(
         self, scope: Scope, digests: Sequence[bytes], *, conversation: str | None, anchors: Sequence[bytes] = ()
     ) -> list[Alignment]:
-        """Find where a resent history lies."""
+        """Find the posts of a resent history."""
         return await self._read(lambda c: reads.align(c, scope, digests, conversation=conversation, anchors=anchors))
 
     async def answered(self, scope: Scope, key: str) -> StoredAnswer | None:
-        """Return what an Idempotency-Key stands for."""
+        """Return the stored result of an Idempotency-Key."""
         own = base.own_key(scope, key)
         row = await self._read(lambda c: base.one(c, "idempotency_get", tenant=scope.tenant, key=own))
         if row is None:
@@ -183,53 +183,53 @@ class SqliteStore:
     # reading
 
     async def conversation(self, scope: Scope, conversation: str) -> Conversation:
-        """One conversation."""
+        """Return one conversation."""
         return await self._read(lambda c: conversation_record(base.need(c, scope, conversation)))
 
     async def conversations(self, scope: Scope, *, limit: int, cursor: str | None = None) -> PageOfConversations:
-        """Conversations, the most recent first."""
+        """List conversations, most recent first."""
         return await self._read(lambda c: reads.page(c, scope, limit=limit, cursor=cursor))
 
     async def posts(
         self, scope: Scope, conversation: str, *, path: bool = True, last: int | None = None, head: int | None = None
     ) -> list[Post]:
-        """Read posts of a path, oldest first, or of all branches."""
+        """Return posts of a path, oldest first, or of all branches."""
         return await self._read(lambda c: reads.posts(c, scope, conversation, path=path, last=last, head=head))
 
     async def posts_behind(
         self, scope: Scope, conversation: str, *, after: int, limit: int, path: bool = True, head: int | None = None
     ) -> list[Post]:
-        """Read the next posts behind one, oldest first, of a path or of all branches."""
+        """Return the next posts after a seq, oldest first, of a path or of all branches."""
         return await self._read(
             lambda c: posts_behind(c, scope, conversation, path=path, head=head, after=after, limit=limit)
         )
 
     async def posts_in(self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]) -> list[PathPost]:
-        """Read posts of seq ranges."""
+        """Return posts of seq ranges."""
         return await self._read(lambda c: reads.posts_in(c, scope, conversation, ranges))
 
     async def round_states(self, scope: Scope, conversation: str) -> dict[int, RoundState]:
-        """State of each round by its seq."""
+        """Return the state of each round by seq."""
         return await self._read(lambda c: reads.round_states(c, scope, conversation))
 
     async def turn(self, scope: Scope, conversation: str, n: int) -> Turn:
-        """One turn."""
+        """Return one turn."""
         return await self._read(lambda c: reads.turn(c, scope, conversation, n))
 
     async def turns(self, scope: Scope, conversation: str, *, last: int) -> list[Turn]:
-        """Read the newest turns, oldest first."""
+        """Return the newest turns, oldest first."""
         return await self._read(lambda c: reads.turns(c, scope, conversation, last=last))
 
     async def texts(self, scope: Scope, digests: Sequence[str]) -> dict[str, str]:
-        """Kept texts by digest."""
+        """Return stored texts by digest."""
         return await self._read(lambda c: reads.texts(c, scope, digests))
 
     async def summary(self, scope: Scope, conversation: str, *, version: int | None = None) -> Summary | None:
-        """Read the summary that stands for the head, or a named version."""
+        """Return the head's current summary, or the given version."""
         return await self._read(lambda c: derived.current(c, scope, conversation, version))
 
     async def items(self, scope: Scope, conversation: str, *, ended: bool = False) -> list[Item]:
-        """Items as they stand at the head, ended ones too if asked."""
+        """Return the items at the head, with ended ones on request."""
 
         def read(c: sqlite3.Connection) -> list[Item]:
             row = base.need(c, scope, conversation)
@@ -238,7 +238,7 @@ class SqliteStore:
         return await self._read(read)
 
     async def search(self, scope: Scope, look: SearchLook, *, conversation: str | None) -> SearchResult:
-        """Full text over one conversation's head path, or over all of the user's conversations."""
+        """Search one conversation's head path, or all of the user's conversations."""
 
         def read(c: sqlite3.Connection) -> SearchResult:
             if conversation is None:
@@ -261,22 +261,22 @@ class SqliteStore:
     async def participate(
         self, scope: Scope, conversation: str, users: Sequence[str], *, audit: Sequence[Record] = ()
     ) -> Conversation:
-        """Return who takes part; its first user does in any case."""
+        """Change the participants and return them; the first user always takes part."""
         return await self._write(lambda c: writes.participate(c, scope, conversation, users, audit=audit))
 
     async def delete(self, scope: Scope, conversation: str) -> dict[str, int]:
-        """Forget a conversation, then empty the write-ahead log so that its bytes go too.
+        """Delete a conversation, then truncate the write-ahead log so that its bytes are gone too.
 
-        While another process reads, they stay in the log until `expire`, called from time to time, finds it free.
+        While another process reads, they remain in the log until a later call of `expire` finds it free.
         """
         counts = await self._write(lambda c: forget.delete(c, scope, conversation, self._failpoints))
         await self._emptied(PATIENCE_MS)
         return counts
 
     async def _emptied(self, patience_ms: int, *, large: bool = False) -> bool:
-        """Empty file, log and memory of what is gone; False while another process reads what they hold.
+        """Remove erased data from file, log and memory; return False while another process reads.
 
-        A large file is written anew only where that is said.
+        A large file is rewritten only on request.
         """
         if self.paths is None:
             return True
@@ -285,12 +285,12 @@ class SqliteStore:
         self._unclean = not await loop.run_in_executor(self._readers, self._empty, patience_ms, large)
         return not self._unclean
 
-    def _empty(self, patience_ms: int, large: bool) -> bool:  # noqa: FBT001  # an executor takes no names
-        """Empty file and log of what is gone; False where somebody still reads or writes it."""
+    def _empty(self, patience_ms: int, large: bool) -> bool:  # noqa: FBT001  # executors pass no keyword arguments
+        """Remove erased data from file and log; return False if another process still reads or writes."""
         end = time.monotonic() + patience_ms / 1000
         try:
             with closing(connect(self.path)) as connection:
-                connection.execute("PRAGMA busy_timeout = 0")  # SQLite does not wait for who is at the same
+                connection.execute("PRAGMA busy_timeout = 0")  # do not wait: another thread may do the same
                 if not large and is_large(self.path):
                     truncated(connection)
                     return False
@@ -303,15 +303,15 @@ class SqliteStore:
             raise translate(error) from error
         return True
 
-    # the work behind
+    # background jobs
 
     async def expire(
         self, *, now: float, lease_s: float | None = None, wait_s: float | None = None, limit: int = 100
     ) -> int:
-        """End turns whose lease ran out or whose process is gone.
+        """End turns whose lease expired or whose process is gone.
 
-        With `lease_s` those too whose lease a wrong clock gave and nobody renews for so long, with `wait_s` those that
-        wait for results in a conversation where nothing was said for so long.
+        `lease_s` also ends leases of a wrong clock that were not renewed for so long. `wait_s` also ends turns
+        that have waited so long for tool results in an inactive conversation.
         """
         terms = LeaseTerms(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
         if self._unclean:
@@ -324,31 +324,31 @@ class SqliteStore:
     async def due(
         self, *, limit: int = 100, least: int = 1, after: DueConversation | None = None, conversation: str | None = None
     ) -> list[DueConversation]:
-        """Conversations with posts behind no summary."""
+        """Return conversations due for summarization."""
         return await self._read(
             lambda c: derived.due(c, limit=limit, least=least, behind=after, conversation=conversation)
         )
 
     async def compaction(self, scope: Scope, conversation: str, *, limit: int) -> CompactionInput | None:
-        """Read what a pass needs, None while a round is open."""
+        """Load the input of a pass, None while a round is open."""
         return await self._read(lambda c: derived.compaction(c, scope, conversation, limit=limit))
 
     async def save_summary(self, scope: Scope, compacted: Compacted) -> bool:
-        """Keep a pass's result; False when it was made from what no longer stands."""
+        """Store a pass's result; return False if its input is outdated."""
         return await self._write(lambda c: derived.save_summary(c, scope, compacted, self._failpoints))
 
     async def postpone(self, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int) -> None:
-        """Do not try a pass before a time."""
+        """Delay the next pass until a time."""
         await self._write(lambda c: derived.postpone(c, scope, conversation, until=until, failed=failed, mark=mark))
 
     async def forget_keys(self, *, before: float, limit: int = 1000) -> int:
-        """Forget Idempotency-Keys of before a time, the oldest first; answers with how many."""
+        """Delete Idempotency-Keys older than a time, oldest first; return their number."""
         if await self._read(lambda c: base.one(c, "idempotency_old", before=before)) is None:
             return 0  # nothing to write
         return await self._write(lambda c: base.run(c, "idempotency_forget", before=before, limit=limit).rowcount)
 
     async def check(self, *, whole: bool = False) -> dict[str, Any]:
-        """Look whether the store answers, and what it holds; with `whole` read all of the file for its integrity."""
+        """Check that the store works and return its counts; `whole` runs an integrity check of the whole file."""
 
         def read(c: sqlite3.Connection) -> dict[str, Any]:
             count = c.execute("SELECT count(*), coalesce(sum(last_seq), 0) FROM conversation").fetchone()
@@ -365,7 +365,7 @@ class SqliteStore:
         return await self._read(read)
 
     async def aclose(self) -> None:
-        """Finish what waits and close the file."""
+        """Finish queued writes and close the file."""
         if not self._closed:
             self._closed = True
             await asyncio.get_running_loop().run_in_executor(None, self._shut)

@@ -1,4 +1,4 @@
-"""How a conversation's tree is read and grown: runs, paths, sums along a path, and storing posts."""
+"""Read and extend a conversation's tree: runs, paths, sums along a path, and storing posts; cache recent posts."""
 
 import json
 import sqlite3
@@ -31,7 +31,7 @@ Runs = list[tuple[int, int]]  # (first, last) seqs, newest run first
 
 
 class Tip(Struct):
-    """Where a path ends: what the next post needs of the last."""
+    """The end of a path: the fields of the last post that the next one needs."""
 
     seq: int = 0
     run_start: int = 0
@@ -68,12 +68,12 @@ def runs_to(connection: sqlite3.Connection, tenant: str, no: int, head: int) -> 
 
 
 def on_path(runs: Runs, seq: int) -> bool:
-    """Whether a post lies on a path."""
+    """Return whether a post is on a path."""
     return any(first <= seq <= last for first, last in runs)
 
 
 def after(runs: Runs, mark: int) -> Runs:
-    """Return the part of a path behind a mark on it, newest first."""
+    """Return the part of a path after a mark on it, newest first."""
     kept: Runs = []
     for first, last in runs:
         if last <= mark:
@@ -83,7 +83,7 @@ def after(runs: Runs, mark: int) -> Runs:
 
 
 def mark_on(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> tuple[int, int]:
-    """Return seq and version of the farthest summary on a path, (0, 0) for none."""
+    """Return seq and version of the last summary on a path, (0, 0) for none."""
     for version, upto, _ in connection.execute(SQL["summary_marks"], {"tenant": tenant, "no": no}):
         if on_path(runs, upto):
             return upto, version
@@ -97,7 +97,7 @@ def backlog(connection: sqlite3.Connection, tenant: str, no: int, head: Tip, mar
 
 
 def grow(connection: sqlite3.Connection, conversation: Row, drafts: Sequence[Draft], tip: Tip) -> Tip:
-    """Store drafts one after another behind `tip`; `conversation` counts along. Does not move the head."""
+    """Append drafts after `tip` and update the counters of `conversation`. Does not move the head."""
     tenant, no, seq = conversation["tenant"], conversation["no"], conversation["last_seq"]
     insert, insert_text = SQL["post_insert"], SQL["post_text_insert"]
     user = conversation["user_id"]
@@ -133,7 +133,7 @@ def grow(connection: sqlite3.Connection, conversation: Row, drafts: Sequence[Dra
 def _place_body(
     connection: sqlite3.Connection, tenant: str, no: int, draft: Draft
 ) -> tuple[str | None, bytes | None, bytes | None, bytes | None]:
-    """Place a large body apart, in whole. Parts of moderate size stay beside, for who reads the compressed form."""
+    """Store a large body apart. Parts of moderate size also stay in the row, for readers of the compressed form."""
     parts = encode_parts(draft.parts) if draft.parts else None
     size = len(draft.message) + len(parts or b"") + len(draft.wire or b"")
     if size <= INLINE:
@@ -143,7 +143,7 @@ def _place_body(
 
 
 def keep(connection: sqlite3.Connection, tenant: str, no: int, body: bytes) -> bytes:
-    """Keep a body once and note that this conversation uses it; answers with its digest."""
+    """Store a body once with a reference from this conversation; return its digest."""
     digest = digest_of(body)
     run(connection, "blob_insert", tenant=tenant, digest=digest, body=body)
     run(connection, "blob_use", tenant=tenant, digest=digest, no=no)
@@ -151,7 +151,7 @@ def keep(connection: sqlite3.Connection, tenant: str, no: int, body: bytes) -> b
 
 
 def _hear(conversation: Row, sender: str) -> None:
-    """Remember a speaker's name."""
+    """Store a speaker's name."""
     if f'"{sender}"' not in conversation["speakers"]:
         names = json.loads(conversation["speakers"])
         if sender not in names and len(names) < SPEAKERS:
@@ -159,17 +159,17 @@ def _hear(conversation: Row, sender: str) -> None:
 
 
 def tenant_token(tenant: str) -> str:
-    """Return the full-text token of everything in a tenant: what an owner who names no user searches."""
+    """Return the full-text token of all posts in a tenant, for a search without a user."""
     return "t" + digest_of(tenant.encode())[:8].hex()
 
 
 def owner_token(tenant: str, user: str | None) -> str:
-    """Return the full-text token of everything one user owns."""
+    """Return the full-text token of all posts that a user owns."""
     return "u" + digest_of(f"{tenant}\x00{user or ''}".encode())[:8].hex()
 
 
 def settle_head(connection: sqlite3.Connection, conversation: Row, start: Tip, tip: Tip, *, now: float) -> None:
-    """Make `tip` the head after posts were stored behind `start`, and bring mark and backlog up to it."""
+    """Make `tip` the head after posts were appended after `start`, and update mark and backlog."""
     if start.seq == conversation["head"]:
         conversation["backlog"] += tip.path_count - start.path_count
         conversation["backlog_tokens"] += tip.path_tokens - start.path_tokens
@@ -180,7 +180,7 @@ def settle_head(connection: sqlite3.Connection, conversation: Row, start: Tip, t
 
 
 def turn_to(connection: sqlite3.Connection, conversation: Row, tip: Tip) -> None:
-    """Make `tip` the head in the row, with the mark and the backlog of its path; what was delivered is looked at."""
+    """Make `tip` the head in the row, with its mark and backlog, and mark the conversation for delivery."""
     tenant, no = conversation["tenant"], conversation["no"]
     mark, _ = mark_on(connection, tenant, no, runs_to(connection, tenant, no, tip.seq))
     count, tokens = backlog(connection, tenant, no, tip, mark)
@@ -189,12 +189,12 @@ def turn_to(connection: sqlite3.Connection, conversation: Row, tip: Tip) -> None
 
 
 def save_growth(connection: sqlite3.Connection, conversation: Row, *, now: float) -> None:
-    """Write a conversation's counters back."""
+    """Save a conversation's counters."""
     connection.execute(SQL["conversation_grow"], {**conversation, "now": max(now, conversation["updated_at"])})
 
 
 def bodies(connection: sqlite3.Connection, tenant: str, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Return kept bodies by digest; what was forgotten is missing."""
+    """Return stored bodies by digest; erased ones are omitted."""
     found = {}
     for digest in set(digests):
         row = connection.execute(SQL["blob_get"], {"tenant": tenant, "digest": digest}).fetchone()
@@ -204,9 +204,9 @@ def bodies(connection: sqlite3.Connection, tenant: str, digests: Sequence[bytes]
 
 
 def stretch(connection: sqlite3.Connection, name: str, tenant: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
-    """Read posts of a path, newest first, in more and more at a time: who needs a few reads little beyond them.
+    """Yield posts of a path, newest first, in batches of growing size, so that short reads stay cheap.
 
-    A body that lies apart is not read yet (`with_bodies`).
+    Bodies stored apart are not loaded (see `with_bodies`).
     """
     many = _AT_FIRST
     for first, last in runs:
@@ -219,7 +219,7 @@ def stretch(connection: sqlite3.Connection, name: str, tenant: str, no: int, run
 def with_bodies(
     connection: sqlite3.Connection, tenant: str, posts: list[PathPost], *, small: bool = False
 ) -> list[PathPost]:
-    """Return posts of `path_stretch`, or of `small_stretch`, with the bodies that lie apart."""
+    """Return posts of `path_stretch` or `small_stretch` with the bodies that are stored apart."""
     if not small and all(map(_MESSAGE, posts)):
         return posts  # most often nothing lies apart
     for at, post in enumerate(posts):
@@ -235,13 +235,13 @@ def with_bodies(
 def read_body(
     connection: sqlite3.Connection, tenant: str, digest: bytes | None
 ) -> tuple[str, bytes | None, bytes | None]:
-    """Return the message, parts and wire of a large post; nothing where they were forgotten."""
+    """Return the message, parts and wire of a large post; empty if they were erased."""
     kept = connection.execute(SQL["blob_get"], {"tenant": tenant, "digest": digest}).fetchone()
     return decode_body(kept[0]) if kept else ("", None, None)
 
 
 def unread(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> tuple[Stretch, ...]:
-    """Sum up the stretches of a path that were not read, oldest first."""
+    """Return the unread stretches of a path with their sums, oldest first."""
     found = []
     for first, last in runs:
         end = one(connection, "sums_at", tenant=tenant, no=no, seq=last)
@@ -262,11 +262,10 @@ MOST_TOKENS = 4_000_000
 
 
 class Paths:
-    """Of each conversation one stretch of consecutive posts, those read last, as `path_stretch` gives them.
+    """A cache of recent posts: one stretch of consecutive posts per conversation, as rows of `path_stretch`.
 
-    A stored post is altered only where it is erased, and its seq never given again, so what is held stays true until
-    something is forgotten (`see`). It must not see what may yet be rolled back: reads of a database in memory go
-    without.
+    Stored posts change only by erasure, and seqs are never reused, so entries stay valid until an erasure (`see`).
+    Uncommitted posts must not enter it: reads of an in-memory database do not use it.
     """
 
     def __init__(self, *, least: int = LEAST, most_tokens: int = MOST_TOKENS) -> None:
@@ -279,11 +278,11 @@ class Paths:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many conversations are held, and how many tokens of theirs."""
+        """Return the numbers of cached conversations and tokens."""
         return len(self._held), self._tokens
 
     def stretch(self, connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
-        """Read posts of a path in full, newest first: from memory where they are held."""
+        """Return posts of a path in full, newest first, from the cache if possible."""
         with self._lock:
             held = self._held.get((tenant, no), ())
         for first, last in runs:
@@ -298,7 +297,7 @@ class Paths:
                 yield from stretch(connection, "path_stretch", tenant, no, [(first, held[end - 1].seq - 1)])
 
     def see(self, tenant: str, epoch: int) -> None:
-        """Forget all that was read before something of a tenant was forgotten, by whichever process."""
+        """Drop all entries read before an erasure in a tenant, by any process."""
         with self._lock:
             if self._epochs.setdefault(tenant, epoch) < epoch:
                 self._epochs[tenant] = epoch
@@ -306,7 +305,7 @@ class Paths:
                 self._tokens = 0
 
     def hold(self, tenant: str, no: int, posts: Sequence[PathPost], *, epoch: int = 0) -> None:
-        """Hold consecutive posts, newest first, instead of what was held of their conversation."""
+        """Cache consecutive posts, newest first, and replace the conversation's entry."""
         if len(posts) < self._least:
             return
         with self._lock:
@@ -318,14 +317,14 @@ class Paths:
                 self._tokens -= _tokens(self._held.popitem(last=False)[1])
 
     def clear(self) -> None:
-        """Forget all: something was deleted."""
+        """Clear the cache after a deletion."""
         with self._lock:
             self._held.clear()
             self._tokens = 0
 
 
 def _overlap(held: Sequence[PathPost], first: int, last: int) -> tuple[int, int]:
-    """Return which of the held posts, newest first, lie in a stretch: from one place up to another."""
+    """Return the index range of the cached posts, newest first, that are in a stretch."""
     if not held:
         return 0, 0
     newest = held[0].seq

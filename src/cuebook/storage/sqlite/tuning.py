@@ -1,4 +1,4 @@
-"""Tunings and their snapshots in a SQLite store: a run is kept only on top of the one it was decided on."""
+"""Store optimizer parameters (tunings) and snapshots in SQLite, by compare-and-set on the previous run."""
 
 import json
 import sqlite3
@@ -19,7 +19,7 @@ from cuebook.storage.sqlite.rows import conversation as conversation_record
 from cuebook.storage.sqlite.tree import after as behind
 from cuebook.storage.sqlite.tree import on_path, runs_to, with_bodies
 
-#: Snapshots kept of a conversation (C: "pruned to the most recent 500").
+#: Snapshots kept per conversation (C: "pruned to the most recent 500").
 SNAPSHOTS: Final = 500
 
 _tuning = msgspec.json.Decoder(Tuning).decode
@@ -35,11 +35,11 @@ class SqliteTuning:
         self._write = write
 
     async def entries(self, scope: Scope, conversation: str, *, after: int, limit: int) -> Entries:
-        """Return posts of the head's path behind a seq, with their texts. Raises NotFound."""
+        """Return posts of the head's path after a seq, with their texts. Raises NotFound."""
         return await self._read(lambda c: _entries(c, base.need(c, scope, conversation), after=after, limit=limit))
 
     async def tuned(self, scope: Scope, conversation: str) -> Tuned | None:
-        """Return how a conversation is tuned, None before its first run. Raises NotFound."""
+        """Return a conversation's tuning, None before its first run. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> Tuned | None:
             row = base.need(connection, scope, conversation)
@@ -52,15 +52,15 @@ class SqliteTuning:
         return await self._read(read)
 
     async def keep(self, scope: Scope, conversation: str, run: TuningRun) -> bool:
-        """Keep what a run leaves; False where another run was first, or the conversation is gone."""
+        """Store a run's result; return False if another run was first or the conversation is gone."""
         return await self._write(lambda c: _keep(c, scope, conversation, run))
 
     async def changed(
         self, *, least: int, since: float, before: float, limit: int = 100, scope: Scope | None = None
     ) -> list[Changed]:
-        """Find conversations of at least so many posts, written to since a time, with no run since the last post.
+        """Return conversations with enough posts that changed since a time and since their last run.
 
-        Their last run was at `before` or earlier. Without a scope they are every tenant's.
+        Their last run was at `before` or earlier. Without a scope, search every tenant.
         """
         whose = {"tenant": scope and scope.tenant, "user": scope and scope.user, "proven": bool(scope and scope.proven)}
         values = {"least": least, "since": since, "before": before, "limit": limit, **whose}
@@ -76,7 +76,7 @@ class SqliteTuning:
         return await self._read(read)
 
     async def totals(self, scope: Scope, conversation: str | None) -> TuningTotals:
-        """Return what all runs came to. Raises NotFound."""
+        """Return the totals of all runs. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> TuningTotals:
             whose = _whose(connection, scope, conversation)
@@ -90,7 +90,7 @@ class SqliteTuning:
     async def tally(
         self, scope: Scope, conversation: str | None, *, organizations: Sequence[str] | None = None
     ) -> Tally:
-        """Count what there is, of organizations' what those named know, or all. Raises NotFound."""
+        """Count posts, items and memories, of organizations only the named ones or all. Raises NotFound."""
         named = None if organizations is None else json.dumps(list(organizations))
 
         def read(connection: sqlite3.Connection) -> Tally:
@@ -145,6 +145,6 @@ def _keep(connection: sqlite3.Connection, scope: Scope, conversation: str, made:
 
 
 def standing(connection: sqlite3.Connection, row: Row) -> Tuning | None:
-    """Return how a conversation is tuned, for its scene."""
+    """Return a conversation's tuning for its scene."""
     found = one(connection, "tuning_get", tenant=row["tenant"], no=row["no"])
     return _tuning(found["parameters"]) if found else None

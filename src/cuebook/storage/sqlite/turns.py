@@ -1,4 +1,4 @@
-"""How a turn is opened, kept while it speaks, closed, and ended when its lease ran out, each by compare-and-set."""
+"""Open, checkpoint and close turns under a lease, and end turns with an expired lease, by compare-and-set."""
 
 import json
 import sqlite3
@@ -27,10 +27,10 @@ from cuebook.storage.sqlite.writes import begin, bind, check_names, keep_named, 
 def open_turn(
     connection: sqlite3.Connection, scope: Scope, opening: Opening, holders: Holders, failpoints: Failpoints
 ) -> Lease | None:
-    """Store the caller's posts, the step and its manifest, and take the lease: from here on the query is safe.
+    """Store the caller's posts, the step and its manifest, and take the lease; the query is durable from here on.
 
-    A turn whose lease ran out, or whose process is gone, is ended first. None when that stored a post: then only the
-    ending is to be kept, and the caller reads again.
+    A turn whose lease expired, or whose process is gone, is ended first. If that stored a post, return None: only the
+    end is stored, and the caller must read again.
     """
     failpoints("open.begin")
     if opening.epoch is not None and opening.epoch != current_epoch(connection, scope.tenant):
@@ -65,7 +65,7 @@ def open_turn(
 
 
 def _compare(row: Row, opening: Opening, holders: Holders) -> None:
-    """Raise Busy while another turn holds the lease, Conflict when the state is not the one that was read."""
+    """Raise Busy while another turn holds the lease, Conflict if the state has changed since it was read."""
     if row["lease_until"] and row["lease_until"] >= opening.now and not holders.gone(row["lease_holder"]):
         msg = f"a turn is running in conversation {opening.conversation!r}"
         raise Busy(msg, retry_after=max(0.05, row["lease_until"] - opening.now))
@@ -74,7 +74,7 @@ def _compare(row: Row, opening: Opening, holders: Holders) -> None:
 
 
 def _place(connection: sqlite3.Connection, row: Row, opening: Opening) -> Tip:
-    """Store the caller's posts and move the head as the opening says; answers with the post to be answered."""
+    """Store the caller's posts and move the head as requested; return the post to be answered."""
     start = tip_at(connection, row["tenant"], row["no"], opening.parent)
     tip = grow(connection, row, opening.drafts, start)
     if opening.moves_head and opening.drafts:
@@ -130,7 +130,7 @@ def _begin_step(
 
 
 def _begin_turn(connection: sqlite3.Connection, row: Row, opening: Opening, *, fence: int) -> tuple[int, int, int]:
-    """Open a turn, or go on with one that waits; answers with its number, the step's and its round."""
+    """Open a turn, or continue a waiting one; return the numbers of turn, step and round."""
     values = {
         "tenant": row["tenant"], "no": row["no"], "fence": fence,
         "metadata": json.dumps(opening.metadata, ensure_ascii=False),
@@ -148,7 +148,7 @@ def _begin_turn(connection: sqlite3.Connection, row: Row, opening: Opening, *, f
 
 
 def _held(connection: sqlite3.Connection, lease: Lease) -> Row:
-    """Return the conversation's row, if the lease is still ours."""
+    """Return the conversation's row. Raises LeaseLost if the lease was lost."""
     row = one(connection, "conversation_by_no", tenant=lease.scope.tenant, no=lease.no)
     if row is None:
         msg = (
@@ -164,7 +164,7 @@ def _held(connection: sqlite3.Connection, lease: Lease) -> Row:
 def checkpoint(
     connection: sqlite3.Connection, lease: Lease, partial: bytes, *, now: float, lease_s: float, failpoints: Failpoints
 ) -> None:
-    """Keep what has come so far and hold the lease longer."""
+    """Save the partial answer and renew the lease."""
     row = _held(connection, lease)
     run(connection, "conversation_renew", no=row["no"], fence=lease.fence, turn=lease.turn, until=now + lease_s)
     if partial:
@@ -181,7 +181,7 @@ def checkpoint(
 
 
 def close_turn(connection: sqlite3.Connection, lease: Lease, closing: Closing, failpoints: Failpoints) -> int:
-    """Store the reply and end the step; answers with the reply's seq, 0 for none."""
+    """Store the reply and end the step; return the reply's seq, 0 for none."""
     failpoints("close.begin")
     row = _held(connection, lease)
     reply_seq = _finish_step(connection, row, lease.turn, lease.step, closing)
@@ -228,7 +228,7 @@ def _finish_step(connection: sqlite3.Connection, row: Row, n: int, step_n: int, 
 
 
 def _reply(connection: sqlite3.Connection, row: Row, closing: Closing, reply: Draft, step: Row) -> int:
-    """Store a reply behind its query, or behind what was stored on the same path while it was spoken."""
+    """Store a reply after its query, or after posts that were stored on the same path meanwhile."""
     tenant, no, parent = row["tenant"], row["no"], step["base"]
     heads = bool(step["moves_head"])
     if heads and row["head"] != parent:
@@ -246,7 +246,7 @@ def _reply(connection: sqlite3.Connection, row: Row, closing: Closing, reply: Dr
 
 
 def end_expired(connection: sqlite3.Connection, row: Row, *, now: float) -> int:
-    """End the turn that holds the lease and outdate the lease; answers with the seq of what had come, 0 for nothing."""
+    """End the turn that holds the lease and invalidate it; return the seq of its partial answer, 0 for none."""
     tenant, no, fence = row["tenant"], row["no"], row["fence"] + 1
     step = one(connection, "step_last", tenant=tenant, no=no, turn=row["lease_turn"])
     reply_seq = 0
@@ -261,7 +261,7 @@ def end_expired(connection: sqlite3.Connection, row: Row, *, now: float) -> int:
 
 
 def _kept(connection: sqlite3.Connection, row: Row, partial: bytes | None) -> Draft | None:
-    """Return what a checkpoint kept as the post it becomes, unless a post took its id meanwhile."""
+    """Return a checkpoint's partial answer as a post, unless its id was used meanwhile."""
     if not partial:
         return None
     try:
@@ -280,7 +280,7 @@ SLACK_S = 1.0
 
 
 class LeaseTerms(Struct, frozen=True, kw_only=True):
-    """When a turn is over: how long a lease lasts, and how long results are waited for; None does not ask."""
+    """The timeouts of a turn: of its lease, and of the wait for tool results; None skips the check."""
 
     now: float
     lease_s: float | None
@@ -289,14 +289,14 @@ class LeaseTerms(Struct, frozen=True, kw_only=True):
 
 
 class Overdue(Struct, frozen=True):
-    """Conversations whose turn is over: by their lease, and by what they wait for."""
+    """Conversations with an overdue turn: by their lease, and by the wait for tool results."""
 
     leases: list[Row]
     left: list[Row]
 
 
 class Seen(Struct, frozen=True):
-    """A lease as it stood when it was seen first."""
+    """A lease at its first observation."""
 
     fence: int
     until: float
@@ -304,13 +304,13 @@ class Seen(Struct, frozen=True):
 
 
 class LeaseWatch:
-    """Leases of clocks that were wrong, as this store has seen them stand."""
+    """Detector of stale leases from processes with a wrong clock."""
 
     def __init__(self) -> None:
         self._seen: dict[int, Seen] = {}
 
     def stale(self, held: list[Row], *, now: float, lease_s: float) -> set[int]:
-        """Return the conversations whose lease reaches too far and was not renewed for so many seconds."""
+        """Return the conversations whose lease ends too late and was not renewed for so many seconds."""
         seen: dict[int, Seen] = {}
         for row in held:
             if row["lease_until"] > now + lease_s + SLACK_S:
@@ -323,7 +323,7 @@ class LeaseWatch:
 
 
 def overdue_turns(connection: sqlite3.Connection, holders: Holders, watch: LeaseWatch, terms: LeaseTerms) -> Overdue:
-    """Find turns that are over, of leases those that ended first."""
+    """Return overdue turns, those with the earliest leases first."""
     held = rows(connection, "leases_held")
     names = {row["lease_holder"] for row in held}
     holders.sweep(names)
@@ -334,7 +334,7 @@ def overdue_turns(connection: sqlite3.Connection, holders: Holders, watch: Lease
 
 
 def _left(connection: sqlite3.Connection, terms: LeaseTerms) -> list[Row]:
-    """Find turns that wait in vain. A conversation changed at a time to come was changed by a clock that was wrong."""
+    """Return turns whose wait timed out. A modification time in the future comes from a wrong clock."""
     if terms.wait_s is None:
         return []
     before, after = terms.now - terms.wait_s, terms.now + terms.wait_s
@@ -342,7 +342,7 @@ def _left(connection: sqlite3.Connection, terms: LeaseTerms) -> list[Row]:
 
 
 def expire(connection: sqlite3.Connection, found: Overdue, terms: LeaseTerms, failpoints: Failpoints) -> int:
-    """End turns found overdue, as interrupted with what their checkpoints had kept, unless they went on since."""
+    """End overdue turns as interrupted, with their last checkpoint, unless they have continued since."""
     ended, now = 0, terms.now
     for due in found.leases:
         row = one(connection, "conversation_by_no", tenant=due["tenant"], no=due["no"])

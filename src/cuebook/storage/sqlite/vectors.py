@@ -1,7 +1,7 @@
-"""Vectors in SQLite: kept by scope and model, read into matrices that stay in memory, compared with a query's.
+"""Vector search in SQLite: store vectors by scope and model, cache them as matrices, and compare them with a query.
 
-A vector's `ref` is a post's seq in its conversation, or the number of a memory's text in its place: both only grow, so
-that how many vectors a scope has beside the last number says whether a matrix in memory still is what is stored.
+A vector's `ref` is a post's seq in its conversation, or the number of a memory's text in its place. Both only grow, so
+the number of vectors and the last ref of a scope show whether a cached matrix is current.
 """
 
 import sqlite3
@@ -18,13 +18,13 @@ from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage.sqlite import base
 from cuebook.storage.sqlite.base import SQL, current_epoch, one, run
 
-#: Bytes of matrices kept in memory, the ones used last: about 170,000 vectors of 384 numbers.
+#: Most bytes of cached matrices (LRU): about 170,000 vectors of 384 numbers.
 MEMORY = 256 << 20
-#: The closest posts or memories of a scope that come beside those of full text.
+#: Number of closest posts or memories of a scope that are added to full-text hits.
 CLOSEST = 64
-#: Fewer vectors than so many do not tell how close anything is to a query: as if there were so many, the others unlike.
+#: Minimum sample for the mean cosine: missing vectors count as unrelated.
 FEW = 16
-#: All that a scope holds.
+#: The whole scope.
 EVERYWHERE = ((0, (1 << 63) - 1),)
 _BYTES = 4  # of a float32
 
@@ -40,12 +40,12 @@ def scope_of_place(place: Place) -> str:
 
 
 def usual(total: float, count: int) -> float:
-    """Return the cosine that is usual among so many of which the cosines add up to a total."""
+    """Return the mean cosine of a number of vectors from the sum of their cosines."""
     return total / max(count, FEW)
 
 
 def in_turn(hits: Sequence[int], close: Sequence[int]) -> list[int]:
-    """Merge what words and what vectors found, best first, each once."""
+    """Merge full-text and vector hits in turn, best first, without duplicates."""
     pairs = zip_longest(hits, close)
     return list(dict.fromkeys(each for pair in pairs for each in pair if each is not None))
 
@@ -59,11 +59,11 @@ class Close(Struct):
 
     @property
     def total(self) -> float:
-        """The sum of all cosines."""
+        """Return the sum of all cosines."""
         return self.mean * len(self.seqs)
 
     def best(self, count: int, runs: Sequence[tuple[int, int]]) -> list[int]:
-        """Return the seqs of the closest posts within [first, last] runs, closest first, older first among equals."""
+        """Return the seqs of the closest posts within [first, last] runs, closest first; ties older first."""
         import numpy as np
 
         on_path = np.zeros(len(self.seqs), bool)
@@ -77,7 +77,7 @@ class Close(Struct):
         return [int(seq) for seq in self.seqs[places[order]]]
 
     def of(self, seqs: Sequence[int]) -> dict[int, float]:
-        """Return the cosines of these posts; those without a vector are missing."""
+        """Return the cosines of these posts; posts without a vector are omitted."""
         import numpy as np
 
         wanted = np.asarray(seqs, np.int64)
@@ -88,7 +88,7 @@ class Close(Struct):
 
 
 class _Matrix(Struct):
-    """A scope's vectors, one a row; `starts` are the first rows of its posts `seqs`."""
+    """A scope's vectors, one per row; `starts` are the first rows of its posts `seqs`."""
 
     began: float
     upto: int
@@ -103,7 +103,7 @@ class _Matrix(Struct):
 
 
 class Matrices:
-    """The matrices used last, of any scope. One that another process let grow grows, one it forgot is read anew."""
+    """An LRU cache of matrices. A matrix is extended or reloaded after changes by other processes."""
 
     def __init__(self, memory: int = MEMORY) -> None:
         self._memory = memory
@@ -111,7 +111,7 @@ class Matrices:
         self._lock = threading.Lock()
 
     def close(self, connection: sqlite3.Connection, tenant: str, scope: str, dense: Dense) -> Close | None:
-        """Compare a query with a scope's posts, each by its closest part. None where it has no vectors of the model."""
+        """Compare a query with a scope's posts, each by its closest part. None without vectors of the model."""
         import numpy as np
 
         matrix = self._matrix(connection, tenant, scope, dense)
@@ -138,7 +138,7 @@ class Matrices:
         if held is not None and held.upto == row["upto"] and len(held.rows) == row["vectors"]:
             return held
         made = _grown(connection, held, row, key, len(dense.vector))
-        if held is not None and len(made.rows) != row["vectors"]:  # something of it was forgotten
+        if held is not None and len(made.rows) != row["vectors"]:  # some of its vectors were deleted
             made = _grown(connection, None, row, key, len(dense.vector))
         with self._lock:
             self._held[key] = made
@@ -151,7 +151,7 @@ class Matrices:
 def _grown(
     connection: sqlite3.Connection, held: _Matrix | None, row: dict[str, Any], key: tuple[str, str, str], size: int
 ) -> _Matrix:
-    """Read what a matrix lacks, behind it."""
+    """Load the missing vectors at the end of a matrix."""
     import numpy as np
 
     tenant, scope, model = key
@@ -166,7 +166,7 @@ def _grown(
 
 
 def due(connection: sqlite3.Connection, model: str, *, since: float, limit: int) -> list[Unembedded]:
-    """Conversations with posts without vectors."""
+    """Return conversations with posts without vectors."""
     found = connection.execute(SQL["embedded_due"], {"model": model, "since": since, "limit": limit}).fetchall()
     return [
         Unembedded(
@@ -182,7 +182,7 @@ def due(connection: sqlite3.Connection, model: str, *, since: float, limit: int)
 
 
 def keep(connection: sqlite3.Connection, scope: Scope, embedded: Embedded) -> bool:
-    """Keep vectors of posts if nobody kept any of them before, and the conversation is still the one they are of."""
+    """Store vectors of posts if none of them is stored yet and the conversation is still the same."""
     row = base.find(connection, scope, embedded.conversation)
     if row is None or row["no"] != embedded.no or row["last_seq"] < embedded.upto:
         return False
@@ -202,7 +202,7 @@ def keep(connection: sqlite3.Connection, scope: Scope, embedded: Embedded) -> bo
 
 
 def places_due(connection: sqlite3.Connection, model: str, *, since: float, limit: int) -> list[UnembeddedPlace]:
-    """Places with memories without vectors."""
+    """Return places with memories without vectors."""
     found = connection.execute(SQL["places_due"], {"model": model, "since": since, "limit": limit}).fetchall()
     return [UnembeddedPlace(tenant, Place(kind, owner), upto, said) for tenant, kind, owner, upto, said in found]
 
@@ -210,17 +210,17 @@ def places_due(connection: sqlite3.Connection, model: str, *, since: float, limi
 def memory_texts(
     connection: sqlite3.Connection, tenant: str, place: Place, *, after: int, limit: int
 ) -> list[MemoryText]:
-    """Read what a place's memories say, behind a text."""
+    """Return the texts of a place's memories after a text number."""
     values = {"tenant": tenant, "kind": place.kind, "owner": place.id, "after": after, "limit": limit}
     return [MemoryText(*each) for each in connection.execute(SQL["memories_said"], values)]
 
 
 def keep_of_place(connection: sqlite3.Connection, tenant: str, embedded: EmbeddedPlace) -> bool:
-    """Keep vectors of memories that still say what was embedded, if nobody kept any of them before."""
+    """Store vectors of memories whose text is unchanged, if none of them is stored yet."""
     values = {"tenant": tenant, "kind": embedded.place.kind, "owner": embedded.place.id}
     last = one(connection, "place_last_said", **values)
     if last is None or last["said"] < embedded.upto:
-        return False  # it was forgotten; one that begins again goes on behind all numbers it had
+        return False  # it was erased; a new place continues after its old numbers
     names = {"tenant": tenant, "scope": scope_of_place(embedded.place), "model": embedded.model}
     known = one(connection, "embedded_get", **names)
     if (known["upto"] if known else 0) != embedded.after:
@@ -236,7 +236,7 @@ def keep_of_place(connection: sqlite3.Connection, tenant: str, embedded: Embedde
 
 
 def drop(connection: sqlite3.Connection, tenant: str, place: Place, number: int) -> None:
-    """Forget the vectors of what a memory said, of every model."""
+    """Delete the vectors of a memory's text, of every model."""
     scope = scope_of_place(place)
     for (model,) in connection.execute(SQL["embedded_models"], {"tenant": tenant, "scope": scope}).fetchall():
         names = {"tenant": tenant, "scope": scope, "model": model}
@@ -257,27 +257,27 @@ class SqliteVectors:
         self._read, self._write = read, write
 
     async def due(self, model: str, *, since: float = 0.0, limit: int = 100) -> list[Unembedded]:
-        """Conversations with posts without vectors, the newest first."""
+        """Return conversations with posts without vectors, newest first."""
         return await self._read(lambda c: due(c, model, since=since, limit=limit))
 
     async def keep(self, scope: Scope, embedded: Embedded) -> bool:
-        """Keep vectors; False where another was first, or the conversation is another or gone."""
+        """Store vectors; return False if another process was first, or the conversation was replaced or deleted."""
         return await self._write(lambda c: keep(c, scope, embedded))
 
     async def places_due(self, model: str, *, since: float = 0.0, limit: int = 100) -> list[UnembeddedPlace]:
-        """Places with memories without vectors, the newest first."""
+        """Return places with memories without vectors, newest first."""
         return await self._read(lambda c: places_due(c, model, since=since, limit=limit))
 
     async def memory_texts(self, scope: Scope, place: Place, *, after: int, limit: int) -> list[MemoryText]:
-        """Read what a place's memories say, behind a text, in the order it came."""
+        """Return the texts of a place's memories after a text number, in order."""
         return await self._read(lambda c: memory_texts(c, scope.tenant, place, after=after, limit=limit))
 
     async def keep_of_place(self, scope: Scope, embedded: EmbeddedPlace) -> bool:
-        """Keep vectors of memories that still say what was embedded; False where another was first, or it is gone."""
+        """Store vectors of memories with unchanged text; return False if another process was first or it is gone."""
         return await self._write(lambda c: keep_of_place(c, scope.tenant, embedded))
 
     async def counts(self, model: str) -> tuple[int, int]:
-        """Count posts a model is through with, and their vectors."""
+        """Count the posts that a model has embedded, and their vectors."""
         found = await self._read(lambda c: one(c, "embedded_counts", model=model))
         posts, vectors = (found or {}).values()
         return posts, vectors

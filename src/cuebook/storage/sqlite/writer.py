@@ -1,4 +1,4 @@
-"""How writes become durable: one thread owns the writing connection and commits what waits together (group commit)."""
+"""The write queue: one thread owns the write connection and commits queued writes together (group commit)."""
 
 import queue
 import sqlite3
@@ -24,7 +24,7 @@ _TAKEN = ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
 
 
 class WriteRequest(Generic[T]):
-    """One write: a function of the connection, and the future its result goes to."""
+    """One write: a function of the connection, and the future of its result."""
 
     __slots__ = ("future", "run")
 
@@ -34,7 +34,7 @@ class WriteRequest(Generic[T]):
 
 
 class _GivenUpError(Exception):
-    """SQLite gave up the whole transaction inside a request: nothing of the batch stands."""
+    """SQLite rolled back the whole transaction inside a request: nothing of the batch is stored."""
 
 
 #: A request with its result or what it failed with.
@@ -42,7 +42,7 @@ Outcome = tuple[WriteRequest[Any], Any, BaseException | None]
 
 
 def translate(error: sqlite3.Error) -> CuebookError:
-    """Return what a driver's error means for a caller."""
+    """Return the Cuebook error for an error of the SQLite driver."""
     text, code = str(error), getattr(error, "sqlite_errorname", "") or ""
     if code.startswith(_TAKEN):
         return Conflict(f"this is stored already ({text})")
@@ -61,7 +61,7 @@ def translate(error: sqlite3.Error) -> CuebookError:
 
 
 def explain(error: BaseException) -> BaseException:
-    """Return what a failure inside the store means for a caller, where it is not said yet."""
+    """Return the Cuebook error for any exception inside the store."""
     if isinstance(error, sqlite3.Error):
         return translate(error)
     if isinstance(error, UnicodeError):
@@ -96,7 +96,7 @@ class Writer:
         return request.future
 
     def close(self) -> None:
-        """Finish what waits, then end the thread."""
+        """Finish queued writes, then end the thread."""
         with self._gate:
             if not self._closed:
                 self._closed = True
@@ -134,7 +134,7 @@ class Writer:
         return batch, True
 
     def _refuse_rest(self) -> None:
-        """Answer what still waits when the thread ends early; nothing waits for ever."""
+        """Fail the queued requests if the thread ends early, so that none waits forever."""
         with self._gate:
             self._closed = True
         while True:
@@ -146,7 +146,7 @@ class Writer:
                 request.future.set_exception(_closed())
 
     def _commit(self, connection: sqlite3.Connection, batch: Sequence[WriteRequest[Any]]) -> None:
-        """Run a batch in one transaction; where SQLite gives up all of it (a full disk), each request in its own."""
+        """Run a batch in one transaction; if SQLite rolls it back (a full disk), run each request in its own."""
         waiting = [request for request in batch if request.future.set_running_or_notify_cancel()]
         try:
             if not self._together(connection, waiting):
@@ -159,7 +159,7 @@ class Writer:
             raise
 
     def _together(self, connection: sqlite3.Connection, requests: Sequence[WriteRequest[Any]]) -> bool:
-        """Run requests, commit once, then answer all. False when nothing stands and each should be tried alone."""
+        """Run requests, commit once, then set all results. Return False if each must be tried alone."""
         outcomes: list[Outcome] = []
         begun = committed = False
         try:
@@ -188,7 +188,7 @@ class Writer:
 
 
 def _run(connection: sqlite3.Connection, request: WriteRequest[Any], *, alone: bool) -> Outcome:
-    """Run one request; one that fails takes back what it did, and its neighbours in the transaction stand."""
+    """Run one request in a savepoint; a failed request is rolled back alone."""
     if not alone:
         connection.execute("SAVEPOINT request")
     try:

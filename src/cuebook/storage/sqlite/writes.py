@@ -1,4 +1,4 @@
-"""What is written of a conversation's posts: appending, moving the head, deleting."""
+"""Write conversations: append posts, move the head, change participants, bind idempotency keys, delete."""
 
 import json
 import sqlite3
@@ -28,7 +28,7 @@ def begin(
     persona: str | None,
     now: float,
 ) -> Row:
-    """Return a conversation's row, made if it does not exist yet. One begun empty, by nobody, is its first user's."""
+    """Return a conversation's row, created if missing. An empty one without an owner goes to its first user."""
     row = base.find(connection, scope, conversation)
     participants = json.dumps([user] if user else [], ensure_ascii=False)
     if row is not None:
@@ -57,7 +57,7 @@ def participate(
     *,
     audit: Sequence[Record] = (),
 ) -> Conversation:
-    """Return who takes part; the first user does in any case."""
+    """Change the participants and return them; the first user always takes part."""
     row = base.need(connection, scope, conversation)
     first = [row["user_id"]] if row["user_id"] is not None else []
     before, after = json.loads(row["participants"]), list(dict.fromkeys([*first, *users]))
@@ -75,7 +75,7 @@ def participate(
 
 
 def company_of(row: Row, before: Sequence[str], after: Sequence[str]) -> list[list[int]]:
-    """Return the stretches of seqs, from one to one, that were said where others took part; 0 stands for no end yet."""
+    """Return the seq ranges of posts from times with several participants; 0 = open end."""
     found: list[list[int]] = json.loads(row["company"])
     was, will = len(before) > 1, len(after) > 1
     if will and not was:
@@ -86,7 +86,7 @@ def company_of(row: Row, before: Sequence[str], after: Sequence[str]) -> list[li
 
 
 def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoints: Failpoints) -> Appended:
-    """Store posts at the head or behind a named parent. A post already stored with the same content is skipped."""
+    """Store posts after the head or a named parent. A post already stored with the same content is skipped."""
     failpoints("append.begin")
     user = batch.user or scope.user
     if batch.begins:
@@ -115,7 +115,7 @@ def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoint
 
 
 def check_names(row: Row, scope: Scope, drafts: Sequence[Draft]) -> None:
-    """Refuse words put into the mouth of another who takes part: what the first user says is remembered as theirs.
+    """Check that posts are not sent in the name of other participants, because memories are attributed by sender.
 
     Raises Denied.
     """
@@ -129,7 +129,7 @@ def check_names(row: Row, scope: Scope, drafts: Sequence[Draft]) -> None:
 
 
 def keep_named(connection: sqlite3.Connection, row: Row, named: Mapping[str, Any]) -> None:
-    """Keep in a conversation's metadata what a request names; what it does not name stays."""
+    """Store a request's fields in the conversation's metadata; other fields stay."""
     given = {name: value for name, value in named.items() if value is not None}
     if not given:
         return
@@ -139,7 +139,7 @@ def keep_named(connection: sqlite3.Connection, row: Row, named: Mapping[str, Any
 
 
 def leave_waiting(connection: sqlite3.Connection, row: Row, *, now: float) -> bool:
-    """Interrupt the turn that waits for the results of its tools, if one does: its round is no longer open."""
+    """Interrupt the turn that waits for tool results, if any, and close its round."""
     tenant, no = row["tenant"], row["no"]
     turn = one(connection, "turns_last", tenant=tenant, no=no, limit=1)
     if turn is None or turn["state"] != "running":
@@ -161,7 +161,7 @@ def leave_waiting(connection: sqlite3.Connection, row: Row, *, now: float) -> bo
 
 
 def _fresh(connection: sqlite3.Connection, row: Row, drafts: tuple[Draft, ...]) -> list[Draft]:
-    """Drafts not stored yet; the same id with other content is a Conflict."""
+    """Return drafts that are not stored yet. Raises Conflict for an existing id with other content."""
     if row["last_seq"] == 0 and len({draft.id for draft in drafts}) == len(drafts):
         return list(drafts)
     fresh: dict[str, Draft] = {}
@@ -196,9 +196,9 @@ def bind(
     response: bytes,
     now: float,
 ) -> None:
-    """Bind an Idempotency-Key to what it did, in the same transaction.
+    """Bind an Idempotency-Key to the result of its request, in the same transaction.
 
-    One whose step gave no whole answer is bound anew. Conflict if another request took it.
+    A key whose step has no complete answer is bound again. Raises Conflict if another request has it.
     """
     key, digest = idempotency
     values = {
@@ -217,7 +217,7 @@ def bind(
 def move_head(
     connection: sqlite3.Connection, scope: Scope, conversation: str, post: str, *, now: float, failpoints: Failpoints
 ) -> Conversation:
-    """Make a post the head; what follows it stays, as a sibling branch."""
+    """Make a post the head; later posts remain as a sibling branch."""
     row = base.need(connection, scope, conversation)
     if row["lease_until"] >= now:
         msg = f"a turn is running in conversation {conversation!r}; move the head when it has ended"
@@ -234,7 +234,7 @@ def set_head(connection: sqlite3.Connection, row: Row, seq: int, *, now: float) 
 
 
 def take_out(connection: sqlite3.Connection, row: Row) -> dict[str, int]:
-    """Delete a conversation's own rows. Counts by table."""
+    """Delete a conversation's own rows; return their counts by table."""
     tenant, no = row["tenant"], row["no"]
     counts = {
         "fullText": run(connection, "delete_post_text", first=no << SHIFT, last=((no + 1) << SHIFT) - 1).rowcount,
