@@ -17,162 +17,162 @@ from cuebook.validate import refuse, validate
 class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The database."""
 
-    url: str = ".cuebook/cuebook.db"  # a file, ":memory:", or later postgresql://…
-    synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL"  # SQLite's: FULL also outlives a power cut
+    url: str = ".cuebook/cuebook.db"  # a file, or ":memory:"
+    synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL"  # SQLite's setting: FULL also survives a power cut
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The model that answers `ask` and `/api/chat`."""
 
-    provider: Literal["none", "openai", "llama"] = "none"  # none: answers are what was recalled
-    name: str = ""  # llama: a GGUF file, or package:NAME of one that brings it
-    base_url: str = "https://api.openai.com/v1"  # any server that speaks OpenAI's wire
-    api_key_env: str = "OPENAI_API_KEY"  # the environment's name that holds the key
-    timeout_s: float = 120.0  # without a piece of the answer
+    provider: Literal["none", "openai", "llama"] = "none"  # none: answers quote memory
+    name: str = ""  # llama: a GGUF file, or package:NAME of a package that contains one
+    base_url: str = "https://api.openai.com/v1"  # any server with an OpenAI-compatible API
+    api_key_env: str = "OPENAI_API_KEY"  # environment variable of the API key
+    timeout_s: float = 120.0  # longest pause between two chunks of an answer
 
 
 class EmbedderConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The embedder, which adds semantic search to full-text search."""
 
     provider: Literal["none", "minilm", "openai"] = "none"  # minilm runs in this process
-    name: str = ""  # openai: the server's model
-    base_url: str = "https://api.openai.com/v1"  # openai: any server with /embeddings
-    api_key_env: str = "OPENAI_API_KEY"  # the environment's name that holds the key
-    timeout_s: float = 2.0  # for a query; then full text alone answers
-    akin: float = 0.5  # cosine from which on two texts of a server's model are about the same thing
-    languages: str = ""  # those a server's model knows, as "en, de"; "" = any
+    name: str = ""  # openai: the name of the server's model
+    base_url: str = "https://api.openai.com/v1"  # openai: any server with an /embeddings endpoint
+    api_key_env: str = "OPENAI_API_KEY"  # environment variable of the API key
+    timeout_s: float = 2.0  # for a query; after that, full-text search alone is used
+    akin: float = 0.5  # cosine similarity from which two texts are about the same thing, for a server's model
+    languages: str = ""  # languages that a server's model supports, as "en, de"; "" = any
 
 
 class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The upstream server of `/v1`."""
 
-    url: str = ""  # any server that speaks OpenAI's wire; "" = the book answers
-    forward_auth: bool = True  # set, not by default, it goes before api_key_env
-    api_key_env: str = ""  # the environment's name that holds the upstream's key
-    connect_timeout_s: float = 10.0  # to reach it
-    read_timeout_s: float = 300.0  # without a byte of its answer
+    url: str = ""  # any server with an OpenAI-compatible API; "" = no upstream, [model] answers
+    forward_auth: bool = True  # forward the client's key; set explicitly, it overrides api_key_env
+    api_key_env: str = ""  # environment variable of the upstream's API key
+    connect_timeout_s: float = 10.0  # timeout for the connection
+    read_timeout_s: float = 300.0  # longest pause between two bytes of an answer
     cache_rule: Literal["auto", "off", "openai-prefix", "openai-breakpoints", "anthropic", "anthropic-1h", "gemini"] = (
-        "auto"  # auto, off, or a rule's name
+        "auto"  # prompt cache rule of the provider: auto, off, or a name
     )
-    breakpoints: Literal["auto", "on", "off"] = "auto"  # place explicit cache breakpoints on the wire
-    responses: Literal["answer", "pass"] = "answer"  # pass: /v1/responses goes up as it comes, unkept
-    messages: Literal["book", "keep", "pass", "chat"] = "book"  # keep: as it comes; pass: unkept too; chat: as OpenAI's
-    shadow: bool = False  # /v1 passes as it comes, and what would have been sent is kept beside it
+    breakpoints: Literal["auto", "on", "off"] = "auto"  # write explicit cache breakpoints into requests
+    responses: Literal["answer", "pass"] = "answer"  # pass: forward /v1/responses unchanged, store nothing
+    messages: Literal["book", "keep", "pass", "chat"] = "book"  # keep: unchanged; pass: not stored; chat: as OpenAI
+    shadow: bool = False  # forward /v1 unchanged, and record what Cuebook would have sent
 
 
 class WorkConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Background jobs and turn leases."""
 
-    model: Literal["none", "model", "upstream"] = "none"  # what condenses; none: rules do
-    interval_s: float = 5.0  # between two looks for what is due
-    lease_s: float = 30.0  # after which a turn or task of a process that died is taken over
-    checkpoint_s: float = 2.0  # between two writes of what has come of an answer
-    wait_s: float = 3600.0  # for the results of a turn's tools, before its round counts as left
+    model: Literal["none", "model", "upstream"] = "none"  # the model that writes summaries; none: rules
+    interval_s: float = 5.0  # pause between two checks for due jobs
+    lease_s: float = 30.0  # time after which the turn or job of a crashed process is taken over
+    checkpoint_s: float = 2.0  # pause between two saves of a partial answer
+    wait_s: float = 3600.0  # longest wait for a turn's tool results; then the round is abandoned
 
 
 class BudgetConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The token budget of a prompt. Defaults are those of seed C."""
 
-    tokens: Literal["estimate", "chars4", "o200k", "cl100k"] = "estimate"  # how they are counted
-    context: int = 200_000  # tokens of the model's window, the answer's with them
-    system: int = 5_000  # tokens kept free for persona and instructions, a tenth of the window at most
-    reply: int = 4_096  # tokens kept free for the answer
-    max_short_term: int = 190_000  # tokens for posts of the path
-    window_posts: int = 30  # posts that stay whole
-    trigger: float = 0.7  # share of their room that posts fill when profile `budget` condenses
-    memory: int = 1_500  # tokens for recalled memories beside the query, at most
+    tokens: Literal["estimate", "chars4", "o200k", "cl100k"] = "estimate"  # tokenizer that counts tokens
+    context: int = 200_000  # tokens of the model's context window, including the answer
+    system: int = 5_000  # tokens reserved for persona and instructions, at most a tenth of the window
+    reply: int = 4_096  # tokens reserved for the answer
+    max_short_term: int = 190_000  # tokens for the conversation's messages
+    window_posts: int = 30  # newest messages that are kept verbatim
+    trigger: float = 0.7  # share of the message budget at which profile `budget` summarizes
+    memory: int = 1_500  # most tokens for recalled memories beside the query
 
 
 class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Summarization, recall and cross-conversation memory."""
 
-    presets: str = "config/metaprompt-presets.json"  # a file: each mode's profile
+    presets: str = "config/metaprompt-presets.json"  # file with the profile of each mode
     profile: str = ""  # overrides the file's defaultProfile
-    recall: bool = True  # what was said earlier is looked up for each query
-    recall_hits: int = 12  # posts that are recalled at most
-    user: bool = False  # what a user says is known in their other conversations, where nothing else is said
-    persona: bool = False  # likewise, to one persona
-    organization: bool = False  # what the organization that a request names knows is read
-    sink: str = ""  # a file that gets each finished pass as lines of JSON
-    time_zone: str = "UTC"  # whose days "yesterday" and the rest are, where nothing else is said; an IANA name
-    review_every: int = 6  # turns after which durable memories are chosen anew
+    recall: bool = True  # search earlier messages for each query
+    recall_hits: int = 12  # most messages that are recalled
+    user: bool = False  # share what a user says with their other conversations, by default
+    persona: bool = False  # the same, for one persona only
+    organization: bool = False  # use memories of the organization that a request names
+    sink: str = ""  # file to which each finished summarization is appended as JSON lines
+    time_zone: str = "UTC"  # default IANA time zone of "yesterday" and other dates
+    review_every: int = 6  # turns between two selections of durable memories
 
 
 class OptimizerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The optimizer, which tunes how many messages a conversation keeps verbatim."""
 
-    enabled: bool = True  # conversations are judged and tuned behind their replies
-    interval_ms: int = 120_000  # between two runs in a conversation
+    enabled: bool = True  # evaluate and tune conversations in the background
+    interval_ms: int = 120_000  # pause between two runs in a conversation
 
 
 class PersonaConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Personas."""
 
-    folder: str = "personas"  # of *.json and *.yaml
-    default: str = ""  # who speaks where nobody is named
-    speaks: Literal["always", "asked"] = "always"  # asked: not before a /v1 program's own system text, unless named
+    folder: str = "personas"  # folder of *.json and *.yaml files
+    default: str = ""  # persona of requests that name none
+    speaks: Literal["always", "asked"] = "always"  # asked: not if a /v1 request has a system prompt, unless named
 
 
 class ExperienceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Handwritten advice that is added to a prompt where it fits the query."""
 
-    folder: str = "experience"  # handcrafted_exp_*.yaml
-    selection: Literal["auto", "model", "similarity", "off"] = "auto"  # auto: by a model where one is named for it
-    model: str = ""  # of the server that answers, or of /v1's; "" = that of [work]
-    timeout_s: float = 4.0  # for a model's choice; then words and meaning decide
-    most: int = 3  # that stand in one prompt
+    folder: str = "experience"  # folder of handcrafted_exp_*.yaml files
+    selection: Literal["auto", "model", "similarity", "off"] = "auto"  # auto: by a model if one is set
+    model: str = ""  # model of the answering server or the upstream; "" = the model of [work]
+    timeout_s: float = 4.0  # timeout for a model's choice; after that, similarity decides
+    most: int = 3  # most entries in one prompt
 
 
 class LogsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Files written for people to read."""
 
-    prompts: str = ""  # a folder that gets each prompt as it was sent; "" = none is written
+    prompts: str = ""  # folder to which each sent prompt is written; "" = none
 
 
 class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Prompt management: the folder of the files, and how a variant is selected."""
 
-    folder: str = "prompts"  # where its files lie
-    project: str = ""  # whose own prompts, below projects/NAME, stand for the others; "" = nobody's
-    autopush: bool = True  # files changed on disk are pushed when the book is opened
-    strategy: Literal["epsilon_greedy", "thompson"] = "epsilon_greedy"  # how a variant is chosen
-    rollback: Literal["guarded", "sigma", "off"] = "guarded"  # how a version that does worse is taken back by itself
+    folder: str = "prompts"  # folder of the prompt files
+    project: str = ""  # name whose prompts below projects/NAME override the others; "" = none
+    autopush: bool = True  # push files that changed on disk when the project is opened
+    strategy: Literal["epsilon_greedy", "thompson"] = "epsilon_greedy"  # how a variant is selected
+    rollback: Literal["guarded", "sigma", "off"] = "guarded"  # automatic rollback of a worse version
 
 
 class LearningConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Automatic feedback for prompt versions."""
 
-    #: What the user says next is an observation of prompts that spoke before: `auto` those that had others beside them,
-    #: `all` every one, so that an edit of it is on trial against the version before.
+    #: Prompts that record the user's next message as feedback: `auto` those with several variants to choose from,
+    #: `all` every prompt, so that a new version is compared with the one before.
     observe: Literal["auto", "all", "off"] = "auto"
 
 
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The HTTP server."""
 
-    host: str = "127.0.0.1"  # others need a key
-    port: int = 8760  # 0 = a free one
-    max_body: int = 8 * 1024 * 1024  # bytes of a request
-    max_v1_body: int = 64 * 1024 * 1024  # bytes of a request under /v1
-    max_post: int = 2 * 1024 * 1024  # bytes of one post
-    line: int = 64  # turns that may wait for one conversation
-    max_calls: int = 200  # calls of the model one request may ask for
-    watchers: int = 100  # live views, and clients that listen at /mcp, at once
-    watchers_of_key: int = 20  # of them under one key
+    host: str = "127.0.0.1"  # other addresses require an API key
+    port: int = 8760  # 0 = any free port
+    max_body: int = 8 * 1024 * 1024  # most bytes of a request
+    max_v1_body: int = 64 * 1024 * 1024  # most bytes of a request under /v1
+    max_post: int = 2 * 1024 * 1024  # most bytes of one message
+    line: int = 64  # most queued turns per conversation
+    max_calls: int = 200  # most model calls per request
+    watchers: int = 100  # most concurrent live views and listening /mcp clients
+    watchers_of_key: int = 20  # most of them per API key
 
 
 class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Redaction of secrets."""
 
-    redact: bool = True  # secrets are replaced before anything is stored
-    key_file: str = ""  # default: beside the database
+    redact: bool = True  # replace secrets before anything is stored
+    key_file: str = ""  # file of the key for fingerprints; default: beside the database
 
 
 class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How long unused data is kept; 0 = forever."""
 
-    conversations_days: int = 0  # since the last thing said
-    memories_days: int = 0  # since a memory was last said, repeated or changed
+    conversations_days: int = 0  # days since the last message
+    memories_days: int = 0  # days since a memory was last stated, repeated or changed
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -201,7 +201,7 @@ class Config(Struct, frozen=True):
 
     settings: Settings = Settings()
     origins: Mapping[str, str] = field(default_factory=dict)
-    folder: str = "."  # what relative paths are relative to
+    folder: str = "."  # base of relative paths
     compaction_env: Mapping[str, str] = field(default_factory=dict)  # MEMORY_COMPACTION_* (R8)
 
     def sets(self, place: str) -> bool:
@@ -209,7 +209,7 @@ class Config(Struct, frozen=True):
         return place in self.origins
 
 
-#: The least and the most a number may be; a number of seconds must be more than its least.
+#: The minimum and maximum of each number; for floats the minimum is exclusive.
 RANGES: dict[str, tuple[float, float]] = {
     "model.timeout_s": (0, 86_400),
     "embedder.timeout_s": (0, 600),
@@ -242,7 +242,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "server.watchers": (0, 100_000),
     "server.watchers_of_key": (0, 100_000),
 }
-#: An address requests can be sent below: no query, no fragment.
+#: A base URL: no query, no fragment.
 _ADDRESS = re.compile(
     r"https?://(?:[^/?#\s]*@)?(?:\[[0-9a-f:.]+\]|[^/?#\s:@\[\]]+)(?::(\d{1,5}))?(/[^?#\s]*)?", re.IGNORECASE
 )
@@ -250,7 +250,7 @@ _SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 #: Environment names that are not CUEBOOK_SECTION_KEY.
 ALIASES = {"CUEBOOK_DATABASE_URL": "store.url"}
 _PREFIX = "CUEBOOK_"
-#: CUEBOOK_ names that are no settings.
+#: CUEBOOK_ variables that are not settings.
 _OTHER = frozenset({"CUEBOOK_FAILPOINT", "CUEBOOK_CONFIG"})
 
 
@@ -267,7 +267,7 @@ def build(
     origins: dict[str, str] = {}
     for section, keys in (file or {}).items():
         if not isinstance(keys, Mapping):
-            msg = f"{file_name}: {section!r} stands outside a section; settings belong under [section]"
+            msg = f"{file_name}: {section!r} is outside a section. Put settings under [section]."
             raise InvalidInput(msg, where=section)
         values.setdefault(section, {})
         for key, value in keys.items():
@@ -309,7 +309,7 @@ def _place(name: str, known: Mapping[str, type]) -> str | None:
         return None
     place = name.removeprefix(_PREFIX).lower().replace("_", ".", 1)
     if place not in known:
-        msg = f"environment {name}: there is no setting {place!r}; `cuebook config` lists them"
+        msg = f"environment {name}: unknown setting {place!r}. Run `cuebook config` to list all settings."
         raise InvalidInput(msg, where=name)
     return place
 
@@ -320,7 +320,7 @@ def _from_text(kind: type, text: str, name: str) -> object:
             return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.strip().lower()]
         return kind(text)
     except (ValueError, KeyError):
-        msg = f"environment {name}: {text!r} is no {kind.__name__}"
+        msg = f"environment {name}: expected {kind.__name__}, got {text!r}"
         raise InvalidInput(msg, where=name) from None
 
 
@@ -340,29 +340,29 @@ def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
         above = isinstance(value, float)
         if not math.isfinite(value) or not least <= value <= most or (above and value == least):
             allowed = f"above {least:,} and at most {most:,}" if above else f"from {least:,} to {most:,}"
-            yield (place,), f"{value} is out of range; give a number {allowed}"
+            yield (place,), f"{value} is out of range. Use a number {allowed}."
     budget = settings.budget
     if budget.context <= budget.reply:
-        said = f"{budget.context:,} tokens leave nothing beside budget.reply ({budget.reply:,}); raise it or lower that"
+        said = f"{budget.context:,} tokens must exceed budget.reply ({budget.reply:,}). Raise it or lower budget.reply."
         yield ("budget.context", "budget.reply"), said
     addresses = {"upstream.url": settings.upstream.url, "model.base_url": settings.model.base_url}
     for place, url in (addresses | {"embedder.base_url": settings.embedder.base_url}).items():
         if (url or place != "upstream.url") and not _is_address(url):
             shown = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
-            yield (place,), f"{shown!r} is no address; give one like http://127.0.0.1:8080/v1"
+            yield (place,), f"{shown!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
     yield from _lacking(settings)
     for code in languages_of(settings.embedder):
         if not re.fullmatch("[a-z]{2,3}", code):
-            yield ("embedder.languages",), f'{code!r} is no language; give codes like "en, de", or "" for any'
+            yield ("embedder.languages",), f'{code!r} is not a language code. Use codes like "en, de", or "" for any.'
     kind, mark, _ = settings.store.url.partition("://")
     if mark and not settings.store.url.startswith("sqlite:///"):
-        yield ("store.url",), f'{kind!r} is no store of this version; name a SQLite file, or ":memory:"'
+        yield ("store.url",), f'{kind!r} databases are not supported. Use a SQLite file or ":memory:".'
 
 
 def _lacking(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield each enabled setting whose required setting is missing."""
     if settings.upstream.shadow and not settings.upstream.url:
-        yield ("upstream.shadow", "upstream.url"), "there is nothing to pass to; set upstream.url, or --upstream URL"
+        yield ("upstream.shadow", "upstream.url"), "shadow mode needs an upstream. Set upstream.url or --upstream URL."
 
 
 def languages_of(settings: EmbedderConfig) -> frozenset[str]:

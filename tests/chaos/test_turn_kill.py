@@ -124,7 +124,7 @@ async def test_the_turn_of_a_killed_process_is_over_at_once(tmp_path: Path) -> N
                 await book.work()
             shown = await book.turns.show("c", 1)
             assert (shown["state"], shown["steps"][0]["error"]) == (
-                "interrupted", "the process that answered went away",
+                "interrupted", "the answering process ended",
             )  # fmt: skip
             assert shown["reply"].startswith(PIECES[0])
             await book.conversations.delete("c")

@@ -97,7 +97,7 @@ async def test_a_failing_request_leaves_its_neighbours_in_the_batch_alone(store)
 
     def broken(connection):
         connection.execute("INSERT INTO blob VALUES ('half', x'01', x'02')")
-        raise KeyError("a mistake of ours")
+        raise KeyError("internal error")
 
     calls = []
     for n in range(8):
@@ -190,7 +190,7 @@ def test_somebody_elses_database_is_refused_and_left_alone(path, table):
         connection.execute(f"INSERT INTO {table} VALUES (0)")  # noqa: S608
         connection.commit()
     before = path.read_bytes()
-    assert "not Cuebook's" in refused(path, InvalidInput)
+    assert "of another program" in refused(path, InvalidInput)
     assert path.read_bytes() == before
     assert sorted(each.name for each in path.parent.iterdir()) == ["cuebook.db"]
 
@@ -341,13 +341,13 @@ def test_a_read_only_file_is_read_and_says_why_it_is_not_written(refusing):
     told = refusing(folder=0o777, file=0o444)
     assert told.count("read: ['hello']") == 2
     assert "write: the store cannot be opened or written" in told
-    assert "permissions" in told
+    assert "Check the permissions" in told
 
 
 def test_a_read_only_folder_says_what_is_wrong(refusing):
     told = refusing(folder=0o555, file=0o444)
     assert told.startswith("start: the store cannot be opened or written")
-    assert "permissions" in told
+    assert "Check the permissions" in told
 
 
 # ---------------------------------------------------------------- no space left

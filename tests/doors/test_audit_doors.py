@@ -122,11 +122,11 @@ def test_a_life_is_shown_proven_and_rendered_again(told: Path, here: Here) -> No
     assert [each["seq"] for each in here.json("audit", "tail", "--last", "2")["items"]] == [4, 5]
     assert "persona/kind" in here("audit", "tail")
     assert here.json("audit", "verify") == {"ok": True, "records": 5}
-    assert here("audit", "verify") == "ok: 5 records; signed checkpoints vouch for them up to 5\n"
+    assert here("audit", "verify") == "ok: 5 records; signed by checkpoints up to record 5\n"
     assert here("audit", "replay", "2") == "identical\nBe kind to zoe.\n"
     assert here.json("audit", "replay", "4")["verdict"] == "identical"
-    assert "there is nothing to render" in here("audit", "replay", "1", code=1)
-    assert "no audit record 99" in here("audit", "replay", "99", code=1)
+    assert "has no prompt" in here("audit", "replay", "1", code=1)
+    assert "Unknown audit record 99" in here("audit", "replay", "99", code=1)
 
 
 def test_the_json_of_the_command_is_what_the_routes_answer(served: Live, told: Path, here: Here) -> None:
@@ -157,7 +157,7 @@ def test_one_flipped_byte_is_found_and_its_record_named(told: Path, here: Here, 
     found = here.json("audit", "verify", code=1)
     assert (found["ok"], found["records"], found["firstBad"]) == (False, 5, 4)
     assert "record 4" in found["reason"]
-    assert here("audit", "verify", code=1).startswith("FAILED: record 4 is not as it was written: ")
+    assert here("audit", "verify", code=1).startswith("FAILED: record 4 ")
     assert len(here.json("audit", "tail")["items"]) == 5
 
 
@@ -186,7 +186,7 @@ def test_a_damaged_checkpoint_is_told(told: Path, here: Here) -> None:
     found = here.json("audit", "verify", code=1)
     assert set(found) == {"ok", "records", "reason"}
     assert "is not signed by this key" in found["reason"]
-    assert here("audit", "verify", code=1).startswith("FAILED: the checkpoints are wrong: ")
+    assert here("audit", "verify", code=1).startswith("FAILED: invalid checkpoints: ")
 
 
 def test_exported_lines_parse_and_are_checked(told: Path, here: Here, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_checkpoints_kept_elsewhere_show_a_cut_the_store_does_not(told: Path, he
     (told / "logs/prompts_audit.jsonl").unlink()
     assert here.json("audit", "verify") == {"ok": True, "records": 4}
     found = here.json("audit", "verify", "--checkpoints", str(kept), code=1)
-    assert (found["firstBad"], "cut off" in found["reason"]) == (5, True)
+    assert (found["firstBad"], "truncated" in found["reason"]) == (5, True)
     kept.write_text("[1]")
     assert "audit checkpoints --json" in here("audit", "verify", "--checkpoints", str(kept), code=1)
 
@@ -228,8 +228,8 @@ def test_a_version_that_was_taken_out_of_the_database_is_told(told: Path, here: 
 
 def test_an_empty_audit_is_whole(bare: Path, here: Here) -> None:
     assert here.json("audit", "tail") == {"items": []}
-    assert here("audit", "tail").startswith("nothing yet")
+    assert here("audit", "tail").startswith("no records yet")
     assert here("audit", "export") == ""
     assert here.json("audit", "checkpoints") == {"items": []}
-    assert here("audit", "checkpoints").startswith("no checkpoint yet")
+    assert here("audit", "checkpoints").startswith("no checkpoints yet")
     assert here.json("audit", "verify") == {"ok": True, "records": 0}

@@ -168,7 +168,7 @@ def test_a_book_can_be_opened_again_but_not_twice(tmp_path: Path) -> None:
     book = BlockingCuebook.open(tmp_path)
     with book:
         book.append("c1", [{"role": "user", "content": "Hello"}])
-        with pytest.raises(CuebookError, match="open already"), book:
+        with pytest.raises(CuebookError, match="already open"), book:
             pass
     with book:
         assert book.conversations.get("c1").last_seq == 1

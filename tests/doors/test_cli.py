@@ -53,48 +53,47 @@ def test_help_of_the_whole_command(tmp_path: Path) -> None:
     assert cuebook("--help", cwd=tmp_path).stdout == snapshot("""\
 Usage: cuebook [OPTIONS] COMMAND [ARGS]...
 
-  The prompt book of an agent: conversation memory, managed prompts and token
-  budgets.
+  Long-term memory, prompt management and an audit log for LLM agents.
 
-  Begin with `cuebook demo`, or with `cuebook init book`, then `cd book` and
-  `cuebook chat`.
+  To start, run `cuebook demo`, or `cuebook init myproject`, `cd myproject`
+  and `cuebook chat`.
 
 Options:
   --config FILE  Use this cuebook.toml.  [env var: CUEBOOK_CONFIG]
-  -C DIR         Use the project in this folder.
-  --debug        Show where an unexpected error came from; stands first.
+  -C DIR         Use the project in this directory.
+  --debug        Show the traceback of an unexpected error. Must come first.
   --version      Show the version and exit.
   -h, --help     Show this message and exit.
 
 Commands:
-  init          Make a project directory.
-  demo          Replay a long conversation and show what was remembered.
+  init          Create a project directory.
+  demo          Replay a long conversation and report cost and recall.
   eval          Measure memory on your own conversations.
-  chat          Talk, with everything remembered.
-  serve         Start the HTTP server, for OpenAI clients and others.
-  mcp           Serve memory and prompts to an agent's tools, on a pipe.
-  shadow        Show what would have been sent of what passed in shadow mode.
+  chat          Chat from the terminal.
+  serve         Start the HTTP server and OpenAI-compatible proxy.
+  mcp           Serve memory and prompts over MCP on standard input/output.
+  shadow        Report what shadow mode would have sent and saved.
   conversation  List, show, import, export and delete conversations.
-  turn          Show what a prompt held and why, and replay it.
-  memory        Search, list and show what is remembered.
-  persona       List, show, check and make personas.
-  prompt        Write, compare, render, choose and roll back prompts.
-  audit         Show what models were told, and that nobody changed it.
-  key           Make, list and revoke the keys of the server.
-  knowledge     Keep what is known under a category and a key.
-  experience    Show handwritten experiences, and which of them a query gets.
-  mind          Show what state of mind a conversation is in, and reflect.
-  optimizer     Show and run what tunes how much of a talk stays whole.
-  organization  Show and set what an organization allows in its memory.
-  settle        Do the work that is due behind the replies.
-  config        Show every setting, its value and where it came from.
-  doctor        Look whether everything a book needs is there.
+  turn          Inspect, rate and replay the turns of a conversation.
+  memory        Search, list, correct and forget memories.
+  persona       List, show, check and create personas.
+  prompt        Write, compare, test, select and roll back prompts.
+  audit         Show, verify and export the audit log.
+  key           Create, list and revoke API keys.
+  knowledge     Store and list facts under a category and a key.
+  experience    List handwritten experiences and test their selection.
+  mind          Show, update and reset the mood state of a conversation.
+  optimizer     Show and run the automatic tuning of summarization.
+  organization  Show and change the memory settings of an organization.
+  settle        Run pending background jobs and wait until none is left.
+  config        Show every setting with its value and source.
+  doctor        Check the configuration and its dependencies.
   version       Show the version.
 
   Examples:
     cuebook demo
     cuebook serve --upstream http://127.0.0.1:8080/v1
-    cuebook -C book turn show chat 1
+    cuebook -C myproject turn show chat 1
 """)
 
 
@@ -108,26 +107,24 @@ def test_help_of_a_command(here: Here) -> None:
     assert here("conversation", "import", "--help") == snapshot("""\
 Usage: cuebook conversation import [OPTIONS] {FILE}...
 
-  Store transcripts made elsewhere. The same file again stores only what is
-  new.
+  Import transcripts. Importing the same file again stores only new posts.
 
-  It reads OpenAI messages (JSON, {"messages": [...]}, or JSONL with a message
-  or a conversation on each line), our own export, posts as `POST
-  /api/conversations/{id}/posts` takes them, TaskWeaver's JSON and YAML, and
-  LoCoMo.
+  Formats: OpenAI messages (JSON, {"messages": [...]}, or JSONL with a message
+  or a conversation on each line), Cuebook exports, bodies of `POST
+  /api/conversations/{id}/posts`, TaskWeaver JSON and YAML, and LoCoMo.
 
 Arguments:
-  FILE <list[str]>  Files; - reads from the pipe.  [required]
+  FILE <list[str]>  Transcript files; - reads standard input.  [required]
 
 Options:
-  --conversation ID  The name it gets.
-  --user USER        Whose it is.
-  --persona ID       Who answered in it.
-  --time-zone ZONE   Whose days "yesterday" and the like are, such as
-                     Europe/Oslo.
-  --json             Print JSON, in the shapes of the HTTP API.
+  --conversation ID  ID of the imported conversation.
+  --user USER        Owner of the conversation.
+  --persona ID       Persona of the answers.
+  --time-zone ZONE   Resolve "yesterday" and the like in this time zone, such
+                     as Europe/Oslo.
+  --json             Print JSON in the format of the HTTP API.
   --config FILE      Use this cuebook.toml.  [env var: CUEBOOK_CONFIG]
-  -C DIR             Use the project in this folder.
+  -C DIR             Use the project in this directory.
   -h, --help         Show this message and exit.
 
   Examples:
@@ -203,7 +200,7 @@ def test_a_command_chat_has_not_is_told_and_not_sent(here: Here) -> None:
     )
     assert (talk.returncode, talk.stderr) == (
         1,
-        "cuebook: there is no /histroy (there are /show, /help and /quit); //histroy says /histroy\n",
+        "cuebook: Unknown command /histroy. Available: /show, /help, /quit. Type //histroy to send it as text.\n",
     )
     said = [post["message"] for post in here.json("conversation", "show", "chat")["posts"] if post["role"] == "user"]
     assert said == ["/etc/hosts is my file.", "/quit is what I type."]
@@ -214,8 +211,8 @@ def test_a_mode_no_preset_knows_is_refused(here: Here) -> None:
     presets.write_text('{"memoryCompaction": {"defaultProfileByMode": {"plan": "budget", "talk": "standard"}}}')
     refused = cuebook("chat", "--mode", "nosuch", cwd=here.folder, said="Hello\n")
     assert refused.returncode == 1
-    assert "--mode: no mode 'nosuch' in config/metaprompt-presets.json" in refused.stderr
-    assert "there are plan, talk" in refused.stderr
+    assert "Unknown mode 'nosuch' in config/metaprompt-presets.json" in refused.stderr
+    assert "Available: plan, talk" in refused.stderr
     assert cuebook("chat", "--mode", "planner", cwd=here.folder, said="Hello\n").returncode == 0
     assert here.json("turn", "list", "chat")["items"][0]["turn"] == 1
 
@@ -228,7 +225,7 @@ def test_ids_are_whole_in_a_narrow_terminal(here: Here, tmp_path: Path, monkeypa
     here("conversation", "import", str(tmp_path / "c1.json"), "--conversation", name)
     monkeypatch.setenv("COLUMNS", "60")
     for arguments, column, wanted in (
-        (("memory", "list", name), "from", ids[0]),
+        (("memory", "list", name), "source", ids[0]),
         (("conversation", "list"), "conversation", name),
     ):
         shown = here(*arguments)
@@ -261,7 +258,7 @@ def test_turns_are_listed_shown_and_replayed(here: Here, monkeypatch: pytest.Mon
         "share",
         "left out: nothing",
         "cache anchors:",
-        "rendered again: identical",
+        "replay check: identical",
     ):
         assert part in drawn
     assert "You are Helper" in drawn
@@ -293,9 +290,9 @@ def test_transcripts_go_out_and_come_in(here: Here, tmp_path: Path) -> None:
     assert [
         row["id"] for row in here.json("conversation", "list", "--limit", "1", "--cursor", _cursor(here))["items"]
     ] == ["c1"]
-    assert "there are more" in here("conversation", "list", "--limit", "1")
+    assert "more results" in here("conversation", "list", "--limit", "1")
     assert [row["id"] for row in here.json("conversation", "list", "--find", "LEASE ann")["items"]] == ["talk"]
-    assert "no conversation has 'tulips'" in here("conversation", "list", "--find", "tulips")
+    assert "no conversation matches 'tulips'" in here("conversation", "list", "--find", "tulips")
     assert json.loads(here("conversation", "export", "c1", "--format", "openai"))["messages"][1]["content"] == "Noted."
     assert here("conversation", "export", "c1", "--format", "taskweaver-yaml").startswith("id: c1\n")
     everything = tmp_path / "all.jsonl"
@@ -321,16 +318,16 @@ def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None
     talk = [("user", f"I live in town number {n}. We decided to paint wall {n} blue.") for n in range(20)]
     messages = [each for pair in zip(talk, [("assistant", "Noted.")] * 20, strict=True) for each in pair]
     here("conversation", "import", write_messages(tmp_path, *messages), "--conversation", "c1", "--user", "ann")
-    assert here("settle") == "c1: posts up to 28 are in the summary now\n"
-    assert here("settle") == "nothing is due\n"
+    assert here("settle") == "c1: summarized up to post 28\n"
+    assert here("settle") == "no pending jobs\n"
     assert here.json("settle", "--conversation", "c1") == {}
     hits = here.json("memory", "search", "wall 7", "--conversation", "c1", "--limit", "3")["hits"]
     assert hits[0]["sources"] == ["import-15"]
     assert "wall 7 blue" in here("memory", "search", "wall 7", "--user", "ann", "--token-budget", "200")
-    assert here("memory", "search", "xylophone", "--conversation", "c1") == "nothing found\n"
+    assert here("memory", "search", "xylophone", "--conversation", "c1") == "no results\n"
     within = ("memory", "search", "wall 7", "--conversation", "c1")
     assert "wall 7 blue" in here(*within, "--scope", "conversation")
-    assert here(*within, "--scope", "organization", "--scope", "persona") == "nothing found\n"
+    assert here(*within, "--scope", "organization", "--scope", "persona") == "no results\n"
     assert "scopes: unknown scope 'galaxy'. Available: conversation, user" in here(*within, "--scope", "galaxy", code=1)
     items = here.json("memory", "list", "c1", "--ended")["items"]
     assert items
@@ -339,9 +336,9 @@ def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None
     assert here.json("memory", "show", "c1", "--version", "1")["summary"]["version"] == 1
     for arguments in ((), ("--json",)):
         told = here("memory", "show", "c1", "--version", "300", *arguments, code=1)
-        assert "conversation 'c1' has no summary version 300; there is version 1 only" in told
+        assert "Unknown summary version 300 of conversation 'c1'. Available: 1." in told
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c2")
-    assert here("memory", "list", "c2").startswith("nothing yet")
+    assert here("memory", "list", "c2").startswith("no memories yet")
     assert here("memory", "show", "c2").startswith("no summary yet")
     assert here.json("memory", "show", "c2") == {"summary": None}
     assert here("memory", "show", "c2", "--version", "3").startswith("no summary yet")
@@ -352,11 +349,11 @@ def test_settling_says_what_was_done_and_where(here: Here, tmp_path: Path) -> No
     for name in ("c1", "c2"):
         here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", name)
     assert here.json("settle", "--conversation", "c1") == {"done": [{"conversationId": "c1", "summaryUptoSeq": 48}]}
-    assert here("settle") == "c2: posts up to 48 are in the summary now\n"
-    assert "no conversation 'nosuch'" in here("settle", "--conversation", "nosuch", code=1)
-    assert "no conversation 'nosuch'" in here("settle", "--conversation", "nosuch", "--json", code=1)
+    assert here("settle") == "c2: summarized up to post 48\n"
+    assert "Unknown conversation 'nosuch'" in here("settle", "--conversation", "nosuch", code=1)
+    assert "Unknown conversation 'nosuch'" in here("settle", "--conversation", "nosuch", "--json", code=1)
     here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", "c3")
-    assert here("settle", "--timeout", "0", code=1) == "still due: compaction 1, optimizer 1\n"
+    assert here("settle", "--timeout", "0", code=1) == "still pending: compaction 1, optimizer 1\n"
 
 
 def test_long_lists_are_read_page_by_page(here: Here, tmp_path: Path) -> None:
@@ -372,8 +369,8 @@ def test_long_lists_are_read_page_by_page(here: Here, tmp_path: Path) -> None:
             more = ("--cursor", page["next"])
         assert found == whole[name]
         assert len(found) > 4
-        assert "there are more: --cursor" in here(*command, "--limit", "2")
-        assert "cursor: 'x' is none this list gave" in here(*command, "--cursor", "x", code=1)
+        assert "more results: --cursor" in here(*command, "--limit", "2")
+        assert "cursor: invalid or expired: 'x'" in here(*command, "--cursor", "x", code=1)
     assert "--last" in here("conversation", "show", "c1", "--limit", "2", "--last", "2", code=2)
 
 
@@ -386,14 +383,16 @@ def test_sessions_shared_entries_and_summaries_of_ones_own(here: Here, tmp_path:
     here("conversation", "import", str(tmp_path / "c1.json"))
     assert len(here.json("conversation", "session", "c1")["items"]) == 7
     done = here("conversation", "compress", "c1", "--before", "p4", "--summary", "Blue walls.")
-    assert done == "summary 1 of c1 stands for its posts up to 4\n"
+    assert done == "summary 1 of c1 covers the posts up to 4\n"
     rows = here.json("conversation", "session", "c1")["items"]
     assert [each["content"] for each in rows][:2] == ["[CONTEXT SUMMARY]\nBlue walls.", posts[4]["message"]]
     assert here("conversation", "session", "c1", "--compressed").count("(compressed)") == 4
     assert (
         here.json("conversation", "compress", "c1", "--before", "p5", "--summary", "More.")["summary"]["version"] == 2
     )
-    assert "no post 'p1' behind" in here("conversation", "compress", "c1", "--before", "p1", "--summary", "x", code=1)
+    assert "Unknown post 'p1' after" in here(
+        "conversation", "compress", "c1", "--before", "p1", "--summary", "x", code=1
+    )
     assert "summary: empty" in here("conversation", "compress", "c1", "--before", "p6", "--summary", "", code=1)
     assert here.json("conversation", "shared", "c1", "--type", "plan")["items"] == [entry | {"sendFrom": "Planner"}]
     assert "paint all walls" in here("conversation", "shared", "c1")
@@ -438,9 +437,9 @@ def test_an_export_that_does_not_fit_leaves_what_was_there(here: Here, tmp_path:
 
 def test_deleting_asks_unless_told_not_to(here: Here, tmp_path: Path) -> None:
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c1")
-    assert "was not deleted; --yes" in here("conversation", "delete", "c1", code=1)
+    assert "was not deleted. Use --yes" in here("conversation", "delete", "c1", code=1)
     assert here("conversation", "delete", "c1", "--yes") == "deleted c1 (1 posts)\n"
-    assert "no conversation 'c1'" in here("conversation", "delete", "c1", "--yes", code=1)
+    assert "Unknown conversation 'c1'" in here("conversation", "delete", "c1", "--yes", code=1)
 
 
 def test_show_draws_branches_attachments_and_names(here: Here, tmp_path: Path) -> None:
@@ -526,24 +525,24 @@ def test_doctor_names_what_is_wrong(here: Here, monkeypatch: pytest.MonkeyPatch)
     settings = '[experience]\nfolder = "nowhere"\n[logs]\nprompts = "{}"\n'
     (here.folder / "cuebook.toml").write_text(settings.format("cuebook.toml"))
     found = {check["name"]: check for check in here.json("doctor", code=1)["checks"]}
-    assert "there is no folder 'nowhere'" in found["experiences"]["found"]
+    assert "folder not found: 'nowhere'" in found["experiences"]["found"]
     assert (found["experiences"]["state"], found["logs"]["state"]) == ("warn", "fail")
-    assert found["logs"]["found"].endswith("cuebook.toml' cannot be written, or is no folder")
+    assert found["logs"]["found"].endswith("cuebook.toml' is not a writable folder")
     (here.folder / "cuebook.toml").write_text(settings.format("logs/prompts"))
     found = {check["name"]: check for check in here.json("doctor", code=1)["checks"]}
-    assert found["logs"]["found"] == "each prompt is kept in logs/prompts"
+    assert found["logs"]["found"] == "each prompt is written to logs/prompts"
     (here.folder / "cuebook.toml").write_text("x = [")
-    assert re.search(r"fail +settings +cuebook.toml: is no valid TOML", here("doctor", code=1))
+    assert re.search(r"fail +settings +cuebook.toml: invalid TOML", here("doctor", code=1))
 
 
 @pytest.mark.parametrize(
     ("given", "check", "said"),
     [
-        ("CUEBOOK_BUDGET_TRIGGER=7", "settings", "budget.trigger: 7.0 is out of range; give a number above 0"),
+        ("CUEBOOK_BUDGET_TRIGGER=7", "settings", "budget.trigger: 7.0 is out of range. Use a number above 0"),
         ("CUEBOOK_SERVER_PORT=99999", "settings", "server.port: 99999 is out of range"),
         ("CUEBOOK_UPSTREAM_CACHE_RULE=zz", "settings", "unknown value 'zz'. Available: "),
-        ("CUEBOOK_DATABASE_URL=postgresql://h/b", "settings", "store.url: 'postgresql' is no store of this version"),
-        ("CUEBOOK_WORK_MODEL=model", "work", 'work.model is "model", and no [model] is configured'),
+        ("CUEBOOK_DATABASE_URL=postgresql://h/b", "settings", "store.url: 'postgresql' databases are not supported"),
+        ("CUEBOOK_WORK_MODEL=model", "work", 'work.model: "model" needs [model]'),
     ],
 )
 def test_doctor_fails_on_settings_that_cannot_be(
@@ -571,7 +570,7 @@ def test_doctor_fails_on_a_damaged_key_and_where_there_is_no_project(
     monkeypatch.chdir(empty)
     capsys.readouterr()
     assert cli.run(["doctor"]) == 1
-    assert "fail  project     there is no cuebook.toml and no book in" in capsys.readouterr().out
+    assert "fail  project     no cuebook.toml and no database in" in capsys.readouterr().out
     assert list(empty.iterdir()) == []
     (empty / "cuebook.toml").write_text("")
     assert cli.run(["doctor"]) == 0
@@ -584,14 +583,14 @@ def test_doctor_warns_of_a_window_without_room_and_an_address_without_a_path(
     monkeypatch.setenv("CUEBOOK_BUDGET_CONTEXT", "8192")
     monkeypatch.setenv("CUEBOOK_UPSTREAM_URL", upstream.url.removesuffix("/v1"))
     found = {each["name"]: each for each in here.json("doctor")["checks"] if each["state"] == "warn"}
-    assert "4,096 tokens for a prompt, and none of them for posts: budget.system is 5,000" in found["budget"]["found"]
-    assert "most servers answer below /v1" in found["upstream"]["advice"]
+    assert "4,096 tokens for a prompt, but none left for posts: budget.system is 5,000" in found["budget"]["found"]
+    assert "most servers expect /v1" in found["upstream"]["advice"]
 
 
 def test_init_overwrites_nothing_unasked(project: Path, here: Here) -> None:
     (project / "cuebook.toml").write_text("[model]\n")
     (project / ".gitignore").write_text("mine\nlogs/\n")
-    assert f"'{project}/cuebook.toml' is there already" in here("init", str(project), code=1)
+    assert f"File exists: '{project}/cuebook.toml'" in here("init", str(project), code=1)
     assert (project / "cuebook.toml").read_text() == "[model]\n"
     assert len(here.json("init", str(project), "--force")["files"]) == len(FILES)
     assert "helper" in (project / "cuebook.toml").read_text()
@@ -610,13 +609,13 @@ def test_init_keeps_what_it_cannot_read(here: Here, tmp_path: Path) -> None:
 def test_doctor_makes_nothing_of_an_empty_file(here: Here) -> None:
     (here.folder / ".cuebook").mkdir()
     (here.folder / ".cuebook/cuebook.db").touch()
-    assert "is not made yet" in here("doctor")
+    assert "does not exist yet" in here("doctor")
     assert (here.folder / ".cuebook/cuebook.db").stat().st_size == 0
 
 
 def test_init_into_a_file_or_where_nobody_may_write(here: Here, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "is a file; name a folder" in here("init", str(tmp_path / "file"), code=1)
+    assert "Not a folder: " in here("init", str(tmp_path / "file"), code=1)
     assert "cannot be written" in here("init", str(tmp_path / "file" / "below"), code=1)
 
 
@@ -628,19 +627,19 @@ def test_init_into_a_file_or_where_nobody_may_write(here: Here, tmp_path: Path) 
     [
         (["bogus"], 2, "No such command 'bogus'"),
         (["conversaton", "list"], 2, "Did you mean 'conversation'"),
-        (["conversation"], 2, "Missing command; see `cuebook conversation --help`"),
-        (["turn", "show", "c1", "x"], 2, "Invalid value for 'N': expected a whole number; see"),
-        (["knowledge", "decay", "--as-of", "soon"], 2, "'soon' is no day; write it like 2027-01-31 (UTC); see"),
+        (["conversation"], 2, "Missing command. See `cuebook conversation --help`"),
+        (["turn", "show", "c1", "x"], 2, "Invalid value for 'N': expected a whole number. See"),
+        (["knowledge", "decay", "--as-of", "soon"], 2, "'soon' is not a date. Use YYYY-MM-DD (UTC)"),
         (["conversation", "list", "--limit", "0"], 2, "Invalid value for '--limit'"),
-        (["conversation", "export"], 2, "name conversations, or all with --all"),
+        (["conversation", "export"], 2, "Name the conversations, or use --all"),
         (["conversation", "export", "c1", "--format", "xml"], 2, "'xml' is not one of 'cuebook', 'openai'"),
-        (["conversation", "show", "c1"], 1, "no conversation 'c1'"),
-        (["turn", "list", "c1"], 1, "no conversation 'c1'"),
+        (["conversation", "show", "c1"], 1, "Unknown conversation 'c1'"),
+        (["turn", "list", "c1"], 1, "Unknown conversation 'c1'"),
         (["turn", "show", "c1", "1"], 1, "'c1'"),
         (["conversation", "import", "nowhere.json"], 1, "'nowhere.json' cannot be read (No such file or directory)"),
-        (["conversation", "import", __file__], 1, "test_cli.py: is no JSON"),
+        (["conversation", "import", __file__], 1, "test_cli.py: not JSON"),
         (["serve", "--host", "192.0.2.1"], 1, "192.0.2.1"),
-        (["serve", "--upstream", "nowhere"], 1, "upstream.url: 'nowhere' is no address"),
+        (["serve", "--upstream", "nowhere"], 1, "upstream.url: 'nowhere' is not a valid URL"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line(here: Here, arguments: list[str], code: int, said: str) -> None:
@@ -652,10 +651,10 @@ def test_what_is_wrong_is_one_line(here: Here, arguments: list[str], code: int, 
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        ("cuebook.toml", "x = [", "cuebook.toml: is no valid TOML"),
+        ("cuebook.toml", "x = [", "cuebook.toml: invalid TOML"),
         ("cuebook.toml", '[model]\nnmae = "x"\n', "model.nmae: unknown field"),
-        ("cuebook.toml", '[persona]\ndefault = "nobody"\n', "no persona 'nobody'"),
-        ("personas/helper.json", "{", "personas/helper.json: is no JSON"),
+        ("cuebook.toml", '[persona]\ndefault = "nobody"\n', "unknown persona 'nobody'"),
+        ("personas/helper.json", "{", "personas/helper.json: not valid JSON"),
         (
             "personas/helper.json",
             '{"id": "helper", "basePrompt": "x"}',
@@ -666,7 +665,7 @@ def test_what_is_wrong_is_one_line(here: Here, arguments: list[str], code: int, 
             '{"memoryCompaction": 3}',
             "config/metaprompt-presets.json: memoryCompaction",
         ),
-        (".cuebook/cuebook.db", "no database, " * 200, "no SQLite database"),
+        (".cuebook/cuebook.db", "no database, " * 200, "not a SQLite database"),
     ],
     ids=["toml", "unknown key", "no such persona", "persona json", "persona field", "presets", "database"],
 )
@@ -693,7 +692,7 @@ def test_a_place_that_cannot_be_written_is_one_line(
     assert str(tmp_path / "file") in here("conversation", "list", code=1)
     monkeypatch.delenv("CUEBOOK_STORE_URL")
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c1")
-    assert "check the path" in here("conversation", "export", "c1", "-o", str(tmp_path / "file" / "x"), code=1)
+    assert "Check the path" in here("conversation", "export", "c1", "-o", str(tmp_path / "file" / "x"), code=1)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
@@ -708,7 +707,7 @@ def test_a_read_only_folder_is_one_line(here: Here) -> None:
 def test_where_there_is_no_project_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = cuebook("chat", cwd=tmp_path, said="Hello\n")
     assert done.returncode == 1
-    assert "there is no cuebook.toml and no book in" in done.stderr
+    assert "no cuebook.toml and no database in" in done.stderr
     assert list(tmp_path.iterdir()) == []
     monkeypatch.chdir(tmp_path)
     assert cli.run(["conversation", "list"]) == 1
@@ -731,7 +730,7 @@ def test_a_project_is_named_by_file_folder_or_environment(
 def test_input_that_is_no_text_is_one_line(project: Path) -> None:
     done = cuebook("chat", cwd=project, said=b"caf\xe9\n")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "the input is no UTF-8 text" in done.stderr
+    assert "The input is not UTF-8 text" in done.stderr
     posix = cuebook("chat", cwd=project, said=b"caf\xe9\n", LANG="C", LC_ALL="C")
     assert (posix.returncode, posix.stderr) == (1, done.stderr)
 
@@ -855,7 +854,7 @@ def in_terminal(*arguments: str, cwd: Path, keys: list[tuple[bytes, bytes]], **g
 
 @pytest.mark.slow
 def test_a_talk_in_a_terminal(project: Path) -> None:
-    keys = [(b"you> ", b"My cat is Miso.\n"), (b"an answer.\r\n", b"/show\n"), (b"from the front", b"/quit\n")]
+    keys = [(b"you> ", b"My cat is Miso.\n"), (b"an answer.\r\n", b"/show\n"), (b"previous prompt", b"/quit\n")]
     seen, code = in_terminal("chat", cwd=project, keys=keys)
     assert code == 0
     assert "chat (new) · helper · cuebook-recall" in seen
@@ -906,7 +905,7 @@ def test_the_server_warns_of_an_upstream_without_a_path(project: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(20) in (0, 130)
     assert told["upstream"] == "http://***@127.0.0.1:9"
-    assert warned.startswith("cuebook: upstream.url: 'http://***@127.0.0.1:9' names no path")
+    assert warned.startswith("cuebook: upstream.url: 'http://***@127.0.0.1:9' has no path")
     assert "hunter2" not in warned
 
 

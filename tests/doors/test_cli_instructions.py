@@ -16,7 +16,7 @@ def looked(here: Here, *, code: int = 0) -> tuple[str, str]:
 
 
 def test_doctor_tells_which_prompt_the_compactor_is_told(here: Here) -> None:
-    assert looked(here) == ("ok", "models behind the replies are told system/memory_compactor_v2_json")
+    assert looked(here) == ("ok", "background jobs use system/memory_compactor_v2_json")
     (here.folder / FILE).unlink()
     assert looked(here)[0] == "ok", "the built-in stands for it"
 
@@ -24,7 +24,7 @@ def test_doctor_tells_which_prompt_the_compactor_is_told(here: Here) -> None:
 def test_doctor_warns_of_an_instruction_that_cannot_be_said(here: Here) -> None:
     (here.folder / FILE).write_text("---\ninput:\n  schema:\n    nobody_knows: string\n---\nFor $nobody_knows.\n")
     state, found = looked(here)
-    assert (state, "missing parameter: 'nobody_knows'" in found) == ("warn", True)
+    assert (state, "Missing parameter: 'nobody_knows'" in found) == ("warn", True)
     here("prompt", "list")  # takes it over
     assert looked(here)[0] == "warn"
 
@@ -34,8 +34,8 @@ def test_doctor_fails_on_a_key_that_names_no_prompt(here: Here, monkeypatch: pyt
     state, found = looked(here, code=1)
     assert state == "fail"
     assert found == (
-        "environment MEMORY_COMPACTION_PROMPT_KEY: no prompt 'nowhere'; write it as prompts/system/nowhere.md, "
-        "or leave the key out"
+        "environment MEMORY_COMPACTION_PROMPT_KEY: unknown prompt 'nowhere'. Create prompts/system/nowhere.md, "
+        "or omit the key."
     )
     monkeypatch.delenv("MEMORY_COMPACTION_PROMPT_KEY")
     file = here.folder / "config/metaprompt-presets.json"
@@ -61,7 +61,7 @@ def test_doctor_names_a_version_that_was_changed_in_the_database(here: Here) -> 
             "UPDATE prompt_version SET body = replace(CAST(body AS TEXT), 'Be kind', 'Be rude') WHERE slug = 'p'"
         )
     state, found = looked(here, code=1)
-    assert (state, found) == ("fail", "p@main:1: not the text that was stored; the database was changed")
+    assert (state, found) == ("fail", "p@main:1: the text does not match its digest; the database was altered")
 
 
 def test_doctor_names_a_file_that_holds_up_every_push(here: Here) -> None:

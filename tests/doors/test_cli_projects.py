@@ -26,7 +26,7 @@ def test_show_and_test_give_the_projects_own(acme: Here) -> None:
     shown = acme.json("prompt", "test", "persona/helper", "--project", "acme")
     assert shown["text"].startswith("You are Helper")
     assert shown["text"].endswith("Never name prices.")
-    assert "is no name of a project" in acme("prompt", "show", "persona/helper", "--project", "../x", code=1)
+    assert "is not a valid project name" in acme("prompt", "show", "persona/helper", "--project", "../x", code=1)
 
 
 def test_the_setting_holds_where_no_project_is_named(acme: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,7 @@ def test_the_setting_holds_where_no_project_is_named(acme: Here, monkeypatch: py
     assert "Never name prices." not in acme("prompt", "test", "persona/helper", "--project", "", "--text")
     assert "Never name prices." in acme("prompt", "test", "persona/helper", "--text")
     monkeypatch.setenv("CUEBOOK_PROMPTS_PROJECT", "..")
-    assert "prompts.project: '..' is no name of a project" in acme("prompt", "list", code=1)
+    assert "prompts.project: '..' is not a valid project name" in acme("prompt", "list", code=1)
     [check] = [each for each in acme.json("doctor", code=1)["checks"] if each["name"] == "prompts"]
     assert check["state"] == "fail"
 
@@ -70,7 +70,7 @@ async def test_http_takes_a_project_where_prompts_are_said(book: Cuebook, client
     later = (await client.post("/api/assemble", json={"message": "and?", "conversationId": "c"})).json()
     assert later["messages"][0]["content"].startswith("I am Acme's.")
     refused = await client.post("/api/assemble", json={**body, "project": ".."})
-    assert (refused.status_code, "is no name of a project" in refused.json()["detail"]) == (400, True)
+    assert (refused.status_code, "is not a valid project name" in refused.json()["detail"]) == (400, True)
     render = "/api/prompts/persona~assistant/render"
     assert (await client.post(render, json={"project": "acme"})).json()["text"] == "I am Acme's."
     assert (await client.post(render, json={})).json()["text"] == "I am plain."

@@ -14,7 +14,7 @@ def test_a_label_names_a_version_on_the_command_line(here: Here) -> None:
     assert here.json("prompt", "branch", "a")["items"][0]["observations"] == 1
     assert "label 'production'" in here("prompt", "branch", "a", "production", code=1)
     assert "branch 'try'" in here("prompt", "label", "a", "try", code=1)
-    assert "it has main, try; labels are production" in here("prompt", "show", "a@gone", code=1)
+    assert "Available: main, try. Labels: production." in here("prompt", "show", "a@gone", code=1)
 
 
 def test_what_is_said_of_a_label_is_said_of_its_version(here: Here) -> None:

@@ -13,7 +13,7 @@ def test_a_mode_of_the_presets_is_a_mode(here: Here) -> None:
         done = cuebook("chat", "--mode", mode, "--conversation", mode, cwd=here.folder, said="Review this\n")
         assert done.returncode == 0, done.stderr
     refused = cuebook("chat", "--mode", "nosuch", cwd=here.folder, said="Hello\n")
-    assert "no mode 'nosuch' in config/metaprompt-presets.json; there are coding, " in refused.stderr
+    assert "Unknown mode 'nosuch' in config/metaprompt-presets.json. Available: coding, " in refused.stderr
     assert "add-ons: _meta/reviewer, by preset coding_audit (rule:coding_audit_if_keywords)" in here(
         "turn", "show", "coding", "1"
     )
@@ -24,7 +24,7 @@ def test_a_turn_tells_which_variant_spoke_and_how_it_was_chosen(here: Here) -> N
     assert cuebook("chat", "--conversation", "c", cwd=here.folder, said="Hello\n").returncode == 0
     told = here.json("turn", "show", "c", "1")["metadata"]["promptVariants"][HELPER]
     assert (
-        f"chosen: {HELPER}@{told['branch']}:{told['version']}, epsilon_greedy"
+        f"selected: {HELPER}@{told['branch']}:{told['version']}, epsilon_greedy"
         f"{' exploring' if told['explored'] else ''}, probability {told['propensity']:.3f}"
     ) in here("turn", "show", "c", "1")
 
@@ -33,7 +33,7 @@ def test_a_turn_tells_which_variant_spoke_and_how_it_was_chosen(here: Here) -> N
 def test_an_ending_in_capitals_is_named(here: Here, name: str) -> None:
     (here.folder / "prompts/default" / name).write_text("Kind.\n")
     (here.folder / "prompts/README.MD").write_text("For people.\n")
-    assert f"prompts/default/{name}: its ending is written '.md'; rename it" in here("prompt", "push", code=1)
+    assert f"prompts/default/{name}: the suffix must be '.md'. Rename the file." in here("prompt", "push", code=1)
 
 
 def test_a_merge_that_clashes_says_what_to_do(here: Here) -> None:
@@ -41,7 +41,7 @@ def test_a_merge_that_clashes_says_what_to_do(here: Here) -> None:
     here("prompt", "branch", "p", "warm")
     here("prompt", "new", "p@warm", "--text", "Be warm.")
     here("prompt", "new", "p", "--text", "Be cool.")
-    assert "nothing was merged; `cuebook prompt edit p@warm` until body reads as in main" in here(
+    assert "Merge failed: conflicts in body. Edit body with `cuebook prompt edit p@warm` to match main" in here(
         "prompt", "merge", "p", "warm", code=1
     )
     here("prompt", "new", "p@warm", "--text", "Be cool.")
@@ -50,7 +50,7 @@ def test_a_merge_that_clashes_says_what_to_do(here: Here) -> None:
 
 def test_no_prompt_with_a_prefix_is_not_no_prompt(here: Here) -> None:
     assert here("prompt", "list", "--prefix", "nosuch") == (
-        "no prompt's id begins with 'nosuch'; `cuebook prompt list` names those there are\n"
+        "no prompt ID starts with 'nosuch'. Run `cuebook prompt list` to list all.\n"
     )
 
 
@@ -66,7 +66,7 @@ def test_a_registry_a_file_needs_says_how_it_is_mended(here: Here) -> None:
     whole = json.loads(registry.read_text())
     registry.write_text("{")
     (here.folder / "prompts/default/bare.md").write_text("Bare, and edited.\n")
-    assert "or delete it, and `cuebook prompt push` makes it anew" in here("prompt", "push", code=1)
+    assert "or delete it, and `cuebook prompt push` recreates it" in here("prompt", "push", code=1)
     registry.unlink()
     here("prompt", "push")
     assert len(json.loads(registry.read_text())["prompts"]) == len(whole["prompts"]) + 1

@@ -137,27 +137,27 @@ def test_taskweaver_is_read_as_json_and_as_yaml() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "talk.json: is empty"),
-        ("[]", "talk.json: is an empty list"),
-        ('{"messages": []}', "talk.json: messages: is an empty list"),
-        ("hello", "talk.json: is no JSON (Expecting value: line 1 column 1 (char 0)); known are OpenAI messages"),
-        ('{"a": ', "talk.json: is broken JSON (Expecting value: line 1 column 7"),
+        ("", "talk.json: empty"),
+        ("[]", "talk.json: empty list"),
+        ('{"messages": []}', "talk.json: messages: empty list"),
+        ("hello", "talk.json: not JSON (Expecting value: line 1 column 1 (char 0)). Supported formats: OpenAI"),
+        ('{"a": ', "talk.json: invalid JSON (Expecting value: line 1 column 7"),
         ("5", "talk.json: expected an object or a list, got a number"),
-        ('{"a": 1, "b": 2}', "talk.json: is no transcript known here (it holds a, b); known are"),
-        ("[" * 100_000, "talk.json: is broken JSON (maximum recursion"),
-        ('{"role": "user", "content": "x"}\n{"role": \n', "talk.json: line 2: is broken JSON"),
+        ('{"a": 1, "b": 2}', "talk.json: unknown format (keys: a, b). Supported formats:"),
+        ("[" * 100_000, "talk.json: invalid JSON (maximum recursion"),
+        ('{"role": "user", "content": "x"}\n{"role": \n', "talk.json: line 2: invalid JSON"),
         ('{"role": "user", "content": "x"}\n[1]\n', "talk.json: line 2: expected an object, got a list"),
         ('{"role": "user", "content": "x"}\n{"role": "usr"}\n', "talk.json: line 2.role: expected one of"),
         ('[{"role": "user", "content": "x"}, {"role": "robot"}]', "talk.json: [1].role: expected one of system"),
         ('{"messages": [{"role": "user", "content": 5}]}', "talk.json: messages[0].content: expected a string or"),
-        ('[{"role": "user", "content": "a\\u0000b"}]', "talk.json: [0].content: holds a NUL character at position 1"),
-        ('[{"role": "user", "content": "\\ud800"}]', "talk.json: [0].content: holds half a surrogate pair"),
+        ('[{"role": "user", "content": "a\\u0000b"}]', "talk.json: [0].content: NUL character at position 1"),
+        ('[{"role": "user", "content": "\\ud800"}]', "talk.json: [0].content: lone surrogate"),
         ('[{"role": "user", "content": "x", "timestamp": "yesterday"}]', "talk.json: [0].timestamp: expected a time"),
         (f'[{{"role": "user", "content": "x", "timestamp": {10**399}}}]', "talk.json: [0].timestamp: expected a time"),
-        ('[{"role": "user", "content": NaN}]', "talk.json: is broken JSON (NaN is no JSON)"),
-        ('{"posts": [{"sendFrom": "a", "message": "x", "sendto": "b"}]}', "talk.json: posts[0].sendto: no such field"),
+        ('[{"role": "user", "content": NaN}]', "talk.json: invalid JSON (NaN is not JSON)"),
+        ('{"posts": [{"sendFrom": "a", "message": "x", "sendto": "b"}]}', "talk.json: posts[0].sendto: unknown field"),
         ('{"posts": [{"message": "x"}]}', "talk.json: posts[0].sendFrom: expected a string, got null"),
-        ('{"posts": [{"sendFrom": "a"}]}', "talk.json: posts[0]: says nothing"),
+        ('{"posts": [{"sendFrom": "a"}]}', "talk.json: posts[0]: empty. Provide a message or attachments."),
         ('{"posts": [{"sendFrom": "a", "attachments": [{"type": 1}]}]}', "talk.json: posts[0].attachments[0]: type"),
         ('{"rounds": [{"post_list": [{"send_from": 3}]}]}', "talk.json: rounds[0].post_list[0].send_from: expected"),
         ('{"format": "cuebook.transcript/9", "posts": []}', "talk.json: format: 'cuebook.transcript/9' is not known"),
@@ -172,14 +172,14 @@ def test_a_wrong_file_is_one_error_naming_the_place(text: str, said: str) -> Non
 
 
 def test_broken_yaml_is_one_error() -> None:
-    with pytest.raises(CuebookError, match=r"^talk\.yaml: is broken YAML"):
+    with pytest.raises(CuebookError, match=r"^talk\.yaml: invalid YAML"):
         read_transcripts("a: [", name="talk.yaml")
 
 
 def test_a_file_that_is_no_utf8_says_where(tmp_path: Path) -> None:
     file = tmp_path / "talk.json"
     file.write_bytes(b'["caf\xe9"]')
-    with pytest.raises(CuebookError, match=re.escape("talk.json: is no UTF-8 text (byte 5 is 0xe9)")):
+    with pytest.raises(CuebookError, match=re.escape("talk.json: not UTF-8 text (byte 5 is 0xe9)")):
         read_transcripts(file)
     file.write_bytes(b"\xef\xbb\xbf" + json.dumps(MESSAGES).encode())
     assert len(read_transcripts(file)[0].posts) == 2
@@ -433,7 +433,7 @@ def test_what_was_said_through_the_wire_survives_the_round_trip(relayed: Live) -
     [
         ("state", "half", "posts[0].state: expected one of complete, interrupted, erased, got 'half'"),
         ("state", 1, "posts[0].state: expected a string, got a number"),
-        ("wire", "{", "posts[0].wire: not readable JSON"),
+        ("wire", "{", "posts[0].wire: invalid JSON"),
         ("wire", {"role": "robot"}, "posts[0].wire.role: expected one of system"),
         ("wire", 5, "posts[0].wire: expected an object, got a number"),
     ],

@@ -136,7 +136,7 @@ def test_what_is_none_of_ours_is_asked_above(
         assert len(upstream.received) == before + 1
     ours = client.conversations.create().id
     client.conversations.delete(ours)
-    with pytest.raises(openai.NotFoundError, match="no conversation"):
+    with pytest.raises(openai.NotFoundError, match="Unknown conversation"):
         client.conversations.retrieve(ours)
 
 

@@ -96,5 +96,5 @@ async def test_on_the_command_line(here: Here) -> None:
     same = here(*replay, "--with", "prompt=persona/helper")
     assert "the prompt would have been the same" in same
     assert "before" in here(*replay, "--as-of", "1")
-    assert "no model is configured" in here(*replay, "--as-of", "1", "--ask", code=1)
-    assert "is no `prompt=" in here(*replay, "--with", "persona=x", code=2)
+    assert "No model is configured" in here(*replay, "--as-of", "1", "--ask", code=1)
+    assert "is not a prompt version. Use prompt=" in here(*replay, "--with", "persona=x", code=2)

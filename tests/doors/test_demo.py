@@ -143,7 +143,7 @@ def test_system_text_stands_in_every_prompt_and_moves_no_source(demo: Demo) -> N
 
 def test_where_no_post_has_a_time_no_day_is_told(demo: Demo) -> None:
     shown = demo(talk(40))
-    assert shown.startswith("talk: 80 posts, turn by turn")
+    assert shown.startswith("talk: 80 posts, without")
     assert "summary, version" in shown
     for told in ("1970", "2026", "day"):
         assert told not in shown
@@ -157,8 +157,8 @@ def test_days_are_told_where_they_are_known(demo: Demo) -> None:
     posts = talk(2)
     for day, post in enumerate(posts, 1):
         post["timestamp"] = f"2026-03-0{day}T09:00:00Z"
-    assert demo(posts).startswith("talk: 4 posts over 3 days, turn")
-    assert demo(posts[:2]).startswith("talk: 2 posts over 1 day, turn")
+    assert demo(posts).startswith("talk: 4 posts over 3 days, without")
+    assert demo(posts[:2]).startswith("talk: 2 posts over 1 day, without")
     del posts[1]["timestamp"]
     assert demo(posts[:2]).startswith("talk: 2 posts within a day, turn")
     assert demo(posts[:1]).startswith("talk: 1 post within a day, turn")
@@ -171,20 +171,20 @@ def test_a_files_own_questions_are_put_to_memory(demo: Demo) -> None:
     assert (repairs["stands"], repairs["source"]["sources"]) == ([], ["D1:3"])
     assert (plays["key"], plays["stands"]) == ("3", [])
     shown = demo([LOCOMO])
-    assert "questions put to memory when all was said: 3\n" in shown
+    assert "questions asked at the end: 3\n" in shown
     assert "  Where does Piet live? [Terschelling]\n" in shown
 
 
 def test_the_columns_of_the_costs_stand_in_line(demo: Demo) -> None:
     lines = demo(talk(3)).splitlines()
-    at = lines.index(next(line for line in lines if line.startswith("what the prompts cost")))
+    at = lines.index(next(line for line in lines if line.startswith("prompt cost")))
     heads, rows = lines[at], lines[at + 1 : at + 5]
     ends = [heads.index("Cuebook") + len("Cuebook"), len(heads)]
     for row in rows:
         for end in ends:
             assert row[end - 1] != " "
             assert row[end : end + 1] in ("", " ")
-    assert "a token read from the cache costs" in lines[at + 5]
+    assert "a token costs" in lines[at + 5]
 
 
 def test_its_page_is_served_and_the_book_is_gone_when_that_ends(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_its_page_is_served_and_the_book_is_gone_when_that_ends(tmp_path: Path) 
     )
     assert process.stdout is not None
     with process.stdout as shown:
-        address = next(line.split()[-1] for line in shown if "in a browser" in line)
+        address = next(line.split()[-1] for line in shown if "http://" in line)
         page = httpx.get(address).text
         assert "talk · turn 3" in page
         assert "at the price of gpt-5-mini" in page

@@ -70,7 +70,7 @@ async def test_vectors_of_close_meanings_are_close() -> None:
 
 def test_other_weights_are_refused(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"other weights")
-    with pytest.raises(BackendError, match=r"'model.onnx' is not the one we know .* set embedder.provider to none"):
+    with pytest.raises(BackendError, match=r"'model.onnx' has sha256 .* set embedder.provider to none"):
         verified(tmp_path / "model.onnx", MODEL_SHA256)
     with pytest.raises(BackendError, match="cannot be read"):
         verified(tmp_path / "none.onnx", MODEL_SHA256)
@@ -134,7 +134,7 @@ async def test_a_servers_model_of_many_languages_finds_across_them_and_a_gate_ca
                 assert await book.settle() == {}
                 assert len([text for text in server.embedder.asked if ":" in text]) == asked
                 assert await said_of(book, "puppy") == [f"pet: {german}"]
-    with pytest.raises(InvalidInput, match=r"embedder.languages: 'english' is no language"):
+    with pytest.raises(InvalidInput, match=r"embedder.languages: 'english' is not a language code"):
         build(arguments={"embedder.languages": "english, de"})
 
 
@@ -152,7 +152,7 @@ async def test_a_model_of_another_size_is_refused_until_the_restart_and_embeds_a
             server.embedder = HashingEmbedder(dimension=64, synonyms=DOGS)
             await book.memories.put("domain", "bill", "The invoice is paid", user="ann")
             assert await book.settle() == {"embedding": 1}
-            assert "sent vectors of 64 numbers where many-tongues had 256: it is another model now" in caplog.text
+            assert "sent vectors of 64 numbers where many-tongues had 256: the model has changed" in caplog.text
             assert await said_of(book, "chien") == [], "its vector is of the other size"
             assert await said_of(book, "invoice") == ["bill: The invoice is paid"]
             assert await said_of(book, "hund") == ["pet: We have a puppy"], "asked before"
@@ -183,7 +183,7 @@ async def test_a_text_a_server_refuses_for_good_holds_up_no_other(
             for name in ("c", "d"):
                 assert (await book.memory.search("hund", conversation=name))[0].sources == (f"{name}1",)
                 assert (await book.memory.search("invoice", conversation=name))[0].sources == (f"{name}2",)
-            told = [each.message for each in caplog.records if "refuses" in each.message]
+            told = [each.message for each in caplog.records if "rejected" in each.message]
             assert len(told) == 3, "each once"
             assert not [each for each in told if "invoice" in each], "a log says no one's words"
             before = len(server.keys)
@@ -240,9 +240,9 @@ def test_doctor_looks_at_the_embedder(tmp_path: Path, endpoint: str) -> None:
         return check
 
     cuebook("init", cwd=tmp_path)
-    assert found()["found"].startswith("none: full text finds alone")
+    assert found()["found"].startswith("none: recall uses full-text search only")
     shipped = found(CUEBOOK_EMBEDDER_PROVIDER="minilm")
-    assert (shipped["state"], "384 numbers a text, knows en" in shipped["found"]) == ("ok", True)
+    assert (shipped["state"], "384 dimensions, languages: en" in shipped["found"]) == ("ok", True)
     here = {"CUEBOOK_EMBEDDER_PROVIDER": "openai", "CUEBOOK_EMBEDDER_BASE_URL": endpoint}
     assert found(**here, CUEBOOK_EMBEDDER_NAME="letters")["state"] == "ok"
     assert "answered 500" in found(**here, CUEBOOK_EMBEDDER_NAME="other")["found"]
@@ -291,7 +291,7 @@ async def test_a_server_loads_the_embedder_when_it_starts_and_readiness_says_why
                     while not (told := (await client.get("/readyz")).json())["embedderError"]:  # noqa: ASYNC110  # a task of the server's
                         await asyncio.sleep(0.01)
                 assert (told["status"], "answered 503" in told["embedderError"]) == ("ready", True)
-                assert "full text alone answers until the embedder does" in caplog.text
+                assert "The embedder is unavailable; search uses full text only" in caplog.text
                 server.refuses = ""
                 await book.memory.search("a dog", user="ann")
                 assert (await client.get("/readyz")).json()["embedderError"] is None

@@ -35,10 +35,10 @@ def test_the_use_of_memories_is_told_and_those_of_none_are_let_go(here: Here) ->
     assert (useless["text"], useless["utility"], useless["prune"]) == ("I live in Oslo.", 0, True)
     assert {each["conversationId"] for each in useless["turns"]} == {f"meal-{number}" for number in range(10)}
     drawn = here("eval", "--leave-one-out")
-    for part in ("2 memories said in 11 turns", "meal-9 turn 1: 0.00", "--prune forgets it:", useless["memoryId"]):
+    for part in ("2 memories in 11 turns", "meal-9 turn 1: 0.00", "use --prune to forget it:", useless["memoryId"]):
         assert part in drawn
-    assert "1 memory said in 1 turn" in here("eval", "--leave-one-out", "before-1")
-    assert "nothing was forgotten" in here("eval", "--leave-one-out", "--prune", code=1)
+    assert "1 memory in 1 turn" in here("eval", "--leave-one-out", "before-1")
+    assert "Nothing was forgotten" in here("eval", "--leave-one-out", "--prune", code=1)
     told = here.json("eval", "--leave-one-out", "--prune", "--yes")
     assert told["receipt"]["counts"]["memories"] == 1
     assert here("memory", "receipt", "verify", told["receipt"]["id"], "--about", useless["memoryId"]).startswith("ok")
@@ -48,19 +48,19 @@ def test_the_use_of_memories_is_told_and_those_of_none_are_let_go(here: Here) ->
 
 def test_answers_without_a_model_and_wrong_use_are_told(here: Here) -> None:
     asyncio.run(talk(here, turns=0))
-    said = "no conversation 'nowhere'"
+    said = "Unknown conversation 'nowhere'"
     assert said in here("eval", "--leave-one-out", "nowhere", code=1)
-    assert "belong to --leave-one-out" in here("eval", "--prune", code=2)
-    assert "belong to --leave-one-out" in here("eval", "--estimate", code=2)
-    assert here("eval", "--leave-one-out", "--estimate") == "asks no model\n"
+    assert "--leave-one-out" in here("eval", "--prune", code=2)
+    assert "--leave-one-out" in here("eval", "--estimate", code=2)
+    assert here("eval", "--leave-one-out", "--estimate") == "no model calls\n"
     assert here.json("eval", "--leave-one-out", "--estimate")["calls"] == 0
-    assert "name one FILE" in here("eval", "a.json", "b.json", code=2)
+    assert "Only one FILE" in here("eval", "a.json", "b.json", code=2)
 
 
 async def test_so_many_calls_may_one_request_ask_for(client: httpx.AsyncClient) -> None:
     refused = await client.post("/api/memories/utility", json={"budget": 201})
     assert (refused.status_code, refused.json()["where"]) == (400, "budget")
-    assert "201 calls are over server.max_calls, 200" in refused.json()["detail"]
+    assert "201 calls exceed server.max_calls (200)" in refused.json()["detail"]
     told = (await client.post("/api/memories/utility", json={"budget": 200, "estimate": True})).json()
     assert (told["by"], told["items"], told["calls"]) == ("model", [], 0)
     assert told["cost"] == {
@@ -79,7 +79,7 @@ async def test_one_measure_of_a_kind_goes_on_at_a_time_and_few_wait() -> None:
     async with measures.hold("a measure"), measures.hold("another"):
         waiting = [asyncio.create_task(measured(number)) for number in range(WAITING)]
         await asyncio.sleep(0)
-        with pytest.raises(Busy, match="a measure takes long"):
+        with pytest.raises(Busy, match="already waiting for a measure"):
             await measured(WAITING)
         assert order == []
     await asyncio.gather(*waiting)

@@ -53,7 +53,7 @@ def test_a_query_is_tried_out_and_told_why(here: Here, query: str, chosen: list[
     assert all(each["reason"] for each in found["items"])
     assert found["by"] == "words"
     assert (found["role"], len(found["items"])) == ("helper", 3)
-    said = f"chosen by words: {', '.join(chosen) or 'none'} of 3 offered to helper"
+    said = f"selected by words: {', '.join(chosen) or 'none'} of 3 candidates for helper"
     assert here("experience", "test", query).startswith(said)
 
 
@@ -75,14 +75,14 @@ ODD: dict[str, tuple[str | bytes, str]] = {
     "broken": ("exp_id: [a\n", "line "),
     "tag": ("exp_id: !!python/object/apply:os.system [ls]\nwhen: a\nwhat: b\n", "tags (`!…`) are not supported"),
     "alias": ("exp_id: &a x\nwhen: *a\nwhat: b\n", "anchors and aliases"),
-    "twice": ("exp_id: a\nexp_id: b\nwhen: a\nwhat: b\n", "given twice"),
-    "latin": (b"exp_id: caf\xe9\nwhen: a\nwhat: b\n", "no UTF-8"),
-    "large": ("exp_id: a\nwhen: a\nwhat: " + "x" * 300_000, "over the limit"),
+    "twice": ("exp_id: a\nexp_id: b\nwhen: a\nwhat: b\n", "is a duplicate of"),
+    "latin": (b"exp_id: caf\xe9\nwhen: a\nwhat: b\n", "not UTF-8"),
+    "large": ("exp_id: a\nwhen: a\nwhat: " + "x" * 300_000, "exceed the limit"),
     "who": ("exp_id: a\nwho: {b: c}\nwhen: a\nwhat: b\n", "who: expected"),
-    "stranger": ("exp_id: a\nwho: planer\nwhen: a\nwhat: b\n", "no persona or role 'planer'"),
-    "taken": ("exp_id: plans\nwhen: a\nwhat: b\n", "is taken by experience/handcrafted_exp_plans.yaml"),
-    "meant": ("exp_id: a\nwhenn: a\nwhat: b\n", "when: missing; say when it helps, or is 'whenn' meant?"),
-    "keys": ("exp_id: a\nwhen: a\nwhat: b\npriority: 3\n", "priority: not read"),
+    "stranger": ("exp_id: a\nwho: planer\nwhen: a\nwhat: b\n", "unknown persona or role 'planer'"),
+    "taken": ("exp_id: plans\nwhen: a\nwhat: b\n", "is already used by experience/handcrafted_exp_plans.yaml"),
+    "meant": ("exp_id: a\nwhenn: a\nwhat: b\n", "when: missing. State when the experience helps."),
+    "keys": ("exp_id: a\nwhen: a\nwhat: b\npriority: 3\n", "priority: unknown, ignored"),
 }
 
 
@@ -102,7 +102,7 @@ def test_what_is_wrong_with_a_file_is_told_with_its_name_and_the_others_hold(her
 def test_a_file_that_is_not_named_like_an_experience_is_told(here: Here) -> None:
     for name in ("refunds.yaml", "exp_learned.yaml", "raw_exp_1.yaml", "notes.txt"):
         (here.folder / "experience" / name).write_text("exp_id: a\nwhen: a\nwhat: b\n")
-    said = "experience/refunds.yaml: not read; an experience is named handcrafted_exp_NAME.yaml"
+    said = "experience/refunds.yaml: ignored. Experiences are named handcrafted_exp_NAME.yaml."
     assert here.json("experience", "list", code=1)["problems"] == [said]
     assert said in here("doctor")
 
@@ -136,11 +136,11 @@ def test_taskweavers_own_and_legacy_files_load(here: Here) -> None:
 
 
 def test_errors_say_what_to_do(here: Here) -> None:
-    assert "no persona or role 'nobody'" in here("experience", "list", "--role", "nobody", code=1)
-    assert "no persona or role 'nobody'" in here("experience", "test", ASKED, "--role", "nobody", code=1)
-    assert "says nothing" in here("experience", "test", "  ", code=1)
+    assert "unknown persona or role 'nobody'" in here("experience", "list", "--role", "nobody", code=1)
+    assert "unknown persona or role 'nobody'" in here("experience", "test", ASKED, "--role", "nobody", code=1)
+    assert "no words to compare" in here("experience", "test", "  ", code=1)
     (here.folder / "cuebook.toml").write_text('[experience]\nselection = "off"\n')
-    assert "switched off" in here("experience", "test", ASKED, code=1)
+    assert "Experiences are disabled" in here("experience", "test", ASKED, code=1)
     assert '"off"' in here("experience", "list", code=1)
     for file in (here.folder / "experience").iterdir():
         file.unlink()
@@ -185,8 +185,8 @@ def test_a_model_that_chooses_is_tried_out(tmp_path: Path) -> None:
         found = book.experiences.select("one thing")
     assert found.by == "scripted"
     assert [(each.exp_id, each.chosen, each.reason) for each in found.items] == [
-        ("b", True, "the model says that it helps"),
-        ("a", False, "the model says that it does not help"),
+        ("b", True, "the model found it relevant"),
+        ("a", False, "the model found it irrelevant"),
     ]
 
 
@@ -215,5 +215,5 @@ async def test_the_settings_say_which_model_chooses(tmp_path: Path, settings: di
 
 def test_a_model_nobody_can_ask_is_refused(here: Here) -> None:
     (here.folder / "cuebook.toml").write_text('[experience]\nmodel = "quick"\n')
-    assert "experience.model is 'quick', and no server" in here("experience", "test", ASKED, code=1)
-    assert "experience.model is 'quick', and no server" in here("doctor", code=1)
+    assert "experience.model: no server configured for 'quick'" in here("experience", "test", ASKED, code=1)
+    assert "experience.model: no server configured for 'quick'" in here("doctor", code=1)

@@ -116,7 +116,7 @@ async def test_a_turn_without_a_prompt_of_the_book_keeps_its_word(book: Cuebook,
     async with Cuebook.open(model=ScriptedModel(default="Hi."), worker=False) as other:
         await other.ask(Ask("hello", "c"))
         shown = await other.turns.show("c", 1)
-        assert shown["observation"] == {"by": None, "reason": "no prompt of the book spoke in it"}
+        assert shown["observation"] == {"by": None, "reason": "this turn used no managed prompt"}
         known = await other.turns.feedback("c", 1, score=0.25)
         assert (known.due, known.taught, known.outcome.sentiment) == (False, (), 0.25)
         assert (await other.turns.show("c", 1))["observation"]["sentiment"] == 0.25
@@ -141,19 +141,19 @@ async def _with_keys(server: Keyed) -> None:
 async def test_the_command_line_says_what_it_taught(here: Here) -> None:
     async with Cuebook.open(load_config(here.folder, environment={}), worker=False) as book:
         await book.ask(Ask("hello", "c"))
-    assert "observed: nothing; nobody has gone on from it yet" in here("turn", "show", "c", "1")
+    assert "feedback: none recorded; no message follows it yet" in here("turn", "show", "c", "1")
     said = here("turn", "feedback", "c", "1", "--good", "--comment", "to the point")
     lines = said.splitlines()
-    assert lines[:2] == ["observed: 0.800 by feedback: sentiment 1.00, outcome unknown", "comment: to the point"]
-    assert "taught: default/persona/helper@main:1" in lines[2:]
+    assert lines[:2] == ["feedback: 0.800 given: sentiment 1.00, outcome unknown", "comment: to the point"]
+    assert "learned by: default/persona/helper@main:1" in lines[2:]
     shown = here("turn", "show", "c", "1")
     assert said in shown
     told = here.json("turn", "feedback", "c", "1", "--score", "0.2", "--outcome", "partial", "--corrections", "1")
     assert told["score"] == pytest.approx(0.5 * 0.2 + 0.3 * 0.9 + 0.2 * 0.5)
     assert here.json("turn", "show", "c", "1")["observation"] == told
-    assert "one of them" in here("turn", "feedback", "c", "1", "--good", "--bad", code=1)
-    assert "nothing is said" in here("turn", "feedback", "c", "1", code=1)
-    assert "no turn 4" in here("turn", "feedback", "c", "4", "--bad", code=1)
+    assert "Use only one" in here("turn", "feedback", "c", "1", "--good", "--bad", code=1)
+    assert "score: missing." in here("turn", "feedback", "c", "1", code=1)
+    assert "Unknown turn 4" in here("turn", "feedback", "c", "4", "--bad", code=1)
 
 
 def test_a_blocking_book_says_it_too() -> None:
@@ -176,6 +176,6 @@ async def test_a_turn_that_is_being_answered_waits() -> None:
     async with Cuebook.open(model=model, worker=False) as book:
         chunks = book.stream(Ask("hello", "c"))
         await anext(chunks)
-        with pytest.raises(Conflict, match="being answered"):
+        with pytest.raises(Conflict, match="is still running"):
             await book.turns.feedback("c", 1, thumb="up")
         await chunks.aclose()

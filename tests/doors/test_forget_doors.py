@@ -130,10 +130,10 @@ def told(here: Here) -> Callable[[], None]:
 def test_the_command_forgets_gives_a_receipt_and_checks_it(here: Here, told: Callable[[], None]) -> None:
     told()
     refused = here("memory", "forget", "--user", "ann", code=1)
-    assert "nothing was forgotten; --yes forgets without asking" in refused
+    assert "Nothing was forgotten. Use --yes to skip the confirmation." in refused
     assert len(here.json("conversation", "list")["items"]) == 1
     would = here("memory", "forget", "--user", "ann", "--dry-run")
-    assert would.startswith("nothing was forgotten; this would go: 1 conversations, 1 fullText, 1 posts")
+    assert would.startswith("dry run, nothing was erased; would erase: 1 conversations, 1 fullText, 1 posts")
     assert "  conversation c1: 1 post\n" in would
     would = here.json("memory", "forget", "--user", "ann", "--dry-run")["wouldForget"]
     receipt = here.json("memory", "forget", "--user", "ann", "--yes")["receipt"]
@@ -143,22 +143,24 @@ def test_the_command_forgets_gives_a_receipt_and_checks_it(here: Here, told: Cal
                 and file.name != "talk.json"]  # fmt: skip
     listed = here.json("memory", "receipt", "list")["items"]
     assert listed == [receipt]
-    assert here("memory", "receipt", "verify", receipt["id"], "--about", "ann").startswith("ok: this book signed it")
-    assert "it is not about this id" in here("memory", "receipt", "verify", receipt["id"], "--about", "bob", code=1)
+    assert here("memory", "receipt", "verify", receipt["id"], "--about", "ann").startswith(
+        "ok: signed by this database"
+    )
+    assert "it does not cover this id" in here("memory", "receipt", "verify", receipt["id"], "--about", "bob", code=1)
     file = here.folder / "receipt.json"
     file.write_text(here("memory", "receipt", "show", receipt["id"]))
     assert here.json("memory", "receipt", "verify", str(file))["ok"] is True
     file.write_text(file.read_text().replace('"conversations": 1', '"conversations": 0'))
     assert here.json("memory", "receipt", "verify", str(file), code=1)["ok"] is False
     file.write_text("{}")
-    assert "this is no receipt" in here("memory", "receipt", "verify", str(file), code=1)
+    assert "Not a receipt" in here("memory", "receipt", "verify", str(file), code=1)
 
 
 def test_forgetting_needs_a_name_and_in_a_pipe_yes(tmp_path: Path) -> None:
     cuebook("init", "book", cwd=tmp_path)
     done = cuebook("memory", "forget", cwd=tmp_path / "book")
     assert done.returncode == 2
-    assert "name what to forget" in done.stderr
+    assert "Nothing to forget" in done.stderr
     done = cuebook("memory", "forget", "--user", "ann", cwd=tmp_path / "book", said="y\n")
     assert (done.returncode, done.stdout) == (1, "")
     assert "--yes" in done.stderr

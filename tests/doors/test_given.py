@@ -35,7 +35,7 @@ def refused(call: Callable[[], Any]) -> str:
         ("hello", "ask: expected Ask(text, conversation), got 'hello'"),
         (None, "ask: expected Ask(text, conversation), got null"),
         (Ask("x", 5), "conversation: expected a string, got 5"),  # type: ignore[arg-type]
-        (Ask("x", ""), "conversation: empty; name the conversation"),
+        (Ask("x", ""), "conversation: empty. Provide a conversation id."),
         (Ask(b"x", "c"), "text: expected a string, got b'x'"),  # type: ignore[arg-type]
         (Ask("x", "c", user=5), "user: expected a string, got 5"),  # type: ignore[arg-type]
         (Ask("x", "c", attachments=("a",)), "attachments[0]: expected an object, got 'a'"),  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ def test_what_is_no_ask(book: BlockingCuebook, ask: Any, said: str) -> None:
     ("posts", "said"),
     [
         (["hello"], "posts[0]: expected Posted(sender=…, message=…), or a chat message such as"),
-        ("hello", "posts: expected a list of posts, got 'hello'; put a single one into a list"),
+        ("hello", "posts: expected a list of posts, got 'hello'. Put a single post into a list."),
         (HELLO, "posts: expected a list of posts, got an object"),
         (Posted(sender="ann", message="Hi"), "posts: expected a list of posts, got Posted"),
         (None, "posts: expected a list of posts, got null"),
@@ -62,7 +62,7 @@ def test_what_is_no_ask(book: BlockingCuebook, ask: Any, said: str) -> None:
         ([HELLO | {"timestamp": "now"}], "posts[0].timestamp: expected a number, got 'now'"),
         ([HELLO | {"id": 7}], "posts[0].id: expected a string, got 7"),
         ([Posted(sender=5, message="x")], "posts[0].sender: expected a string, got 5"),  # type: ignore[arg-type]
-        ([Posted(sender="", message="x")], "posts[0].sender: empty; say who sends it"),
+        ([Posted(sender="", message="x")], "posts[0].sender: empty. Provide the sender."),
         ([Posted(sender="a", message=None)], "posts[0].message: expected a string, got null"),  # type: ignore[arg-type]
         ([Posted(sender="a", message="x", created_at="now")], "posts[0].created_at: expected a number"),  # type: ignore[arg-type]
         ([Posted(sender="a", message="x", role="boss")], "posts[0].role: unknown value 'boss'. Available: assistant"),  # type: ignore[arg-type]
@@ -108,16 +108,16 @@ async def test_the_book_with_await_refuses_the_same() -> None:
 @pytest.mark.parametrize("where", [5, b"x", ["cuebook.toml"], {"store": "x"}])
 def test_what_names_no_book(where: Any) -> None:
     said = refused(lambda: BlockingCuebook.open(where))
-    assert re.search(r"where: .* names no book; give the path of a cuebook.toml or its folder, or a Config", said)
+    assert re.search(r"where: not a project: .* Pass a cuebook.toml, its folder, or a Config", said)
 
 
 def test_a_database_is_no_settings_file_and_how_one_is_opened_is_said(tmp_path: Path) -> None:
     said = refused(lambda: BlockingCuebook.open("x.db"))
-    assert "'x.db' is no cuebook.toml and no folder; to keep a book in this file: Cuebook.open(arguments={" in said
+    assert "not a cuebook.toml or a folder: 'x.db'. To store data in this file, use Cuebook.open(arguments={" in said
     file = tmp_path / "book"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE t (a)")
-    assert "is no cuebook.toml and no folder" in refused(lambda: BlockingCuebook.open(file))
+    assert "not a cuebook.toml or a folder" in refused(lambda: BlockingCuebook.open(file))
     for _ in range(2):
         with BlockingCuebook.open(arguments={"store.url": str(tmp_path / "x.db")}) as book:
             assert book.append("c", [HELLO | {"id": "p1"}]).last_seq == 1
@@ -128,10 +128,10 @@ def test_arguments_and_parts_are_looked_at() -> None:
     wrong: Any = 5
     assert "arguments: expected an object" in refused(lambda: BlockingCuebook.open(arguments=wrong))
     assert "budget.context" in refused(lambda: BlockingCuebook.open(arguments={"budget.context": 100}))
-    assert "model: 5 has no 'name'; give an object with name, stream, aclose" in refused(
+    assert "model: 5 has no 'name'. Pass an object with name, stream, aclose" in refused(
         lambda: BlockingCuebook.open(model=wrong)
     )
-    assert "config: expected a Config, which Cuebook.open(path) reads, got 5" in refused(lambda: BlockingCuebook(wrong))
+    assert "config: expected a Config, got 5." in refused(lambda: BlockingCuebook(wrong))
 
 
 class Mocking:
@@ -155,8 +155,8 @@ async def test_methods_of_sentiment_are_given_by_name() -> None:
     [
         ("mocking", "analyzers: expected a list of analyzers, got 'mocking'"),
         (Mocking(), "analyzers: expected a list of analyzers, got <"),
-        (["mocking"], "analyzers[0]: 'mocking' is no analyzer; give an object with a name and `read(text)"),
-        ([Mocking(), Mocking()], "analyzers[1]: the name 'mocking' is the name of two; give it a name of its own"),
+        (["mocking"], "analyzers[0]: not an analyzer: 'mocking'. It needs a name and `read(text)"),
+        ([Mocking(), Mocking()], "analyzers[1]: the name 'mocking' is used twice. Choose another name."),
     ],
 )
 def test_what_is_no_method_of_sentiment(analyzers: Any, said: str) -> None:

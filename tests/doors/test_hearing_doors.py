@@ -49,12 +49,12 @@ async def test_turn_show_says_mood_events_and_signals_with_reasons(here: Here) -
             await book.ask(Ask(text, "c1", persona="tracker"))
         await book.ask(Ask(ANGRY, "c2"))
     first, second, third, fourth = [here("turn", "show", "c1", str(n)) for n in (1, 2, 3, 4)]
-    assert "heard: negative, score -0." in first
+    assert "sentiment: negative, score -0." in first
     assert "by lexicon_based" in first
     assert "event: user_frustrated (medium): score -0." in first
     assert "signals: user_frustrated 1.00" in first
     assert "2 negative in a row" in second
     assert "event:" not in second, "it is quiet for its cool-down"
-    assert 'event: user_confused (medium): the message says "huh", "don\'t understand"' in third
-    assert "heard: lexicon_based cannot read how this sounds" in fourth
+    assert 'event: user_confused (medium): the message contains "huh", "don\'t understand"' in third
+    assert "sentiment: unknown by lexicon_based" in fourth
     assert "heard:" not in here("turn", "show", "c2", "1"), "the persona does not track"

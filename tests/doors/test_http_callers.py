@@ -134,7 +134,7 @@ async def test_a_users_key_names_nobody_else_in_any_place(
     ann = await keyed.holder("editor", "ann")
     answer = await ann.request(method, path, **given)
     assert answer.status_code == 403, answer.text
-    assert "nobody else" in answer.text
+    assert "cannot act for others" in answer.text
     assert not (await keyed.book.conversations.list()).items
 
 

@@ -297,7 +297,7 @@ def test_only_this_machine_may_call() -> None:
 def test_a_taken_port_is_one_clear_error() -> None:
     first = listen("127.0.0.1", 0)
     port = first[0].getsockname()[1]
-    with pytest.raises(BackendError, match=f"port {port}"):
+    with pytest.raises(BackendError, match=f"Port {port} is already in use"):
         serve(config(), host="127.0.0.1", port=port)
     first[0].close()
 

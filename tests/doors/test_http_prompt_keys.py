@@ -50,8 +50,8 @@ def test_a_branch_is_merged_and_what_clashes_is_told(client: httpx.Client) -> No
     assert client.get("/api/prompts/a").json()["version"] == 4, "nothing was written"
     assert problem(client.post("/api/prompts/a/merge", json={"branch": "main"}), 400)["where"] == "into"
     itself = client.post("/api/prompts/a/merge", json={"branch": "main", "into": "try"})
-    assert "forked from none" in problem(itself, 400)["detail"]
-    assert "it has main, try" in problem(client.post("/api/prompts/a/merge", json={"branch": "no"}), 404)["detail"]
+    assert "was not forked" in problem(itself, 400)["detail"]
+    assert "Available: main, try." in problem(client.post("/api/prompts/a/merge", json={"branch": "no"}), 404)["detail"]
 
 
 def test_a_version_is_cleared(client: httpx.Client) -> None:
@@ -78,7 +78,7 @@ def test_a_label_names_a_version_wherever_one_is_named(client: httpx.Client) -> 
     assert client.post("/api/prompts/a/observations", json={"sentiment": 1, "label": "stable"}).status_code == 201
     assert client.get("/api/prompts/a/rating?label=stable").json()["version"] == 1
     gone = problem(client.get("/api/prompts/a?label=gone"), 404)
-    assert "it has production, stable" in gone["detail"]
+    assert "Available: production, stable." in gone["detail"]
     both = problem(client.get("/api/prompts/a?label=stable&version=2"), 400)
     assert both["where"] == "label"
     assert "branch 'old'" in problem(client.put("/api/prompts/a/labels", json={"name": "old"}), 409)["detail"]

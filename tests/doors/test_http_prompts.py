@@ -175,7 +175,7 @@ def test_a_child_is_resolved_keeps_its_parent_and_loses_it_by_null(client: httpx
     alone = client.get("/api/prompts/persona~a?resolve=true").json()
     assert (alone["inherits"], alone["sections"]) == (None, {"rules": "Alone."})
     ring = {"slug": "system/base", "sections": {"body": "x"}, "inherits": "persona/a@main:2"}
-    assert "ring" in refused(client.post("/api/prompts", json=ring), 400, "inherits")
+    assert "circular inheritance" in refused(client.post("/api/prompts", json=ring), 400, "inherits")
 
 
 def test_a_prompt_named_keep_can_be_a_parent(client: httpx.Client) -> None:
@@ -210,7 +210,7 @@ def test_an_older_base_is_a_conflict_and_of_many_writers_one_wins(client: httpx.
     assert sorted(made) == list(range(3, 11))
     client.post("/api/prompts/a/branches", json={"name": "try"})
     assert "already" in refused(client.post("/api/prompts/a/branches", json={"name": "try"}), 409)
-    assert "fork it first" in refused(
+    assert "Fork it first" in refused(
         client.post("/api/prompts", json={"slug": "a", "branch": "other", "sections": {}}), 404
     )
 
@@ -399,7 +399,7 @@ def test_a_rollback_is_what_everyone_gets_next(client: httpx.Client) -> None:
     assert (picked["selected"]["branch"], picked["selected"]["version"]) == ("main", 1)
     seen = client.post("/api/prompts/a/observations", json={"sentiment": 1, "taskOutcome": "success"})
     assert seen.json()["edgeWeight"] == pytest.approx(0.55)
-    assert "no version 9" in refused(client.post("/api/prompts/a/rollback", json={"reason": "x", "to": 9}), 404)
+    assert "Unknown version 9" in refused(client.post("/api/prompts/a/rollback", json={"reason": "x", "to": 9}), 404)
     event = client.get("/api/prompts/a/history").json()["items"][0]
     assert (event["kind"], event["branch"], event["version"], event["to"]) == ("rollback", "main", 3, 1)
     assert (event["by"], event["reason"]) == ("ann", "worse")
@@ -484,8 +484,8 @@ def test_versions_of_one_branch_only(client: httpx.Client) -> None:
     client.post("/api/prompts/a/branches", json={"name": "try"})
     items = client.get("/api/prompts/a/versions?branch=try").json()["items"]
     assert [(each["branch"], each["version"], each["branchedFrom"]) for each in items] == [("try", 1, "main:1")]
-    assert "it has main, try" in refused(client.get("/api/prompts/a/versions?branch=gone"), 404)
-    assert "it has main, try" in refused(client.get("/api/prompts/a?branch=gone"), 404)
+    assert "Available: main, try." in refused(client.get("/api/prompts/a/versions?branch=gone"), 404)
+    assert "Available: main, try." in refused(client.get("/api/prompts/a?branch=gone"), 404)
 
 
 # ---- migration
@@ -567,8 +567,8 @@ def test_alike_prompts_are_grouped_and_near_duplicates_named(client: httpx.Clien
     assert client.get("/api/prompt-clusters", params={"least": 0}).json()["where"] == "least"
     page = client.get("/page/prompt-clusters").text
     assert 'href="/page/prompts/late2"' in page
-    assert "Like no other" in page
-    assert "Which of them are alike" in client.get("/page/prompts").text
+    assert "Not similar to any other" in page
+    assert "Similar prompts" in client.get("/page/prompts").text
 
 
 def test_an_embedder_groups_by_meaning_and_words_stand_in_for_it() -> None:

@@ -132,7 +132,7 @@ async def test_a_password_in_an_address_is_used_and_never_shown():
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1", "ftp://host/v1", "host/v1", "http://host:port/v1", ""])
 def test_what_is_no_address_is_refused_at_the_start(url):
-    with pytest.raises(InvalidInput, match="no address"):
+    with pytest.raises(InvalidInput, match="is not a valid URL"):
         HttpUpstream(url)
 
 
@@ -170,8 +170,8 @@ async def test_a_models_stream_is_read_in_any_way_the_standard_allows(body, kind
     [
         (b'data: {"error": "overloaded"}\n\n', EVENTS, "reports: overloaded"),
         (b'data: {"error": {"message": "odd"}}\n\n', EVENTS, "reports: odd"),
-        (b"".join(HELLO[:2]), EVENTS, "ended before its answer did"),
-        (b"data: " + b"[" * 100_000 + b"\n\n", EVENTS, "ended before its answer did"),
+        (b"".join(HELLO[:2]), EVENTS, "ended early"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", EVENTS, "ended early"),
         (b"[" * 100_000, "application/json", "no JSON object"),
         (b"\xff\xfe", "application/json", "no JSON object"),
         (b"[]", "application/json", "no JSON object"),

@@ -64,8 +64,8 @@ def test_an_operator_corrects_and_forgets_what_the_list_shows(here: Here) -> Non
     [name] = [each["memoryId"] for each in here.json("memory", "list", "c1")["items"] if "nuts" in each["text"]]
     assert name in here("memory", "list", "c1"), "an id is shown whole"
     assert WRONG in here("memory", "show", name)
-    assert "says now: Allergic to peanuts" in here("memory", "correct", name, RIGHT)
-    assert "no memory" in here("memory", "show", name, code=1)
+    assert ": Allergic to peanuts" in here("memory", "correct", name, RIGHT)
+    assert "Unknown memory" in here("memory", "show", name, code=1)
     [name] = [each["memoryId"] for each in here.json("memory", "list", "c1")["items"] if "nuts" in each["text"]]
     assert here.json("memory", "show", name)["memory"]["corrected"] is True
     shown = here("memory", "show", "c1")

@@ -81,7 +81,7 @@ def test_so_many_may_watch_and_one_key_not_all_of_them(serve_live: Callable[...,
                 assert watch(open_, live, shown).status_code == 200
             refused = watch(open_, live, shown)
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
-            assert f"{most} watchers are here, and {named} allows {most}" in refused.read().decode()
+            assert f"Too many live connections: {most}, and {named} allows {most}" in refused.read().decode()
         for _ in range(100):  # those who left make room
             with ExitStack() as open_:
                 if (again := watch(open_, live, shown).status_code) == 200:

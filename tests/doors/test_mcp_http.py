@@ -67,7 +67,7 @@ async def test_a_key_gets_what_its_role_and_its_user_may(serve_live: Callable[..
         await client.call_tool("remember", {"text": "The boat is blue.", "conversation": "boats"})
         refused = await client.call_tool("recall", {"query": "x", "user": "bob"})
         assert refused.is_error
-        assert "speaks for nobody else" in refused.content[0].text
+        assert "cannot act for others" in refused.content[0].text
 
     async with spoken(live, bob) as client:
         assert (await client.call_tool("recall", {"query": "shrimp boat"})).structured_content["hits"] == []
@@ -86,7 +86,7 @@ async def test_a_key_gets_what_its_role_and_its_user_may(serve_live: Callable[..
         for name, given in (("remember", {"text": "x"}), ("forget", {"ids": [memory]})):
             answer = await client.call_tool(name, given)
             assert answer.is_error
-            assert "needs a key of role editor" in answer.content[0].text
+            assert "requires a key with role editor" in answer.content[0].text
 
     async with spoken(live, owner) as client:
         assert not (await client.call_tool("forget", {"ids": [memory], "user": "ann"})).is_error
@@ -102,7 +102,7 @@ async def test_tenants_and_organizations_are_kept_apart(serve_live: Callable[...
     async with spoken(live, first) as client:
         await client.call_tool("remember", {"text": "The code word is heron.", "user": "ann"})
         refused = await client.call_tool("recall", {"query": "x", "organization": "acme"})
-        assert "no organization 'acme'" in refused.content[0].text
+        assert "Unknown organization 'acme'" in refused.content[0].text
         assert (await client.call_tool("forget", {"query": "heron"})).is_error  # whose is not said
     async with spoken(live, other) as client:
         found = await client.call_tool("recall", {"query": "code word", "user": "ann"})
@@ -188,7 +188,7 @@ async def test_what_is_typed_is_completed_for_who_types_it(serve_live: Callable[
         ]:
             assert (await client.complete(ref, {"name": name, "value": begun})).completion.values == values
         for ref, name in [(greet, "else"), (PromptReference(name="none"), "name"), (conversations, "uri")]:
-            with pytest.raises(MCPError, match="no "):
+            with pytest.raises(MCPError, match="Unknown "):
                 await client.complete(ref, {"name": name, "value": ""})
 
 

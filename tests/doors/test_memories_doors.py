@@ -110,19 +110,19 @@ def test_an_operator_lists_corrects_and_exports(here: Here) -> None:
     items = here.json("memory", "list", "--user", "ann")["items"]
     [nuts] = [each["id"] for each in items if "nuts" in each["text"]]
     assert nuts in shown, "an id is shown whole"
-    assert here("memory", "list", "--user", "ann", "--as-of", "2020-01-31") == "nothing held then\n"
+    assert here("memory", "list", "--user", "ann", "--as-of", "2020-01-31") == "no memories at that time\n"
     assert nuts in here("memory", "list", "--user", "ann", "--as-of", "2999-01-31")
-    assert here("memory", "list", "c1", "--as-of", "2020-01-31") == "nothing held then\n"
-    assert "says now: I am allergic to hazelnuts." in here(
+    assert here("memory", "list", "c1", "--as-of", "2020-01-31") == "no memories at that time\n"
+    assert ": I am allergic to hazelnuts." in here(
         "memory", "correct", nuts, "I am allergic to hazelnuts.", "--user", "ann"
     )
-    assert "no memory" in here("memory", "correct", nuts, "x", "--user", "ann", code=1)
+    assert "Unknown memory" in here("memory", "correct", nuts, "x", "--user", "ann", code=1)
     assert "hazelnuts" in json.dumps(here.json("memory", "export", "--user", "ann"))
-    assert "`cuebook settle` takes up what was said last" in here("memory", "list", "--user", "bob")
+    assert "run `cuebook settle`" in here("memory", "list", "--user", "bob")
     (here.folder / "cuebook.toml").write_text("")
-    assert "users are remembered where `user = true`" in here("memory", "list", "--user", "bob")
+    assert "set `user = true`" in here("memory", "list", "--user", "bob")
     refused = here("memory", "search", "x", "--as-of", "yesterday", code=2)
-    assert "'yesterday' is no day; write it like 2027-01-31 (UTC)" in refused
+    assert "'yesterday' is not a date. Use YYYY-MM-DD (UTC)" in refused
     assert "Value error" not in refused
     assert "user's item" in here("memory", "search", "allergic hazelnuts", "--user", "ann", "--explain")
 
@@ -132,11 +132,11 @@ def test_knowledge_is_put_listed_used_and_decays(here: Here) -> None:
     assert here("knowledge", "put", "domain", "api.rate", "100 a minute").endswith("confidence 0.60\n")
     [found] = here.json("knowledge", "list", "--search", "rate")["items"]
     assert here("knowledge", "use", found["id"]) == "api.rate: confidence 0.65 after 3 uses\n"
-    assert "no knowledge 'nope'; `cuebook knowledge list`" in here("knowledge", "use", "nope", code=1)
-    assert here("knowledge", "decay", "--as-of", "2026-01-01") == "0 lost confidence, 0 went\n"
-    assert here("knowledge", "decay", "--as-of", "2100-01-01") == "0 lost confidence, 1 went\n"
-    assert "nothing known" in here("knowledge", "list")
-    assert "no category 'x'" in here("knowledge", "put", "x", "k", "v", code=1)
+    assert "Unknown knowledge 'nope'. List the entries" in here("knowledge", "use", "nope", code=1)
+    assert here("knowledge", "decay", "--as-of", "2026-01-01") == "lowered 0, deleted 0\n"
+    assert here("knowledge", "decay", "--as-of", "2100-01-01") == "lowered 0, deleted 1\n"
+    assert "no facts" in here("knowledge", "list")
+    assert "unknown category 'x'" in here("knowledge", "put", "x", "k", "v", code=1)
     here("knowledge", "put", "domain", "api.rate", "9 a minute", "--user", "ann")
     [shown, *_] = here("memory", "search", "rate", "--user", "ann").splitlines()
     assert re.fullmatch(r"1\. \S+ user's knowledge \w+ · \d\.\d\d", shown), "no one said it: no sources to name"

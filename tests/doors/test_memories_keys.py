@@ -20,12 +20,12 @@ async def test_what_the_book_knows_is_no_users_to_change() -> None:
         assert (await bob.get(where)).json()["text"] == "100 a minute"
         for client in (bob, mara):
             for refused in (await client.patch(where, json={"text": "9 a minute"}), await client.delete(where)):
-                assert (refused.status_code, "is the book's" in refused.text) == (403, True), refused.text
+                assert (refused.status_code, "belongs to the project" in refused.text) == (403, True), refused.text
         acme = await mara.patch(where, json={"text": "9 a minute", "organizationId": "acme"})
         assert acme.status_code == 403
         assert (await mara.delete(f"{where}?organizationId=acme")).status_code == 403
         assert (await bob.post(f"/learning/knowledge/{known.id}/use")).status_code == 200
-        with pytest.raises(Denied, match="is the book's"):
+        with pytest.raises(Denied, match="belongs to the project"):
             await keyed.book.memories.correct(known.id, "9 a minute", user="bob")
         agent, owner = await keyed.holder("agent"), await keyed.holder("owner")
         assert (await agent.patch(where, json={"text": "9 a minute"})).status_code == 403
@@ -48,11 +48,11 @@ async def test_a_slash_in_a_name_is_shown_as_one() -> None:
     async with served() as keyed:
         bob = await keyed.holder("editor", "bob")
         refused = await bob.put("/api/prompts/persona~kind/labels", json={"name": "live", "version": 1})
-        assert refused.json()["detail"].startswith("PUT /api/prompts/persona/kind/labels needs a key")
+        assert refused.json()["detail"].startswith("PUT /api/prompts/persona/kind/labels requires a key")
         missing = await bob.get("/api/memories/a%2Fb")
-        assert missing.json()["detail"].startswith("no memory 'a/b'")
+        assert missing.json()["detail"].startswith("Unknown memory 'a/b'")
         used = await bob.post("/learning/knowledge/a%2Fb/use")
-        assert used.json()["detail"].startswith("no knowledge 'a/b'")
+        assert used.json()["detail"].startswith("Unknown knowledge 'a/b'")
 
 
 async def test_a_category_that_is_none_is_refused_by_the_list_too() -> None:
@@ -134,7 +134,7 @@ async def test_a_receipt_is_for_whom_it_concerns_and_for_admins() -> None:
             for client in others:
                 missing = await client.get(place)
                 assert missing.status_code == 404
-                assert missing.json()["detail"].startswith("no receipt 'receipt-")
+                assert missing.json()["detail"].startswith("Unknown receipt 'receipt-")
             named = await agent.get(place, params={"userId": "ann"})
             assert named.status_code == (200 if ann in readers else 404), "an agent speaks for a user"
 

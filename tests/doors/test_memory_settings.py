@@ -96,7 +96,7 @@ async def test_a_turn_that_asks_to_share_is_told_whether_it_does() -> None:
             return metadata.get("longTermMemorySharing")
 
         assert await told("mara") == {"shared": True}
-        refused = {"shared": False, "reason": "the key may not publish; that takes the role admin or higher"}
+        refused = {"shared": False, "reason": "the API key may not publish; it needs the role admin or higher"}
         assert await told("eve") == refused
         assert await told("eve", shareWithOrganization=False) is None
         assert "names no organization" in (await told("mara", organization=None))["reason"]

@@ -210,6 +210,6 @@ def test_its_errors_are_in_the_libraries_words(
     assert refused.value.body == {
         "type": "error",
         "error": {
-            "type": "invalid_request_error", "message": "X-History: 'mine' is neither client nor server",
+            "type": "invalid_request_error", "message": "X-History: unknown value 'mine'. Use client or server.",
         },
     }  # fmt: skip

@@ -76,7 +76,7 @@ def test_a_key_gets_its_answer_again_and_what_no_model_gets_is_named(serve_live:
         assert ask(client, stream=False, **asked) == first
         again = ask(client, stream=True, **asked)
         assert (again.id, again.content[0].text, again.usage) == (first.id, "Once.", first.usage)
-        with pytest.raises(anthropic.UnprocessableEntityError, match="came before with another request"):
+        with pytest.raises(anthropic.UnprocessableEntityError, match="was used with a different request"):
             ask(client, stream=False, **asked | {"max_tokens": 10})
 
 
@@ -138,7 +138,7 @@ def test_its_errors_are_told_as_anthropics(chatting: Live) -> None:
             ask(client, stream=False, model="limited", messages=[user("Hi")])
         assert limited.value.response.headers["retry-after"] == "7"
         search: Any = [{"type": "web_search_20250305", "name": "web_search"}]
-        with pytest.raises(anthropic.BadRequestError, match="a tool that Anthropic runs"):
+        with pytest.raises(anthropic.BadRequestError, match="only Anthropic runs it"):
             ask(client, stream=False, messages=[user("Hi")], tools=search)
         with pytest.raises(anthropic.BadRequestError, match=r"messages\[0\]\.content"):
             ask(client, stream=False, messages=[user(7)])

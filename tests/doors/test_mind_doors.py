@@ -67,7 +67,7 @@ async def test_over_http_what_is_not_there_is_told(client: httpx.AsyncClient) ->
     await client.post("/api/chat", json={"conversationId": "c1", "message": "Hello there.", "stream": False})
     refused = await client.post("/api/conversations/c1/mind/run", json={"metaprompt": "nobody"})
     assert refused.status_code == 400
-    assert "no metaprompt 'nobody'; there are gmi_" in refused.json()["detail"]
+    assert "Unknown metaprompt 'nobody' of persona 'p'. Available: gmi_" in refused.json()["detail"]
     assert (await client.post("/api/conversations/c1/mind/run", json={})).status_code == 400
     assert (await client.get("/api/conversations/c1/mind?limit=0")).status_code == 400
 
@@ -75,18 +75,18 @@ async def test_over_http_what_is_not_there_is_told(client: httpx.AsyncClient) ->
 def test_on_the_command_line_it_is_shown_run_and_reset(here: Here, project: Path) -> None:
     with BlockingCuebook.open(project, worker=False) as book:
         book.ask(Ask(ANGRY, "c1"))
-    assert "1 more to be made; `cuebook settle` makes them" in here("mind", "show", "c1")
-    assert here("settle") == "reflected on 1 turn\n"
-    assert here("settle") == "nothing is due\n"
+    assert "Run `cuebook settle`" in here("mind", "show", "c1")
+    assert here("settle") == "made reflections on 1 turn\n"
+    assert here("settle") == "no pending jobs\n"
     shown = here("mind", "show", "c1")
     assert shown.startswith("mood empathetic · user's skill intermediate · task simple (since turn 1)\n")
-    assert "what helps now: Say in one sentence" in shown
-    assert "reflected: gmi_frustration_recovery (event:user_frustrated) by rules: mood neutral → empathetic" in shown
+    assert "strategy: Say in one sentence" in shown
+    assert "reflection: gmi_frustration_recovery (event:user_frustrated) by rules: mood neutral → empathetic" in shown
     assert here.json("mind", "show", "c1")["reflections"][0]["runs"][0]["by"] == "rules"
     assert here.json("mind", "run", "c1", "own")["reflections"][0]["runs"][0]["metaprompt"] == "own"
     state, *moved = here("mind", "reset", "c1").splitlines()
     assert state.startswith("mood neutral · user's skill intermediate · task moderate")
     [reset] = moved
     assert reset.endswith("reset by hand: mood empathetic → neutral, taskComplexity simple → moderate, strategy gone")
-    assert "no metaprompt 'nobody'" in here("mind", "run", "c1", "nobody", code=1)
+    assert "Unknown metaprompt 'nobody'" in here("mind", "run", "c1", "nobody", code=1)
     assert "none" in here("mind", "show", "none", code=1)

@@ -24,13 +24,13 @@ def test_from_calm_to_frustrated_to_satisfied(here: Here, project: Path) -> None
             book.settle()
     shown = [here("turn", "show", "sorting", str(n)) for n in range(1, len(SAID) + 1)]
     says = _lines(shown)
-    assert says(1, "mind") == ["mind: mood neutral, user's skill intermediate, task moderate"]
+    assert says(1, "mood") == ["mood: neutral, user's skill intermediate, task moderate"]
     assert [line for n in (1, 2, 4, 6) for line in says(n, "event")] == []
     [frustrated] = says(3, "event")
     assert frustrated.startswith("event: user_frustrated (")
-    [recovered] = says(3, "reflected")
+    [recovered] = says(3, "reflection")
     assert "gmi_frustration_recovery (event:user_frustrated) by rules: mood neutral → empathetic" in recovered
-    assert says(4, "mind") == ["mind: mood empathetic, user's skill intermediate, task simple"]
+    assert says(4, "mood") == ["mood: empathetic, user's skill intermediate, task simple"]
     assert "mind:3" in shown[3]
     [satisfied] = says(5, "event")
     assert satisfied.startswith("event: user_satisfied (")

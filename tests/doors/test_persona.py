@@ -44,7 +44,7 @@ def test_the_gallery_works_as_it_is(here: Here) -> None:
         "tutor": "personas/tutor.json",
     }
     assert [name for name, each in shown.items() if each["default"]] == ["helper"]
-    assert "4 files, 0 faults, 0 warnings" in here("persona", "check", "--strict")
+    assert "4 files, 0 errors, 0 warnings" in here("persona", "check", "--strict")
     triggers = {each["trigger"]["type"] for one in shown.values() for each in one["metaPrompts"]}
     assert triggers == {"turn_interval", "event_based", "manual"}
     assert {name for name, each in shown.items() if each["sentimentTracking"]["enabled"]} == {
@@ -98,20 +98,20 @@ def test_show_tells_all_of_a_persona(here: Here) -> None:
         "frustrationThreshold: -0.35",
         "gmi_frustration_recovery (preset): on user_frustrated; Wins a frustrated user back.",
         "root_cause: on error_threshold_exceeded; Asks what the errors have in common.",
-        "retrospective: when asked for",
+        "retrospective: on request",
     ):
         assert part in said
     assert "every 8 turns" in here("persona", "show", "tutor")
     helper = here("persona", "show", "helper")
     assert "sentiment: off, profile off" in helper
-    assert "text, said where the prompt book has no persona/helper:" in helper
+    assert "system prompt, used if there is no prompt persona/helper:" in helper
     companion = {each["id"]: each for each in here.json("persona", "show", "companion")["metaPrompts"]}
     assert [name for name, each in companion.items() if each["own"]] == ["gmi_self_trait_adjustment", "quiet_day"]
     assert companion["gmi_self_trait_adjustment"]["promptKey"] == "gmi_self_trait_adjustment"
     assert companion["gmi_frustration_recovery"]["description"] == "Wins a frustrated user back."
     write(here.folder, "nameless.yaml", "")
     assert here.json("persona", "show", "assistant")["file"] == ""
-    assert "no persona 'tuter'; there are assistant, companion, engineer, helper, tutor" in here(
+    assert "Unknown persona 'tuter'. Available: assistant, companion, engineer, helper, tutor." in here(
         "persona", "show", "tuter", code=1
     )
 
@@ -121,13 +121,13 @@ def test_check_lists_every_fault_and_exits_1(here: Here) -> None:
     said = here("persona", "check", code=1)
     assert "sentimentTracking.historyWindow: expected a whole number from 1 to 1,000, got 0" in said
     assert "metaPrompts[0].trigger.intervalTurns: expected a whole number from 1 to 10,000, got 0" in said
-    assert "5 files, 2 faults, 0 warnings" in said
+    assert "5 files, 2 errors, 0 warnings" in said
     found = here.json("persona", "check", code=1)
     assert not found["ok"]
     assert [len(each["faults"]) for each in found["files"]] == [2, 0, 0, 0, 0]
     told = here("doctor", code=1)
     assert "personas/broken.json: sentimentTracking.historyWindow: expected a whole number" in told
-    assert "(and 1 more: `cuebook persona check` lists them)" in told
+    assert "(1 more; list them with `cuebook persona check`)" in told
 
 
 def test_what_does_nothing_is_a_warning(here: Here) -> None:
@@ -135,7 +135,7 @@ def test_what_does_nothing_is_a_warning(here: Here) -> None:
     file = write(here.folder, "odd.json", odd)
     said = here("persona", "check", str(file))
     assert "metaPrompts[0].trigger: no event fires while sentimentTracking is off. Switch it on." in said
-    assert "1 file, 0 faults, 1 warning" in here("persona", "check", str(file), "--strict", code=1)
+    assert "1 file, 0 errors, 1 warning" in here("persona", "check", str(file), "--strict", code=1)
     assert "no event fires while sentimentTracking is off" in here("doctor")
 
 
@@ -143,11 +143,8 @@ def test_a_prompt_that_is_not_there_is_a_warning(here: Here) -> None:
     named = {"id": "odd", "prompts": {"init": "agent_intro"}, "metaPrompts": [{"id": "m", "promptKey": "none/such"}]}
     write(here.folder, "odd.json", named)
     said = here("persona", "check")
-    assert "prompts.init: no prompt 'agent_intro' among the files; did you mean 'agent_init'?" in said
-    assert (
-        "metaPrompts[0].promptKey: no prompt 'none/such' among the files; write it as prompts/default/none/such.md"
-        in (said)
-    )
+    assert "prompts.init: unknown prompt 'agent_intro'; did you mean 'agent_init'?" in said
+    assert "metaPrompts[0].promptKey: unknown prompt 'none/such'; write it as prompts/default/none/such.md" in (said)
 
 
 def test_a_file_outside_a_project_is_checked(tmp_path: Path, here: Here) -> None:
@@ -158,11 +155,9 @@ def test_a_file_outside_a_project_is_checked(tmp_path: Path, here: Here) -> None
     assert "sentimentTracking: unknown profile 'tuter'. Did you mean 'tutor'?" in here(
         "persona", "check", str(file), code=1
     )
-    assert f"there is no '{tmp_path}/none.json'" in here("persona", "check", str(tmp_path / "none.json"), code=1)
+    assert f"File not found: '{tmp_path}/none.json'" in here("persona", "check", str(tmp_path / "none.json"), code=1)
     (tmp_path / "draft.txt").write_text("")
-    assert "is no persona's file; its name ends with .json, .yaml, .yml" in here(
-        "persona", "check", str(tmp_path / "draft.txt"), code=1
-    )
+    assert "Its name must end with .json, .yaml, .yml" in here("persona", "check", str(tmp_path / "draft.txt"), code=1)
 
 
 @pytest.mark.parametrize(("like", "ending"), [("tutor", "json"), ("engineer", "yaml"), (None, "json")])
@@ -176,14 +171,14 @@ def test_a_new_persona_is_one_of_the_gallery_under_its_own_id(here: Here, like: 
     assert {key: value for key, value in made.items() if key not in own} == {
         key: value for key, value in model.items() if key not in own
     }
-    assert "0 faults" in here("persona", "check")
-    assert "persona 'night-shift' is there already" in here("persona", "new", "night-shift", code=1)
+    assert "0 errors" in here("persona", "check")
+    assert "Persona 'night-shift' already exists" in here("persona", "new", "night-shift", code=1)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".x", "a b", "x" * 81, "ä"])
 def test_a_new_persona_s_id_is_the_name_of_a_file(here: Here, name: str) -> None:
-    assert "is no id for a new file" in here("persona", "new", name, code=1)
-    assert "no persona 'x' in the gallery; there are companion, engineer, helper, tutor" in here(
+    assert "Invalid persona id" in here("persona", "new", name, code=1)
+    assert "Unknown built-in persona 'x'. Available: companion, engineer, helper, tutor" in here(
         "persona", "new", "mine", "--from", "x", code=1
     )
 
@@ -220,7 +215,7 @@ def test_an_edit_under_a_running_server_holds_from_the_next_turn_on(
     gone = httpx.get(f"{live.url}/api/personas/ada")
     assert (gone.status_code, gone.json()["detail"]) == (
         404,
-        "no persona 'ada'; there are assistant, companion, engineer, helper, tutor",
+        "Unknown persona 'ada'. Available: assistant, companion, engineer, helper, tutor.",
     )
 
 

@@ -42,9 +42,9 @@ def test_a_file_that_was_edited_is_compared_before_it_is_stored(used: Here) -> N
     shown = used("prompt", "diff", ID)
     assert f"{ID} main:1 → {FILE}\n" in shown
     assert "-You are $agent_name.\n" in shown
-    line = next(line for line in shown.splitlines() if line.startswith("in use: "))
+    line = next(line for line in shown.splitlines() if line.startswith("impact: "))
     found = used.json("prompt", "diff", ID)
-    assert line == f"in use: {found['impact']['summary']}"
+    assert line == f"impact: {found['impact']['summary']}"
     assert (found["a"], found["b"], found["file"]) == (1, None, FILE)
     impact = found["impact"]
     assert (impact["turns"], impact["reproduced"]) == (12, 12)
@@ -52,7 +52,7 @@ def test_a_file_that_was_edited_is_compared_before_it_is_stored(used: Here) -> N
     named = impact["leftOut"][0]["at"]
     assert named[0] == {"conversationId": "c", "turn": 12}
     assert len(named) == impact["leftOut"][0]["turns"]
-    assert line.startswith(f"in use: +{impact['tokens']['change']} tokens; leaves out ")
+    assert line.startswith(f"impact: +{impact['tokens']['change']} tokens; leaves out ")
     assert used.json("prompt", "show", ID)["version"] == 2, "the next command pushes it"
     assert used.json("prompt", "diff", ID, "1", "2")["impact"] == impact
     again = used.json("prompt", "diff", ID)
@@ -75,7 +75,7 @@ def test_an_odd_file_of_the_prompt_is_named_and_others_are_nobodys_business(used
     (used.folder / "prompts" / "odd.md").write_text("")
     assert "\n+You are $agent_name!\n" in used("prompt", "diff", ID)
     (used.folder / FILE).write_text("")
-    assert used("prompt", "diff", ID, code=1) == f"cuebook: {FILE}: is empty; write its text, or delete it\n"
+    assert used("prompt", "diff", ID, code=1) == f"cuebook: {FILE}: empty. Write its text, or delete it.\n"
 
 
 def test_http_and_a_blocking_book_tell_the_same(used: Here, serve_live: Callable[..., Live]) -> None:

@@ -324,7 +324,7 @@ def test_an_answer_is_forgotten_with_what_it_was_asked(client: openai.OpenAI, up
         lambda: client.responses.delete(two.id),
         lambda: client.responses.create(model="plain", input="Hi", previous_response_id=two.id),
     ):
-        with pytest.raises(openai.NotFoundError, match="no response"):
+        with pytest.raises(openai.NotFoundError, match="Unknown response"):
             ask()
     client.responses.create(model="plain", input="Who am I?", previous_response_id=one.id)
     texts = [("user", "My name is Ann."), ("assistant", one.output_text), ("user", "Who am I?")]
@@ -339,7 +339,7 @@ def test_an_answer_is_forgotten_with_what_it_was_asked(client: openai.OpenAI, up
     ), "however much was asked"
     made = client.conversations.create()
     named = client.responses.create(model="plain", input="Hi", conversation=made.id)
-    with pytest.raises(openai.BadRequestError, match="delete them there"):
+    with pytest.raises(openai.BadRequestError, match="Delete them there"):
         client.responses.delete(named.id)
     with pytest.raises(openai.NotFoundError, match="nothing here"):
         client.responses.delete("resp_68a0theirs")

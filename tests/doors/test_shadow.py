@@ -292,7 +292,7 @@ def test_a_store_that_hangs_holds_up_nobody(
 def test_the_report_is_the_same_over_http_and_on_the_command_line(
     recorder: Recorder, here: Here, serve_live: Callable[..., Live]
 ) -> None:
-    assert here("shadow", "report").startswith("nothing passed in shadow yet")
+    assert here("shadow", "report").startswith("no calls recorded yet")
     live = serve_live(shadow(recorder.url, str(here.folder / ".cuebook" / "cuebook.db")))
     recorder.answers = [whole(answers("Hello."))]
     say(live.url, "/c/trip/v1/chat/completions", asks("Hi there."))
@@ -306,8 +306,8 @@ def test_the_report_is_the_same_over_http_and_on_the_command_line(
     shown = here("shadow", "report")
     assert "1 call of 1 conversation" in shown
     assert "gpt-5.2" in shown
-    assert "in shadow: this prompt was not sent" in here("turn", "show", "trip", "1")
+    assert "shadow mode: this prompt was not sent" in here("turn", "show", "trip", "1")
 
 
 def test_shadow_without_an_upstream_is_refused(here: Here) -> None:
-    assert "upstream.shadow: there is nothing to pass to" in here("serve", "--shadow", code=1)
+    assert "upstream.shadow: shadow mode needs an upstream" in here("serve", "--shadow", code=1)

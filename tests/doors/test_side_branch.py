@@ -52,8 +52,8 @@ async def test_a_message_alone_is_told_to_be_beside_the_conversation(
             assert await say(keyed, HI, name="c2", stream=stream) is None
             assert await say(keyed, NEW, name="c2", stream=stream) == SIDE
     said = [record.getMessage() for record in caplog.records if record.name == "cuebook.relay"]
-    assert [text.split(" continues")[0] for text in said] == [
-        f"a request of conversation {name}" for name in ("c1", "c2")
+    assert [text.split(" does not")[0] for text in said] == [
+        f"A request of conversation {name}" for name in ("c1", "c2")
     ]
 
 
@@ -72,4 +72,4 @@ def test_who_runs_the_server_reads_it_once(project: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(20) in (0, 130)
         [line] = process.stderr.read().decode().splitlines()
-    assert line == "cuebook: a request of conversation c1 continues nothing there: it is kept beside it"
+    assert line == "cuebook: A request of conversation c1 does not continue its history; it is stored as a side branch"

@@ -16,7 +16,7 @@ from cuebook.testing.doubles import Script, ScriptedModel
 from cuebook.testing.upstream import EVENTS, Answer, ScriptedUpstream, event
 
 SAYS: list[Any] = [{"role": "user", "content": "Hi"}]
-SAID = "conversation 'c1' was forgotten while turn 1 was answered; nothing is stored"
+SAID = "conversation 'c1' was deleted while turn 1 was running. Nothing was stored."
 
 
 def forget(live: Live) -> None:

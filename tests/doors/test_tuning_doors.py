@@ -54,7 +54,7 @@ async def test_a_conversation_is_judged(client: httpx.AsyncClient) -> None:
     assert (found["totalEntries"], found["relevantEntries"], found["redundantEntries"]) == (8, 7, 1)
     assert found["suggestedActions"] == [
         {"type": "compress", "postId": "m0", "reason": "relevance 0.20 < 0.30"},
-        {"type": "compress", "postId": "m1", "reason": "said again by a newer post"},
+        {"type": "compress", "postId": "m1", "reason": "repeated by a newer post"},
         {"type": "promote", "postId": "m2", "reason": "relevance 1.00 and key facts"},
     ]
     assert found["tokenUsage"] > 0
@@ -144,27 +144,27 @@ def test_on_the_command_line(here: Here, tmp_path: Path) -> None:
     assert found["totalEntries"] == 48
     shown = here("memory", "analyze", "c1")
     assert "48 posts" in shown
-    assert "said again by a newer post" in shown
+    assert "repeated by a newer post" in shown
     assert here.json("memory", "stats")["byType"]["short_term"] == 48
     assert "short-term (posts)" in here("memory", "stats", "c1")
     assert here.json("memory", "budget", "c1")["used"] == found["tokenUsage"]
     assert "of 190,000 tokens" in here("memory", "budget")
-    assert "ten posts or more gets one while it changes, a shorter one none" in here("optimizer", "history")
+    assert "when a conversation with at least ten posts changes" in here("optimizer", "history")
     made = here.json("optimizer", "run", "c1")
     assert made["conversationId"] == "c1"
     assert here.json("optimizer", "history") == {"items": [made]}
     assert "c1" in here("optimizer", "run", "c1")
     assert here.json("optimizer", "status", "c1")["totalOptimizations"] == 2
     assert "full window 32 posts" in here("optimizer", "status")
-    assert "no conversation 'c9'" in here("optimizer", "run", "c9", code=1)
+    assert "Unknown conversation 'c9'" in here("optimizer", "run", "c9", code=1)
     (here.folder / "cuebook.toml").write_text("[optimizer]\nenabled = false\n")
-    assert "the optimizer is off" in here("optimizer", "run", "c1", code=1)
+    assert "The optimizer is disabled." in here("optimizer", "run", "c1", code=1)
 
 
 async def test_a_run_that_tunes_nothing_says_why(client: httpx.AsyncClient) -> None:
     await store(client, MESSAGES)
     made = (await client.post("/learning/optimizer/run", json={"conversationId": "c1"})).json()
-    assert made["untuned"] == "conversation 'c1' has 8 posts, and it takes 10"
+    assert made["untuned"] == "conversation 'c1' has 8 of the 10 posts required"
     assert (await client.get("/learning/optimizer/history")).json()["items"] == []
     made = (await client.post("/learning/optimizer/run")).json()
     assert made["untuned"] == "no conversation of 10 posts or more changed since its last run"
@@ -177,8 +177,8 @@ async def test_a_run_that_tunes_nothing_says_why(client: httpx.AsyncClient) -> N
 def test_a_run_that_tunes_nothing_shows_no_row(here: Here, tmp_path: Path) -> None:
     (tmp_path / "talk.json").write_text(json.dumps(MESSAGES))
     here("conversation", "import", str(tmp_path / "talk.json"), "--conversation", "c1")
-    assert here("optimizer", "run", "c1") == "nothing was tuned: conversation 'c1' has 8 posts, and it takes 10\n"
-    assert here("optimizer", "run").startswith("nothing was tuned: no conversation of 10 posts or more changed")
+    assert here("optimizer", "run", "c1") == "no parameter changed: conversation 'c1' has 8 of the 10 posts required\n"
+    assert here("optimizer", "run").startswith("no parameter changed: no conversation of 10 posts or more changed")
 
 
 def test_in_python() -> None:

@@ -48,7 +48,7 @@ async def test_an_organization_is_named_with_each_request_and_needs_the_keys_rig
             await say(eve, "Where is our plant?", "c2", headers={"x-organization-id": "umb"}),
         ):
             assert refused.status_code == 404
-            assert refused.json()["error"]["message"].startswith("no organization ")
+            assert refused.json()["error"]["message"].startswith("Unknown organization ")
         await say(eve, "Where is our plant?", "c3", headers={"x-organization-id": "acme"})
         assert any("Quito" in text for text in await window(keyed, "c3"))
         await say(eve, "Where is our plant?", "c4", metadata={"organization_id": "acme"})

@@ -173,7 +173,7 @@ def test_a_missing_extra_is_named(package: str, code: str, extra: str) -> None:
     hidden = f"import sys; sys.modules[{package!r}] = None; {code}"
     done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
-    assert f"install cuebook[{extra}]" in done.stderr.splitlines()[-1]
+    assert f"Install cuebook[{extra}]" in done.stderr.splitlines()[-1]
 
 
 def test_nothing_catches_everything() -> None:

@@ -38,8 +38,8 @@ def test_records_are_found_read_rendered_again_and_checked(
     seen = tab(served)
     page = seen.open("/")
     page.click("nav >> text=Audit")
-    page.click("button:has-text('Check that nobody changed it')")
-    page.wait_for_selector("[role=status]:has-text('Nobody changed it.')")
+    page.click("button:has-text('Verify integrity')")
+    page.wait_for_selector("[role=status]:has-text('Intact.')")
     seen.shoot("audit")
     page.fill("[name=promptId]", "persona/kindly")
     page.fill("[name=event]", "render")
@@ -49,7 +49,7 @@ def test_records_are_found_read_rendered_again_and_checked(
     page.click("main table a")
     assert "Be <b>kind</b> to" in page.inner_text("main")
     expect(page.locator("main pre b")).to_have_count(0)
-    page.click("button:has-text('Render it again')")
+    page.click("button:has-text('Check replay')")
     page.wait_for_selector("[role=status]:has-text('identical')")
     seen.shoot("audit-record")
     page.click("main dl a")
@@ -67,8 +67,8 @@ def test_a_record_somebody_changed_is_named(
         change = "UPDATE audit_record SET body = CAST(replace(CAST(body AS TEXT), ?, ?) AS BLOB) WHERE seq = 3"
         connection.execute(change, ('"write"', '"wrote"'))
     page = tab(served).open("/page/audit")
-    page.click("button:has-text('Check that nobody changed it')")
-    page.wait_for_selector("[role=alert]:has-text('from record 3 on')")
+    page.click("button:has-text('Verify integrity')")
+    page.wait_for_selector("[role=alert]:has-text('at record 3')")
 
 
 def test_a_search_goes_on_where_it_ended(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_search_goes_on_where_it_ended(serve: Callable[..., Served], tab: Call
     served.run(write)
     page = tab(served).open("/page/audit?event=write&promptId=other")
     first = page.locator("main table tr:has(td)").count()
-    page.click("text=Older ones")
+    page.click("a:text-is('Older')")
     assert first == 50
     expect(page.locator("main table tr:has(td)")).to_have_count(10)
     found = served.run(lambda book: found_all(book.audit))

@@ -33,7 +33,7 @@ def test_two_turns_stand_side_by_side_and_what_is_in_one_alone_is_marked(
     served.run(talk)
     seen = tab(served)
     page = seen.open("/page/conversations/sorting/turns/3")
-    page.click("text=Beside another turn")
+    page.click("text=Compare with another turn")
     page.focus(".filters [name=with]")
     page.keyboard.press("Enter")
     page.wait_for_url("**with=2")

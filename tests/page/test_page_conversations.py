@@ -58,12 +58,12 @@ def test_conversations_are_found_by_words_listed_by_page_and_forgotten(
     told = served.run(lambda book: book.turns.show("trip", 2, user="mara"))["window"]["tokens"]
     assert row.locator("td").all_inner_texts()[1:7] == ["mara", "2", "5", "2", f"{told}", "live"]
     seen.shoot("conversations")
-    page.click("text=Older ones")
+    page.click("a:text-is('Older')")
     expect(page.locator("tr:has(td)")).to_have_count(3)  # behind the 50 of the first page
     for words, found in (("FÄHRE ærø", 1), ("MARA", 1), ("old-5", 3), ("nowhere", 0), ("100%_", 0)):
         page = seen.open("/page/conversations")
         page.fill("[name=q]", words)
-        page.click("text=Find")
+        page.click("button:has-text('Search')")
         expect(page.locator("tr:has(td)")).to_have_count(found)
     assert "No conversation has" in page.inner_text("[role=status]")
     look_over(served, tab, "/page/conversations?q=trip")
@@ -105,14 +105,14 @@ def test_a_transcript_reads_as_a_talk_with_its_tools_branches_turns_and_the_reac
     assert tree.locator(".image").all_inner_texts() == [
         "image · image/png · 3.0 kB", "image · http://203.0.113.9/ship.png · not loaded", "file · plan.pdf · 2.5 kB",
     ]  # fmt: skip
-    assert "condensed up to here: version 1" in page.inner_text("li:has-text('It leaves at 9:45') + .reach")
+    assert "summarized up to here: version 1" in page.inner_text("li:has-text('It leaves at 9:45') + .reach")
     assert page.locator(".state-interrupted, .state-failed").count() >= 2
     seen.shoot("transcript")
     look_over(served, tab, "/page/conversations/trip")
     page.click(".tree a:has-text('And the way back?')")
     assert "At 18:30." in page.inner_text(".tree")
     assert "Is it this one?" not in page.locator(".tree .by-user").all_inner_texts()
-    assert "Another branch" in page.inner_text(".notice")
+    assert "not the current branch" in page.inner_text(".notice")
     page.click(".tree a:has-text('Is it this one?')")
     expect(page.locator(".notice")).to_have_count(0)
     page.click(".tree a:has-text('turn 3')")

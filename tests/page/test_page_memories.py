@@ -46,7 +46,7 @@ def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
     page.keyboard.press("Enter")
     page.wait_for_selector("ol.hits")
     assert "nuts" in page.inner_text("ol.hits")
-    page.click("ol.hits >> text=the memory")
+    page.click("ol.hits >> text=open memory")
     assert "user ann" in page.inner_text(".facts")
     expect(page.locator("main b")).to_have_count(0)
     page.click("section:has(#from) a")
@@ -55,12 +55,12 @@ def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
     page.fill("#text", "I am allergic to hazelnuts.")
     page.click("button:has-text('Correct')")
     page.wait_for_selector(".text:has-text('hazelnuts')")
-    assert "corrected by hand" in page.inner_text(".facts")
+    assert "corrected manually" in page.inner_text(".facts")
     seen.shoot("memory")
-    page.click("a:has-text('Forget it')")
+    page.click("a:has-text('Forget this memory')")
     would = page.inner_text("main")
     assert "hazelnuts" in would, "what would go is shown before"
-    assert ("What would go" in would, page.inner_text("main tr:has-text('memories') td.n")) == (True, "1")
+    assert ("To be deleted" in would, page.inner_text("main tr:has-text('memories') td.n")) == (True, "1")
     seen.shoot("forget")
     page.check("[name=sure]")
     page.click("button:has-text('Forget')")
@@ -79,7 +79,7 @@ def test_what_conversations_told_is_seen_without_asking_for_one(
         served.run(lambda book, at=number: tell(book, f"My locker number {at} has code {at}-{at * 7}.", "lockers"))
     page = tab(served).open("/page/memories")
     card = page.locator("section.card:has-text('lockers')")
-    assert "Across conversations nothing is known yet" in page.inner_text("main")
+    assert "No cross-conversation memories yet" in page.inner_text("main")
     expect(card.locator("li")).to_have_count(4)
     card.locator("a:has-text('All')").click()
     page.wait_for_url("**conversationId=lockers")
@@ -98,22 +98,22 @@ def test_a_memory_stands_in_its_history_and_is_found_as_it_was_at_a_time(
     seen = tab(served)
     page = seen.open("/page/memories?userId=ann&ended=true")
     expect(page.locator("tr.past")).to_have_count(2)
-    assert page.locator("tr:has-text('Lima') td.n").all_inner_texts() == ["0.50", "1", "0"], "how sure, uses, sources"
+    assert page.locator("tr:has-text('Lima') td.n").all_inner_texts() == ["0.50", "1", "0"], "confidence, uses, sources"
     page.uncheck("[name=ended]")
     page.fill("[name=asOf]", datetime.fromtimestamp(clock.now() - 1.5 * 86_400, UTC).isoformat())
-    page.click("button:has-text('Show')")
+    page.click("button:has-text('Search')")
     page.wait_for_url("**asOf=2**")
     assert page.locator("main table a").all_inner_texts() == ["city: Oslo"]
     page.click("text=city: Oslo")
-    assert "held until" in page.inner_text(".facts")
+    assert "valid until" in page.inner_text(".facts")
     steps = page.locator("ol.history li").all_inner_texts()
     assert [city in step for city, step in zip(("Lima", "Oslo", "Bergen"), steps, strict=True)] == [True] * 3
     assert page.inner_text("li[aria-current] b") == "Oslo"
     page.click("ol.history a >> nth=0")
-    assert "held until" not in page.inner_text(".facts")
+    assert "valid until" not in page.inner_text(".facts")
     seen.open("/page/memories?userId=ann")
     with page.expect_download() as told:
-        page.click("text=All of them as a file")
+        page.click("text=Export all as JSON")
     assert told.value.suggested_filename == "memories.json"
     kept = json.loads(Path(told.value.path()).read_text())["items"]
     assert sorted(each["text"] for each in kept) == ["Bergen", "Lima", "Oslo"]
@@ -129,7 +129,7 @@ def test_the_items_of_a_conversation_are_listed_with_their_sources(
     page.click("section.card:has-text('a/b c') >> text=As a list")
     from_all = page.inner_text("main table")
     page = seen.open("/page/conversations/a~b%20c")
-    page.click("text=What is remembered of it")
+    page.click("text=Memories of this conversation")
     assert page.inner_text("main table") == from_all
     page.click("main table a")
     assert "PostgreSQL" in page.inner_text(".text")

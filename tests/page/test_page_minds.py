@@ -44,7 +44,7 @@ def test_a_mind_is_seen_turn_by_turn(serve: Callable[..., Served], tab: Callable
     served.run(talk)
     seen = tab(served)
     page = seen.open("/page/conversations/sorting")
-    page.click("text=turn by turn")
+    page.click("text=Sentiment by turn")
     heard = [each.metadata["sentiment"] for each in served.run(lambda book: book.turns.last("sorting", last=9))]
     assert page.locator("svg.plot circle").count() == sum(each["polarity"] != "unknown" for each in heard)
     assert page.locator("svg.plot line.event").count() == sum(len(each["events"]) for each in heard) > 0
@@ -62,7 +62,7 @@ def test_runs_of_the_optimizer_are_seen_over_time(
     served.run(tune)
     seen = tab(served)
     page = seen.open("/page/conversations/sorting")
-    page.click("text=what was tuned")
+    page.click("text=Tuning history")
     runs = served.run(lambda book: book.optimizer.history("sorting"))
     assert page.locator("section:has(#runs) tr:has(td)").count() == len(runs) >= 3
     expect(page.locator("section:has(#tokens) polyline")).to_have_count(2)

@@ -85,8 +85,8 @@ def test_a_version_taken_back_by_itself_shows_why(
     [event, *_] = served.run(lambda book: book.prompts.events("kind"))
     told = event.evidence
     page = tab(served).open("/page/prompts/kind")
-    why = page.locator("article[aria-label='main:2 taken back']")
-    assert "by itself" in why.inner_text()
+    why = page.locator("article[aria-label='main:2 rolled back']")
+    assert "automatically" in why.inner_text()
     assert event.reason in why.inner_text()
     for number, name in ((1, "control"), (2, "new")):
         row = why.locator(f"tr:has(td:text-is('main:{number}'))").inner_text().split()
@@ -158,7 +158,7 @@ def test_a_version_shows_its_parameters_its_ancestors_and_how_good_it_is(
         "Which <i>town</i>.",
     ]
     assert page.inner_text("p:has-text('Inherits') a") == "base@main:1"
-    page.click("text=how good it is")
+    page.click("text=Quality score")
     rated = served.run(lambda book: book.prompts.rating("child"))
     assert page.inner_text("main b") == f"{rated.score:g}"
     assert page.locator("section:has(#parts) tr:has(td)").count() == len(rated.parts)

@@ -44,7 +44,7 @@ def test_a_newcomer_sees_how_to_begin_and_then_his_first_turn(
     served = serve(project(tmp_path), model)
     seen = tab(served)
     page = seen.open("/")
-    assert "Put it in front of your model" in page.inner_text("main")
+    assert "Connect your program" in page.inner_text("main")
     seen.shoot("live-empty")
     served.run(lambda book: talk(book, SAID[0]))
     page.wait_for_selector("li.turn:has-text('One two three four five.')")
@@ -90,7 +90,7 @@ def test_a_turn_that_failed_says_why_where_its_answer_would_stand(
     assert shown == page.inner_text(".talk .user p")
     facts = page.inner_text(".figures")
     assert "Ended after" in facts
-    assert "no prompt before it" in facts
+    assert "no previous prompt" in facts
 
 
 def test_a_turn_accounts_for_every_token_and_says_why(
@@ -190,10 +190,10 @@ def test_where_there_are_keys_the_page_asks_for_one(
     seen = tab(served)
     page = seen.open("/page/conversations/sorting")
     seen.faults.clear()  # the browser tells of the 401
-    assert "This book has keys" in page.inner_text("h1")
+    assert "API key required" in page.inner_text("h1")
     page.fill("#key", "cue_wrong")
     page.click("button")
-    assert "opens nothing here" in page.inner_text("[role=alert]")
+    assert "Invalid API key" in page.inner_text("[role=alert]")
     seen.faults.clear()
     page.fill("#key", owner.token)
     page.click("button")

@@ -28,12 +28,12 @@ def test_a_memory_is_taken_away_by_a_form_and_both_prompts_stand_side_by_side(
     source = served.run(talk)
     seen = tab(served)
     page = seen.open("/page/conversations/dinner/turns/1")
-    page.click("text=What if it had been otherwise")
+    page.click("text=What-if replay")
     page.check(f"input[value='{source}']")
     page.click("text=Compare")
-    assert page.inner_text("h1") == "What if: turn 1 of dinner"
-    assert "Blocks left out: 1, let in: 0, changed: 0." in page.inner_text("[role=status]")
-    assert "not byte for byte" not in page.inner_text("[role=status]")
+    assert page.inner_text("h1") == "What-if replay: turn 1 of dinner"
+    assert "Blocks removed: 1, added: 0, changed: 0." in page.inner_text("[role=status]")
+    assert "differs from the bytes" not in page.inner_text("[role=status]")
     expect(page.locator("section[aria-labelledby=before] .marked")).to_have_count(1)
     assert source in page.inner_text("section[aria-labelledby=before] .marked")
     assert "only before" in page.inner_text("section[aria-labelledby=before] .marked")
@@ -43,10 +43,10 @@ def test_a_memory_is_taken_away_by_a_form_and_both_prompts_stand_side_by_side(
     page.uncheck(f"input[value='{source}']")
     page.fill("#asOf", "1990-01-01")
     page.click("text=Compare")
-    assert "Blocks left out: 1" in page.inner_text("[role=status]")
+    assert "Blocks removed: 1" in page.inner_text("[role=status]")
     assert page.input_value("#asOf") == "1990-01-01"
     page = seen.open("/page/conversations/dinner/turns/1/what-if")
-    assert "Say what is to be other" in page.inner_text("main")
+    assert "Choose at least one change" in page.inner_text("main")
 
 
 def test_what_cannot_be_compared_is_told(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_what_cannot_be_compared_is_told(serve: Callable[..., Served], tab: Call
     page = seen.page
     answer = page.goto(f"{served.url}/page/conversations/dinner/turns/1/what-if?asOf=soon")
     assert answer.status == 400
-    assert "'soon' is no time" in page.inner_text("main")
+    assert "invalid time 'soon'" in page.inner_text("main")
     seen.faults.clear()  # a browser notes each answer of 400
 
 
@@ -70,7 +70,7 @@ def test_the_model_is_asked_once_and_answers_beside_what_was_answered(
     source = served.run(talk)
     seen = tab(served)
     page = seen.open("/page/conversations/dinner/turns/1")
-    page.click("text=What if it had been otherwise")
+    page.click("text=What-if replay")
     page.check(f"input[value='{source}']")
     page.click("text=Compare and ask")
     assert page.inner_text("section[aria-labelledby=then] strong") == "shrimp"

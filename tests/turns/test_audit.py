@@ -46,7 +46,7 @@ async def test_each_render_answer_and_change_is_a_record(place):
         assert records[2].texts["output_summary"].text == "Noted."
         assert (await book.audit.verify()).ok
         assert [(await book.audit.replay(seq)).verdict for seq in (2, 4)] == ["identical", "identical"]
-        with pytest.raises(InvalidInput, match="nothing to render"):
+        with pytest.raises(InvalidInput, match="has no prompt"):
             await book.audit.replay(1)
         with pytest.raises(NotFound, match="audit tail"):
             await book.audit.replay(99)
@@ -87,7 +87,7 @@ async def test_a_torn_line_of_the_mirror_is_written_again(place):
             "",
         ),
         ("DELETE FROM audit_record WHERE seq = 3", 3, ""),
-        ("DELETE FROM audit_record WHERE seq = 5", 5, "cut off"),
+        ("DELETE FROM audit_record WHERE seq = 5", 5, "truncated"),
         ("UPDATE audit_record SET texts = replace(CAST(texts AS TEXT), 'zoe', 'bob') WHERE seq = 4", 4, ""),
     ],
 )
@@ -180,7 +180,7 @@ async def test_a_mirror_that_ends_with_what_the_table_has_not_is_left_as_it_is(p
     async with book_on(place, dice=SystemDice()) as book:
         await changes(book, 1)
         await book.work()
-        assert "move it elsewhere" in caplog.text
+        assert "Move the file elsewhere" in caplog.text
         assert (place / FILE).read_bytes() == damaged
         (place / FILE).rename(place / "proof.jsonl")
         await book.work()
@@ -219,7 +219,7 @@ async def test_the_mirror_is_checked_too_and_its_end_written_anew(place, damage,
     async with book_on(place, dice=SystemDice()) as book:
         found = await book.audit.verify()
         assert (found.ok, found.first_bad) == (first is None, first)
-        assert first is None or ("in prompts_audit.jsonl: " in found.reason and "the table is" in found.reason)
+        assert first is None or ("in prompts_audit.jsonl: " in found.reason and "is intact" in found.reason)
     assert first is not None or (place / FILE).read_bytes() == whole
 
 
@@ -243,7 +243,7 @@ async def test_a_cut_table_is_found_by_its_mirror_though_its_checkpoints_are_gon
             await changes(book, more)
             found = await book.audit.verify()
         assert (found.ok, found.first_bad) == (False, 4)
-        assert "the tail was cut off" in found.reason
+        assert "truncated" in found.reason
 
 
 async def test_a_record_names_the_number_of_the_version_that_was_written(place):

@@ -52,7 +52,7 @@ async def test_an_open_book_does_not_open_twice_and_a_closed_one_opens_again(tmp
     book = Cuebook.open(config(tmp_path), model=ScriptedModel(default="Noted."), worker=False)
     for n in (1, 2):
         async with book:
-            with pytest.raises(CuebookError, match="open already"):
+            with pytest.raises(CuebookError, match="already open"):
                 await book.__aenter__()
             assert (await book.ask(Ask("hi", NAME))).turn == n
 

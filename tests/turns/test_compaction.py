@@ -283,8 +283,8 @@ async def test_whatever_a_pass_fails_with_puts_off_its_own_conversation_only(tmp
 @pytest.mark.parametrize(
     ("endless", "told"),
     [
-        (Script(text="x" * 9, size=1, delay=0.1), "within 0.3 s"),
-        (Script(text="x" * 1_100_000, size=50_000), "more than"),
+        (Script(text="x" * 9, size=1, delay=0.1), "timed out after 0.3 s"),
+        (Script(text="x" * 1_100_000, size=50_000), "exceeds"),
     ],
     ids=["slow", "long"],
 )
@@ -297,7 +297,7 @@ async def test_a_model_that_comes_to_no_end_is_left_and_told_in_the_log(tmp_path
         assert model.cancelled == 1
         assert (await mark_of(book), (await book.desk.store.due())[0].failures) == (0, 1)
     [record] = [each for each in caplog.records if each.name == "cuebook.compact"]
-    assert f"compaction of {NAME} failed" in record.getMessage()
+    assert f"Summarization failed for conversation {NAME}" in record.getMessage()
     assert told in record.getMessage()
 
 

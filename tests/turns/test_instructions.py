@@ -91,8 +91,8 @@ async def test_a_new_version_is_told_next_and_a_rollback_takes_it_back(tmp_path)
 @pytest.mark.parametrize(
     ("body", "params", "why"),
     [
-        ("For $nobody_knows.", ["nobody_knows"], "missing parameter: 'nobody_knows'"),
-        (" \n ", [], "says nothing"),
+        ("For $nobody_knows.", ["nobody_knows"], "Missing parameter: 'nobody_knows'"),
+        (" \n ", [], "renders to an empty text"),
         ("$date" * 20_001, ["date"], "has more than 200000 characters"),
     ],
 )
@@ -104,7 +104,7 @@ async def test_what_cannot_be_said_gives_way_to_the_built_in_and_is_told(tmp_pat
     [record] = [each for each in caplog.records if each.name == "cuebook.prompts"]
     assert record.levelno == logging.WARNING
     assert why in record.getMessage()
-    assert f"the built-in {KEY}" in record.getMessage()
+    assert f"the built-in prompt {KEY}" in record.getMessage()
 
 
 async def test_what_was_told_for_nothing_stands_in_the_audit_too(tmp_path, caplog):
@@ -137,7 +137,7 @@ async def test_a_profile_names_its_own_instruction(tmp_path):
         assert await condense() == "Be short."
 
 
-@pytest.mark.parametrize(("key", "why"), [("nowhere", "no prompt 'nowhere'"), ("../up", "it holds '..'")])
+@pytest.mark.parametrize(("key", "why"), [("nowhere", "unknown prompt 'nowhere'"), ("../up", "it contains '..'")])
 async def test_a_key_that_names_no_prompt_is_a_fault_of_the_file(tmp_path, key, why):
     presets(tmp_path, key)
     with pytest.raises(InvalidInput, match=r"memoryCompaction\.profiles\.standard\.promptKey: .*") as refused:
@@ -149,6 +149,6 @@ async def test_a_key_that_names_no_prompt_is_a_fault_of_the_file(tmp_path, key, 
 async def test_a_key_of_the_environment_that_names_no_prompt_is_refused_by_its_name(tmp_path, monkeypatch):
     (tmp_path / "cuebook.toml").write_text("")
     monkeypatch.setenv("MEMORY_COMPACTION_PROMPT_KEY", "nowhere")
-    with pytest.raises(InvalidInput, match="environment MEMORY_COMPACTION_PROMPT_KEY: no prompt 'nowhere'"):
+    with pytest.raises(InvalidInput, match="environment MEMORY_COMPACTION_PROMPT_KEY: unknown prompt 'nowhere'"):
         async with Cuebook.open(tmp_path):
             pass

@@ -111,7 +111,7 @@ async def test_it_says_what_it_cannot_read_and_goes_on():
             [piece async for piece in opened.stream(request("word " * 3000))]
         assert long.value.status == 400
         wrong = request("Hi", schema={"type": "object", "properties": {"a": {"type": "no such type"}}})
-        with pytest.raises(UpstreamError, match="cannot answer this"):
+        with pytest.raises(UpstreamError, match="rejected the request"):
             [piece async for piece in opened.stream(wrong)]
         picture = {
             "role": "user",
@@ -158,11 +158,11 @@ def test_a_file_that_is_none_is_named(tmp_path):
     torn.write_bytes(file_named(SMALL, tmp_path).read_bytes()[:40])
     for name, said in {
         "": "is empty",
-        "gone.gguf": "is no file",
-        "notes.gguf": "is no GGUF file",
-        "torn.gguf": "is no whole GGUF file",
+        "gone.gguf": "is not a file",
+        "notes.gguf": "is not a GGUF file",
+        "torn.gguf": "is not a complete GGUF file",
         "package:no-such-package-here": "is not installed",
-        "package:msgspec": "brings no GGUF file",
+        "package:msgspec": "has no GGUF file",
         "package:a.b": "is not installed",
     }.items():
         with pytest.raises(InvalidInput, match=said) as refused:
@@ -179,7 +179,7 @@ async def test_its_window_is_what_the_model_reads(tmp_path):
     found = {check.name: check async for check in examine(arguments={"model.provider": "llama", "model.name": SMALL})}
     assert found["model"].state == "ok"
     assert "8,192 tokens" in found["model"].found
-    with pytest.raises(InvalidInput, match="reads 8,192 tokens") as refused:
+    with pytest.raises(InvalidInput, match="8,192 tokens") as refused:
         async with Cuebook.open(config(tmp_path, **whole, budget__reply=9000), worker=False):
             pass
     assert refused.value.where == "budget.reply"

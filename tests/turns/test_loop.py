@@ -66,7 +66,7 @@ async def test_what_is_said_next_is_an_observation_of_what_spoke_before(book, cl
     told = await word(book, 1)
     assert (told["by"], told["nextTurn"], told["pending"], told["reasons"]) == ("next", 2, False, ['"That works"'])
     assert told["taught"] == [{"promptId": SLUG, "branch": "main", "version": 1, "counted": True}]
-    assert await word(book, 3) == {"by": None, "reason": "nobody has gone on from it yet"}
+    assert await word(book, 3) == {"by": None, "reason": "no message follows it yet"}
     [branch] = (await book.prompts.family(SLUG)).branches
     assert branch.weight == pytest.approx(0.9 * (0.45 + 0.1 * pleased.score) + 0.1 * displeased.score)
     assert (await book.audit.verify()).ok
@@ -88,7 +88,7 @@ async def test_a_message_in_a_language_nobody_reads_says_nothing(book):
         book, "How do I sort a list?", "Das ist ja wirklich ganz furchtbar und völlig unbrauchbar.", "你好，这个不行。"
     )
     assert await seen(book) == []
-    assert (await word(book, 1))["reason"] == "nothing can be read from what was said next (turn 2)"
+    assert (await word(book, 1))["reason"] == "the next message (turn 2) implies no feedback"
 
 
 async def test_switched_off_nothing_is_observed_but_feedback_teaches(clock):
@@ -105,15 +105,15 @@ async def test_why_nothing_is_observed_is_told_as_it_is(tmp_path, clock):
     async with book_on(tmp_path, clock=clock, learning__observe="off") as book:
         await talk(book, "hello", THANKS)
     async with book_on(tmp_path, clock=clock) as book:
-        assert (await word(book, 1))["reason"] == "no prompt of the book spoke in it"
+        assert (await word(book, 1))["reason"] == "this turn used no managed prompt"
         await book.prompts.save(SLUG, {"body": "Be kind."})
         await talk(book, "hello", name="kept")
         await book.append("kept", [Posted(sender="ann", message=THANKS)], user="ann")
-        assert (await word(book, 1, "kept"))["reason"] == "what follows it is no question to this book"
+        assert (await word(book, 1, "kept"))["reason"] == "the next message did not go through Cuebook"
     async with book_on(tmp_path, clock=clock, learning__observe="off") as book:
         await talk(book, "hello", THANKS, name="unheard")
     async with book_on(tmp_path, clock=clock) as book:
-        assert (await word(book, 1, "unheard"))["reason"].startswith("nobody listened to turn 2")
+        assert (await word(book, 1, "unheard"))["reason"].startswith("turn 2 was not analyzed")
 
 
 async def test_a_message_said_otherwise_observes_no_second_time(clock):

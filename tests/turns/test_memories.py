@@ -335,6 +335,6 @@ async def test_a_sink_that_breaks_holds_up_no_other(tmp_path, clock, caplog):
 
 
 async def test_two_sinks_of_one_name_are_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="two are named 'shelf'"):
+    with pytest.raises(InvalidInput, match="duplicate name 'shelf'"):
         async with book_on(tmp_path, sinks=[Shelf(), Shelf()]):
             pass

@@ -213,4 +213,4 @@ async def test_a_window_too_small_for_memories_says_so_in_no_negative_number(tmp
         await told(book, clock, "I am allergic to nuts.", "c1")
         window = await book.assemble(Ask("What am I allergic to?", "c2", user="ann", token_budget=60))
         [dropped] = [each for each in window.dropped if each.kind == "memory"]
-        assert "take 0 tokens" in dropped.reason
+        assert "use at most 0 tokens" in dropped.reason

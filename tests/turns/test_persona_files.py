@@ -106,7 +106,7 @@ async def test_a_new_file_is_a_new_persona_and_a_deleted_one_is_none(place):
         write(place, "eve.yml", "id: eve\nbaseSystemPrompt: You are Eve.\n")
         assert await said(book, "eve") == "You are Eve."
         (place / "personas/bob.yaml").unlink()
-        with pytest.raises(NotFound, match="no persona 'bob'; there are ada, assistant, eve"):
+        with pytest.raises(NotFound, match=r"Unknown persona 'bob'. Available: ada, assistant, eve"):
             await book.ask(Ask("Hi", "c", persona="bob"))
         (place / "personas/eve.yml").rename(place / "personas/eva.yml")
         assert await said(book, "eve") == "You are Eve."
@@ -122,11 +122,11 @@ async def test_a_broken_edit_keeps_what_was_good_and_says_so_once(place, caplog)
                 assert await said(book, "ada") == "You are Ada."
             [told] = caplog.messages
             assert told.startswith("personas/ada.json: ")
-            assert told.endswith("; what it said before holds")
+            assert told.endswith(". Keeping the previous content.")
         caplog.clear()
         write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are well."})
         assert await said(book, "ada") == "You are well."
-        assert "personas/ada.json is well again" in caplog.messages
+        assert "personas/ada.json: valid again." in caplog.messages
 
 
 async def test_the_default_persona_stays_when_its_file_goes(place, caplog):
@@ -135,7 +135,7 @@ async def test_the_default_persona_stays_when_its_file_goes(place, caplog):
         for _ in range(2):
             assert await said(book, None) == "You are Ada."
         assert caplog.messages == [
-            "personas/ada.json: holds 'ada' no more, which is the default persona; it stays as it was"
+            "personas/ada.json: no longer defines the default persona 'ada'. Keeping the previous one."
         ]
         write(place, "new.json", {"id": "ada", "baseSystemPrompt": "You are anew."})
         assert await said(book, None) == "You are anew."
@@ -147,11 +147,11 @@ async def test_a_folder_that_goes_takes_nobody_with_it(place, caplog):
         for _ in range(2):
             assert await said(book, "bob") == "You are Bob."
         [told] = caplog.messages
-        assert "cannot be read (No such file or directory); the personas stay as they were" in told
+        assert "cannot be read (No such file or directory). Keeping the current personas" in told
         caplog.set_level(logging.INFO, "cuebook.files")
         (place / "elsewhere").rename(place / "personas")
         assert await said(book, "bob") == "You are Bob."
-        assert caplog.messages[-1].endswith("personas is well again")
+        assert caplog.messages[-1].endswith("personas: valid again.")
 
 
 async def test_a_file_that_takes_an_id_does_not_get_it(place, caplog):
@@ -159,9 +159,12 @@ async def test_a_file_that_takes_an_id_does_not_get_it(place, caplog):
         write(place, "aaa.json", {"id": "ada", "baseSystemPrompt": "You are a thief."})
         assert await said(book, "ada") == "You are Ada."
         assert caplog.messages == [
-            "personas/aaa.json: id: 'ada' is taken by personas/ada.json; give each persona its own; it is left out"
+            (
+                "personas/aaa.json: id: 'ada' is already used by personas/ada.json; each persona needs its own. "
+                "Ignoring the file."
+            )
         ]
-    with pytest.raises(InvalidInput, match=r"personas/ada.json: id: 'ada' is taken by personas/aaa.json"):
+    with pytest.raises(InvalidInput, match=r"personas/ada.json: id: 'ada' is already used by personas/aaa.json"):
         async with book_on(place):
             pass
 
@@ -235,7 +238,7 @@ async def test_an_id_that_is_taken_leaves_a_file_with_the_one_it_had(place, capl
         write(place, "bob.yaml", "id: ada\nbaseSystemPrompt: You are nobody.\n")
         assert (await said(book, "ada"), await said(book, "bob")) == ("You are Ada.", "You are Bob.")
         [told] = caplog.messages
-        assert "'ada' is taken by personas/ada.json; give each persona its own; what it said before holds" in told
+        assert "'ada' is already used by personas/ada.json; each persona needs its own. Keeping" in told
 
 
 async def test_a_presets_file_is_tried_again_when_what_it_names_may_be_there(place):
@@ -274,8 +277,8 @@ async def test_a_persona_and_a_profile_may_name_a_method_the_book_was_given(plac
 
 
 ODD = [
-    ("a.yaml", "id: a\nid: b\n", "personas/a.yaml: line 2: 'id' is given twice, first in line 1; keep one"),
-    ("a.json", '{"id": "a", "id": "b"}', "personas/a.json: id: given twice"),
+    ("a.yaml", "id: a\nid: b\n", "personas/a.yaml: line 2: 'id' is a duplicate of line 1; keep one"),
+    ("a.json", '{"id": "a", "id": "b"}', "personas/a.json: id: duplicate key"),
     ("a.yaml", "id: a\nx: &x [1]\ny: *x\n", "personas/a.yaml: line 2: anchors and aliases are not read"),
     ("a.yaml", "id: a\n\tname: b\n", "personas/a.yaml: line 2: tab in the indentation. Indent with spaces."),
     ("a.yaml", "id: a\nsentimentTracking:\n  enabled: no\n", "enabled: expected true or false, got 'no'"),
@@ -284,11 +287,11 @@ ODD = [
     ("a.yaml", f"id: a\nname: {'x' * 70_000}\n", "the file has 70013 characters; at most 65536 are read"),
     ("a.json", "[]", "personas/a.json: expected an object, got a list"),
     ("a.json", '{"id": "a", "x": NaN}', "personas/a.json"),
-    ("a.json", b'{"id": "a",\n"name": "\xff"}', "a.json: line 2: is no UTF-8 (byte 0xff); save the file as UTF-8"),
-    ("a.json", b" " * (1 << 20) + b"{}", "personas/a.json: has more than 1,048,576 bytes; a long text belongs into"),
-    ("a.json", '{"id": "a", "prompts": {"init": "Up/Case"}}', "prompts.init: 'Up/Case' is no id: write 'U'"),
+    ("a.json", b'{"id": "a",\n"name": "\xff"}', "a.json: line 2: not UTF-8 (byte 0xff). Save the file as UTF-8."),
+    ("a.json", b" " * (1 << 20) + b"{}", "personas/a.json: exceeds 1,048,576 bytes. Move a long text to"),
+    ("a.json", '{"id": "a", "prompts": {"init": "Up/Case"}}', "prompts.init: 'Up/Case' is not a valid id: write 'U'"),
     ("a.json", '{"id": "a", "sentimentTracking": "tuter"}', "sentimentTracking: unknown profile 'tuter'. Did you"),
-    ("a.json", None, "personas/a.json: is no file one can read; remove it, or give it another ending"),
+    ("a.json", None, "personas/a.json: not a regular file. Remove it, or change its suffix."),
 ]  # fmt: skip
 
 

@@ -246,16 +246,20 @@ def _pipe(project: Path) -> None:
 
 
 ODD = {
-    "a link that leads out": (_link, InvalidInput, "prompts/default/link.md: is a link that leads out of the folder"),
-    "a link to a folder": (_link_to_folder, InvalidInput, "prompts/default/linked: is a link to a folder"),
-    "a dead link": (_dead_link, InvalidInput, "prompts/default/link.md: is a link that leads nowhere"),
-    "a pipe": (_pipe, InvalidInput, "prompts/default/pipe.md: is no file"),
+    "a link that leads out": (_link, InvalidInput, "prompts/default/link.md: link to outside of the folder"),
+    "a link to a folder": (_link_to_folder, InvalidInput, "prompts/default/linked: link to a folder"),
+    "a dead link": (_dead_link, InvalidInput, "prompts/default/link.md: broken link"),
+    "a pipe": (_pipe, InvalidInput, "prompts/default/pipe.md: not a regular file"),
     "no UTF-8": (b"caf\xe9\n", InvalidInput, "prompts/default/odd.md: line 1: not UTF-8"),
-    "empty": (b"\n\n", InvalidInput, "prompts/default/odd.md: is empty"),
-    "zeros": (b"\x00" * 4096, InvalidInput, "prompts/default/odd.md: is empty"),
+    "empty": (b"\n\n", InvalidInput, "prompts/default/odd.md: empty"),
+    "zeros": (b"\x00" * 4096, InvalidInput, "prompts/default/odd.md: empty"),
     "half written": (b"---\ncuebook: 1\nname: od", InvalidInput, "prompts/default/odd.md: line 1: the front matter"),
     "broken YAML": (b"---\nname: [a\n---\nx\n", InvalidInput, "prompts/default/odd.md: line "),
-    "no id": (b"---\nname: ../etc\n---\nx\n", InvalidInput, "prompts/default/odd.md: line 2: name: '../etc' is no id"),
+    "no id": (
+        b"---\nname: ../etc\n---\nx\n",
+        InvalidInput,
+        "prompts/default/odd.md: line 2: name: '../etc' is not a valid id",
+    ),
     "two of one id": (
         b"---\nname: persona/kind\n---\nx\n",
         InvalidInput,
@@ -327,7 +331,7 @@ async def test_pull_writes_nothing_through_a_link_and_over_no_other_prompt(proje
         assert list(outside.iterdir()) == []
         (project / "prompts/default").unlink()
         write(project, "default/persona/kind.md", "---\nname: persona/other\n---\nOther.\n")
-        with pytest.raises(Conflict, match=r"kind\.md: is prompt 'persona/other', and the place of 'persona/kind'"):
+        with pytest.raises(Conflict, match=r"kind\.md: contains prompt 'persona/other', but is the path"):
             await book.prompt_files.pull()
         assert "Other." in (project / "prompts/default/persona/kind.md").read_text()
 
@@ -390,7 +394,7 @@ async def test_a_folder_nobody_may_write_to_is_pushed_all_the_same(
         with caplog.at_level(logging.WARNING, "cuebook.prompts"):
             assert len(await book.prompt_files.push()) == 1
         assert (await book.prompts.get("default/a")).sections == {"body": "B."}
-    assert "what was pushed is stored all the same" in caplog.text
+    assert "the push itself succeeded" in caplog.text
 
 
 async def test_processes_that_start_together_push_a_change_once(project: Path) -> None:

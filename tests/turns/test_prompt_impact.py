@@ -147,7 +147,7 @@ async def test_only_the_newest_turns_are_measured_of_all_conversations(place):
         assert (same.prompt.change, same.prefix_kept) == (0, 1.0)
         with pytest.raises(InvalidInput, match="turns: 0"):
             await book.prompts.impact("persona/helper", 1, turns=0)
-        with pytest.raises(NotFound, match="no version 9"):
+        with pytest.raises(NotFound, match="Unknown version 9"):
             await book.prompts.impact("persona/helper", 9)
 
 
@@ -200,7 +200,7 @@ async def test_a_version_that_does_not_fit_or_cannot_be_said_is_told(place):
         await book.prompts.save("persona/helper", {"body": LONG * 3})
         found = await book.prompts.impact("persona/helper", 1)
         assert (found.turns, found.refused, found.share, found.window.after) == (4, 4, 1.0, 0)
-        assert "does not fit 100 % of the last 4 turns: they would be errors" in found.summary
+        assert "does not fit 100 % of the last 4 turns: they would fail" in found.summary
         back = await book.prompts.impact("persona/helper", 2, 1)
         assert (back.turns, [(each.turns, each.reason) for each in back.missed]) == (
             0, [(4, "its window does not hold the version before either")],
@@ -209,7 +209,7 @@ async def test_a_version_that_does_not_fit_or_cannot_be_said_is_told(place):
         found = await book.prompts.impact("persona/helper", 1)
         assert (found.prompt.after, sum(each.turns for each in found.unsaid)) == (0, 4)
         assert "whom" in found.unsaid[0].reason
-        assert "cannot be said in 4 turns" in found.summary
+        assert "cannot be rendered in 4 turns" in found.summary
 
 
 async def test_a_turn_whose_posts_were_erased_is_not_measured_and_is_told(place):

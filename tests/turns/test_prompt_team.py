@@ -134,7 +134,7 @@ async def test_a_label_that_only_the_other_moved_is_told(ours: Path, tmp_path: P
     async with book_in(theirs, day=1003) as book:
         [told] = await book.prompt_files.drift()
         assert told.message.startswith(
-            "prompts/registry.json: persona/kind: label production is main:1 here and nowhere in the book;"
+            "prompts/registry.json: persona/kind: label production: main:1 in the registry, none in the database."
         )
         await book.prompts.label("persona/kind", "production", version=1)
         assert await book.prompt_files.drift() == []
@@ -153,7 +153,7 @@ async def test_what_only_the_other_rolled_back_is_told(ours: Path, tmp_path: Pat
     carry(ours, theirs)
     async with book_in(theirs, day=1003) as book:
         [told] = await book.prompt_files.drift()
-        assert "persona/kind@main: version 1 is active here and 2 in the book;" in told.message
-        assert "`cuebook prompt rollback persona/kind --to 1` takes this one over" in told.message
+        assert "persona/kind@main: active is 1 in the registry, 2 in the database;" in told.message
+        assert "`cuebook prompt rollback persona/kind --to 1` applies the registry's" in told.message
         await book.prompts.roll_back("persona/kind", to=1, reason="too kind")
         assert await book.prompt_files.drift() == []

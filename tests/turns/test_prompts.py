@@ -142,7 +142,7 @@ async def test_a_rollback_is_what_is_rendered_next_and_is_cleared(book):
         ({"signals": {"task_coding": float("nan")}}, "task_coding"),
         ({"signals": {"made_up": float("inf")}}, "made_up"),
         ({"signals": {"task_coding": 2.0}}, "task_coding"),
-        ({"signals": {f"s{n}": 1.0 for n in range(101)}}, "at most 100"),
+        ({"signals": {f"s{n}": 1.0 for n in range(101)}}, "The limit is 100"),
         ({"propensity": float("nan")}, "propensity"),
         ({"propensity": 0.0}, "propensity"),
         ({"propensity": 1.5}, "propensity"),
@@ -171,11 +171,11 @@ async def test_a_version_is_named_by_its_label(book):
     assert (await book.prompts.fork("a", "old", label="stable")).sections == {"body": "one"}
     await book.prompts.observe("a", sentiment=1.0, label="production")
     assert (await book.prompts.family("a")).branch("main").observations == 0, "it was said of another version"
-    with pytest.raises(NotFound, match=r"no label 'gone'; it has production, stable"):
+    with pytest.raises(NotFound, match=r"Unknown label 'gone' of prompt .* Available: production, stable"):
         await book.prompts.get("a", label="gone")
-    with pytest.raises(NotFound, match=r"no branch 'gone'; it has main, old; labels are production, stable"):
+    with pytest.raises(NotFound, match=r"Unknown branch 'gone' .* Available: main, old\. Labels: production, stable"):
         await book.prompts.get("a", branch="gone")
-    with pytest.raises(InvalidInput, match="leave out"):
+    with pytest.raises(InvalidInput, match="Omit them"):
         await book.prompts.get("a", label="production", version=2)
     with pytest.raises(Conflict, match="label 'production'"):
         await book.prompts.fork("a", "production")
@@ -184,7 +184,7 @@ async def test_a_version_is_named_by_its_label(book):
 
 
 async def test_a_section_is_merged_or_overrides(book):
-    with pytest.raises(InvalidInput, match="stands in sections too") as both:
+    with pytest.raises(InvalidInput, match="also defined in sections") as both:
         await book.prompts.save("a", {"tone": "x"}, override_sections={"tone": "y"})
     assert both.value.where == "overrideSections.tone"
 
@@ -233,6 +233,6 @@ async def test_an_id_with_and_without_default_is_one_prompt(tmp_path):
         assert (await book.prompts.save("default/b", {"body": "Two."})).slug == "b"
         assert (await book.prompts.get("default/b")).number == 2
         for slugs in (["a"], ["c", "default/c"]):
-            with pytest.raises(InvalidInput, match="are one prompt, with one file"):
+            with pytest.raises(InvalidInput, match="are the same prompt, with one file"):
                 await book.prompts.store([Version(slug=slug, sections={"body": "x"}) for slug in slugs])
         assert [each.slug for each in (await book.prompts.page()).items] == ["b", "default/a"]

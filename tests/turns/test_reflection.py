@@ -229,7 +229,7 @@ async def test_by_hand_any_that_ships_runs_and_a_reset_makes_it_neutral(tmp_path
         await say(ANGRY)
         state = await book.mind.run(NAME, "gmi_engagement_boost")
         assert [run.trigger for run in state.reflections[0].runs] == ["manual"]
-        with pytest.raises(InvalidInput, match="no metaprompt 'nobody'; there are gmi_"):
+        with pytest.raises(InvalidInput, match=r"Unknown metaprompt 'nobody' of persona 'p'\. Available: gmi_"):
             await book.mind.run(NAME, "nobody")
         state = await book.mind.reset(NAME)
         assert state.mind == Mind()

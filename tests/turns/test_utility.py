@@ -94,7 +94,7 @@ async def test_what_is_proposed_is_forgotten_with_a_receipt(tmp_path, clock):
         found = await book.memory.utility()
         receipt = await book.memory.prune(found)
         assert receipt.counts["memories"] == 1
-        assert "of no use" in receipt.reason
+        assert "not useful" in receipt.reason
         assert [each.text for each in (await book.memories.page(user="ann")).items] == ["I am allergic to walnuts."]
         assert await book.memory.prune(await book.memory.utility()) is None
 

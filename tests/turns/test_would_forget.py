@@ -63,7 +63,7 @@ async def test_what_would_go_is_what_goes_and_nothing_is_changed_before(tmp_path
         stays = {each["what"]: each for each in preview_shape(found["user"])["stays"]}
         counts = {name: each["count"] for name, each in stays.items()}
         assert counts == {"othersPosts": 3, "emptyPlaces": 2, "auditRecords": 1, "keys": 1}
-        assert stays["othersPosts"]["why"] == "others said them, or they answer others"
+        assert stays["othersPosts"]["why"] == "written by other users, or replies to them"
 
         for name in ("memory", "conversation", "user"):
             now = await book.memory.would_forget(**asked[name])

@@ -58,7 +58,7 @@ from cuebook.storage.sqlite.connect import MEMORY
 
 __all__ = ["Ask", "Chunk", "Cuebook", "Head", "Posted", "RelayCall", "RelayRequest", "Reply"]
 
-#: Where the audit is mirrored, in the project.
+#: Folder of the audit log's mirror files, inside the project.
 AUDIT = "logs/prompts_audit.jsonl"
 
 
@@ -139,7 +139,7 @@ class Cuebook(Parts):
 
     async def __aenter__(self) -> Self:
         if self._desk is not None:
-            msg = "the book is open already; open another with Cuebook.open(...)"
+            msg = "Cannot open: this Cuebook is already open. Create another with Cuebook.open(...)."
             raise CuebookError(msg)
         desk, self._upstream = await asyncio.to_thread(compose, self.config, **self._given)
         self._ledger = CallAccounting(self._upstream) if self._upstream is not None else None
@@ -203,7 +203,7 @@ class Cuebook(Parts):
     def desk(self) -> Desk:
         """The engine's dependencies; internal to this package."""
         if self._desk is None:
-            msg = "the book is not open; use `async with Cuebook.open(...) as book:`"
+            msg = "This Cuebook is not open. Use `async with Cuebook.open(...) as cue:`."
             raise CuebookError(msg)
         return self._desk
 
@@ -217,7 +217,7 @@ class Cuebook(Parts):
             check_text(tenant, "tenant")
             self._tenants[tenant] = desk_of(self.desk, tenant, most_waiting=self.config.settings.server.line)
         seen = copy.copy(self)
-        seen._desk, seen._tenant = self._tenants[tenant], tenant  # noqa: SLF001  # it is one of us
+        seen._desk, seen._tenant = self._tenants[tenant], tenant  # noqa: SLF001  # an instance of this class
         seen._mirror = self._mirror if tenant == DEFAULT_TENANT else None  # noqa: SLF001
         return seen
 
@@ -227,7 +227,7 @@ class Cuebook(Parts):
         async for chunk in self.stream(ask):
             last = chunk
         if last is None or last.type != "final_response":
-            msg = "the turn gave no answer"
+            msg = "The turn ended without an answer."
             raise CuebookError(msg)
         return Reply(
             text=last.text,
@@ -243,7 +243,7 @@ class Cuebook(Parts):
         check_ask(ask)
         digest = digest_of_ask(ask, self.desk.key) if ask.idempotency_key else b""
         chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=digest)
-        async with aclosing(chunks):  # stopped early: the turn is closed before this returns
+        async with aclosing(chunks):  # on an early stop, close the turn before returning
             async for chunk in chunks:
                 yield chunk
 
@@ -349,7 +349,7 @@ class Cuebook(Parts):
         In shadow mode the request, and `call` if it asks a model, is stored after the answer. Raises UpstreamError.
         """
         if self._upstream is None:
-            msg = f"{request.path}: there is no upstream; start with `cuebook serve --upstream URL`"
+            msg = f"Cannot forward {request.path}: no upstream configured. Start with `cuebook serve --upstream URL`."
             raise InvalidInput(msg, where="path")
         if self._shadow is not None:
             async with aclosing(self._shadow.pass_on(self.desk, request, call)) as pieces:

@@ -16,16 +16,16 @@ from cuebook.memory.recall import read_query
 from cuebook.records.erasure import Receipt
 from cuebook.records.memory import Hit, Memory
 
-#: C's categories of what is kept by hand.
+#: C's categories of memories written by hand.
 CATEGORIES = KNOWLEDGE
-#: What a user wants remembered is about them, what nobody in particular does about the matter.
+#: Default category: a memory of a user is about that user, one without a user is about the subject matter.
 OF_A_USER, OF_NOBODY = "user_preference", "domain"
-#: Characters of a text that is its own key; of a longer one its beginning and a digest are.
+#: Longest text, in characters, that is its own key; the key of a longer text is its beginning and a digest.
 LONGEST_KEY = 200
 _BEGINNING = 160
-#: Memories one call forgets at most.
+#: Maximum number of memories per forget call.
 MOST = 100
-#: Posts found by a query whose items are looked at.
+#: Number of found posts whose items are considered.
 READ = 20
 
 
@@ -53,13 +53,13 @@ async def remember(
     """
     check_text(text, "text")
     if not text.strip():
-        msg = "text: empty; say what to remember"
+        msg = "text: empty. Provide the text to remember."
         raise InvalidInput(msg, where="text")
     if conversation is None:
         kind = category or (OF_A_USER if user else OF_NOBODY)
         return StoredAt(memory=await book.memories.put(kind, key or _own_key(text), text, user=user))
     if category is not None or key is not None:
-        msg = "category: what is said in a conversation has none, and no key; leave them out, or the conversation"
+        msg = "category, key: not allowed with conversation. Omit them, or omit conversation."
         raise InvalidInput(msg, where="category")
     said = Posted(sender=user or "user", message=text)
     appended = await book.conversations.append(conversation, [said], user=user)
@@ -101,7 +101,7 @@ async def matching_memories(
     hits = await recall(book, query, conversation=conversation, user=user, limit=READ)
     found: dict[str, Memory] = {}
     for hit in hits:
-        with suppress(NotFound):  # it was forgotten meanwhile
+        with suppress(NotFound):  # it was deleted meanwhile
             for name in await _behind(book, hit, user):
                 with suppress(Denied):
                     each = await _own(book, name, user)
@@ -122,7 +122,7 @@ async def _own(book: Parts, name: str, user: str | None) -> Memory:
     found = await book.memories.get(name, user=user)
     await check_item(book.desk, name, user)
     if user is not None and found.place.kind == "book":
-        msg = f"memory {found.id!r} is the book's, and no user's to forget"
+        msg = f"Cannot forget memory {found.id!r}: it belongs to the project, not to a user. Omit the user."
         raise Denied(msg)
     return found
 
@@ -134,7 +134,7 @@ async def forget(book: Parts, ids: Sequence[str], *, user: str | None = None, re
     memories of the project or of another user.
     """
     if not 1 <= len(ids) <= MOST:
-        msg = f"ids: {len(ids)} memories; name 1 to {MOST}"
+        msg = f"ids: {len(ids)} memories. Provide 1 to {MOST}."
         raise InvalidInput(msg, where="ids")
     known = [await _own(book, each, user) for each in ids]
     return await book.memory.forget(memories=[each.id for each in known], reason=reason, by=user)

@@ -20,10 +20,10 @@ from cuebook.validate import check, format_value, unknown
 
 _NAMES = ("conversation", "user", "persona", "mode", "organization", "idempotency_key", "time_zone")
 Budget = Annotated[int, Meta(ge=1, description="a number of tokens")]
-#: How a file of SQLite begins, and how its name may end.
+#: The first bytes of a SQLite file, and its usual name endings.
 _SQLITE = b"SQLite format 3\x00"
 _DATABASES = frozenset({".db", ".sqlite", ".sqlite3"})
-#: The most hits one search gives.
+#: Maximum number of hits per search.
 MOST_HITS = 200
 
 
@@ -37,14 +37,14 @@ def check_ask(ask: object) -> None:
     for name in _NAMES:
         check_name(getattr(ask, name) or "", name)
     if not ask.conversation:
-        msg = "conversation: empty; name the conversation"
+        msg = "conversation: empty. Provide a conversation id."
         raise InvalidInput(msg, where="conversation")
     if ask.project is not None:
         check_project(ask.project)
     if ask.time_zone is not None:
         read_zone(ask.time_zone)
     if not ask.text and not ask.attachments:
-        msg = "text: empty; say something"
+        msg = "text: empty. Provide the message text."
         raise InvalidInput(msg, where="message")
 
 
@@ -59,7 +59,7 @@ def check_append(conversation: object, posts: object, **names: object) -> None:
     """Check the posts to append; `names` must be strings or None. Raises InvalidInput."""
     _check_names(conversation=conversation, **names)
     if isinstance(posts, str | bytes | Mapping | Posted) or not isinstance(posts, Sequence):
-        msg = f"posts: expected a list of posts, got {format_value(posts)}; put a single one into a list"
+        msg = f"posts: expected a list of posts, got {format_value(posts)}. Put a single post into a list."
         raise InvalidInput(msg, where="posts")
     for number, post in enumerate(posts):
         _check_post(post, f"posts[{number}]")
@@ -74,7 +74,7 @@ def _check_post(post: object, place: str) -> None:
     if isinstance(post, Posted):
         check(post, Posted, place)
         if not post.sender and post.wire is None:
-            msg = f"{place}.sender: empty; say who sends it"
+            msg = f"{place}.sender: empty. Provide the sender."
             raise InvalidInput(msg, where=f"{place}.sender")
     elif isinstance(post, Mapping):
         check({key: post[key] for key in ("id", "timestamp") if key in post}, _ChatMessage, place)
@@ -107,7 +107,7 @@ def check_users(users: object) -> None:
     for number, user in enumerate(_check(users, tuple[str, ...], "participants")):
         check_name(user, f"participants[{number}]")
         if not user:
-            msg = f"participants[{number}]: empty; name a user"
+            msg = f"participants[{number}]: empty. Provide a user name."
             raise InvalidInput(msg, where=f"participants[{number}]")
 
 
@@ -128,13 +128,13 @@ def check_where(where: object, arguments: object) -> None:
     if where is None:
         return
     if not isinstance(where, str | Path | Config):
-        msg = f"where: {format_value(where)} names no book; give the path of a cuebook.toml or its folder, or a Config"
+        msg = f"where: not a project: {format_value(where)}. Pass a cuebook.toml, its folder, or a Config."
         raise InvalidInput(msg, where="where")
     if isinstance(where, Config) or not _is_database(Path(where)):
         return
     file = str(where)
-    told = f"to keep a book in this file: Cuebook.open(arguments={{'store.url': {file!r}}})"
-    msg = f"where: {file!r} is no cuebook.toml and no folder; {told}"
+    told = f"To store data in this file, use Cuebook.open(arguments={{'store.url': {file!r}}})."
+    msg = f"where: not a cuebook.toml or a folder: {file!r}. {told}"
     raise InvalidInput(msg, where="where")
 
 
@@ -153,17 +153,17 @@ def _is_database(file: Path) -> bool:
 def check_parts_of(config: object, **given: object) -> None:
     """Check that the objects passed to Cuebook implement their protocols. Raises InvalidInput."""
     if not isinstance(config, Config):
-        msg = f"config: expected a Config, which Cuebook.open(path) reads, got {format_value(config)}"
+        msg = f"config: expected a Config, got {format_value(config)}. Use Cuebook.open(path) to load one."
         raise InvalidInput(msg, where="config")
     for name, needed in _PARTS.items():
         part = given.get(name)
         missing = [each for each in needed if part is not None and not hasattr(part, each)]
         if missing:
-            msg = f"{name}: {format_value(part)} has no {missing[0]!r}; give an object with {', '.join(needed)}"
+            msg = f"{name}: {format_value(part)} has no {missing[0]!r}. Pass an object with {', '.join(needed)}."
             raise InvalidInput(msg, where=name)
 
 
-#: What each part of a book must have (`cuebook.interfaces`).
+#: The required attributes of each object passed to Cuebook (`cuebook.interfaces`).
 _PARTS = {
     "model": ("name", "stream", "aclose"),
     "embedder": ("name", "dimension", "languages", "akin", "embed", "aclose"),
@@ -179,18 +179,18 @@ def check_analyzers(analyzers: object) -> dict[str, Analyzer]:
     Raises InvalidInput.
     """
     if isinstance(analyzers, str | bytes | Mapping) or not isinstance(analyzers, Sequence):
-        msg = f"analyzers: expected a list of analyzers, got {format_value(analyzers)}; put a single one into a list"
+        msg = f"analyzers: expected a list of analyzers, got {format_value(analyzers)}. Put a single one into a list."
         raise InvalidInput(msg, where="analyzers")
     found: dict[str, Analyzer] = {}
     for number, each in enumerate(analyzers):
         at = f"analyzers[{number}]"
         name = getattr(each, "name", None)
         if not isinstance(name, str) or not callable(getattr(each, "read", None)):
-            msg = f"{at}: {format_value(each)} is no analyzer; give an object with a name and `read(text) -> Sentiment`"
+            msg = f"{at}: not an analyzer: {format_value(each)}. It needs a name and `read(text) -> Sentiment`."
             raise InvalidInput(msg, where=at)
         if not name or name in found or name == BY_MODEL:
-            reason = "is empty" if not name else "is the name of two" if name in found else "is what asks a model"
-            msg = f"{at}: the name {name!r} {reason}; give it a name of its own"
+            reason = "is empty" if not name else "is used twice" if name in found else "is reserved for the model"
+            msg = f"{at}: the name {name!r} {reason}. Choose another name."
             raise InvalidInput(msg, where=at)
         found[name] = each
     return found

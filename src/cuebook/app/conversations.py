@@ -27,11 +27,11 @@ from cuebook.records.memory import Scope
 from cuebook.records.portable import role_rounds, rounds_of, shared_entries
 from cuebook.wire.chat_messages import MessageContent, read_message
 
-#: Posts larger than so many characters, or more than MANY of them, are read in a thread: streams must not wait.
+#: Posts above this many characters, or more than MANY posts, are parsed in a thread so that streams do not wait.
 LARGE, MANY = 100_000, 64
-#: Posts read at a time where a page of rounds is asked for.
+#: Number of posts loaded at a time for a page of rounds.
 ROUND_POSTS = 200
-#: Seconds between posts that come without a time, so that their order is their time's.
+#: Seconds between posts without a time, so that sorting by time keeps their order.
 TICK_S = 0.001
 
 A = TypeVar("A", bound=PostsAt)
@@ -62,10 +62,10 @@ class Conversations:
         """
         check_append(conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key)
         if not conversation:
-            msg = "conversation: empty; name the conversation"
+            msg = "conversation: empty. Provide a conversation id."
             raise InvalidInput(msg, where="conversation")
         if not posts:
-            msg = "posts: empty; send at least one"
+            msg = "posts: empty. Send at least one."
             raise InvalidInput(msg, where="posts")
         zone = await self._zone(Scope(user=user), conversation, time_zone)
         now = self._desk.clock.now()
@@ -95,7 +95,7 @@ class Conversations:
         )
         try:
             appended = await self._desk.store.append(Scope(user=user), batch)
-        except Conflict:  # the same request may have been first meanwhile
+        except Conflict:  # an identical concurrent request may have been stored first
             if key and (repeated := await self._repeated(Scope(user=user), key)):
                 return repeated
             raise
@@ -120,11 +120,11 @@ class Conversations:
             now = at if when is None else float(when)
             return desk.writer.message(raw, said, id=id_ or fresh, user=user, now=now, owner=user)
         except (TypeError, UnicodeEncodeError, RecursionError) as error:
-            msg = f"posts[{number}]: cannot be written as JSON ({error})"
+            msg = f"posts[{number}]: cannot be encoded as JSON ({error})."
             raise InvalidInput(msg, where=f"posts[{number}]") from error
         except InvalidInput as error:
             if error.where and error.where.startswith("messages[") and not isinstance(given, Posted):
-                raise  # it names its place already
+                raise  # the error already names the field
             where = f"posts[{number}].{error.where}" if error.where else f"posts[{number}]"
             raise type(error)(f"posts[{number}]: {error}", where=where) from error
 
@@ -135,7 +135,7 @@ class Conversations:
         try:
             known = await self._desk.store.conversation(scope, conversation)
         except NotFound:
-            known = None  # it begins; or it is another's, and storing says so
+            known = None  # new, or another user's: then storing raises the error
         return zone_of(None, known, self._desk.zone)
 
     async def _repeated(self, scope: Scope, key: Key) -> Appended | None:
@@ -151,7 +151,7 @@ class Conversations:
         if answered is None:
             return None
         if answered.digest != key[1]:
-            msg = f"Idempotency-Key {key[0]!r} came before with another request; choose a new key"
+            msg = f"Idempotency-Key {key[0]!r} was used with a different request. Choose a new key."
             raise KeyReused(msg, where="Idempotency-Key")
         return answered.response
 
@@ -271,7 +271,7 @@ class Conversations:
             )
             posts += read
             rounds = _seen(rounds_of(posts, states), role, include_failed=include_failed)
-            if len(rounds) > limit:  # the last of them may go on; it is not shown
+            if len(rounds) > limit:  # the last one may be incomplete: leave it out
                 return Paged(tuple(rounds[:limit]), write_cursor(RoundsAt(found.no, start.head, rounds[limit].seq - 1)))
             if len(read) < ROUND_POSTS:
                 return Paged(tuple(rounds))
@@ -314,7 +314,7 @@ class Conversations:
         """
         check_text(summary, "summary")
         if not summary.strip():
-            msg = "summary: empty; say what the posts before come to"
+            msg = "summary: empty. Provide a summary of the earlier posts."
             raise InvalidInput(msg, where="summary")
         desk, scope, key = self._desk, Scope(user=user), None
         if idempotency_key:
@@ -326,7 +326,7 @@ class Conversations:
             done = await compress_by_hand(
                 desk, scope, conversation, older_than=older_than, text=summary, idempotency=desk.keyed_digest_of(key)
             )
-        except CuebookError:  # the same request may have been first meanwhile
+        except CuebookError:  # an identical concurrent request may have been stored first
             if key is None or await self._response(scope, key) is None:
                 raise
             return True
@@ -353,7 +353,7 @@ class Conversations:
         scope = Scope(user=user)
         await self._desk.store.conversation(scope, conversation)
         receipt = await forget(self._desk, scope, Target("conversation", (conversation,)))
-        if not receipt.counts.get("conversations"):  # somebody was first
+        if not receipt.counts.get("conversations"):  # a concurrent call deleted it first
             await self._desk.store.conversation(scope, conversation)
         return receipt.counts
 
@@ -372,5 +372,5 @@ def _size(given: Posted | Mapping[str, Any]) -> int:
 def _check_said(said: MessageContent, where: str) -> None:
     """Refuse a message without content and without tool calls: no model accepts it in a prompt."""
     if not said.message and not said.parts:
-        msg = f"{where}: missing; say something"
+        msg = f"{where}: missing. Provide the message content."
         raise InvalidInput(msg, where=where)

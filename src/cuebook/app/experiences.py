@@ -64,7 +64,7 @@ class Experiences:
         Raises NotFound for an unknown role.
         """
         if self._desk.experiences is None:
-            return ExperienceList(items=(), problems=('experience.selection is "off": no experience is read',))
+            return ExperienceList(items=(), problems=('experience.selection is "off": no experience is used',))
         shelf = await self._shelf(quiet=True)
         kept = shelf.kept
         if role is not None:
@@ -82,10 +82,10 @@ class Experiences:
         """
         check_text(query, "query")
         if self._desk.experiences is None:
-            msg = 'experiences are switched off; set experience.selection to "auto", "model" or "similarity"'
+            msg = 'Experiences are disabled. Set experience.selection to "auto", "model" or "similarity".'
             raise InvalidInput(msg, where="experience.selection")
         if not query.strip():
-            msg = "query: says nothing; write what a user would"
+            msg = "query: no words to compare. Write a message as a user would."
             raise InvalidInput(msg, where="query")
         shelf = await self._shelf()
         names = self._names(self._desk.default_persona if role is None else role, shelf)
@@ -112,7 +112,7 @@ class Experiences:
         known = {each.role for each in personas.values()} | {who for one in shelf.kept for who in one.experience.who}
         if wanted not in {name.casefold() for name in known}:
             named = ", ".join(sorted({*personas, *known}))
-            msg = f"role: no persona or role {role!r}; there are {named}"
+            msg = f"role: unknown persona or role {role!r}. Available: {named}."
             raise NotFound(msg)
         return (role,)
 

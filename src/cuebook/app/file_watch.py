@@ -35,18 +35,18 @@ from cuebook.records.persona import Persona
 from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import methods_of
 
-#: A file changed so shortly before it was read may change again without its time telling: it is read again.
+#: A file changed less than this before reading may change again with the same time stamp, so it is read again.
 _UNSURE_NS = 2_000_000_000
 
-#: Seconds after which a presets file at fault is tried again: what it names may be there by then.
+#: Seconds until an invalid presets file is retried: what it refers to may exist by then.
 _RETRY_S = 2.0
-#: What comes of a file that cannot be read.
-_HOLDS = "; what it said before holds"
-_OUT = "; it is left out"
+#: The consequence of an unreadable file, in log lines.
+_HOLDS = ". Keeping the previous content."
+_OUT = ". Ignoring the file."
 
 _log = logging.getLogger("cuebook.files")
 
-#: Modification time in ns, bytes, number on the disk: what differs where a file was written to or replaced.
+#: Modification time in ns, size in bytes, inode: at least one differs after a write or a replacement.
 Sign = tuple[int, int, int]
 
 
@@ -66,7 +66,7 @@ class _Seen(Struct, frozen=True, kw_only=True):
     kept: Mapping[str, _Kept] = {}
     owners: Mapping[str, str] = {}  # the file of each persona
     found: Mapping[str, Persona] = {}
-    told: Mapping[str, str] = {}  # by file what is wrong
+    told: Mapping[str, str] = {}  # the problem of each invalid file
     presets: tuple[Sign | None, int, bytes] = (None, 0, b"")  # the presets file: sign, when it was read, digest
     presets_fault: str = ""
 
@@ -84,7 +84,7 @@ class FileWatch:
         self._desks = desks
         self._known = known
         self._turn = asyncio.Lock()
-        self._begun = self._done = 0  # the numbers of the looks that began and ended last
+        self._begun = self._done = 0  # the numbers of the last started and the last finished scan
         self._presets = Path(config.folder) / config.settings.memory.presets
         self._tried_s = 0.0
         self._seen = _Seen()
@@ -109,7 +109,7 @@ class FileWatch:
             again = before.presets_fault and self._now() - self._tried_s > _RETRY_S
             if seen.presets[2] != before.presets[2] or again:
                 fault = await self._take_presets(gone=seen.presets[0] is None)
-                # the profiles that personas name may be others now
+                # the profiles that personas refer to may have changed
                 kept = before.kept if fault else {file: _again(each) for file, each in before.kept.items()}
                 seen = await self._scan(replace(before, kept=kept, presets_fault=fault))
             self._take(seen)
@@ -122,17 +122,17 @@ class FileWatch:
             if before.told.get(name) != why:
                 _log.warning("%s", why)
         for name in before.told.keys() - seen.told.keys():
-            _log.info("%s is well again", name)
+            _log.info("%s: valid again.", name)
         if seen.found != before.found:
             for desk in self._desks():
                 desk.personas = dict(seen.found)
-            _log.info("the personas are now %s", ", ".join(sorted(seen.found)))
+            _log.info("Personas reloaded: %s", ", ".join(sorted(seen.found)))
 
     async def _take_presets(self, *, gone: bool) -> str:
         """Apply the presets file, all of it or nothing. Return the problem, "" if none."""
         name, self._tried_s = self._config.settings.memory.presets, self._now()
         if gone:
-            return f"{name}: is gone or cannot be read{_HOLDS}"
+            return f"{name}: missing or unreadable{_HOLDS}"
         try:
             compaction = await asyncio.to_thread(load_compaction, self._config)
             profiles = await asyncio.to_thread(load_profiles, self._config, self._methods())
@@ -143,7 +143,7 @@ class FileWatch:
             return f"{error}{_HOLDS}"
         for desk in self._desks():
             desk.compaction, desk.profiles, desk.presets = compaction, profiles, presets
-        _log.info("%s was read again", name)
+        _log.info("%s: reloaded.", name)
         return ""
 
     def _now(self) -> float:
@@ -158,7 +158,7 @@ class FileWatch:
         return await asyncio.to_thread(_scan, self._config, before, default=desk.default_persona, **given)
 
 
-# ---- a look, in a thread --------------------------------------------------------------------------------------------
+# ---- a scan, in a thread --------------------------------------------------------------------------------------------
 
 
 def _scan(config: Config, before: _Seen, *, profiles: Profiles, methods: tuple[str, ...], default: str) -> _Seen:
@@ -169,7 +169,7 @@ def _scan(config: Config, before: _Seen, *, profiles: Profiles, methods: tuple[s
     try:
         files = _listed(folder) if before.kept or folder.exists() else []
     except OSError as error:
-        told[str(folder)] = f"{str(folder)!r} cannot be read ({error.strerror}); the personas stay as they were"
+        told[str(folder)] = f"{str(folder)!r} cannot be read ({error.strerror}). Keeping the current personas."
         return replace(before, told=told)
     kept: dict[str, _Kept] = {}
     for file, sign in files:
@@ -185,7 +185,7 @@ def _scan(config: Config, before: _Seen, *, profiles: Profiles, methods: tuple[s
     if default not in found and default in before.owners:
         name = owners[default] = before.owners[default]
         found[default] = before.found[default]
-        told.setdefault(name, f"{name}: holds {default!r} no more, which is the default persona; it stays as it was")
+        told.setdefault(name, f"{name}: no longer defines the default persona {default!r}. Keeping the previous one.")
     found.setdefault(PLAIN.id, PLAIN)
     return replace(before, kept=kept, owners=owners, found=found, told=told)
 
@@ -226,7 +226,7 @@ def _cast(
         else:
             found[persona.id], owners[persona.id] = persona, name
     for name in late:
-        taken = f"{name}: id: {good[name].id!r} is taken by {owners[good[name].id]}; give each persona its own"
+        taken = f"{name}: id: {good[name].id!r} is already used by {owners[good[name].id]}; each persona needs its own"
         had = next((each for each, file in before.owners.items() if file == name and each not in found), None)
         told[name] = f"{taken}{_HOLDS if had else _OUT}"
         if had:

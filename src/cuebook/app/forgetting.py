@@ -14,33 +14,33 @@ from cuebook.errors import InvalidInput
 from cuebook.records.erasure import ERASED, KINDS, Kind, Receipt, Staying, Target, WouldForget, no_receipt, salted
 from cuebook.records.memory import Scope
 
-#: Characters of a reason.
+#: Maximum length of a reason, in characters.
 REASON = 500
-#: Characters of a hold's id.
+#: Maximum length of a hold's id, in characters.
 LONGEST_ID = 200
-#: Things one forget may name.
+#: Maximum number of ids in one forget call.
 MOST = 10_000
 
 
-#: Why something stays that a forget reaches.
+#: Why a forget leaves some data in place.
 STAYS: Final[Mapping[Staying, str]] = {
-    "sourcePosts": "posts stay said in their conversations, and do not bring back what came of them",
-    "othersPosts": "others said them, or they answer others",
-    "emptyPlaces": f"they stay as {ERASED}, so that what others said keeps its order",
-    "memoriesFromOthers": "other posts tell them too: they are derived anew from those",
-    "memoriesByHand": "written by hand: they lose a source",
-    "auditRecords": "their commitments stay without the texts, so that the audit can be checked",
-    "observations": "what prompts learned stays, under a name nobody had",
-    "keys": "a key names its user: `cuebook key revoke` closes it",
+    "sourcePosts": "the posts stay in their conversations, and no memory is derived from them again",
+    "othersPosts": "written by other users, or replies to them",
+    "emptyPlaces": f"stay as {ERASED}, so that the posts of other users keep their order",
+    "memoriesFromOthers": "also supported by other posts: derived again from those",
+    "memoriesByHand": "written by hand: only the source is removed",
+    "auditRecords": "the hashes stay without the texts, so that the audit log can be verified",
+    "observations": "what prompts learned stays, under a pseudonym",
+    "keys": "a key names its user. Revoke it with `cuebook key revoke`.",
 }
 
 
-#: What a receipt counts, in words where its name says too little.
+#: Labels of the counts in a receipt, where the field name is not clear enough.
 IN_WORDS: Final[Mapping[str, str]] = {
     "auditTexts": "texts of audit records",
     "fullText": "entries of the full-text index",
-    "items": "items told by conversations",
-    "keys": "answers kept for repeated requests",
+    "items": "memory items of conversations",
+    "keys": "stored answers for idempotency keys",
     "steps": "model calls",
     "texts": "texts of prompts",
 }
@@ -73,16 +73,16 @@ def target_of(
     }
     given = [(kind, ids) for kind, ids in named.items() if ids]
     if len(given) != 1:
-        msg = "name one thing: a user, a conversation, a persona, an organization, or memories by their ids"
+        msg = "target: pass exactly one of user, conversation, persona, organization, memories."
         raise InvalidInput(msg, where="userId")
     kind, ids = given[0]
     if len(ids) > MOST:
-        msg = f"{kind}: {len(ids):,} ids are over the limit of {MOST:,}; forget them in parts"
+        msg = f"{kind}: {len(ids):,} ids exceed the limit of {MOST:,}. Forget them in several calls."
         raise InvalidInput(msg, where=kind)
     for each in ids:
         check_text(each, kind)
         if not each:
-            msg = f"{kind}: empty; name it"
+            msg = f"{kind}: empty. Provide an id."
             raise InvalidInput(msg, where=kind)
     return Target(kind, tuple(dict.fromkeys(ids)))
 
@@ -91,7 +91,7 @@ async def forget(desk: Desk, target: Target, *, by: str | None = None, reason: s
     """Delete the target's data and return the receipt. Raises InvalidInput, and Conflict naming a hold."""
     check_text(reason, "reason")
     if len(reason) > REASON:
-        msg = f"reason: {len(reason)} characters are over the limit of {REASON}"
+        msg = f"reason: {len(reason)} characters exceed the limit of {REASON}."
         raise InvalidInput(msg, where="reason")
     return await forgetting.forget(desk, Scope(user=by), target, reason=reason)
 
@@ -128,7 +128,7 @@ class Receipts:
     async def list(self, *, limit: int = 100) -> Sequence[Receipt]:
         """Return the newest receipts, newest first."""
         if not 1 <= limit <= MOST:
-            msg = f"limit: {limit} is not between 1 and {MOST}"
+            msg = f"limit: {limit}. Must be between 1 and {MOST}."
             raise InvalidInput(msg, where="limit")
         return await self._desk.store.erasure.receipts(Scope(), limit=limit)
 
@@ -150,7 +150,7 @@ def verify_receipt(receipt: Receipt | bytes | str, *, public_key: bytes, name: s
             names = salted(name, found.salt) in found.asked
         except ValueError:
             names = False
-        fault = fault or ("" if names else "it is not about this id")
+        fault = fault or ("" if names else "it does not cover this id")
     return Checked(ok=not fault, reason=fault, names=names)
 
 
@@ -161,7 +161,7 @@ def read_receipt(raw: bytes | str) -> Receipt:
         inner = found.get("receipt", found) if isinstance(found, dict) else found
         return msgspec.convert(inner, Receipt)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        msg = f"this is no receipt ({error}); give what a forget answered"
+        msg = f"Not a receipt: {error}. Pass the JSON that a forget returned."
         raise InvalidInput(msg, where="receipt") from error
 
 

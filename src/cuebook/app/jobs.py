@@ -62,6 +62,6 @@ def sinks_of(config: Config, given: Sequence[Sink]) -> tuple[Sink, ...]:
     names = [each.name for each in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        msg = f"sinks: two are named {twice!r}; each needs a name of its own"
+        msg = f"sinks: duplicate name {twice!r}. Give each sink its own name."
         raise InvalidInput(msg, where="sinks")
     return found

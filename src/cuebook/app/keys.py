@@ -27,9 +27,9 @@ from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.prompt import Version
 
 DAY_S = 86_400.0
-#: The most days a key may hold, where it does not hold for good.
+#: Maximum validity in days of a key that expires.
 MOST_DAYS = 36_500
-#: Characters of a name, a user or an organization.
+#: Maximum length of a name, a user or an organization, in characters.
 LONGEST = 200
 
 
@@ -108,25 +108,25 @@ class Keys:
         if not found.configured and not closed:
             return Caller()
         if token is None:
-            msg = "this server asks for a key: send `Authorization: Bearer cue_…`, or X-Cuebook-Key with it"
+            msg = "API key required. Send `Authorization: Bearer cue_…` or the header X-Cuebook-Key."
             raise Unproven(msg)
-        genuine = fits(token, self._desk.key, found.digest)  # of an unknown key too, which then takes as long
+        genuine = fits(token, self._desk.key, found.digest)  # an unknown key takes as long
         key = found.key
         if key is None or not genuine or key.state(self._desk.clock.now()) != "valid":
-            msg = "this key opens nothing here: unknown, expired or revoked; `cuebook key new` makes another"
+            msg = "Invalid API key: unknown, expired or revoked. Create another with `cuebook key new`."
             raise Unproven(msg)
         return Caller(role=key.role, tenant=key.tenant, user=key.user, organizations=key.organizations, key=key.id)
 
 
 def _check(role: str, user: str | None, organizations: Sequence[str], name: str, expires_days: float | None) -> None:
     if role not in ROLES:
-        msg = f"role: no role {role!r}; there are {', '.join(ROLES)}"
+        msg = f"role: unknown role {role!r}. Available: {', '.join(ROLES)}."
         raise InvalidInput(msg, where="role")
     if isinstance(organizations, str):
-        msg = f"organizations: {organizations!r} is one name; give a list of names"
+        msg = f"organizations: expected a list of names, got {organizations!r}."
         raise InvalidInput(msg, where="organizations")
     if role in OF_ONE_USER and not user:
-        msg = f"user: a key of role {role} is one user's; name the user (--user U), or take role agent or higher"
+        msg = f"user: required for role {role}. Add --user U, or choose role agent or higher."
         raise InvalidInput(msg, where="user")
     named = [("user", user), *(("organizations", each) for each in organizations), ("name", name or None)]
     for where, text in named:
@@ -134,10 +134,10 @@ def _check(role: str, user: str | None, organizations: Sequence[str], name: str,
             continue
         check_text(text, where)
         if not 0 < len(text) <= LONGEST:
-            msg = f"{where}: {len(text)} characters; give 1 to {LONGEST}"
+            msg = f"{where}: {len(text)} characters. Must have 1 to {LONGEST}."
             raise InvalidInput(msg, where=where)
     if expires_days is not None and not 0 < expires_days <= MOST_DAYS:
-        msg = f"expires: {expires_days} days; give a number above 0 and at most {MOST_DAYS:,}"
+        msg = f"expires: {expires_days} days. Must be above 0 and at most {MOST_DAYS:,}."
         raise InvalidInput(msg, where="expires")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from cuebook.errors import CuebookError
 
 T = TypeVar("T")
-#: Makes what runs on the loop, on the loop's thread.
+#: Creates the coroutine to run, on the loop's thread.
 Make = Callable[[], Coroutine[Any, Any, T]]
 
 
@@ -36,7 +36,7 @@ class LoopThread:
     def run(self, make: Make[T]) -> T:
         """Run a coroutine and return its result. An interrupt (Ctrl-C) cancels it."""
         if threading.current_thread() is self._thread:
-            msg = "the book's own thread would wait for itself; call from another thread, or use Cuebook with await"
+            msg = "Deadlock: called from Cuebook's own thread. Call from another thread, or use Cuebook with await."
             raise CuebookError(msg)
         with self._guard:
             if self._closed:
@@ -77,7 +77,7 @@ class LoopThread:
     def _stop(self, flow: "_Flow[Any]") -> None:
         if flow.task.done():
             return
-        if threading.current_thread() is self._thread:  # a forgotten iterator, collected here: nobody can wait
+        if threading.current_thread() is self._thread:  # an iterator garbage-collected here: cannot wait
             flow.task.cancel()
         elif not self._closed:
             self.run(flow.stop)
@@ -149,4 +149,4 @@ class _Flow(Generic[T]):
 
 
 def _closed() -> CuebookError:
-    return CuebookError("the book was closed; open it again with `with BlockingCuebook.open(...) as book:`")
+    return CuebookError("This BlockingCuebook is closed. Open it with `with BlockingCuebook.open(...) as cue:`.")

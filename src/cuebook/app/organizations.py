@@ -13,7 +13,7 @@ from cuebook.errors import InvalidInput
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.organization import OrganizationChange, OrganizationSettings, change_of, checked
 
-#: Characters of an organization's id.
+#: Maximum length of an organization's id, in characters.
 LONGEST = 200
 
 
@@ -45,7 +45,7 @@ class Organizations:
 def _checked(organization: str) -> str:
     check_text(organization, "organization")
     if not 0 < len(organization) <= LONGEST:
-        msg = f"organization: {len(organization)} characters; give an id of 1 to {LONGEST}"
+        msg = f"organization: {len(organization)} characters. An id has 1 to {LONGEST}."
         raise InvalidInput(msg, where="organization")
     return organization
 

@@ -13,7 +13,7 @@ from cuebook.errors import InvalidInput
 T = TypeVar("T")
 C = TypeVar("C", bound="Cursor")
 
-#: How many a page holds where nobody says.
+#: Default page size.
 LIMIT = 50
 
 Number = Annotated[int, Meta(ge=0, lt=2**62)]
@@ -109,11 +109,11 @@ def short_page(rows: Sequence[T], name: str, *, limit: int | None, cursor: str |
 
 def no_cursor(text: str) -> InvalidInput:
     """Return the error for an unusable cursor."""
-    return InvalidInput(f"cursor: {text!r} is none this list gave, or the list has changed since", where="cursor")
+    return InvalidInput(f"cursor: invalid or expired: {text!r}. Start again without a cursor.", where="cursor")
 
 
 def check_limit(limit: int) -> None:
     """Check a page size. Raises InvalidInput."""
     if limit < 1:
-        msg = f"limit: {limit} is no number of things to list; name 1 or more"
+        msg = f"limit: {limit}. Must be 1 or more."
         raise InvalidInput(msg, where="limit")

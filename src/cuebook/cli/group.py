@@ -12,35 +12,40 @@ from typer.core import TyperGroup
 
 from cuebook.cli.state import State
 
-User = Annotated[str | None, typer.Option("--user", metavar="USER", help="Only what this user may see.")]
-Conversation = Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation's id.", show_default=False)]
-Tenant = Annotated[
-    str, typer.Option("--tenant", metavar="T", help="Whose: tenants of one book see nothing of each other.")
-]
+User = Annotated[str | None, typer.Option("--user", metavar="USER", help="Use only data that this user can access.")]
+Conversation = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Conversation ID.", show_default=False)]
+Tenant = Annotated[str, typer.Option("--tenant", metavar="T", help="Use the data of this tenant.")]
 Project = Annotated[
     str | None,
-    typer.Option("--project", metavar="NAME", help='Whose own prompts hold, "" for nobody\'s; by setting.'),
+    typer.Option(
+        "--project", metavar="NAME", help='Use the prompts of this project; "" for none. Default: prompts.project.'
+    ),
 ]
 Organization = Annotated[
-    str | None, typer.Option("--organization", metavar="ORG", help="Of this organization.", show_default=False)
+    str | None,
+    typer.Option("--organization", metavar="ORG", help="Use only data of this organization.", show_default=False),
 ]
 TimeZone = Annotated[
     str | None,
-    typer.Option("--time-zone", metavar="ZONE", help='Whose days "yesterday" and the like are, such as Europe/Oslo.'),
+    typer.Option(
+        "--time-zone", metavar="ZONE", help='Resolve "yesterday" and the like in this time zone, such as Europe/Oslo.'
+    ),
 ]
-#: How a day or a moment is written on the command line.
+#: Formats of a date or a time on the command line.
 DAYS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]
 PageLimit = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=1, max=1000, help="A page of so many, from the first on.")
+    int | None, typer.Option("--limit", metavar="N", min=1, max=1000, help="Return pages of at most N items.")
 ]
-Cursor = Annotated[str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on after a page.")]
+Cursor = Annotated[
+    str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue after the page that returned this cursor.")
+]
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, in the shapes of the HTTP API.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON in the format of the HTTP API.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", envvar="CUEBOOK_CONFIG", help="Use this cuebook.toml.")
 ]
-Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="Use the project in this folder.")]
-#: Options every command takes.
+Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="Use the project in this directory.")]
+#: Options of every command.
 _SHARED = {"json_": (Json, False), "config_": (ConfigFile, None), "folder_": (Folder, None)}
 
 

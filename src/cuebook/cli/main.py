@@ -1,6 +1,6 @@
 """Run the `cuebook` command line: register all commands and map each error to one line and an exit code."""
 
-from cuebook.cli import startup  # before all that is to load
+from cuebook.cli import startup  # imported first, before the slow modules
 
 # isort: split
 import sys
@@ -12,41 +12,42 @@ from cuebook.cli.group import DAYS, ConfigFile, Folder, LazyGroup, examples_of, 
 from cuebook.cli.output import screen
 from cuebook.errors import CuebookError
 
-#: Exit codes. Wrong usage exits with 2, as Typer decides it.
+#: Exit codes. Typer exits with 2 on a usage error.
 DONE, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 130, 141
 
-#: The parser's own words, and what the user reads in their place.
+#: Messages of the parser, with the text that replaces them.
 _WORDS = {
     "Value error, ": "",
-    "does not match the formats " + ", ".join(map(repr, DAYS)): "is no day; write it like 2027-01-31 (UTC)",
+    "does not match the formats "
+    + ", ".join(map(repr, DAYS)): "is not a date. Use YYYY-MM-DD (UTC), such as 2027-01-31",
     "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
     "Input should be a valid number, unable to parse string as a number": "expected a number",
 }
 
-#: Each command with its module and its line in the help.
+#: Each command with its line in the help.
 COMMANDS = {
-    "init": "Make a project directory.",
-    "demo": "Replay a long conversation and show what was remembered.",
+    "init": "Create a project directory.",
+    "demo": "Replay a long conversation and report cost and recall.",
     "eval": "Measure memory on your own conversations.",
-    "chat": "Talk, with everything remembered.",
-    "serve": "Start the HTTP server, for OpenAI clients and others.",
-    "mcp": "Serve memory and prompts to an agent's tools, on a pipe.",
-    "shadow": "Show what would have been sent of what passed in shadow mode.",
+    "chat": "Chat from the terminal.",
+    "serve": "Start the HTTP server and OpenAI-compatible proxy.",
+    "mcp": "Serve memory and prompts over MCP on standard input/output.",
+    "shadow": "Report what shadow mode would have sent and saved.",
     "conversation": "List, show, import, export and delete conversations.",
-    "turn": "Show what a prompt held and why, and replay it.",
-    "memory": "Search, list and show what is remembered.",
-    "persona": "List, show, check and make personas.",
-    "prompt": "Write, compare, render, choose and roll back prompts.",
-    "audit": "Show what models were told, and that nobody changed it.",
-    "key": "Make, list and revoke the keys of the server.",
-    "knowledge": "Keep what is known under a category and a key.",
-    "experience": "Show handwritten experiences, and which of them a query gets.",
-    "mind": "Show what state of mind a conversation is in, and reflect.",
-    "optimizer": "Show and run what tunes how much of a talk stays whole.",
-    "organization": "Show and set what an organization allows in its memory.",
-    "settle": "Do the work that is due behind the replies.",
-    "config": "Show every setting, its value and where it came from.",
-    "doctor": "Look whether everything a book needs is there.",
+    "turn": "Inspect, rate and replay the turns of a conversation.",
+    "memory": "Search, list, correct and forget memories.",
+    "persona": "List, show, check and create personas.",
+    "prompt": "Write, compare, test, select and roll back prompts.",
+    "audit": "Show, verify and export the audit log.",
+    "key": "Create, list and revoke API keys.",
+    "knowledge": "Store and list facts under a category and a key.",
+    "experience": "List handwritten experiences and test their selection.",
+    "mind": "Show, update and reset the mood state of a conversation.",
+    "optimizer": "Show and run the automatic tuning of summarization.",
+    "organization": "Show and change the memory settings of an organization.",
+    "settle": "Run pending background jobs and wait until none is left.",
+    "config": "Show every setting with its value and source.",
+    "doctor": "Check the configuration and its dependencies.",
     "version": "Show the version.",
 }
 
@@ -60,17 +61,21 @@ class Root(LazyGroup):
     }
 
 
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an unexpected error came from; stands first.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an unexpected error. Must come first.")]
 Version = Annotated[bool, typer.Option("--version", help="Show the version and exit.")]
 
 app = new_app()
 
 _HELP = ["-h", "--help"]
 
-ABOUT = """The prompt book of an agent: conversation memory, managed prompts and token budgets.
+ABOUT = """Long-term memory, prompt management and an audit log for LLM agents.
 
-Begin with `cuebook demo`, or with `cuebook init book`, then `cd book` and `cuebook chat`."""
-EXAMPLES = ("cuebook demo", "cuebook serve --upstream http://127.0.0.1:8080/v1", "cuebook -C book turn show chat 1")
+To start, run `cuebook demo`, or `cuebook init myproject`, `cd myproject` and `cuebook chat`."""
+EXAMPLES = (
+    "cuebook demo",
+    "cuebook serve --upstream http://127.0.0.1:8080/v1",
+    "cuebook -C myproject turn show chat 1",
+)
 
 
 @app.callback(
@@ -85,7 +90,7 @@ def root(
     *,
     config_: ConfigFile = None,  # noqa: ARG001  # read by each command through its context
     folder_: Folder = None,  # noqa: ARG001
-    debug: Debug = False,  # noqa: ARG001  # read before anything else
+    debug: Debug = False,  # noqa: ARG001  # main() checks it first
     version: Version = False,
 ) -> None:
     """Show the help if no command is given."""
@@ -108,7 +113,7 @@ def main(commands: typer.Typer | None = None, name: str = "cuebook") -> int:
     try:
         return run(sys.argv[1:], commands, name)
     except BrokenPipeError:
-        sys.stdout = None  # whoever read has gone; closing would complain about it
+        sys.stdout = None  # the reader has gone; closing stdout would print an error
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -139,15 +144,15 @@ def run(arguments: list[str], commands: typer.Typer | None = None, name: str = "
 
 def _sentence(error: CuebookError | OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
-        return f"the input is no UTF-8 text ({error}); convert it first"
+        return f"The input is not UTF-8 text: {error}. Convert it first."
     if isinstance(error, OSError):
-        return f"{error.filename or 'input or output'}: {error.strerror or error}; check the path and its permissions"
+        return f"{error.filename or 'input or output'}: {error.strerror or error}. Check the path and its permissions."
     return str(error)
 
 
 def _wrong_use(error: typer.TyperException) -> int:
     ctx = getattr(error, "ctx", None)
-    hint = f"; see `{ctx.command_path} --help`" if ctx is not None else ""
+    hint = f". See `{ctx.command_path} --help`." if ctx is not None else ""
     said = error.format_message()
     for theirs, ours in _WORDS.items():
         said = said.replace(theirs, ours)

@@ -13,12 +13,12 @@ from cuebook.records.expression import Expression, lowered
 
 ActionType = Literal["compress", "drop", "promote"]
 
-#: Below this score a post is compressed, and dropped when it is already; in hundredths, before any tuning.
+#: A post below this score is compressed, or dropped if it is compressed already. In hundredths, before any tuning.
 LEAST: Final = 30
-#: From this score on a post with key facts is promoted.
+#: A post with key facts and at least this score is promoted.
 PROMOTED: Final = 80
-#: The listed patterns: addresses, failures, selectors, API references, credentials, steps. C's code finds "key" in
-#: "monkey" too.
+#: The listed patterns: addresses, failures, selectors, API references, credentials, steps. C's code also finds "key"
+#: inside "monkey".
 _KEY_FACT: Final = Expression(
     r"https?://|error|failed|exception|selector|xpath|endpoint|password|credential"
     r"|(?<![a-z])(?:css|apis?|tokens?|keys?)(?![a-z])|\b(?:step|phase)\s+\d"
@@ -30,12 +30,12 @@ class JudgedPost(Struct, frozen=True, gc=False):
 
     number: int
     score: int
-    compressed: bool = False  # stands in its short form already
-    gone: bool = False  # left out of prompts already, or under a summary
-    promoted: bool = False  # remembered for long already
-    held: bool = False  # belongs to a tool call, or is no message of a talk: never left out by itself
+    compressed: bool = False  # prompts already use its short form
+    gone: bool = False  # already left out of prompts, or covered by a summary
+    promoted: bool = False  # already a long-term memory
+    held: bool = False  # part of a tool call, or no chat message: never left out by itself
     facts: bool = False  # has key facts
-    repeated_by: int = -1  # the newer post that says it again, -1 for none
+    repeated_by: int = -1  # the newer post that repeats it, -1 for none
 
 
 class Action(Struct, frozen=True, gc=False):
@@ -60,7 +60,7 @@ def suggest(entries: Iterable[JudgedPost], *, least: int = LEAST) -> Iterator[Ac
         elif not each.gone and not each.compressed and low:
             yield Action("compress", each.number, f"relevance {_shown(each.score)} < {_shown(least)}")
         elif not each.gone and not each.compressed and each.repeated_by >= 0:
-            yield Action("compress", each.number, "said again by a newer post")
+            yield Action("compress", each.number, "repeated by a newer post")
         if each.score >= PROMOTED and each.facts and not each.promoted:
             yield Action("promote", each.number, f"relevance {_shown(each.score)} and key facts")
 

@@ -24,8 +24,8 @@ from cuebook.records.persona import Experience
 # ---- weights of words -----------------------------------------------------------------------------------------------
 
 
-#: Share of the weight that stays to a word every piece of advice begins with. A list of the commonest English words
-#: beside it, at 0.3, made nothing better (docs/design/014).
+#: Share of its weight that a framing word keeps. A list of the most frequent English words at 0.3 beside it improved
+#: nothing (docs/design/014).
 FRAMING_SHARE: Final = 0.1
 
 _FRAMING: Final = """
@@ -37,7 +37,7 @@ _FRAMING: Final = """
 """
 
 
-#: The same of German, French and Spanish.
+#: The same for German, French and Spanish.
 _FOREIGN: Final = """
     kunde kunden kundin nutzer benutzer nutzerin person jemand fragt frage mochte will wunscht braucht verlangt bittet
     hilfe falls sobald client cliente utilisateur utilisatrice usuario usuaria demande veut besoin souhaite aide si
@@ -58,25 +58,25 @@ def _framing() -> frozenset[str]:
 
 __all__ = ["Scored", "choose", "clauses", "offered", "read_experience", "score"]
 
-#: Of a clause's weight the query must hold, where there are words alone, and the share of the best one's for others.
-#: Precise before complete (best F0.5): advice that does not fit is worse than none (docs/design/014).
+#: Without embeddings: the share of a clause's weight that a query must contain, and the share of the best score that
+#: others need. Precision first (best F0.5): advice that does not fit is worse than none (docs/design/014).
 BY_WORDS: Final = 0.32
 BESIDE_WORDS: Final = 0.6
-#: Of cosine and WORDS of what the words say, where there is an embedder.
+#: The score is the cosine plus WORDS times the score by words, where there is an embedder.
 BY_MEANING: Final = 0.36
 BESIDE_MEANING: Final = 0.8
 WORDS: Final = 0.1
-#: The cosine from which on texts are about the same thing by the embedder the thresholds are set for.
+#: The cosine from which texts are about the same topic, for the embedder that the thresholds were tuned for.
 AKIN: Final = 0.5
-#: Texts words are counted among at the least: of one `when` alone every word would be in all of them.
+#: Minimum number of texts for word statistics: with a single `when`, every word would be in all texts.
 FEWEST: Final = 4
-#: The weight a clause has at the least: one of everyday words alone tells little, however many of them are held.
+#: Minimum weight of a clause: everyday words alone say little, however many of them match.
 SLIGHT: Final = 0.5
-#: The share of a word's weight that stays where all of the offered have it: they may all be about one thing.
+#: The share of a word's weight that remains if all experiences contain it: they may all be about one topic.
 COMMON: Final = 0.5
-#: Characters of a query and of a `when` that are read.
+#: Maximum characters of a query and of a `when` that are used.
 READ: Final = 4_000
-#: Clauses of a `when` that are compared.
+#: Maximum clauses of a `when` that are compared.
 MOST_CLAUSES: Final = 12
 
 LONGEST_ID: Final = 120
@@ -87,7 +87,7 @@ _KEYS: Final = frozenset({"exp_id", "who", "when", "what", "experience_text"})
 _NO_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 _SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+|\n+")
 _CLAUSE: Final = re.compile(r", (?:or )?|; |: ")
-#: How advice says when it is for: what is left without it is what it is about.
+#: Framing phrases of a `when`. The rest of the sentence is its topic.
 _FRAME: Final = re.compile(
     r"(?:(?:please )?(?:use|apply|choose|select|pick)(?: this| it| me)?\b[ ,:]*)?(?:only )?"
     r"(?:when(?:ever)?|if|for|in case|after|before|while|once)?\b[ ,:]*"
@@ -105,12 +105,12 @@ class Scored(Struct, frozen=True, kw_only=True):
     exp_id: str
     score: float
     by_words: float  # 0..1
-    by_meaning: float | None = None  # a cosine; None = no embedder knows
+    by_meaning: float | None = None  # a cosine; None = no embedder
     chosen: bool = False
     reason: str = ""
 
 
-# ---- what a file says -----------------------------------------------------------------------------------------------
+# ---- parse a file ---------------------------------------------------------------------------------------------------
 
 
 def read_experience(document: object, *, file: str) -> tuple[Experience, tuple[str, ...]]:
@@ -119,7 +119,7 @@ def read_experience(document: object, *, file: str) -> tuple[Experience, tuple[s
     Raises InvalidInput naming the file and the key in it.
     """
     if not isinstance(document, Mapping):
-        msg = f"{file}: expected an experience: exp_id, who, when, what; got {type(document).__name__}"
+        msg = f"{file}: expected an experience with exp_id, who, when and what, got {type(document).__name__}"
         raise InvalidInput(msg, where=file)
     legacy = _text(document, "experience_text", LONGEST_WHEN, file)
     when = _text(document, "when", LONGEST_WHEN, file) or legacy
@@ -128,8 +128,8 @@ def read_experience(document: object, *, file: str) -> tuple[Experience, tuple[s
     for key, text in (("when", when), ("what", what)):
         if not text:
             near = get_close_matches(key, unknown, n=1)
-            says = "when it helps" if key == "when" else "what it tells"
-            msg = f"{file}: {key}: missing; say {says}{f', or is {near[0]!r} meant?' if near else ''}"
+            says = "when the experience helps" if key == "when" else "what it advises"
+            msg = f"{file}: {key}: missing. State {says}.{f' Did you mean {near[0]!r}?' if near else ''}"
             raise InvalidInput(msg, where=f"{file}:{key}")
     experience = Experience(exp_id=_id(document, file), who=_who(document.get("who"), file), when=when, what=what)
     return experience, unknown
@@ -143,10 +143,10 @@ def _text(document: Mapping[Any, Any], key: str, most: int, file: str) -> str:
         msg = f"{file}: {key}: expected a string, got {type(value).__name__}"
         raise InvalidInput(msg, where=f"{file}:{key}")
     if len(value) > most:
-        msg = f"{file}: {key}: {len(value):,} characters are over the limit of {most:,}; shorten it, or make two of it"
+        msg = f"{file}: {key}: {len(value):,} characters; the limit is {most:,}. Shorten or split it."
         raise InvalidInput(msg, where=f"{file}:{key}")
     if _NO_TEXT.search(value):
-        msg = f"{file}: {key}: holds NUL or half a character (a lone surrogate); remove it"
+        msg = f"{file}: {key}: contains NUL or a lone surrogate. Remove it."
         raise InvalidInput(msg, where=f"{file}:{key}")
     return value.strip()
 
@@ -155,10 +155,10 @@ def _id(document: Mapping[Any, Any], file: str) -> str:
     given = document.get("exp_id")
     name = str(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else ""
     if not name.strip():
-        msg = f"{file}: exp_id: missing; give the experience an id of its own"
+        msg = f"{file}: exp_id: missing. Set a unique id."
         raise InvalidInput(msg, where=f"{file}:exp_id")
     if not name.isprintable() or name != name.strip() or len(name) > LONGEST_ID:
-        msg = f"{file}: exp_id: {name[:40]!r}: an id is at most {LONGEST_ID} characters on one line, none hidden"
+        msg = f"{file}: exp_id: {name[:40]!r}: an id has at most {LONGEST_ID} printable characters on one line"
         raise InvalidInput(msg, where=f"{file}:exp_id")
     return name
 
@@ -168,10 +168,10 @@ def _who(given: object, file: str) -> tuple[str, ...]:
         return ()
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, list) or any(not isinstance(name, str) or not name.strip() for name in names):
-        msg = f"{file}: who: expected a persona's id or role, or a list of them; leave it out for all"
+        msg = f"{file}: who: expected a persona's id or role, or a list of them. Omit it to include all personas."
         raise InvalidInput(msg, where=f"{file}:who")
     if any(not name.isprintable() for name in names):
-        msg = f"{file}: who: holds characters nobody sees; write a persona's id or role"
+        msg = f"{file}: who: contains invisible characters. Write a persona's id or role."
         raise InvalidInput(msg, where=f"{file}:who")
     return tuple(dict.fromkeys(name.strip() for name in names))
 
@@ -182,7 +182,7 @@ def offered(experiences: Iterable[Experience], names: Collection[str]) -> tuple[
     return tuple(each for each in experiences if not each.who or own & {name.casefold() for name in each.who})
 
 
-# ---- what fits a query ----------------------------------------------------------------------------------------------
+# ---- fit to a query -------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
@@ -256,13 +256,13 @@ def choose(scored: Sequence[Scored], *, most: int) -> list[Scored]:
     found = []
     for each in scored:
         if each.score < least:
-            fits, why = False, f"below {least:g}, the least that fits"
+            fits, why = False, f"below the threshold of {least:g}"
         elif each.score < beside:
-            fits, why = False, f"far behind the best, {best:.2f}"
+            fits, why = False, f"too far below the best score, {best:.2f}"
         elif chosen == most:
-            fits, why = False, f"fits, but {most} are chosen at the most"
+            fits, why = False, f"fits, but at most {most} are chosen"
         else:
-            fits, why, chosen = True, f"fits, from {least:g} on", chosen + 1
+            fits, why, chosen = True, f"fits: at least {least:g}", chosen + 1
         found.append(
             Scored(
                 exp_id=each.exp_id, score=each.score, by_words=each.by_words, by_meaning=each.by_meaning,

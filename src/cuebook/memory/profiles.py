@@ -25,7 +25,7 @@ class CompactionProfile(Document, frozen=True, kw_only=True):
     least: Whole = field(default=12, name="minTurnsToSummarize")
     most: Annotated[int, Meta(ge=1)] = field(default=48, name="maxTurnsToSummarizePerPass")
     max_summary_tokens: Whole = 900
-    #: posts: as soon as enough lie behind the tail; budget: when the window fills
+    #: posts: as soon as enough precede the tail; budget: when the window fills
     trigger: Literal["posts", "budget"] = "posts"
     prompt_key: str = "memory_compactor_v2_json"
     model_id: str = "openai/gpt-4o-mini"
@@ -46,14 +46,14 @@ class Compaction(Struct, frozen=True, kw_only=True):
     by_mode: Mapping[str, str] = {}
 
 
-#: The mode of a conversation that came on the OpenAI wire and names none. Its client sends all it has each time and
-#: counts on all of it being read, so nothing is condensed there before the window fills.
+#: The mode of a conversation from the OpenAI wire that names none. Its client sends the full history each time and
+#: expects all of it to be used, so nothing is summarized before the window fills.
 RELAY = "relay"
-#: What holds without a file.
+#: The defaults without a file.
 SHIPPED = Compaction(profiles={"off": OFF, "standard": STANDARD, "budget": BUDGET}, by_mode={RELAY: "budget"})
 
 _SECTION = "memoryCompaction"
-#: R8: each variable and the field of the file it overrides.
+#: R8: each environment variable and the field of the file that it overrides.
 _ENVIRONMENT = {
     "MEMORY_COMPACTION_ENABLED": "enabled",
     "MEMORY_COMPACTION_PROMPT_KEY": "promptKey",
@@ -124,7 +124,7 @@ def override(compaction: Compaction, environment: Mapping[str, str]) -> Compacti
     values: dict[str, Any] = {}
     for name, text in environment.items():
         if name not in _ENVIRONMENT:
-            msg = f"environment {name}: no such setting; known are {', '.join(sorted(_ENVIRONMENT))}"
+            msg = f"Unknown environment variable {name!r}. Available: {', '.join(sorted(_ENVIRONMENT))}."
             raise InvalidInput(msg, where=name)
         values[_ENVIRONMENT[name]] = _parse(name, text)
     if not values:
@@ -148,9 +148,9 @@ def _parse(name: str, text: str) -> Any:
         return plain in _TRUE
     if kind is int and plain.isdecimal():
         return int(plain)
-    msg = f"environment {name}: {text!r} is no {'true or false' if kind is bool else 'whole number'}"
+    msg = f"environment {name}: expected {'true or false' if kind is bool else 'a whole number'}, got {text!r}"
     raise InvalidInput(msg, where=name)
 
 
-#: The attribute of each field of the file.
+#: The attribute of each field in the file.
 _FIELDS = {each.encode_name: each.name for each in msgspec.structs.fields(CompactionProfile)}

@@ -12,8 +12,8 @@ from cuebook.memory.personal import filed
 from cuebook.records.answers import check, read_object
 from cuebook.records.memory import CATEGORIES, Category, Item, Line, Trust
 
-#: Longest text of one item and most items of one category: a model's answer is foreign input. 20 bullets is A's prompt
-#: rule ("at most ~20 bullets", notes/seed-origins.md 1.2); per category five times that leaves room for every real
+#: Maximum length of an item's text, and maximum items per category: a model's answer is untrusted input. 20 bullets is
+#: A's prompt rule ("at most ~20 bullets", notes/seed-origins.md 1.2); five times that per category fits every real
 #: answer.
 MAX_TEXT: Final = 2_000
 MAX_ITEMS: Final = 100
@@ -55,7 +55,7 @@ _MEMORY: Final[dict[str, Any]] = {
     "todo": _items(["text"], text=_TEXT),
     "tags": _TAGS,
 }
-#: The published JSON Schema (MISSION R3) with the original's eight keys; every item but a tag carries `sources`.
+#: The published JSON Schema (MISSION R3) with the original's eight keys; every item but a tag has `sources`.
 MEMORY_SCHEMA: Final[dict[str, Any]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "Rolling memory",
@@ -97,10 +97,10 @@ def parse_answer(
         for place, item in enumerate(memory[category]):
             for source in item["sources"]:
                 if source not in ids:
-                    raise InvalidInput(f"{source!r} is no known post", where=f"memory_json.{category}[{place}].sources")
+                    raise InvalidInput(f"unknown post {source!r}", where=f"memory_json.{category}[{place}].sources")
     used = count(answer["summary_markdown"]) + count(compact(memory))
     if used > max_tokens:
-        raise InvalidInput(f"the answer has {used} tokens, {max_tokens} are allowed", where="answer")
+        raise InvalidInput(f"the answer has {used} tokens; at most {max_tokens} are allowed", where="answer")
     return CompactionAnswer(answer["summary_markdown"], memory)
 
 

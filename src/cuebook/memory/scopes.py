@@ -13,19 +13,19 @@ from cuebook.records.memory import CATEGORIES, Category, Place
 from cuebook.validate import Document, check
 
 SCOPES: Final = ("conversation", "user", "persona", "organization")
-#: What of a conversation may be shared with an organization (A).
+#: Categories of a conversation that may be shared with an organization (A).
 SHARED: Final = ("facts", "people", "projects", "decisions")
-#: Where the policy is kept in a conversation's metadata.
+#: The metadata key of a conversation's stored policy.
 KEPT: Final = "longTermMemoryPolicy"
-#: Under which a turn that asks to share says whether it does, and why not.
+#: The response key under which a turn that asks to share reports whether it does, and why not.
 SHARING: Final = "longTermMemorySharing"
-#: Under which a turn's metadata names the organization that it was shared with,
+#: The metadata key of the organization that a turn was shared with,
 SHARED_WITH: Final = "sharedWith"
-#: by which key, where keys are configured,
+#: of the API key that shared it (if keys are configured),
 SHARED_BY: Final = "sharedBy"
-#: the persona it named itself,
+#: of the persona that the turn named,
 SPOKEN_WITH: Final = "personaId"
-#: and the first post it brought, where it brought several.
+#: and of the first post of the turn, if it has several.
 BROUGHT: Final = "broughtFrom"
 
 
@@ -61,8 +61,8 @@ class PolicyTerms(Struct, frozen=True, kw_only=True):
 
     policy: Policy | None = None
     persona: str = ""
-    shared: str = ""  # the organization that was told
-    by: str = ""  # the id of the key that told it; none where no keys are configured
+    shared: str = ""  # the organization that the turn was shared with
+    by: str = ""  # the id of the API key that shared it; none if no keys are configured
 
 
 class _Scopes(Document, frozen=True, kw_only=True):
@@ -161,13 +161,13 @@ def unshared(policy: Policy, whose: Whose, organization: Mapping[str, Any] | Non
     if not policy.share or published_place(policy, whose, organization, may_publish=may_publish):
         return ""
     reasons = (
-        (not policy.enabled, "memory is off: enabled is false"),
+        (not policy.enabled, "memory is disabled: `enabled` is false"),
         (not whose.organization, "the request names no organization"),
-        (not policy.organization, "scopes.organization is off"),
-        (not policy.items, "storeAtomicDocs is off"),
-        (not may_publish, "the key may not publish; that takes the role admin or higher"),
+        (not policy.organization, "`scopes.organization` is false"),
+        (not policy.items, "`storeAtomicDocs` is false"),
+        (not may_publish, "the API key may not publish; it needs the role admin or higher"),
     )
-    return next((reason for holds, reason in reasons if holds), "the organization's settings allow no writing")
+    return next((reason for holds, reason in reasons if holds), "the organization's settings do not allow writing")
 
 
 def told_places(

@@ -19,15 +19,15 @@ from cuebook.prompts import strict_json
 from cuebook.prompts.digest import canonical
 from cuebook.records.audit import GENESIS, PERSONAL, UNREADABLE, Checkpoint, CommittedText, Record, Verdict
 
-#: Bytes of a salt: 128 bits. Of fixed length, so that none of a text can be passed off as salt.
+#: Bytes of a salt: 128 bits. The length is fixed, so no part of a text can pass as salt.
 SALT_SIZE = 16
-#: What is signed begins with it, so that no other signature of the same key can be taken for a checkpoint's.
+#: Prefix of the signed data, so that no other signature of the same key is valid for a checkpoint.
 _CHECKPOINT = b"cuebook audit checkpoint v1\n"
 _ED25519 = "ed25519:"
-#: What a mirror line has beside a record's fields.
+#: Fields of a mirror line that a record does not have.
 _SIDE = frozenset({"commitments", "salts", "redacted"})
 _RECORD = frozenset(Record.__struct_fields__) - {"texts"}
-#: Legal inside of a JSON string, and the end of a line to some readers.
+#: Valid in a JSON string, but some readers end a line there.
 _LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -37,11 +37,11 @@ _LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 def commit(text: str, salt: bytes, *, where: str = "text") -> str:
     """Return SHA-256(salt + text) in hex: reveals nothing of the text without the salt, and fits no other text."""
     if len(salt) != SALT_SIZE:
-        raise InvalidInput(f"salt: has {len(salt)} bytes; give {SALT_SIZE}", where="salt")
+        raise InvalidInput(f"salt: has {len(salt)} bytes. Give {SALT_SIZE}.", where="salt")
     try:
         return hashlib.sha256(salt + text.encode()).hexdigest()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{where}: holds half a surrogate pair, which is no text", where=where) from error
+        raise InvalidInput(f"{where}: contains a lone surrogate, which is not valid text", where=where) from error
 
 
 def seal(
@@ -52,7 +52,7 @@ def seal(
     `salt` is 48 random bytes, 16 per text. Raises InvalidInput naming the part of `context` that JSON cannot represent.
     """
     if len(salt) != SALT_SIZE * len(PERSONAL):
-        raise InvalidInput(f"salt: has {len(salt)} bytes; give {SALT_SIZE * len(PERSONAL)}", where="salt")
+        raise InvalidInput(f"salt: has {len(salt)} bytes. Give {SALT_SIZE * len(PERSONAL)}.", where="salt")
     strict_json.check(context, where="input_context")
     said = (canonical(context).decode() if context else "", interpolated_text, output_summary)
     commitments, texts = {}, {}
@@ -123,7 +123,7 @@ def is_signed(checkpoint: Checkpoint, public_key: bytes) -> bool:
         key.verify(
             base64.b64decode(checkpoint.signature.removeprefix(_ED25519), validate=True), _signed_bytes(checkpoint)
         )
-    except (InvalidSignature, InvalidInput, ValueError):  # no base64
+    except (InvalidSignature, InvalidInput, ValueError):  # invalid base64
         return False
     return True
 
@@ -135,10 +135,10 @@ def _signed_bytes(checkpoint: Checkpoint) -> bytes:
 
 
 def _no_key(error: ValueError) -> InvalidInput:
-    return InvalidInput(f"key: is no Ed25519 key of 32 bytes ({error})", where="key")
+    return InvalidInput(f"key: not an Ed25519 key of 32 bytes ({error})", where="key")
 
 
-# ---- checking --------------------------------------------------------------------------------------------------------
+# ---- verification ----------------------------------------------------------------------------------------------------
 
 
 def verify(
@@ -164,7 +164,7 @@ def verify(
     last = max(good, default=0)
     if last > count:
         lost = f"records {count + 1} to {last} are" if last > count + 1 else f"record {last} is"
-        cut = f"{lost} missing: the checkpoint of {good[last].time} counts {last}; the tail was cut off"
+        cut = f"{lost} missing: the checkpoint of {good[last].time} covers {last}; the tail was truncated"
         return Verdict(ok=False, records=count, first_bad=count + 1, reason=cut, erased=erased, signed=signed)
     return Verdict(ok=not forged, records=count, reason=forged, erased=erased, signed=signed)
 
@@ -180,7 +180,7 @@ def _sort(checkpoints: Iterable[Checkpoint], public_key: bytes) -> tuple[dict[in
         elif origin not in (None, each.origin):
             fault = f"the checkpoint of {each.time} is of {each.origin!r}, others are of {origin!r}"
         elif first.root != each.root:
-            fault = f"two checkpoints over {each.size} records differ: the chain was shown in two versions"
+            fault = f"two checkpoints over {each.size} records differ: there are two versions of the chain"
         else:
             good[each.size], origin = first, each.origin
     return good, fault
@@ -191,14 +191,14 @@ def _fault(record: Record | InvalidInput, place: int, prev: str, checkpoint: Che
     if isinstance(record, InvalidInput):
         return str(record)
     if record.seq != place:
-        return f"record {record.seq} stands in the place of {place}: one was taken out, put in or moved"
+        return f"record {record.seq} is at position {place}: a record was removed, inserted or moved"
     changed = _changed(record, prev)
     if changed:
         return f"record {place} {changed}"
     if checkpoint and checkpoint.root != record.hash:
         return (
             f"record {place} is not the one that the checkpoint of {checkpoint.time} was signed over: "
-            f"the chain was written anew somewhere from record {signed + 1} on"
+            f"the chain was rewritten somewhere from record {signed + 1} on"
         )
     return ""
 
@@ -206,17 +206,17 @@ def _fault(record: Record | InvalidInput, place: int, prev: str, checkpoint: Che
 def _changed(record: Record, prev: str) -> str:
     """Return how a record differs from its hash and commitments, "" if it does not."""
     if record.event == UNREADABLE:
-        return "cannot be read any more: it was damaged"
+        return "is unreadable: it is damaged"
     if record.prev != prev:
-        return "does not follow on the one before it: one of them was replaced"
+        return "does not follow the previous one: one of them was replaced"
     try:
         if record.hash != _hash_of(record):
-            return "was changed: its hash is another"
+            return "was changed: its hash differs"
     except InvalidInput as error:
         return f"was changed: {error}"
     for name, text in record.texts.items():
         if not _opens(record, name, text):
-            return f"was changed: {name} is not the text that was committed to"
+            return f"was changed: {name} does not match its commitment"
     return ""
 
 
@@ -258,10 +258,10 @@ def parse_mirror(line: str | bytes) -> Record:
     """Return the record in a line of the mirror file, not verified. Raises InvalidInput for a torn or foreign line."""
     fields = strict_json.parse(line)
     if not isinstance(fields, dict):
-        raise InvalidInput("a line of the mirror is an object")
+        raise InvalidInput("expected a JSON object in a mirror line")
     unknown = sorted(set(fields) - _RECORD - _SIDE)
     if unknown:
-        raise InvalidInput(f"{unknown[0]}: no field of a record, nothing proves it", where=unknown[0])
+        raise InvalidInput(f"{unknown[0]}: unknown field, which no hash covers", where=unknown[0])
     commitments, salts = fields.pop("commitments", {}), fields.pop("salts", {})
     redacted = fields.pop("redacted", False)
     try:
@@ -271,7 +271,7 @@ def parse_mirror(line: str | bytes) -> Record:
         record = msgspec.convert({**fields, **shown, "texts": {}}, Record)
         unproven = [name for name in PERSONAL if name not in texts and fields[name] not in (None, "", {})]
     except (msgspec.ValidationError, KeyError) as error:
-        raise InvalidInput(f"is no record: {error}") from error
+        raise InvalidInput(f"not a record: {error}") from error
     if unproven or redacted is not (set(texts) != set(sides[0])):
         name = (unproven or ["redacted"])[0]
         raise InvalidInput(f"{name}: does not fit the line's commitments and salts", where=name)
@@ -286,7 +286,7 @@ def read_mirror(lines: Iterable[bytes]) -> Iterator[Record | InvalidInput]:
         try:
             yield parse_mirror(line)
         except InvalidInput as error:
-            torn = f"line {number} is torn: it was not written to its end"
+            torn = f"line {number} is torn: it was not written completely"
             yield InvalidInput(f"line {number}: {error}" if line.endswith(b"\n") else torn)
 
 

@@ -22,10 +22,10 @@ from cuebook.records.prompt import Param, Version
 # ---- lines ----------------------------------------------------------------------------------------------------------
 
 
-#: Lines of `unified` around a change, as diff prints them.
+#: Context lines of `unified` around a change, as in diff.
 CONTEXT: Final = 3
-#: Lines looked at in search of the shortest script: 0.2 s, measured. Enough for 700 lines, of those both texts have,
-#: to be moved, doubled or left out. Beyond, all between the equal begin and the equal end counts as one edit.
+#: Limit of the search for the shortest edit script: 0.2 s, measured. Enough to move, duplicate or drop the 700 lines
+#: that both texts share. Beyond, everything between the equal start and the equal end counts as one edit.
 MOST_STEPS: Final = 250_000
 
 
@@ -119,7 +119,7 @@ def _pairs(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     both = set(old).intersection(new)
     lefts = [place for place, line in enumerate(old) if line in both]
     rights = [place for place, line in enumerate(new) if line in both]
-    numbers = {line: number for number, line in enumerate(both)}  # they compare faster than lines
+    numbers = {line: number for number, line in enumerate(both)}  # numbers compare faster than lines
     reached = _search([numbers[old[place]] for place in lefts], [numbers[new[place]] for place in rights])
     pairs = [] if reached is None else _path(reached, len(lefts), len(rights))
     return [(lefts[x], rights[y]) for x, y in pairs]
@@ -176,7 +176,7 @@ def _path(rows: Sequence[Sequence[int]], x: int, y: int) -> list[tuple[int, int]
 Kind = Literal["added", "removed", "changed"]
 Bump = Literal["major", "minor", "patch", "none"]
 
-#: What of a version is compared as a whole, in the order it is shown.
+#: Fields of a version that are compared as a whole, in display order.
 FIELDS: Final = ("type", "engine", "inherits", "metadata", "description", "author", "tags", "sync")
 
 _MINOR_FIELDS: Final = frozenset({"type", "engine", "inherits"})
@@ -187,7 +187,7 @@ _SEMVER = re.compile(
     r"(?:-((?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
     r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?"
 )
-#: Characters of a semantic version.
+#: Maximum characters of a semantic version.
 _LONGEST_SEMVER: Final = 64
 
 
@@ -278,7 +278,7 @@ def check_semver(semver: object, *, where: str = "semver") -> str:
     """Return a checked semantic version (2.0.0); raise InvalidInput with the reason."""
     if not isinstance(semver, str) or len(semver) > _LONGEST_SEMVER or not _SEMVER.fullmatch(semver):
         shown = repr(semver[:_LONGEST_SEMVER]) if isinstance(semver, str) else f"a {type(semver).__name__}"
-        raise InvalidInput(f"{where}: {shown} is no semantic version; write three numbers, as 1.2.0", where=where)
+        raise InvalidInput(f"{where}: {shown} is not a semantic version. Write it like 1.2.0.", where=where)
     return semver
 
 
@@ -305,7 +305,7 @@ def _fields(before: Version, after: Version) -> Iterator[FieldDifference]:
             yield FieldDifference("order", tuple(was), tuple(now))
     for name in FIELDS:
         was, now = getattr(before, name), getattr(after, name)
-        # In Python True is 1; their canonical forms differ, and so do the digests.
+        # In Python True equals 1, but their canonical forms and digests differ.
         if (canonical(was, where=name) != canonical(now, where=name)) if name == "metadata" else (was != now):
             yield FieldDifference(name, was, now)
 

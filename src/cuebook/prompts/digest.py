@@ -21,9 +21,9 @@ def canonical(value: Any, *, where: str = "$") -> bytes:
     try:
         return rfc8785.dumps(value)
     except (ValueError, TypeError) as error:
-        raise InvalidInput(f"{where}: no JSON of one form: {error}", where=where) from error
+        raise InvalidInput(f"{where}: no canonical JSON form: {error}", where=where) from error
     except RecursionError as error:
-        raise InvalidInput(f"{where}: nests too deep", where=where) from error
+        raise InvalidInput(f"{where}: nested too deeply", where=where) from error
 
 
 def digest_of(version: Version) -> str:

@@ -43,12 +43,12 @@ def read_file(text: str | bytes, *, path: str) -> Version:
     page = open_page(text, path=path)
     front = FrontMatter(page)
     if front.text("cuebook") not in ("", FORMAT):
-        front.refuse("cuebook", f"format {front.text('cuebook')[:40]!r} is not known; this Cuebook reads {FORMAT}")
+        front.refuse("cuebook", f"format {front.text('cuebook')[:40]!r} is unsupported. This Cuebook reads {FORMAT}")
     texts = divide(page)
     overriding = front.names("override_sections")
     for name in overriding:
         if name not in texts:
-            front.refuse("override_sections", f"{name!r} is no section of this file")
+            front.refuse("override_sections", f"{name!r} is not a section of this file")
     return Version(
         slug=front.checked("name", check_slug) or slug_of(path),
         branch=front.checked("branch", check_branch) or MAIN,
@@ -86,12 +86,12 @@ def write_file(version: Version) -> str:
     version = level(version)
     both = version.sections.keys() & version.override_sections.keys()
     if both:
-        raise InvalidInput(f"{version.slug}: {min(both)!r} is a section and overrides one; keep one", where=min(both))
+        raise InvalidInput(f"{version.slug}: {min(both)!r} is in both section lists. Keep one.", where=min(both))
     front = dump(written(version), where=version.slug)
     body = join({**version.sections, **version.override_sections})
     text = f"{FENCE}\n{front}{FENCE}\n{body}"
     if "\x00" in text:
-        raise InvalidInput(f"{version.slug}: holds a NUL, which is no text; remove it", where=version.slug)
+        raise InvalidInput(f"{version.slug}: contains a NUL character. Remove it.", where=version.slug)
     if len(text) > MAX_FILE:
         raise TooLarge(f"{version.slug}: {len(text)} characters; a prompt's file has at most {MAX_FILE}")
     return decoded(text, version.slug)

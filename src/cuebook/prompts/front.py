@@ -16,11 +16,11 @@ from cuebook.prompts.params import bare, read_params
 from cuebook.prompts.yaml_text import Node, plain
 from cuebook.records.prompt import MAIN, Engine, Param, Version
 
-#: The form of these files; one with a greater number is of a later Cuebook.
+#: The file format version; a file with a greater number is from a later Cuebook.
 FORMAT = "1"
-#: Metadata with a key of its own, as other formats have it.
+#: Metadata with a top-level key, as in other formats.
 OWN_METADATA = ("context_weights", "config", "model", "output", "tests")
-#: Every key that is ours, in the order they are written.
+#: All known keys, in the order of writing.
 KEYS = (
     *"cuebook name version description author tags sync type branch inherits override_sections engine".split(),
     *("input", "params", *OWN_METADATA, "metadata"),
@@ -39,7 +39,7 @@ class FrontMatter:
         self.page = page
         for alias, key in (*ALIASES.items(), ("params", "input")):
             if alias in page.front and key in page.front:
-                page.refuse(page.front[alias].line, f"{alias!r} and {key!r} say the same; keep one")
+                page.refuse(page.front[alias].line, f"{alias!r} and {key!r} are aliases. Keep one.")
         self.nodes = {ALIASES.get(key, key): node for key, node in page.front.items()}
 
     def refuse(self, key: str, why: str) -> NoReturn:
@@ -118,12 +118,12 @@ class FrontMatter:
             self.refuse("metadata", "expected `key: value` lines")
         for key in OWN_METADATA:
             if key in self.nodes and key in found:
-                self.refuse(key, "is given twice, here and below `metadata`; keep one")
+                self.refuse(key, "is a duplicate of a key below `metadata`. Keep one.")
             if key in self.nodes:
                 found[key] = self.weights(key) if key == "context_weights" else plain(self.nodes[key])
         unknown = [key for key in self.nodes if key not in KEYS]
         if unknown and "extra" in found:
-            self.refuse(unknown[0], "is not known; write it below `metadata.extra`, which is there")
+            self.refuse(unknown[0], "is unknown. Move it into the existing `metadata.extra`.")
         return {**found, "extra": {key: plain(self.nodes[key]) for key in unknown}} if unknown else found
 
     def weights(self, key: str) -> dict[str, float]:

@@ -15,9 +15,9 @@ from cuebook.prompts.names import parse_reference
 from cuebook.prompts.template import touched
 from cuebook.records.prompt import Param, Resolved, Version
 
-#: Between the texts of two sections, and of a parent and its child.
+#: Separates the texts of two sections, and of a parent and its child.
 BLANK_LINE: Final = "\n\n"
-#: Steps from a version up to its first ancestor (design 007).
+#: Maximum steps from a version to its first ancestor (design 007).
 DEPTH: Final = 8
 
 
@@ -96,10 +96,10 @@ def _line(version: Version, parent_of: Callable[[str], Version | None], depth: i
             raise InvalidInput(f"{_name(line[-1])} inherits {written!r}, which does not exist", where="inherits")
         place = (parent.slug, parent.branch)
         if any(_same(parent, each) for each in line) or (not pinned and place in followed):
-            raise InvalidInput(f"prompts inherit each other in a ring: {_chain([*line, parent])}", where="inherits")
+            raise InvalidInput(f"circular inheritance: {_chain([*line, parent])}", where="inherits")
         line.append(parent)
         if len(line) > depth + 1:
-            raise InvalidInput(f"prompts inherit over more than {depth} steps: {_chain(line)}", where="inherits")
+            raise InvalidInput(f"inheritance has more than {depth} steps: {_chain(line)}", where="inherits")
         if not pinned:
             followed.add(place)
     return line[::-1]
@@ -136,7 +136,7 @@ def _check_engines(line: Sequence[Version], declared: Collection[str]) -> None:
             if names:
                 raise InvalidInput(
                     f"{_name(line[-1])} renders with engine {engine!r}, but inherits {min(names)!r} from "
-                    f"{_name(each)}, written for {each.engine!r}; give both the same engine",
+                    f"{_name(each)}, written for {each.engine!r}. Use the same engine for both.",
                     where="inherits",
                 )
 

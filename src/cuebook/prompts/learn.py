@@ -17,10 +17,10 @@ from cuebook.records.prompt import Observation, TaskOutcome
 Missing = Literal["zero", "renormalise"]
 
 SUCCESS: dict[TaskOutcome | None, float] = {"success": 1.0, "partial": 0.5, "failure": 0.0, "unknown": 0.0, None: 0.0}
-#: A prompt's evidence halves in about 700 observations of its own: 0.999 each, folded every 50 (notes: RLinTS).
+#: A prompt's evidence halves in about 700 of its observations: 0.999 each, applied every 50 (notes: RLinTS).
 FOLD_EVERY = 50
 FOLD = 0.999**FOLD_EVERY
-#: Of a shared prompt's newest 50 observations at most a fifth of one user count.
+#: At most a fifth of a shared prompt's newest 50 observations counts per user.
 CAP_WINDOW = 50
 CAP_SHARE = 0.2
 
@@ -48,13 +48,13 @@ def score(
     omits the term instead and divides by the remaining 0.8. Raises InvalidInput by name.
     """
     if not 0.0 <= finite(sentiment, "sentiment") <= 1.0:
-        msg = f"sentiment: {sentiment!r} is out of range; give a number from 0 to 1"
+        msg = f"sentiment: {sentiment!r} is out of range. Give a number from 0 to 1."
         raise InvalidInput(msg, where="sentiment")
     if corrections < 0:
-        msg = f"corrections: {corrections!r} is negative; give how often the user corrected"
+        msg = f"corrections: {corrections!r} is negative. Give the number of corrections."
         raise InvalidInput(msg, where="corrections")
     if outcome not in SUCCESS:
-        msg = f"outcome: {outcome!r} is none; give one of success, partial, failure, unknown"
+        msg = f"Unknown outcome {outcome!r}. Available: success, partial, failure, unknown."
         raise InvalidInput(msg, where="outcome")
     heard = 0.5 * sentiment + 0.3 * (1.0 - min(corrections, 10) * 0.1)
     if missing == "renormalise" and outcome in (None, "unknown"):
@@ -66,7 +66,7 @@ def ema(weight: float, scored: float) -> float:
     """Return an edge weight after one observation: 0.9 weight + 0.1 score (B). All values are in [0, 1]."""
     for value, name in ((weight, "weight"), (scored, "score")):
         if not 0.0 <= finite(value, name) <= 1.0:
-            msg = f"{name}: {value!r} is out of range; give a number from 0 to 1"
+            msg = f"{name}: {value!r} is out of range. Give a number from 0 to 1."
             raise InvalidInput(msg, where=name)
     return 0.9 * weight + 0.1 * scored
 
@@ -77,7 +77,7 @@ def update(posterior: Posterior, x: Sequence[float], y: float) -> Posterior:
     `x` is what `select.features` returns for the posterior's signals. Raises InvalidInput if its length differs.
     """
     if len(x) != len(posterior.b):
-        msg = f"x: {len(x)} features for {len(posterior.b)}; align the posterior first"
+        msg = f"x: {len(x)} features, expected {len(posterior.b)}. Align the posterior first."
         raise InvalidInput(msg, where="x")
     for value in (*x, y):
         finite(value, "x or y")
@@ -106,7 +106,7 @@ def update_revised(posterior: Posterior, x: Sequence[float], change: float, late
     `x` is as for `update`; later discounts apply to the change, too. Raises InvalidInput if its length differs.
     """
     if len(x) != len(posterior.b):
-        msg = f"x: {len(x)} features for {len(posterior.b)}; align the posterior first"
+        msg = f"x: {len(x)} features, expected {len(posterior.b)}. Align the posterior first."
         raise InvalidInput(msg, where="x")
     own = max(posterior.n - later, 1)
     folds = posterior.n // FOLD_EVERY - (own - 1) // FOLD_EVERY
@@ -163,13 +163,13 @@ def trail(seen: Sequence[Observation]) -> list[float]:
 def finite(value: object, name: str) -> float:
     """Return a checked number; raise InvalidInput naming a value that is no number, too large, NaN or infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        msg = f"{name}: {value!r} is no number"
+        msg = f"{name}: {value!r} is not a number"
         raise InvalidInput(msg, where=name)
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        msg = f"{name}: {number!r} is not finite; give a number"
+        msg = f"{name}: {number!r} is not finite. Give a finite number."
         raise InvalidInput(msg, where=name)
     return number

@@ -23,16 +23,16 @@ from cuebook.records.prompt import MAIN, Engine, Resolved, Version
 # ---- a text by itself -----------------------------------------------------------------------------------------------
 
 
-#: Unseen characters that turn the reading order of what follows: the text a person reads is another than the model's.
+#: Invisible bidirectional controls: people read another text than the model.
 _BIDI = Expression("[\u202a-\u202e\u2066-\u2069]")
-#: Unseen characters: controls, soft hyphen, zero widths, fillers, ASCII's tag twins, runs of variation selectors.
+#: Invisible characters: controls, soft hyphen, zero widths, fillers, ASCII's tag twins, runs of variation selectors.
 _HIDDEN = Expression(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u2060-\u2064\u206a-\u206f"
     "\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]|[\ufe00-\ufe0f]{2}"
-    # Scripts and emoji need the joiners and marks of direction; Latin words do not.
+    # Scripts and emoji need the joiners and direction marks; Latin words do not.
     "|(?<=[A-Za-z])[\u061c\u200c-\u200f](?=[A-Za-z])"
 )
-#: Letters of Cyrillic and Greek that look like Latin ones (Unicode TR 39, confusables), beside a Latin letter.
+#: Cyrillic and Greek letters that look like Latin ones (Unicode TR 39, confusables), next to a Latin letter.
 _TWINS = "аеорсухіјѕԁһԛѡАВЕКМНОРСТХІЈЅΑΒΕΖΗΙΚΜΝΟΡΤΥΧνορ"
 _CONFUSABLE = Expression(rf"[A-Za-z][{_TWINS}]|[{_TWINS}][A-Za-z]")
 _WORD = Expression(r"\w{1,80}")
@@ -40,7 +40,7 @@ _WORD = Expression(r"\w{1,80}")
 _ALL = r"(?:(?:all|any|every|each|of|the|your|my|our|these|those|this|that)\s{1,20}){0,5}"
 _OLD = r"(?:previous|prior|above|earlier|preceding|former|existing|original|system|foregoing)"
 _ORDERS = r"(?:instructions?|prompts?|rules?|messages?|directions?|guidelines?|commands?|orders?|constraints?|context)"
-#: Phrases known from injections, in lower case. Sources: OWASP LLM01 and the corpora it names; seen in five languages.
+#: Known prompt injection phrases, in lower case. Sources: OWASP LLM01 and its corpora; seen in five languages.
 _PHRASES: Final = (
     Expression(
         rf"\b(?:ignore|disregard|forget|override|bypass|overrule)\s{{1,20}}{_ALL}{_OLD}\s{{1,20}}(?:\w{{1,20}}\s){{0,2}}"
@@ -68,7 +68,7 @@ _PHRASES: Final = (
     Expression(
         r"<\|(?:im_start|im_end|system|user|assistant|endoftext|eot_id|start_header_id)\|>|\[/?inst\]|<</?sys>>"
     ),
-    Expression(r"!\[[^\]\n]{0,200}\]\(https?://[^)\s]{0,500}?(?:\$|\{\{)"),  # an image that carries a value away
+    Expression(r"!\[[^\]\n]{0,200}\]\(https?://[^)\s]{0,500}?(?:\$|\{\{)"),  # an image that leaks a value
 )
 
 
@@ -84,7 +84,7 @@ def spots(text: str) -> Iterator[TextSpot]:
     """Yield the findings of a text; of each kind, only the first."""
     for start, _, family in spans(text)[:1]:
         yield TextSpot(
-            "secret", start, f"holds a secret ({family.replace('_', ' ')}); give it as a parameter, or not at all"
+            "secret", start, f"contains a secret ({family.replace('_', ' ')}). Use a parameter, or remove it."
         )
     yield from _phrases(text)
     if text.isascii() and text.isprintable():
@@ -99,28 +99,28 @@ def _phrases(text: str) -> Iterator[TextSpot]:
         first = min(found, key=lambda match: match.start())
         shown = " ".join(text[first.start() : first.end()].split())[:60]
         yield TextSpot(
-            "injection", first.start(), f"says {shown!r}, as injections do; a rule against it is better said otherwise"
+            "injection",
+            first.start(),
+            f"contains {shown!r}, a known injection phrase. Reword it, also in rules.",
         )
 
 
 def _characters(text: str) -> Iterator[TextSpot]:
     for rule, pattern, what in (
-        ("bidi", _BIDI, "which turns the order in which people read"),
-        ("hidden", _HIDDEN, "which nobody sees"),
+        ("bidi", _BIDI, "which reorders the displayed text"),
+        ("hidden", _HIDDEN, "which is invisible"),
     ):
         if match := pattern.search(text):
             char = match.group()[0]
             name = unicodedata.name(char, "a control character")
-            yield TextSpot(rule, match.start(), f"holds U+{ord(char):04X} ({name}), {what}; remove it")
+            yield TextSpot(rule, match.start(), f"contains U+{ord(char):04X} ({name}), {what}. Remove it.")
     twin = _CONFUSABLE.search(text)
     if twin:
         start = next(
             word.start() for word in _WORD.finditer(text, max(0, twin.start() - 80)) if word.end() > twin.start()
         )
         shown = text[start : twin.end() + 10].split(maxsplit=1)[0]
-        yield TextSpot(
-            "confusable", twin.start(), f"{shown!a} mixes scripts with letters that look alike; write it in one"
-        )
+        yield TextSpot("confusable", twin.start(), f"{shown!a} mixes scripts with look-alike letters. Use one script.")
 
 
 def _folded(text: str) -> str:
@@ -137,29 +137,29 @@ def _plain_letter(char: str) -> str:
 
 Severity = Literal["error", "warning", "info"]
 
-#: Every rule: how bad what it finds is, and what that is.
+#: Every rule: severity and description.
 RULES: Final[Mapping[str, tuple[Severity, str]]] = {
     "secret": ("error", "a key, password or card number in a text, a default or metadata"),
-    "bidi": ("error", "a character that turns the reading order of what follows"),
-    "hidden": ("error", "a character nobody sees"),
-    "broken-inherits": ("error", "a parent that is missing, a ring, too many steps"),
-    "injection": ("warning", "a phrase known from injections, or a model's own control tokens"),
-    "confusable": ("warning", "a word of two scripts whose letters look alike"),
-    "undeclared-param": ("warning", "a placeholder that is no parameter, so it stays as it stands"),
+    "bidi": ("error", "a character that reorders the displayed text"),
+    "hidden": ("error", "an invisible character"),
+    "broken-inherits": ("error", "a missing parent, a cycle, or too many steps"),
+    "injection": ("warning", "a known injection phrase, or a model's own control tokens"),
+    "confusable": ("warning", "a word with look-alike letters of two scripts"),
+    "undeclared-param": ("warning", "a placeholder that is not a parameter, so it stays unchanged"),
     "other-syntax": ("warning", "a parameter written in the syntax of the other engine"),
-    "unused-param": ("warning", "a parameter neither the text nor a child's has a place for"),
-    "vain-override": ("warning", "a section that overrides one no ancestor has"),
-    "vain-project": ("warning", "a project's own prompt that stands for none"),
-    "too-long": ("warning", "more tokens than a system text has room for"),
-    "unstable-front": ("warning", "what differs from turn to turn, with much behind it that a cache would hold"),
-    "empty": ("warning", "a prompt that says nothing"),
-    "near-duplicate": ("info", "a text nearly the same as another prompt's"),
-    "no-description": ("info", "nobody is told what it is for"),
-    "unknown-key": ("info", "a key of the front matter that looks like one of ours"),
+    "unused-param": ("warning", "a parameter that neither the text nor a child uses"),
+    "vain-override": ("warning", "an override of a section that no ancestor has"),
+    "vain-project": ("warning", "a project's own prompt that overrides none"),
+    "too-long": ("warning", "more tokens than the limit of a system text"),
+    "unstable-front": ("warning", "a value that changes every turn, before much text that a cache could keep"),
+    "empty": ("warning", "a prompt without text"),
+    "near-duplicate": ("info", "a near-duplicate of another prompt"),
+    "no-description": ("info", "a prompt without a description"),
+    "unknown-key": ("info", "a front matter key that resembles a known one"),
 }
-#: Tokens of a system text (`budget.system`, seed C).
+#: Maximum tokens of a system text (`budget.system`, seed C).
 MOST_TOKENS: Final = 5_000
-#: Characters behind a changing value from which on it is worth moving: some 50 tokens.
+#: Minimum characters after a changing value for which a move pays off: some 50 tokens.
 _BEHIND: Final = 200
 
 _CHANGING = re.compile(
@@ -168,7 +168,7 @@ _CHANGING = re.compile(
     re.IGNORECASE,
 )
 _MINUTES = re.compile(r"\b(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9][T ,]{1,2}[0-2][0-9]:[0-5][0-9]")
-#: Names in `$NAME` that are no forgotten parameters: variables of shells, LaTeX and other mathematics.
+#: Names in `$NAME` that are no forgotten parameters: shell variables, LaTeX and other mathematics.
 _NO_PARAM = re.compile(r"[A-Z0-9_]+|[A-Za-z]|_")
 _ORDER: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 
@@ -189,8 +189,8 @@ class _Subject(Struct, frozen=True):
     version: Version
     resolved: Resolved | None
     fault: str = ""
-    inherited: frozenset[str] = frozenset()  # the sections its ancestors have
-    used_below: frozenset[str] = frozenset()  # parameters with a place in its text or a descendant's
+    inherited: frozenset[str] = frozenset()  # sections of its ancestors
+    used_below: frozenset[str] = frozenset()  # parameters that its text or a descendant's uses
     declared_below: frozenset[str] = frozenset()
 
     def finding(self, rule: str, where: str, message: str) -> Finding:
@@ -227,7 +227,7 @@ def _projects(subjects: Sequence[_Subject], known: Collection[str]) -> Iterator[
     for subject in subjects:
         names = overridden(subject.version.slug)
         if names and not any(name in known for name in names):
-            message = f"overrides nothing: there is no prompt {names[0]!r}; write it, or move this to the id it is for"
+            message = f"overrides nothing: there is no prompt {names[0]!r}. Create it, or rename this prompt."
             yield subject.finding("vain-project", "name", message)
 
 
@@ -319,7 +319,7 @@ def _parents(subject: _Subject) -> Iterator[Finding]:
     if whole is None:
         yield subject.finding("broken-inherits", "inherits", subject.fault)
     elif not text_of(whole).strip():
-        yield subject.finding("empty", "sections", "says nothing; write a section")
+        yield subject.finding("empty", "sections", "has no text. Write a section.")
     if whole is None or not version.override_sections:
         return
     for name in version.override_sections:
@@ -338,21 +338,19 @@ def _params(subject: _Subject) -> Iterator[Finding]:
         for name in sorted(placeholders(text, version.engine) - declared):
             near = get_close_matches(name, declared, n=1)
             if near or version.engine == "braces" or not _NO_PARAM.fullmatch(name):
-                hint = (
-                    f"did you mean {near[0]!r}?" if near else "declare it, or double its sign to keep it as it stands"
-                )
+                hint = f"Did you mean {near[0]!r}?" if near else "Declare it, or double its mark to keep it literally."
                 yield subject.finding(
-                    "undeclared-param", where, f"{name!r} is no parameter, so it stays as it is; {hint}"
+                    "undeclared-param", where, f"{name!r} is not a parameter, so it stays unchanged. {hint}"
                 )
         other: Engine = "braces" if version.engine == "dollar" else "dollar"
         if version.engine != "none":
             for name in sorted(used(text, other, declared)):
                 yield subject.finding(
-                    "other-syntax", where, f"{name!r} is written for the engine {other}, and stays as it is"
+                    "other-syntax", where, f"{name!r} uses the syntax of engine {other}, so it stays unchanged"
                 )
     for param in version.params:
         if param.name not in subject.used_below:
-            message = f"{param.name!r} has no place in the text; use it or leave it out"
+            message = f"{param.name!r} is not used in the text. Use it or remove it."
             yield subject.finding("unused-param", f"params.{param.name}", message)
 
 
@@ -365,18 +363,18 @@ def _front(subject: _Subject) -> Iterator[Finding]:
     left = len(text_of(whole))
     for section, text in whole.sections.items():
         places = [
-            (match.start(), f"{name!r} differs from turn to turn")
+            (match.start(), f"{name!r} changes every turn")
             for name in sorted(used(text, whole.engine, changing))
             if (match := re.search(rf"[${{]\s*{name}\b", text))
         ]
         if match := _MINUTES.search(text):
-            places.append((match.start(), f"{match.group()!r} looks made anew each time"))
+            places.append((match.start(), f"{match.group()!r} looks generated each time"))
         if places:
             start, why = min(places)
             behind = left - start
             if behind >= _BEHIND:
                 line = text.count("\n", 0, start) + 1
-                message = f"{why}, and no cache holds the {behind} characters behind it; put it last"
+                message = f"{why}, so no cache keeps the {behind} characters after it. Move it to the end."
                 yield subject.finding("unstable-front", f"sections.{section}:{line}", message)
             return
         left -= len(text) + 2
@@ -386,18 +384,18 @@ def _fields(subject: _Subject) -> Iterator[Finding]:
     """Check the fields besides the text."""
     version = subject.version
     if not version.description.strip():
-        yield subject.finding("no-description", "description", "is missing; say in one line what the prompt is for")
+        yield subject.finding("no-description", "description", "is missing. State the prompt's purpose in one line.")
     extra = version.metadata.get("extra")
     for key in extra if isinstance(extra, Mapping) else ():
         near = get_close_matches(str(key), [*KEYS, *ALIASES], n=1, cutoff=0.75)
         if near:
-            yield subject.finding("unknown-key", f"metadata.extra.{key}", f"is not read; did you mean {near[0]!r}?")
+            yield subject.finding("unknown-key", f"metadata.extra.{key}", f"is ignored. Did you mean {near[0]!r}?")
 
 
 def _length(subject: _Subject, count: Callable[[str], int], most: int) -> Iterator[Finding]:
     tokens = count(text_of(subject.resolved)) if subject.resolved else 0
     if tokens > most:
-        message = f"has {tokens} tokens with all it inherits; a system text has room for {most}"
+        message = f"has {tokens} tokens, with its ancestors; the limit is {most}"
         yield subject.finding("too-long", "sections", message)
 
 
@@ -409,5 +407,5 @@ def _duplicates(subjects: Iterable[_Subject]) -> Iterator[Finding]:
             chosen[subject.version.slug] = subject
     texts = {slug: "\n".join(text for _, text in _own(chosen[slug].version)) for slug in sorted(chosen)}
     for other, slug, similarity in near_duplicates(texts):
-        message = f"is {similarity:.0%} the text of {other!r}; put what they share into a parent"
+        message = f"is {similarity:.0%} the text of {other!r}. Move common text into a parent."
         yield chosen[slug].finding("near-duplicate", "sections", message)

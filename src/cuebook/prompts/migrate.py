@@ -46,7 +46,7 @@ class Row(Struct, frozen=True):
     version: Version
     order: int = 0
     semver: bool = False
-    inherits: str = ""  # the path that names its parent or says there is none, "" where nothing does
+    inherits: str = ""  # the path of its parent or of null, "" if not set
 
 
 class _Version(Document, frozen=True, kw_only=True, rename=None):
@@ -137,7 +137,7 @@ def _renamed(document: Mapping[str, Any], key: str) -> dict[str, Any]:
         for alias, name in _ALIASES.items():
             if isinstance(row, Mapping) and alias in row and name in row:
                 path = f"{key}[{at}].{alias}"
-                raise InvalidInput(f"{path}: given twice, as {name!r} too. Keep one.", where=path)
+                raise InvalidInput(f"{path}: duplicate of {name!r}. Keep one.", where=path)
     return {
         **document,
         key: [
@@ -163,7 +163,7 @@ def _sections(given: Mapping[str, Any], path: str) -> dict[str, str]:
         if value is None:
             raise InvalidInput(f"{place}: expected a string, got null", where=place)
         if "\x00" in text:
-            raise InvalidInput(f"{place}: has a NUL character. Remove it.", where=place)
+            raise InvalidInput(f"{place}: contains a NUL character. Remove it.", where=place)
         sections[check_section(name, where=place)] = text
     return sections
 
@@ -198,7 +198,7 @@ def _overriding(read: _Version, path: str, sections: Mapping[str, str]) -> dict[
     if isinstance(read.override_sections, Mapping):
         texts = _sections(read.override_sections, place)
         for name in texts.keys() & sections.keys():
-            raise InvalidInput(f"{place}.{name}: is in `sections` too. Keep one.", where=f"{place}.{name}")
+            raise InvalidInput(f"{place}.{name}: also in `sections`. Keep one.", where=f"{place}.{name}")
         return texts
     for at, name in enumerate(read.override_sections):
         if name not in sections:
@@ -214,7 +214,7 @@ def _of_three(read: _Three) -> list[Row]:
         path, slug = f"prompts[{at}]", check_slug(prompt.slug, where=f"prompts[{at}].slug")
         if slug in prompts:
             where = f"{path}.slug"
-            raise InvalidInput(f"{where}: {slug!r} is given twice, first in {prompts[slug][1]}", where=where)
+            raise InvalidInput(f"{where}: {slug!r} is a duplicate of {prompts[slug][1]}", where=where)
         prompts[slug] = (prompt, path)
     parents = _parents(read.inheritance)
     rows = [
@@ -239,7 +239,7 @@ def _parents(links: tuple[_Link, ...]) -> dict[_Branch, tuple[str, str]]:
         child, reference = (slugs[0], names[0]), slugs[1] if names[1] == MAIN else f"{slugs[1]}@{names[1]}"
         if parents.setdefault(child, (reference, path))[0] != reference:
             where = f"{path}.child_slug"
-            raise InvalidInput(f"{where}: {'@'.join(child)} inherits from {parents[child][0]} already", where=where)
+            raise InvalidInput(f"{where}: {'@'.join(child)} already inherits from {parents[child][0]}", where=where)
     return parents
 
 
@@ -281,7 +281,7 @@ class MigrationStep(Struct, frozen=True):
     version: Version
     number: int
     change: Difference
-    parent_place: str  # where the file names its parent
+    parent_place: str  # the place of its parent in the file
 
 
 class Skip(Struct, frozen=True):
@@ -360,7 +360,7 @@ def _grouped(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
         for row, following in pairwise(group):
             if row.order and row.order == following.order:
                 where = f"{following.place}.version"
-                raise InvalidInput(f"{where}: {row.order} is given twice, first in {row.place}", where=where)
+                raise InvalidInput(f"{where}: {row.order} is a duplicate of {row.place}", where=where)
     return {key: groups[key] for key in ordered}
 
 
@@ -375,7 +375,7 @@ def _follow(rows: Sequence[Row], chain: Sequence[Version], steps: list[Migration
             skipped.append(Skip(row.place, row.version.slug, row.version.branch, chain[found].number))
             at = found + 1
             continue
-        fresh = True  # what follows it in the file follows it on the branch
+        fresh = True  # later rows in the file follow it on the branch
         number += 1
         before = last or Version(slug=row.version.slug, branch=row.version.branch, type=row.version.type)
         version = _sealed(row, row.version if row.inherits else replace(row.version, inherits=before.inherits))

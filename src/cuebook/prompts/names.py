@@ -13,22 +13,22 @@ from msgspec import Struct
 
 from cuebook.errors import InvalidInput
 
-#: Characters of an id: its path and a few folders before it stay below the 260 of Windows.
+#: Maximum characters of an id: with a few parent folders its path stays below the 260 of Windows.
 MAX_ID: Final = 160
-#: Characters of one part, of a branch's and of a section's name; file systems end at 255 bytes.
+#: Maximum characters of a part, a branch's or a section's name; file systems end at 255 bytes.
 MAX_PART: Final = 80
-#: Where an id is looked for that is not found as it stands (MISSION K1).
+#: Fallback prefix for an id that does not exist (MISSION K1).
 DEFAULT: Final = "default/"
-#: Where the instructions to models lie that do work behind the replies: compactor, selector, metaprompts.
+#: Prefix of the instructions for background models: compactor, selector, metaprompts.
 SYSTEM: Final = "system/"
-#: Where a project's own prompts lie, each under the id it stands for (MISSION K9).
+#: Prefix of a project's own prompts, each under the id that it overrides (MISSION K9).
 PROJECTS: Final = "projects/"
 
 _PART = re.compile(r"[a-z0-9_][a-z0-9_.-]*")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
-#: Device names of Windows, with any ending: `con.md` is the console too.
+#: Windows device names, with any extension: `con.md` is the console too.
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)")
-#: The id `a` is the file `a.md`; an id `a.md/b` would want a folder of that name.
+#: The id `a` is the file `a.md`; an id `a.md/b` would need a folder of that name.
 ENDING: Final = ".md"
 _COMMENT_END = "-->"
 _HINTS: Final = {
@@ -62,9 +62,9 @@ def check_slug(slug: object, *, where: str = "slug") -> str:
     for part in slug.split("/"):
         fault = _fault(part)
         if fault:
-            raise InvalidInput(f"{where}: {slug!r} is no id: {fault}", where=where)
+            raise InvalidInput(f"{where}: {slug!r} is not a valid id: {fault}", where=where)
         if part.endswith(ENDING):
-            raise InvalidInput(f"{where}: {slug!r} is no id: leave out the ending of its file, {part!r}", where=where)
+            raise InvalidInput(f"{where}: {slug!r} is not a valid id: omit the file extension of {part!r}", where=where)
     return slug
 
 
@@ -74,7 +74,7 @@ def check_branch(branch: object, *, where: str = "branch") -> str:
         raise InvalidInput(f"{where}: expected a string, got {type(branch).__name__}", where=where)
     fault = "it reads as a version's number" if branch.isdecimal() else _fault(branch)
     if fault:
-        raise InvalidInput(f"{where}: {branch[:MAX_PART]!r} is no name of a branch: {fault}", where=where)
+        raise InvalidInput(f"{where}: {branch[:MAX_PART]!r} is not a valid branch name: {fault}", where=where)
     return branch
 
 
@@ -91,13 +91,13 @@ def check_section(name: object, *, where: str = "sections") -> str:
     elif name != name.strip():
         fault = "it begins or ends with a space"
     elif not name.isprintable():
-        fault = "it holds a character that cannot be seen"
+        fault = "it contains an invisible character"
     elif _COMMENT_END in name:
-        fault = f"{_COMMENT_END!r} ends the marker it stands in"
+        fault = f"{_COMMENT_END!r} would end its marker"
     elif unicodedata.normalize("NFC", name) != name:
         fault = "write its characters composed (NFC)"
     if fault:
-        raise InvalidInput(f"{where}: {name[:MAX_PART]!r} is no name of a section: {fault}", where=where)
+        raise InvalidInput(f"{where}: {name[:MAX_PART]!r} is not a valid section name: {fault}", where=where)
     return name
 
 
@@ -108,7 +108,7 @@ def parse_reference(text: object, *, where: str = "reference") -> Reference:
     rest, colon, number = text.partition(":")
     slug, at, branch = rest.partition("@")
     if colon and not _NUMBER.fullmatch(number):
-        raise InvalidInput(f"{where}: {number[:MAX_PART]!r} is no version's number; they count from 1", where=where)
+        raise InvalidInput(f"{where}: {number[:MAX_PART]!r} is not a valid version number (1, 2, …)", where=where)
     return Reference(
         check_slug(slug, where=where),
         check_branch(branch, where=where) if at else None,
@@ -122,7 +122,7 @@ def check_project(name: object, *, where: str = "project") -> str:
         raise InvalidInput(f"{where}: expected a string, got {type(name).__name__}", where=where)
     fault = _fault(name) if name else ""
     if fault:
-        raise InvalidInput(f"{where}: {name[:MAX_PART]!r} is no name of a project: {fault}", where=where)
+        raise InvalidInput(f"{where}: {name[:MAX_PART]!r} is not a valid project name: {fault}", where=where)
     return name
 
 
@@ -177,12 +177,12 @@ def _short_enough(names: Iterable[str]) -> tuple[str, ...]:
 def _fault(part: str) -> str:
     """Return the first reason why a part is invalid, "" if it is valid."""
     reasons = (
-        (not part, "it has an empty part (a '/' at its begin or end, or two in a row)"),
+        (not part, "it has an empty part (a leading, trailing or double '/')"),
         (len(part) > MAX_PART, f"a part has {len(part)} characters; at most {MAX_PART} are allowed"),
-        (".." in part, "it holds '..'"),
+        (".." in part, "it contains '..'"),
         (not _PART.fullmatch(part), _foreign(part)),
-        (part.endswith("."), "a part ends with a dot, which Windows leaves out"),
-        (_RESERVED.match(part), f"{part!r} is the name of a device on Windows"),
+        (part.endswith("."), "a part ends with a dot, which Windows drops"),
+        (_RESERVED.match(part), f"{part!r} is a Windows device name"),
     )
     return next((reason for holds, reason in reasons if holds), "")
 
@@ -195,5 +195,5 @@ def _foreign(part: str) -> str:
     if char and not char.isascii():
         return f"{char!a} ({unicodedata.name(char, 'a character without a name')}) is not ASCII"
     if char.isupper():
-        return f"write {char!r} in lower case: some file systems know no difference"
-    return _HINTS.get(char, f"it holds {char!r}; a part is made of a-z, 0-9, '_', '-' and '.'")
+        return f"write {char!r} in lower case: some file systems ignore case"
+    return _HINTS.get(char, f"it contains {char!r}. Allowed are a-z, 0-9, '_', '-' and '.'")

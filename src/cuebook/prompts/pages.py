@@ -21,9 +21,9 @@ from cuebook.prompts.names import check_section
 from cuebook.prompts.yaml_text import Node, load
 from cuebook.records.prompt import BODY
 
-#: Characters of a file, five times what a rendered text may have.
+#: Maximum characters of a file, five times the maximum of a rendered text.
 MAX_FILE = 1024 * 1024
-#: What front matter stands between.
+#: The line before and after the front matter.
 FENCE = "---"
 
 _MARKER = re.compile(r"^<!--[ \t]*@(@*)(section|verbatim)(?![\w-])(.*)$", re.MULTILINE)
@@ -60,7 +60,7 @@ def open_page(text: str | bytes, *, path: str) -> FilePages:
     text = unix(text)
     whole = FilePages(path, {}, text)
     if "\x00" in text:
-        whole.refuse(text.count("\n", 0, text.index("\x00")) + 1, "holds a NUL, which is no text; remove it")
+        whole.refuse(text.count("\n", 0, text.index("\x00")) + 1, "contains a NUL character. Remove it.")
     lines = text.split("\n")
     start = next((place for place, line in enumerate(lines) if line.strip()), 0)
     if lines[start].rstrip() != FENCE:
@@ -80,10 +80,10 @@ def decoded(text: str | bytes, path: str) -> str:
         text.encode()
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise InvalidInput(f"{path}: line {line}: not UTF-8; save the file so", where=f"{path}:{line}") from error
+        raise InvalidInput(f"{path}: line {line}: not UTF-8. Save it as UTF-8.", where=f"{path}:{line}") from error
     except UnicodeEncodeError as error:
         line = error.object.count("\n", 0, error.start) + 1
-        raise InvalidInput(f"{path}: line {line}: holds half a character", where=f"{path}:{line}") from error
+        raise InvalidInput(f"{path}: line {line}: contains a lone surrogate", where=f"{path}:{line}") from error
     return text
 
 
@@ -95,7 +95,7 @@ def divide(page: FilePages) -> dict[str, str]:
     lines = {BODY: page.body_line}
     line, counted = page.body_line, 0
     ends = [*(marker.start() for marker in markers[1:]), len(page.body)]
-    for marker, end in zip(markers, ends, strict=False):  # no marker, one end
+    for marker, end in zip(markers, ends, strict=False):  # without markers: one end
         line += page.body.count("\n", counted, marker.start())
         counted = marker.start()
         name = marker[3].rstrip().removesuffix(_MARKER_END).strip()
@@ -103,7 +103,7 @@ def divide(page: FilePages) -> dict[str, str]:
             page.refuse(line, f"write `<!-- @{marker[2]} NAME -->` for a section, `@@{marker[2]}` for a text like that")
         page.check(line, lambda name=name: check_section(name, where="section"))  # type: ignore[misc]
         if name in texts:
-            page.refuse(line, f"section {name!r} is given twice, first in line {lines[name]}; keep one")
+            page.refuse(line, f"section {name!r} is a duplicate of line {lines[name]}; keep one")
         text = page.body[marker.end() + 1 : end]
         texts[name] = _shown(text.removesuffix("\n") if marker[2] == "verbatim" else trimmed(text))
         lines[name] = line

@@ -13,11 +13,11 @@ from typing import Any, Final, get_args
 from cuebook.errors import InvalidInput
 from cuebook.records.prompt import Param, ParamType
 
-#: A name as both syntaxes know it.
+#: A name that both engines accept.
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Characters of a name.
+#: Maximum characters of a name.
 MAX_NAME: Final = 64
-#: Parameters of one prompt.
+#: Maximum parameters of a prompt.
 MAX_PARAMS: Final = 200
 
 _TYPES: Final[Mapping[object, ParamType]] = {kind: kind for kind in get_args(ParamType)}
@@ -36,7 +36,7 @@ def read_params(written: object, *, where: str = "params") -> tuple[Param, ...]:
     elif isinstance(written, Sequence) and not isinstance(written, str | bytes):
         params = [_from_item(item, f"{where}[{place}]") for place, item in enumerate(written)]
     else:
-        raise InvalidInput(f"{where}: expected a list of names, or names with their types", where=where)
+        raise InvalidInput(f"{where}: expected a list of names, or an object of names and types", where=where)
     if len(params) > MAX_PARAMS:
         raise InvalidInput(f"{where}: {len(params)} parameters; at most {MAX_PARAMS} are allowed", where=where)
     seen: set[str] = set()
@@ -59,11 +59,11 @@ def coerce(params: Sequence[Param], values: Mapping[str, Any]) -> dict[str, str]
     unknown = [name for name in given if name not in known]
     if unknown:
         declared = ", ".join(sorted(known)) or "none"
-        raise InvalidInput(f"no such parameter: {_listed(unknown)}; declared: {declared}", where=unknown[0])
+        raise InvalidInput(f"Unknown parameter: {_listed(unknown)}. Declared: {declared}", where=unknown[0])
     given = {name: value for name, value in given.items() if value is not None}
     missing = [param.name for param in params if param.required and param.default is None and param.name not in given]
     if missing:
-        raise InvalidInput(f"missing parameter: {_listed(missing)}; give it a value", where=missing[0])
+        raise InvalidInput(f"Missing parameter: {_listed(missing)}. Give it a value.", where=missing[0])
     return {
         param.name: _text(given[param.name], param.type, param.name)
         if param.name in given
@@ -82,7 +82,7 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     for written, value in values.items():
         name = bare(written)
         if name in given:
-            raise InvalidInput(f"{name!r} is given twice, with and without '$'", where=name)
+            raise InvalidInput(f"{name!r} occurs twice, with and without '$'", where=name)
         given[name] = value
     return given
 
@@ -126,10 +126,10 @@ def _known_fields(item: Mapping[Any, Any], where: str) -> None:
 
 def _from_schema(properties: Mapping[Any, Any], required: object, where: str) -> Iterator[Param]:
     if not isinstance(required, Sequence) or isinstance(required, str):
-        raise InvalidInput(f"{where}: `required` is a list of names", where=where)
+        raise InvalidInput(f"{where}: `required` must be a list of names", where=where)
     absent = [str(name) for name in required if name not in properties]
     if absent:
-        raise InvalidInput(f"{where}: required, but no property: {_listed(absent)}", where=where)
+        raise InvalidInput(f"{where}: required, but not in `properties`: {_listed(absent)}", where=where)
     for name, schema in properties.items():
         place = f"{where}.{name}"
         if not isinstance(schema, Mapping):
@@ -147,14 +147,14 @@ def _from_pico(key: object, value: object, where: str) -> Param:
     """Parse a line of picoschema: `name?: type, description`, also `name(enum, description): [a, b]`."""
     match = _PICO_KEY.fullmatch(key) if isinstance(key, str) else None
     if match is None:
-        raise InvalidInput(f"{where}: {_shown(key)} is no name of a parameter", where=where)
+        raise InvalidInput(f"{where}: {_shown(key)} is not a valid parameter name", where=where)
     name, optional, kind, note = match.groups()
     place = f"{where}.{name}"
     spec: dict[str, Any] = {"name": name.strip(), "required": not optional, "description": (note or "").strip()}
     if kind is not None and kind.strip() == "enum":
         return _param({**spec, "enum": value}, place)
     if kind is not None:
-        raise InvalidInput(f"{place}: {kind.strip()!r} has no text; give it as a string", where=place)
+        raise InvalidInput(f"{place}: {kind.strip()!r} has no text form. Use `string`.", where=place)
     if not isinstance(value, str):
         raise InvalidInput(f"{place}: expected `type, description`", where=place)
     word, _, note = value.partition(",")
@@ -169,10 +169,10 @@ def _param(spec: Mapping[Any, Any], where: str) -> Param:
     kind = _TYPES.get(written) if isinstance(written, str) else None
     if kind is None:
         known = ", ".join(get_args(ParamType))
-        raise InvalidInput(f"{where}: {_shown(written)} is no type; known are {known}", where=where)
+        raise InvalidInput(f"{where}: {_shown(written)} is not a type. Available: {known}", where=where)
     description = spec.get("description") or ""
     if not isinstance(description, str):
-        raise InvalidInput(f"{where}: its description is no text", where=where)
+        raise InvalidInput(f"{where}: expected a text as its description", where=where)
     default = spec.get("default")
     return Param(
         name=name,
@@ -189,7 +189,7 @@ def _name(written: object, where: str) -> str:
     name = bare(written)
     if not NAME.fullmatch(name) or len(name) > MAX_NAME:
         raise InvalidInput(
-            f"{where}: {name[:MAX_NAME]!r} is no name of a parameter: up to {MAX_NAME} of A-Z, a-z, 0-9 and '_', "
+            f"{where}: {name[:MAX_NAME]!r} is not a valid parameter name: up to {MAX_NAME} of A-Z, a-z, 0-9 and '_', "
             "not beginning with a digit",
             where=where,
         )
@@ -202,14 +202,14 @@ def _truth(written: object, where: str) -> bool:
         return written
     if isinstance(written, str) and written.lower() in ("true", "false"):
         return written.lower() == "true"
-    raise InvalidInput(f"{where}: `required` is true or false, not {_shown(written)}", where=where)
+    raise InvalidInput(f"{where}: `required` must be true or false, not {_shown(written)}", where=where)
 
 
 def _with_choices(description: str, choices: object, where: str) -> str:
     if choices is None:
         return description
     if not isinstance(choices, Sequence) or isinstance(choices, str):
-        raise InvalidInput(f"{where}: an enum is a list", where=where)
+        raise InvalidInput(f"{where}: an enum must be a list", where=where)
     texts = [text for choice in choices if (text := _written(choice)) is not None]
     told = f"one of {', '.join(texts)}"
     return f"{description} ({told})" if description else told
@@ -226,11 +226,11 @@ def _text(value: object, kind: str, name: str) -> str:
     }
     if text is None or not fits[kind]:
         shown = _shown(value if text is None else text)
-        raise InvalidInput(f"{name!r} is {kind}, and {shown} is not", where=name)
+        raise InvalidInput(f"{name!r} must be {kind}, got {shown}", where=name)
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{name!r} holds half a character (a lone surrogate)", where=name) from error
+        raise InvalidInput(f"{name!r} contains a lone surrogate", where=name) from error
     return text.lower() if kind == "boolean" else text
 
 

@@ -20,7 +20,7 @@ from cuebook.prompts.lint import Finding, Severity
 from cuebook.records.expression import counted
 from cuebook.records.prompt import MAIN, Version
 
-#: Observations that 0.5, a branch's first weight, counts for (notes on the original: a baseline needs 10).
+#: The number of observations that 0.5, a branch's first weight, counts as (notes: a baseline needs 10).
 PRIOR: Final = 10
 _COST: Final[dict[Severity, int]] = {"error": 20, "warning": 5, "info": 1}
 _LINT, _DESCRIPTION, _PARAMS, _TESTS, _PASSED, _OBSERVED = 40, 10, 5, 5, 10, 30
@@ -86,7 +86,7 @@ def _tested(version: Version, tests: tuple[int, int] | None) -> PointsPart:
         )
     named = version.metadata.get("tests")
     if named and tests is None:
-        return PointsPart("tested", _TESTS, most, "tests named, and not run")
+        return PointsPart("tested", _TESTS, most, "tests listed, but not run")
     return PointsPart("tested", 0, most, "no tests")
 
 

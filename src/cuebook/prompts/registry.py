@@ -29,11 +29,11 @@ from cuebook.prompts.params import bare, read_params
 from cuebook.prompts.strict_json import parse
 from cuebook.records.prompt import MAIN, Label, Param, Version
 
-#: The form of the registry; one with a greater number is of a later Cuebook.
+#: The registry's format version; a greater number is from a later Cuebook.
 FORMAT: Final = 1
 FILE: Final = "registry.json"
 OBJECTS: Final = ".objects/sha256/"
-#: The folders of E's layout and ours; an id of none of them lies below `default/` (MISSION K1).
+#: The folders of E's layout and ours; other ids are below `default/` (MISSION K1).
 FOLDERS: Final = ("_meta", "default", "projects", "system")
 
 _OBJECT = re.compile(r"\.objects/sha256/([0-9a-f]{2})/([0-9a-f]{64})")
@@ -52,13 +52,13 @@ class RegistryEntry(Struct, frozen=True, kw_only=True):
     type: str = "prompt"
     description: str = ""
     author: str = ""
-    last_updated: str = ""  # ISO 8601, UTC; "" for unknown
+    last_updated: str = ""  # ISO 8601, UTC; "" if unknown
     tags: tuple[str, ...] = ()
     params: tuple[str, ...] = ()  # names without `$`
-    path: str = ""  # below `prompts/`
+    path: str = ""  # relative to `prompts/`
     digest: str = ""
     head: bool = False
-    active: bool | None = None  # None: what the head is
+    active: bool | None = None  # None: same as `head`
     labels: tuple[str, ...] = ()
     sync: bool = False
     extra: Mapping[str, Any] = {}
@@ -138,7 +138,7 @@ def layout(
         path = ((paths or {}).get(place) or path_of(*place)) if head else object_path(text)
         if head and owners.setdefault(path.lower(), version.source) != version.source:
             raise InvalidInput(
-                f"{path}: would hold {owners[path.lower()]} and {version.source}; rename one", where=path
+                f"{path}: would contain {owners[path.lower()]} and {version.source}. Rename one.", where=path
             )
         files[path] = text
         entry = _entry(version, path=path, head=head, labels=(labels or {}).get(version.slug, ()))
@@ -214,13 +214,13 @@ def read(text: str | bytes) -> Registry:
     text = unix(decoded(text, FILE).removeprefix("\ufeff"))
     if _CONFLICT.search(text):
         raise InvalidInput(
-            f"{FILE}: holds marks of a merge that was not finished; `cuebook prompt pull` makes it anew", where=FILE
+            f"{FILE}: contains Git conflict markers. Run `cuebook prompt pull` to rebuild it.", where=FILE
         )
     document = _parsed(text)
     ours = isinstance(document, dict) and "prompts" in document
     if ours and document.get("format") != FORMAT:
         raise InvalidInput(
-            f"{FILE}: format {document.get('format')!r} is not known; this Cuebook reads {FORMAT}", where=FILE
+            f"{FILE}: format {document.get('format')!r} is not supported. This Cuebook supports {FORMAT}", where=FILE
         )
     rows = document["prompts"] if ours else [document] if isinstance(document, dict) else document
     if not isinstance(rows, list):
@@ -232,7 +232,7 @@ def read(text: str | bytes) -> Registry:
 def _parsed(text: str) -> Any:
     try:
         return parse(text, where=FILE)
-    except InvalidInput as error:  # a key given twice is named without its file
+    except InvalidInput as error:  # the error of a duplicate key does not name its file
         raise InvalidInput(f"{FILE}: {str(error).removeprefix(f'{FILE}: ')}", where=FILE) from error
 
 
@@ -296,7 +296,7 @@ def _below(path: str, where: str) -> str:
         check_slug("/".join([*parts[:-1], plain]), where=f"{where}.path")
         check_branch(branch or MAIN, where=f"{where}.path")
     except InvalidInput as error:
-        raise InvalidInput(f"{where}.path: {path!r} is no place below `prompts/`", where=f"{where}.path") from error
+        raise InvalidInput(f"{where}.path: {path!r} is not a path below `prompts/`", where=f"{where}.path") from error
     return below
 
 
@@ -332,11 +332,11 @@ def time_of(text: str) -> float:
 
 Kind = Literal["form", "twice", "no_file", "no_entry", "unreadable", "digest", "metadata", "object"]
 
-#: What to do about a registry that lags behind.
-_ANEW = f"`cuebook prompt pull` makes {FILE} anew"
-#: Files that are prompts; others may lie beside them.
+#: Advice for a stale registry.
+_ANEW = f"run `cuebook prompt pull` to rebuild {FILE}"
+#: The extension of prompt files; other files may be beside them.
 _ENDING = ".md"
-#: What an entry says that the file says too: the entry's field and the version's.
+#: Fields that both an entry and the file have: the entry's field and the version's.
 _FIELDS = (
     ("id", "slug"), ("branch", "branch"), ("version", "semver"), ("type", "type"), ("description", "description"),
     ("author", "author"), ("tags", "tags"), ("sync", "sync"),
@@ -360,9 +360,9 @@ def check(registry: Registry, files: Mapping[str, str | bytes]) -> list[Disagree
     listed = {entry.path for entry in registry.entries}
     for path in files:
         if path not in listed and path.endswith(_ENDING):
-            found.append(Disagreement("no_entry", path, "", f"{path}: is not in {FILE}; {_ANEW}"))
+            found.append(Disagreement("no_entry", path, "", f"{path}: not in {FILE}; {_ANEW}"))
         elif path not in listed and path.startswith(OBJECTS):
-            found.append(Disagreement("no_entry", path, "", f"{path}: is the text of no version in {FILE}"))
+            found.append(Disagreement("no_entry", path, "", f"{path}: not the text of any version in {FILE}"))
     return sorted(found, key=lambda each: (each.path, each.id, each.kind, each.message))
 
 
@@ -378,7 +378,7 @@ def _of_entries(entries: tuple[RegistryEntry, ...]) -> Iterator[Disagreement]:
     for (slug, branch, version), count in versions.items():
         if count > 1:
             yield Disagreement(
-                "twice", FILE, slug, f"{FILE}: {slug}@{branch}:{version} is listed {count} times; keep one"
+                "twice", FILE, slug, f"{FILE}: {slug}@{branch}:{version} is listed {count} times. Keep one."
             )
     for slug, branch in branches:
         if heads[slug, branch] != 1:
@@ -389,11 +389,14 @@ def _of_entries(entries: tuple[RegistryEntry, ...]) -> Iterator[Disagreement]:
 def _of_entry(entry: RegistryEntry, text: str | bytes | None) -> Iterator[Disagreement]:
     if text is None:
         yield Disagreement(
-            "no_file", entry.path, entry.id, f"{entry.path}: is missing; {FILE} has {entry.name} there: commit it too"
+            "no_file",
+            entry.path,
+            entry.id,
+            f"{entry.path}: missing, but {FILE} lists {entry.name} there. Commit it.",
         )
         return
     if entry.path.startswith(OBJECTS) and not is_object(entry.path, text):
-        message = f"{entry.path}: is not the text it is named after; take it from the history"
+        message = f"{entry.path}: does not match the hash in its name. Restore it from the Git history."
         yield Disagreement("object", entry.path, entry.id, message)
         return
     try:
@@ -408,7 +411,7 @@ def _of_entry(entry: RegistryEntry, text: str | bytes | None) -> Iterator[Disagr
 
 def _of_version(entry: RegistryEntry, version: Version, digest: str) -> Iterator[Disagreement]:
     if entry.digest and digest != entry.digest:
-        message = f"{entry.path}: was edited since {FILE} was made; push it, or {_ANEW}"
+        message = f"{entry.path}: was edited after {FILE} was written; push it, or {_ANEW}"
         yield Disagreement("digest", entry.path, entry.id, message)
     said_by_file = {name: getattr(version, field) for name, field in _FIELDS}
     said_by_file["params"] = tuple(param.name for param in version.params)

@@ -33,23 +33,23 @@ from cuebook.records.prompt import Observation
 Decision = Literal["rollback", "keep", "wait", "hold"]
 
 DAY = 86_400.0
-_STILL = 1e-9  # scores that differ by less do not vary
-_SUSPECT = 0.2  # of the detector's alarm level: 1 % of an unchanged version's conversations lie above it (simulated)
+_STILL = 1e-9  # smaller differences count as equal
+_SUSPECT = 0.2  # of the detector's alarm level: 1 % of an unchanged version's conversations are above it (simulated)
 
 
 class SigmaSettings(Struct, frozen=True, kw_only=True):
     """Sigma settings from the notes: with a baseline of 12 conversations 4.8 % fire falsely, with 50 0.3 %."""
 
     sigma: float = 1.0  # sd of the baseline's conversation means
-    floor: float = 0.02  # the least that sd is taken for
+    floor: float = 0.02  # minimum assumed sd
     window: int = 30  # conversations
     baseline: int = 50  # conversations, at least
     least_drop: float = 0.03
     others_share: float = 1 / 3  # another prompt fell with ours: by this much of our drop, and beyond a standard error
 
 
-#: Where there is no control beside a version. Of 600 runs of 2,000 observations of an unchanged one, without their
-#: conversations' names and without another prompt to look at, 0 / 0 / 0.3 % fire by chance / in sessions / in a dip.
+#: Without a control group. In 600 runs of 2,000 observations of an unchanged version, without conversation names and
+#: without another prompt for comparison, 0 / 0 / 0.3 % fire by chance / in sessions / in a dip.
 UNAIDED = SigmaSettings(sigma=2.5, window=20, baseline=30, least_drop=0.15)
 
 
@@ -90,7 +90,7 @@ class Unit(Struct, frozen=True, kw_only=True):
 class Rollback(Struct, frozen=True, kw_only=True):
     """A past rollback of a branch."""
 
-    number: int  # what was taken back
+    number: int  # the version that was rolled back
     restored: int
     at: float
     automatic: bool = True
@@ -123,7 +123,7 @@ class EvidenceUnits:
     def __init__(self, *, rounds: int = 8, idle_s: float = 1_800.0) -> None:
         self._rounds = rounds
         self._idle_s = idle_s
-        self._open: dict[str, list[Observation]] = {}  # in the order they began
+        self._open: dict[str, list[Observation]] = {}  # in order of their beginning
         self._counted: set[str] = set()
 
     def add_observations(self, observations: Iterable[Observation], now: float) -> tuple[Unit, ...]:
@@ -212,13 +212,13 @@ def sigma(
         thresholds={"drop": needed, "sigma": chosen.sigma, "window": chosen.window, "baseline": chosen.baseline},
     )
     decision: Decision = "keep"
-    reason = f"{drop:.3f} below the baseline; {needed:.3f} would be too much"
+    reason = f"{drop:.3f} below the baseline; {needed:.3f} would trigger a rollback"
     if len(baseline) < chosen.baseline or len(window) < chosen.window:
-        decision, reason = "wait", f"{chosen.baseline} conversations of before and {chosen.window} of now are needed"
+        decision, reason = "wait", f"{chosen.baseline} earlier and {chosen.window} current conversations are needed"
     elif sd < _STILL:
-        decision, reason = "hold", "the baseline's scores do not vary: nothing was measured"
+        decision, reason = "hold", "the baseline's scores do not vary, so they measure nothing"
     elif drop >= needed and _fell_too(others, least=drop * chosen.others_share, most=drop - needed):
-        decision, reason = "hold", "another prompt fell at the same time: it may be the model"
+        decision, reason = "hold", "another prompt fell at the same time: the model may be the cause"
     elif drop >= needed:
         decision, reason = "rollback", f"{drop:.3f} below the baseline over {len(window)} conversations"
     return RollbackVerdict(
@@ -290,13 +290,13 @@ def _decided(trial: Trial, settings: GuardSettings, found: Mapping[str, float]) 
         (
             trial.most_control - trial.least_control < _STILL,
             "hold",
-            "the control's scores do not vary: nothing was measured",
+            "the control's scores do not vary, so they measure nothing",
         ),
         (ruined, "rollback", f"{worse}: W = {found['wealth']:.3g}"),
         (beyond, "rollback", f"{worse}: beyond its confidence sequence by {found['margin']:.3f}"),
         (found["detector"] >= settings.arl, "rollback", f"{worse}; since its promotion M = {found['detector']:.3g}"),
-        (n < settings.promote_after, "wait", f"{settings.promote_after} conversations decide on its promotion"),
-        (suspected, "wait", "under suspicion: a larger control finds out sooner"),
+        (n < settings.promote_after, "wait", f"{settings.promote_after} conversations are needed for its promotion"),
+        (suspected, "wait", "possibly worse: a larger control group decides sooner"),
     )
     return next(((said, why) for holds, said, why in rules if holds), ("keep", f"nothing wrong in {n} conversations"))
 
@@ -313,7 +313,7 @@ def allowed(history: Sequence[Rollback], now: float, *, number: int, target: int
     if any(each.restored == number for each in history):
         return Permission(allowed=False, reason=f"version {number} was itself restored by a rollback")
     if target == number or any(each.number == target for each in history):
-        return Permission(allowed=False, reason=f"version {target} was taken back itself")
+        return Permission(allowed=False, reason=f"version {target} was itself rolled back")
     return Permission(allowed=True)
 
 

@@ -41,15 +41,15 @@ SIGNALS = (
     "task_crisis",
     "task_reflection",
 )
-#: Two names of one signal: either is found under the other.
+#: Two names of one signal: either finds the other.
 ALIASES = {"sentiment_high": "user_pleased", "user_pleased": "sentiment_high"}
 _CANONICAL = {name: "user_pleased" if name in ALIASES else name for name in SIGNALS}
 
-#: Names a caller may give; those that are no signals are kept with an observation and teach nothing.
+#: Names that a caller may pass; those that are no signals are stored with an observation and teach nothing.
 MOST_SIGNALS = 100
 EPSILON = 0.2
 NOISE = 0.13  # sd of a score given the signals; .132 measured for the document's score (notes: 4a)
-PRIOR = 4.0  # observations the prior is worth, in each direction
+PRIOR = 4.0  # weight of the prior in observations, in each direction
 PRIOR_MEAN = 0.5
 PRIOR_REACH = 0.2  # how far the author's weights move the prior mean
 FLOOR = 0.05
@@ -136,7 +136,7 @@ def epsilon_greedy(
     Raises InvalidInput naming a weight that is not finite or a signal outside [0, 1], NotFound if no variant is left.
     """
     if not 0.0 <= finite(epsilon, "epsilon") <= 1.0 or not 0.0 <= finite(roll, "roll") < 1.0:
-        msg = f"epsilon {epsilon!r} belongs into [0, 1], a roll ({roll!r}) into [0, 1)"
+        msg = f"epsilon {epsilon!r} must be in [0, 1], a roll ({roll!r}) in [0, 1)"
         raise InvalidInput(msg, where="epsilon" if 0.0 <= roll < 1.0 else "roll")
     heard = checked(signals)
     choices = [_scored(each, heard) for each in _eligible(variants)]
@@ -163,7 +163,7 @@ def thompson(
     signals: about 1 ms. Raises like `epsilon_greedy`.
     """
     if not 0.0 <= finite(floor, "floor") <= 1.0:
-        msg = f"floor: {floor!r} is out of range; give a number from 0 to 1"
+        msg = f"floor: {floor!r} is out of range. Give a number from 0 to 1."
         raise InvalidInput(msg, where="floor")
     heard, offered = checked(signals), _eligible(variants)
     evidence = [posteriors.get(each.branch, Posterior()) for each in offered]
@@ -207,7 +207,7 @@ def win_chances(beliefs: Sequence[tuple[float, float]]) -> list[float]:
     It is ∫ φ_i Π_{j≠i} Φ_j by the trapezoidal rule, which converges exponentially on such smooth functions: with
     steps of 0.75 of the smallest sd the error is below 1e-5, while 256 draws would have 0.03.
     """
-    low = max(mean - 5.0 * sd for mean, sd in beliefs)  # below it lies next to none of the highest draw
+    low = max(mean - 5.0 * sd for mean, sd in beliefs)  # the highest draw is almost never below it
     high = max(mean + 5.0 * sd for mean, sd in beliefs)
     rivals = [at for at, (mean, sd) in enumerate(beliefs) if mean + 5.0 * sd > low]
     step = max(0.75 * min(beliefs[at][1] for at in rivals), (high - low) / 400.0)
@@ -238,13 +238,13 @@ def checked(signals: Mapping[str, Any]) -> dict[str, float]:
     Raises InvalidInput naming one that is not, and for more names than `MOST_SIGNALS`.
     """
     if len(signals) > MOST_SIGNALS:
-        msg = f"signals: {len(signals)} are given; at most {MOST_SIGNALS} are read"
+        msg = f"signals: {len(signals)} signals. The limit is {MOST_SIGNALS}."
         raise InvalidInput(msg, where="signals")
     heard: dict[str, float] = {}
     for name, value in signals.items():
         heard[name] = float(value) if isinstance(value, bool) else finite(value, f"signals.{name}")
         if not 0.0 <= heard[name] <= 1.0:
-            msg = f"signals.{name}: {value!r} is out of range; give a number from 0 to 1"
+            msg = f"signals.{name}: {value!r} is out of range. Give a number from 0 to 1."
             raise InvalidInput(msg, where=f"signals.{name}")
     return heard
 
@@ -252,17 +252,17 @@ def checked(signals: Mapping[str, Any]) -> dict[str, float]:
 def _eligible(variants: Sequence[Variant]) -> list[Variant]:
     """Return the variants that were not rolled back, sorted."""
     if not variants:
-        msg = "no variant to choose from; give at least one"
+        msg = "No variant to select from. Give at least one."
         raise NotFound(msg)
     offered = sorted(
         (each for each in variants if not each.rolled_back),
         key=lambda each: (each.slug, each.branch != MAIN, each.branch, each.number),
     )
     if not offered:
-        msg = f"every variant of {variants[0].slug!r} was rolled back; clear one, or add a version"
+        msg = f"every variant of {variants[0].slug!r} was rolled back. Clear one, or add a version."
         raise NotFound(msg)
     if len({each.branch for each in offered}) < len(offered) or offered[0].slug != offered[-1].slug:
-        msg = f"variants of {offered[0].slug!r}: give one prompt's branches, each once"
+        msg = f"variants of {offered[0].slug!r}: expected the branches of one prompt, each once"
         raise InvalidInput(msg, where="variants")
     return offered
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from cuebook.errors import InvalidInput
 
-#: From here on doubles do not tell whole numbers apart (RFC 8785, 3.2.2.3).
+#: From here on doubles cannot represent every integer (RFC 8785, 3.2.2.3).
 INEXACT = 2**53
-#: From here on RFC 8785 writes an exponent, which reads back as what it was.
+#: From here on RFC 8785 writes an exponent, which parses back to the same value.
 _EXPONENT = 1e21
 
 
@@ -23,7 +23,7 @@ def parse(document: str | bytes, *, where: str = "$") -> Any:
         text = document if isinstance(document, str) else document.decode()
         value = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{where}: is no JSON ({error})", where=where) from error
+        raise InvalidInput(f"{where}: not valid JSON ({error})", where=where) from error
     check(value, where=where)
     return value
 
@@ -33,7 +33,7 @@ def check(value: object, *, where: str = "$") -> None:
     try:
         _check(value, where)
     except RecursionError as error:
-        raise InvalidInput(f"{where}: nests too deep", where=where) from error
+        raise InvalidInput(f"{where}: nested too deeply", where=where) from error
 
 
 def _check(value: object, where: str) -> None:
@@ -45,35 +45,35 @@ def _check(value: object, where: str) -> None:
     elif isinstance(value, Mapping):
         for key, member in value.items():
             if not isinstance(key, str):
-                raise InvalidInput(f"{where}: the key {key!r} is no string", where=where)
+                raise InvalidInput(f"{where}: the key {key!r} is not a string", where=where)
             _check_text(key, where)
             _check(member, f"{where}.{key}")
     elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         for number, member in enumerate(value):
             _check(member, f"{where}[{number}]")
     elif value is not None:
-        raise InvalidInput(f"{where}: {type(value).__name__} is no type of JSON", where=where)
+        raise InvalidInput(f"{where}: {type(value).__name__} is not a JSON type", where=where)
 
 
 def _check_text(text: str, where: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{where}: holds half a surrogate pair, which is no text", where=where) from error
+        raise InvalidInput(f"{where}: contains a lone surrogate, which is not valid text", where=where) from error
 
 
 def _check_number(value: float, where: str) -> None:
     whole = isinstance(value, int)
     if not whole and not isfinite(value):
-        raise InvalidInput(f"{where}: {value} is no number of JSON; leave it out", where=where)
+        raise InvalidInput(f"{where}: {value} is not a JSON number. Remove it.", where=where)
     if abs(value) >= INEXACT and (whole or abs(value) < _EXPONENT):
-        raise InvalidInput(f"{where}: {value} is beyond 2^53 and not exact; write it as a string", where=where)
+        raise InvalidInput(f"{where}: {value} is beyond 2^53 and not exact. Write it as a string.", where=where)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise InvalidInput(f"{key}: given twice; which one is meant cannot be told", where=key)
+            raise InvalidInput(f"{key}: duplicate key. Keep one.", where=key)
         found[key] = value
     return found

@@ -19,16 +19,16 @@ from typing import Final, NamedTuple
 from cuebook.errors import InvalidInput
 from cuebook.records.prompt import Engine
 
-#: Characters of a rendered text: some 50,000 tokens, more than a system text has room for (DESIGN §9: capped).
+#: Maximum characters of a rendered text: some 50,000 tokens, more than a system text may have (DESIGN §9: capped).
 LIMIT: Final = 200_000
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*+"
-#: The marks before the name, the name with what is between, the marks behind it.
+#: The marks before the name, the name with its inner marks, the marks after it.
 _PATTERNS: Final = {
     "dollar": re.compile(rf"(?<!\$)(\$++)({_NAME}|\{{{_NAME}\}})()"),
     "braces": re.compile(rf"(?<!\{{)(\{{{{2,}}+)([ \t]*+{_NAME}[ \t]*+)(\}}{{2,}}+)"),
 }
-#: How many marks on each side are one placeholder.
+#: The number of marks on each side of a placeholder.
 _WIDTH: Final = {"dollar": 1, "braces": 2}
 _AROUND: Final = "{} \t"
 
@@ -57,7 +57,7 @@ def render(
     for place in _places(text, engine, declared):
         inner = values.get(place.name) if place.inner is None else place.inner
         if inner is None:
-            raise InvalidInput(f"missing parameter: {place.name!r}; give it a value", where=place.name)
+            raise InvalidInput(f"Missing parameter: {place.name!r}. Give it a value.", where=place.name)
         fresh = (text[last : place.start], place.before, inner, place.after)
         size += sum(map(len, fresh))
         last = place.end
@@ -65,7 +65,7 @@ def render(
             break
         pieces += fresh
     if size + len(text) - last > limit:
-        raise InvalidInput(f"the rendered text has more than {limit} characters; shorten it or its values")
+        raise InvalidInput(f"the rendered text has more than {limit} characters. Shorten it or its values.")
     pieces.append(text[last:])
     return "".join(pieces)
 

@@ -32,7 +32,7 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts.learn import finite
 
 BETS = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.95)
-_TUNED_FOR = 40.0  # conversations at which the asymptotic sequence is narrowest (notes: t*)
+_TUNED_FOR = 40.0  # the number of conversations at which the asymptotic sequence is narrowest (notes: t*)
 _HUGE = 1e300
 
 
@@ -41,14 +41,14 @@ class GuardSettings(Struct, frozen=True, kw_only=True):
 
     method: Literal["betting", "asymptotic"] = "betting"
     alpha: float = 0.01  # bound on a false rollback over a version's life
-    delta: float = 0.02  # a drop of the mean score nobody minds
-    least: int = 20  # conversations before anything is decided
-    least_arm: int = 8  # of them by each version
-    canary: float = 0.5  # share of conversations a new version gets
-    promoted: float = 0.9  # and after `promote_after` clean ones
+    delta: float = 0.02  # a negligible drop of the mean score
+    least: int = 20  # minimum conversations before a decision
+    least_arm: int = 8  # minimum per version
+    canary: float = 0.5  # a new version's share of conversations
+    promoted: float = 0.9  # its share after `promote_after` clean ones
     promote_after: int = 200
-    arl: float = 1e4  # conversations between two false alarms of the detector, at least, on average
-    ratio_p: float = 1e-3  # the arms are not those that were drawn: nothing is decided
+    arl: float = 1e4  # minimum mean conversations between two false alarms of the detector
+    ratio_p: float = 1e-3  # below this p the arms do not match the randomization: no decision
 
     def __post_init__(self) -> None:
         shares = ("canary", "promoted", "ratio_p", "delta", "alpha")
@@ -93,7 +93,7 @@ def tried(trial: Trial, pair: Pair, settings: GuardSettings) -> Trial:
     """Return the trial with one more conversation; raises InvalidInput if it was not randomized or has no score."""
     p, y = finite(pair.share, "share"), finite(pair.mean, "mean")
     if not 0.0 < p < 1.0 or not 0.0 <= y <= 1.0:
-        msg = f"share {p!r} belongs into (0, 1), the mean {y!r} into [0, 1]: what was not drawn by lot is no evidence"
+        msg = f"share {p!r} must be in (0, 1), the mean {y!r} in [0, 1]. Only randomized conversations count."
         raise InvalidInput(msg, where="mean" if 0.0 < p < 1.0 else "share")
     m = (trial.sum_new + trial.sum_control) / trial.n if trial.n else 0.5
     d = (1.0 / p if pair.new else -1.0 / (1.0 - p)) * (y - m)

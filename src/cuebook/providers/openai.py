@@ -13,12 +13,12 @@ from cuebook.providers.network import Network
 from cuebook.records.answers import mended
 from cuebook.wire.chat_stream import ByteLines, Events, read_event, read_usage
 
-#: Headers of one hop (RFC 9110, 7.6.1), and those our own client sets anew.
+#: Hop-by-hop headers (RFC 9110, 7.6.1), and those that our HTTP client sets.
 _HOP = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
     "upgrade", "proxy-connection", "host", "content-length", "accept-encoding", "expect",
 })  # fmt: skip
-#: Our own headers: they name conversations and keys of Cuebook and are nobody else's business.
+#: Cuebook's own headers: they contain conversation ids and keys and are not forwarded.
 _OURS = (
     "x-cuebook-",
     "x-conversation-id",
@@ -33,22 +33,22 @@ _OURS = (
     "referer",
     "sec-fetch-",
 )
-#: Where a client's key stands: OpenAI's wire, Anthropic's. Every request of the latter names its version.
+#: Headers of a client's API key: OpenAI's, Anthropic's. Every Anthropic request has a version header.
 _KEYS = frozenset({"authorization", "x-api-key"})
 _ANTHROPIC = "anthropic-version"
-#: Headers of an answer that hold for its hop alone. Cookies among them: a client's never go upstream.
+#: Hop-by-hop headers of an answer, including cookies: a client's cookies are never forwarded.
 _ANSWER_HOP = frozenset({
     "connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "date", "server",
     "set-cookie",
 })  # fmt: skip
-#: Of these a verbatim answer keeps what its bytes are read by.
+#: Those that a verbatim answer keeps because they describe its bytes.
 _PACKING = frozenset({"content-length", "content-encoding", "server"})
-#: Seconds an idle connection is used again: shorter than servers keep it (uvicorn: 5), so that no request goes into one
-#: that is just being closed.
+#: Seconds for which an idle connection is reused: shorter than servers keep it (uvicorn: 5), so that no request is
+#: sent on a connection that is being closed.
 IDLE_S = 4.0
-#: The most idle connections that are kept.
+#: Most idle connections.
 IDLE = 64
-#: How answers may be packed that are read here.
+#: Content codings that are decoded here.
 READABLE = ("gzip", "x-gzip", "deflate", "identity")
 
 
@@ -73,7 +73,7 @@ class HttpAnswer:
         try:
             packed = (
                 not self._verbatim and self._response.headers.get("content-encoding", "identity") != "identity"
-            )  # though we asked for it plain
+            )  # although the request asked for identity
             async for chunk in self._response.aiter_bytes() if packed else self._response.stream:
                 yield chunk
         except httpx2.HTTPError as error:
@@ -115,14 +115,14 @@ class HttpUpstream:
         url = self._url + request.path + (f"?{request.query}" if request.query else "")
         try:
             headers = self._headers(request.headers, verbatim=request.verbatim)
-            if request.verbatim:  # a client's `build_request` adds headers of its own
+            if request.verbatim:  # `build_request` of a client adds its own headers
                 timeout = {"timeout": client.timeout.as_dict()}
                 built = httpx2.Request(request.method, url, content=request.body, headers=headers, extensions=timeout)
             else:
                 built = client.build_request(request.method, url, content=request.body, headers=headers)
             return HttpAnswer(await client.send(built, stream=True), verbatim=request.verbatim)
         except httpx2.TimeoutException as error:
-            msg = f"the upstream {self.base_url} did not answer in time ({type(error).__name__})"
+            msg = f"the upstream {self.base_url} timed out ({type(error).__name__})"
             raise UpstreamError(msg, status=504, retryable=True) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             msg = f"the upstream {self.base_url} cannot be reached ({type(error).__name__}: {error}); is it running?"
@@ -140,11 +140,11 @@ class HttpUpstream:
             network: Any = Network()
             tls = httpx2.create_ssl_context(trust_env=False)
             transport = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
-            transport._pool = httpcore2.AsyncConnectionPool(  # noqa: SLF001  the pool takes a network, its owner none
+            transport._pool = httpcore2.AsyncConnectionPool(  # noqa: SLF001  the pool accepts a network backend, the client does not
                 ssl_context=tls, max_keepalive_connections=IDLE, keepalive_expiry=IDLE_S, network_backend=network,
                 max_connections=None,
             )  # fmt: skip
-            nobodys = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # one caller's cookies must not be another's
+            nobodys = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # callers must not share cookies
             self._client = httpx2.AsyncClient(
                 timeout=timeout, transport=transport, cookies=nobodys, follow_redirects=False, trust_env=False
             )
@@ -169,7 +169,7 @@ class HttpUpstream:
         if key and not _KEYS & (names := {name.lower() for name in headers}):
             name, value = ("x-api-key", key) if _ANTHROPIC in names else ("authorization", f"Bearer {key}")
             headers[name] = value
-        # as they came: a header's bytes are read as Latin-1 and need not be ASCII
+        # unchanged: header bytes are decoded as Latin-1 and need not be ASCII
         return [
             (name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in headers.items()
         ]
@@ -206,7 +206,7 @@ def shown_url(url: str) -> str:
         good = False
     if not good:
         shown = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
-        msg = f"upstream {shown!r} is no address; give one like http://127.0.0.1:8080/v1"
+        msg = f"upstream {shown!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
         raise InvalidInput(msg, where="upstream.url")
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
@@ -216,7 +216,7 @@ class OpenAIModel:
 
     def __init__(self, name: str, upstream: HttpUpstream) -> None:
         if not name:
-            msg = "model.name: missing; say which model of the provider answers"
+            msg = "model.name: missing. Set it to a model of the provider."
             raise InvalidInput(msg, where="model.name")
         self.name = name
         self._upstream = upstream
@@ -250,7 +250,7 @@ class OpenAIModel:
                 if piece.text or piece.usage or piece.finish:
                     yield piece
             if not finished:
-                msg = f"the stream of {self.name} ended before its answer did"
+                msg = f"the answer of {self.name} ended early"
                 raise UpstreamError(msg, retryable=True)
         finally:
             await answer.aclose()

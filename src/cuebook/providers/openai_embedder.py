@@ -12,7 +12,7 @@ from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces.model import RelayRequest
 from cuebook.providers.openai import HttpUpstream
 
-#: Texts sent in one request: servers take from 64 (small ones) to 2,048.
+#: Texts per request: servers accept from 64 (small ones) to 2,048.
 AT_ONCE = 64
 
 
@@ -32,7 +32,7 @@ class OpenAIEmbedder:
         self, model: str, upstream: HttpUpstream, *, akin: float, languages: frozenset[str] = frozenset()
     ) -> None:
         if not model:
-            msg = "embedder.name: missing; say which model of the provider embeds"
+            msg = "embedder.name: missing. Set it to an embedding model of the provider."
             raise InvalidInput(msg, where="embedder.name")
         self.name = f"{model}@{upstream.base_url}"
         self.akin = akin
@@ -83,8 +83,8 @@ class OpenAIEmbedder:
         size = sizes.pop()
         if self.dimension not in (0, size):
             msg = (
-                f"the embedder's server sent vectors of {size} numbers where {self._model} had {self.dimension}: it is "
-                "another model now; none was kept, and after a restart all is embedded by it"
+                f"the embedder's server sent vectors of {size} numbers where {self._model} had {self.dimension}: "
+                "the model has changed. No vector was stored. Restart Cuebook to embed everything with the new model."
             )
             raise UpstreamError(msg, retryable=True)
         self.dimension = size
@@ -95,7 +95,7 @@ def unit(numbers: Sequence[float]) -> bytes:
     """Return a vector normalized to length 1, as little-endian float32. Raises UpstreamError for a zero vector."""
     length = sqrt(sum(number * number for number in numbers))
     if not length or not isfinite(length):
-        msg = "the embedder's server sent a vector without a direction"
+        msg = "the embedder's server sent a zero or non-finite vector"
         raise UpstreamError(msg)
     vector = array("f", (number / length for number in numbers))
     if sys.byteorder == "big":

@@ -29,9 +29,9 @@ class RecalledModel:
         """Yield the answer line by line."""
         hits = [hit for hit in request.recalled if isinstance(hit, Hit)]
         if not hits:
-            yield Piece(text=f"{NO_MODEL_LABEL} Nothing in memory fits this. {self._advice}")
+            yield Piece(text=f"{NO_MODEL_LABEL} No memory matches this query. {self._advice}")
         else:
-            yield Piece(text=f"{NO_MODEL_LABEL} What memory holds for this:\n")
+            yield Piece(text=f"{NO_MODEL_LABEL} Memories that match this query:\n")
         for hit in hits[:QUOTED]:
             day = datetime.fromtimestamp(hit.timestamp, request.zone).date().isoformat()
             text = " ".join(hit.text.split())

@@ -9,9 +9,9 @@ from cuebook.errors import InvalidInput
 
 #: Characters of an answer that `repair_json` reads.
 LONGEST: Final = 20_000
-#: Opening brackets in such an answer (40 records in a list have 41), and characters of broken JSON that are repaired.
-#: They bound the nesting, and json-repair's time, which grows with the product of both: measured with 0.64.6 on
-#: hostile texts, 0.3 s at most within these limits, 89 s without.
+#: Most opening brackets in such an answer (40 records in a list have 41), and most characters of broken JSON that are
+#: repaired. They limit the nesting, and json-repair's time, which grows with the product of both. Measured with 0.64.6
+#: on hostile texts: at most 0.3 s within these limits, 89 s without.
 MAX_BRACKETS: Final = 48
 MAX_BROKEN: Final = 2_000
 
@@ -24,7 +24,7 @@ def read_object(text: str) -> dict[str, Any]:
     for value in _valid(text):
         if isinstance(value, dict):
             return value
-    raise InvalidInput("the answer holds no JSON object", where="answer")
+    raise InvalidInput("the answer contains no JSON object", where="answer")
 
 
 def repair_json(text: str) -> dict[str, Any] | list[Any] | None:
@@ -46,7 +46,7 @@ def repair_json(text: str) -> dict[str, Any] | list[Any] | None:
 
     try:
         repaired = json_repair.loads(broken, skip_json_loads=True)
-    except ValueError:  # nested too deeply for the stack that is left
+    except ValueError:  # nested too deeply for the remaining stack
         return None
     return repaired if isinstance(repaired, dict | list) else None
 
@@ -77,19 +77,19 @@ def check(value: Any, schema: Mapping[str, Any], *, where: str) -> None:
             _check_object(value, schema, where=where)
         case "array" if isinstance(value, list):
             if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-                raise InvalidInput(f"{len(value)} entries are too few or too many", where=where)
+                raise InvalidInput(f"{len(value)} entries is too few or too many", where=where)
             for place, entry in enumerate(value):
                 check(entry, schema["items"], where=f"{where}[{place}]")
         case "string" if isinstance(value, str):
             if not schema.get("minLength", 0) <= len(value.strip()) or len(value) > schema.get("maxLength", len(value)):
                 raise InvalidInput(f"a text of {len(value)} characters is too short or too long", where=where)
             if value not in schema.get("enum", (value,)):
-                raise InvalidInput(f"{value!r} is none of {', '.join(schema['enum'])}", where=where)
+                raise InvalidInput(f"{value!r} is not one of {', '.join(schema['enum'])}", where=where)
         case "number" if isinstance(value, int | float) and not isinstance(value, bool):
             if not schema["minimum"] <= value <= schema["maximum"]:
                 raise InvalidInput(f"{value!r} is outside {schema['minimum']}..{schema['maximum']}", where=where)
         case kind:
-            raise InvalidInput(f"{kind} expected, got {type(value).__name__}", where=where)
+            raise InvalidInput(f"expected {kind}, got {type(value).__name__}", where=where)
 
 
 def _check_object(value: dict[str, Any], schema: Mapping[str, Any], *, where: str) -> None:

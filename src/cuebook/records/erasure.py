@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from cuebook.errors import NotFound
 
-#: What can be forgotten.
+#: The kinds of objects that can be erased.
 Kind = Literal["user", "conversation", "persona", "organization", "memory", "item"]
-#: Those that can be named by hand; an item of a conversation has its own door.
+#: The kinds that a request can name; items of a conversation have their own endpoint.
 KINDS: tuple[Kind, ...] = ("user", "conversation", "persona", "organization", "memory")
-#: What stands in the place of words that were erased in a conversation which stays, and of who said them.
+#: The placeholder for erased text and its sender in a conversation that remains.
 ERASED, NOBODY = "[erased]", "erased"
-#: What an erased post's `state` says.
+#: `state` of an erased post.
 GONE = "erased"
 
 
@@ -40,7 +40,7 @@ class Receipt(Struct, frozen=True, kw_only=True, rename="camel"):
     salt: str
     concerns: tuple[str, ...] = ()
     reason: str = ""
-    counts: Mapping[str, int] = {}  # what went, by kind in camelCase
+    counts: Mapping[str, int] = {}  # number of erased objects by kind in camelCase
     epoch: int = 0
     requested_at: str = ""  # ISO 8601 UTC
     finished_at: str = ""
@@ -65,7 +65,7 @@ class MemoryToErase(Struct, frozen=True, kw_only=True, rename="camel"):
     text: str
 
 
-#: What a forget leaves, by kind.
+#: What an erasure leaves, by kind.
 Staying = Literal[
     "sourcePosts",
     "othersPosts",
@@ -100,4 +100,4 @@ def salted(name: str, salt: str) -> str:
 
 def no_receipt(receipt: str) -> NotFound:
     """Return the same error for a missing receipt and for one of other users."""
-    return NotFound(f"no receipt {receipt!r}; `cuebook memory receipt list` names those there are")
+    return NotFound(f"Unknown receipt {receipt!r}. Run `cuebook memory receipt list` to list receipts.")

@@ -14,10 +14,10 @@ from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.records.memory import DEFAULT_TENANT
 
 Role = Literal["viewer", "editor", "agent", "admin", "owner"]
-#: Each may do what those before it may. Viewers read; editors write prompts and posts, and ask; agents speak for any
-#: user of the tenant; admins publish, roll back, read the audit and set their organizations; owners do everything.
+#: Each role includes those before it. Viewers read; editors write prompts and posts, and ask; agents act for any user
+#: of the tenant; admins publish, roll back, read the audit log and configure their organizations; owners do everything.
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-#: Roles whose key is one user's (INTERFACE, Who).
+#: Roles whose key belongs to one user (INTERFACE, Who).
 OF_ONE_USER: Final = ("viewer", "editor")
 
 SECRET_BYTES: Final = 32
@@ -25,7 +25,7 @@ PREFIX: Final = "cue_"
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LENGTH: Final = 43  # 62^43 > 2^256
 _TOKEN: Final = re.compile(r"cue_([0-9A-Za-z-]{1,64})_[0-9A-Za-z]{43}")
-#: So that no other digest made with the book's key is one of a key.
+#: Separates digests of API keys from other digests under the project's key.
 _DOMAIN: Final = b"cuebook api key v1\n"
 
 
@@ -70,7 +70,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     def need(self, role: Role, what: str = "this") -> None:
         """Check the caller's role. Raises Denied."""
         if not self.may(role):
-            msg = f"{what} needs a key of role {role} or higher; this one's role is {self.role}"
+            msg = f"{what} requires a key with role {role} or higher. This key has role {self.role}."
             raise Denied(msg)
 
     def acts_as(self, *named: str | None) -> str | None:
@@ -82,7 +82,7 @@ class Caller(Struct, frozen=True, kw_only=True):
         if self.user is None:
             return given[0] if given else None
         if any(name != self.user for name in given):
-            msg = "userId: this key is one user's own and speaks for nobody else; leave the user out"
+            msg = "userId: this key belongs to one user and cannot act for others. Omit the user."
             raise Denied(msg)
         return self.user
 
@@ -98,13 +98,13 @@ class Caller(Struct, frozen=True, kw_only=True):
 
 def no_organization(organization: str) -> NotFound:
     """Return the same error for a missing organization and for one of others."""
-    return NotFound(f"no organization {organization!r} for this key; `cuebook key list` says which it names")
+    return NotFound(f"Unknown organization {organization!r} for this key. Run `cuebook key list` to list keys.")
 
 
 def write_token(key: str, secret: bytes) -> str:
     """Return the full API key from its 32 random bytes. Raises InvalidInput."""
     if len(secret) != SECRET_BYTES:
-        msg = f"secret: has {len(secret)} bytes; give {SECRET_BYTES}"
+        msg = f"secret: has {len(secret)} bytes. Use {SECRET_BYTES}."
         raise InvalidInput(msg, where="secret")
     number, digits = int.from_bytes(secret), ""
     for _ in range(_LENGTH):

@@ -63,7 +63,7 @@ def checked(change: OrganizationChange) -> OrganizationChange:
     for category in wanted if isinstance(wanted, list) else ():
         if category not in CATEGORIES:
             where = "memory.longTermMemory.allowedCategories"
-            msg = f"{where}: no category {category!r}; there are {', '.join(CATEGORIES)}"
+            msg = f"{where}: unknown category {category!r}. Available: {', '.join(CATEGORIES)}."
             raise InvalidInput(msg, where=where)
     return change
 

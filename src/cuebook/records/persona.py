@@ -16,7 +16,7 @@ from cuebook.validate import Document, Fault, Name, check_unique, unknown, valid
 Method = Literal["lexicon_based", "llm", "trained_classifier", "lexicon_and_classifier"]
 EventName = Literal["user_frustrated", "user_confused", "user_satisfied", "error_threshold_exceeded", "low_engagement"]
 TriggerType = Literal["turn_interval", "event_based", "manual"]
-#: Metaprompts that ship, by the names a persona's `presets` switches them on with; the last one means every other.
+#: Built-in metaprompts by their names in a persona's `presets`; the last name enables all others.
 Preset = Literal[
     "frustration_recovery", "confusion_clarification", "satisfaction_reinforcement", "error_recovery",
     "engagement_boost", "all",
@@ -27,10 +27,10 @@ EVENTS: Final[tuple[EventName, ...]] = get_args(EventName)
 METHODS: Final[tuple[str, ...]] = get_args(Method)
 TRIGGERS: Final[tuple[str, ...]] = get_args(TriggerType)
 PRESETS: Final[tuple[str, ...]] = get_args(Preset)
-#: Of a metaprompt that says neither (seed 000's own presets).
+#: Defaults of a metaprompt (seed 000's own presets).
 TEMPERATURE: Final = 0.3
 OUTPUT_TOKENS: Final = 512
-#: What a template of a metaprompt may name.
+#: Variables of metaprompt templates.
 VARIABLES: Final = (
     "current_mood", "user_skill", "task_complexity", "current_sentiment", "recent_conversation", "recent_errors",
     "evidence", "sentiment_score", "consecutive_frustration", "consecutive_confusion", "consecutive_satisfaction",
@@ -42,22 +42,22 @@ class Tracking(Document, frozen=True, kw_only=True):
     """A `sentimentTracking` object of a persona or of a profile. Scores are in -1..1."""
 
     enabled: bool = False
-    method: Annotated[str, Meta(max_length=80)] = "lexicon_based"  # a Method, or one that was given to the project
+    method: Annotated[str, Meta(max_length=80)] = "lexicon_based"  # a Method, or a custom one of the project
     model_id: ModelId = ""  # for `llm`; "" = the work model
     provider_id: ModelId = ""
-    history_window: Annotated[int, Meta(ge=1, le=1_000)] = 10  # messages the means are taken over
+    history_window: Annotated[int, Meta(ge=1, le=1_000)] = 10  # messages in the moving averages
     frustration_threshold: Annotated[float, Meta(ge=-1, le=1)] = -0.3
     satisfaction_threshold: Annotated[float, Meta(ge=-1, le=1)] = 0.3
     consecutive_turns: Annotated[int, Meta(ge=1, le=1_000)] = field(default=2, name="consecutiveTurnsForTrigger")
     presets: tuple[Preset, ...] = ()  # of metaprompts, `all` for every one
-    cooldown_turns: Annotated[int, Meta(ge=0, le=10_000)] = 3  # turns after an event in which it does not fire again
-    cooldown_ms: Annotated[int, Meta(ge=0, le=31 * 86_400_000)] = 0  # likewise, in time
-    profile: Name | None = None  # of the presets file; it holds where a persona's definition says nothing
+    cooldown_turns: Annotated[int, Meta(ge=0, le=10_000)] = 3  # cooldown of an event in turns
+    cooldown_ms: Annotated[int, Meta(ge=0, le=31 * 86_400_000)] = 0  # cooldown in time
+    profile: Name | None = None  # of the presets file; default for fields that a persona's definition omits
     label: str = ""
     description: str = ""
 
 
-#: What holds for a persona that says nothing of it.
+#: The default tracking of a persona.
 UNTRACKED: Final = Tracking()
 
 
@@ -77,14 +77,14 @@ class Metaprompt(Struct, frozen=True, kw_only=True):
     description: str = ""
     template: str = ""  # with {{variables}}; "" = the prompt under `key`
     key: str = ""
-    strategy: str = ""  # the answer's key whose text reaches the next prompt; "" = `strategy`
+    strategy: str = ""  # the answer's key whose text is added to the next prompt; "" = `strategy`
     model_id: str = ""
     temperature: float = TEMPERATURE
     max_output_tokens: int = OUTPUT_TOKENS
 
 
-#: The metaprompts that ship with a text, by id, and when each runs where a definition does not say. The last one looks
-#: back every few turns and needs no sentiment (A, "Turn-interval self-reflection").
+#: The built-in metaprompts with a text, by id, and their default triggers. The last one reflects every few turns and
+#: needs no sentiment (A, "Turn-interval self-reflection").
 SHIPPED_TRIGGERS: Final[Mapping[str, Trigger]] = {
     "gmi_frustration_recovery": Trigger(type="event_based", event="user_frustrated"),
     "gmi_confusion_clarification": Trigger(type="event_based", event="user_confused"),
@@ -95,7 +95,7 @@ SHIPPED_TRIGGERS: Final[Mapping[str, Trigger]] = {
 }
 
 
-#: Fields of the original's definitions without an effect here: a file written for it is read, and its author told.
+#: Fields of the original definitions without an effect here: accepted with a warning.
 UNUSED: Final = frozenset({
     "defaultModelCompletionOptions", "modelTargetPreferences", "costSavingStrategy", "promptEngineConfigOverrides",
     "defaultModelId", "defaultProviderId", "toolIds", "allowedCapabilities", "embeddedTools", "allowedInputModalities",
@@ -103,12 +103,12 @@ UNUSED: Final = frozenset({
     "uiInteractionStyle", "memoryConfig", "conversationContextConfig", "isCreatorPersona", "isPublic",
     "activationKeywords", "strengths", "minSubscriptionTier", "initialMemoryImprints", "customFields",
 })  # fmt: skip
-#: The same of a metaprompt: the project's own model is asked, and answers are held to its own schema.
+#: The same for a metaprompt: the project's own model and schema are used.
 _UNUSED_OF_METAPROMPT: Final = frozenset({"providerId", "outputSchema"})
-#: The links of a persona's chain of prompts (E), in their order; `fallback` stands for one that cannot be rendered.
+#: The links of a persona's prompt chain (E), in order; `fallback` replaces a link that cannot be rendered.
 CHAIN: Final = ("init", "persona", "summary", "fallback")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-#: Characters of a template; a metaprompt that ships has some 1,500.
+#: Most characters of a template; a built-in metaprompt has about 1,500.
 _Question = Annotated[str, Meta(min_length=1, max_length=32_768, description="a question to the model")]
 
 
@@ -123,8 +123,8 @@ class Persona(Struct, frozen=True, kw_only=True):
     base_system_prompt: str = ""
     role: str = "assistant"
     chain: Mapping[str, str] = {}  # prompt ids by link
-    tracking: Tracking = UNTRACKED  # as its own definition says; with the profile: `signals.profiles.tracking_of`
-    tracked: frozenset[str] = frozenset()  # the fields of tracking that its definition names
+    tracking: Tracking = UNTRACKED  # from its own definition; `signals.profiles.tracking_of` adds the profile
+    tracked: frozenset[str] = frozenset()  # the tracking fields that its definition sets
     metaprompts: tuple[Metaprompt, ...] = ()
 
 
@@ -182,7 +182,7 @@ class _Definition(Document, frozen=True, kw_only=True):
     meta_prompts: Annotated[tuple[_Metaprompt, ...], Meta(max_length=64)] = ()
 
 
-#: The fields a definition may have, in the order they are written in.
+#: The fields of a definition, in the order of writing.
 FIELDS: Final = tuple(each.encode_name for each in structs.fields(_Definition))
 
 
@@ -197,7 +197,7 @@ def read_persona(document: object) -> tuple[Persona | None, list[Fault]]:
         if isinstance(read.sentiment_tracking, str)
         else read.sentiment_tracking
     )
-    if not tracking.profile:  # with one, the whole is checked when the profile is known
+    if not tracking.profile:  # with one, the check waits until the profile is known
         faults += check_thresholds(tracking, "sentimentTracking")
     faults += check_unique("metaPrompts", [each.id for each in read.meta_prompts])
     for at, each in enumerate(read.meta_prompts):
@@ -257,7 +257,7 @@ def _metaprompt(read: _Metaprompt) -> Metaprompt:
 def _check(read: _Metaprompt, path: str) -> Iterator[Fault]:
     """Yield the faults of inconsistent fields of a metaprompt."""
     if read.prompt_template and read.prompt_key:
-        yield Fault(f"{path}.promptKey", "given beside promptTemplate. Write one of them.")
+        yield Fault(f"{path}.promptKey", "cannot be combined with promptTemplate. Write one of them.")
     if not read.prompt_template and not read.prompt_key and read.id not in SHIPPED_TRIGGERS:
         near = get_close_matches(read.id, SHIPPED_TRIGGERS, n=1)
         meant = f" Did you mean the id {near[0]!r}, which ships?" if near else ""
@@ -333,6 +333,6 @@ class Experience(Struct, frozen=True, kw_only=True):
     """One piece of advice: `when` is shown to the selector, `what` is added to the prompt if selected."""
 
     exp_id: str
-    who: tuple[str, ...] = ()  # roles it is for; none = all
+    who: tuple[str, ...] = ()  # its roles; empty = all
     when: str
     what: str

@@ -34,11 +34,11 @@ from cuebook.records.conversation import (
 from cuebook.records.persona import Experience
 from cuebook.validate import check, format_value, join
 
-#: Makes an id from D's prefix: "atta-", "post-", "round-", "conv-" or "sme-".
+#: Creates an id from D's prefix: "atta-", "post-", "round-", "conv-" or "sme-".
 IdMaker = Callable[[str], str]
 
 _OURS = "cuebook"
-#: Types D's `Attachment.from_dict` raises on: those it never had, and `text`, which it calls deprecated (measured).
+#: Types that D's `Attachment.from_dict` rejects: unknown ones, and the deprecated `text` (measured).
 _NOT_IN_D = frozenset({"text", "reasoning", "file", "audio", "refusal", "opaque"})
 _KNOWN = PART_TYPES | REMOVED_PART_TYPES | RENAMED_PART_TYPES.keys()
 _T = TypeVar("_T")
@@ -185,7 +185,7 @@ def part_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str
         extra = {"originalType": kind} if extra is None else {"originalType": kind, "extra": extra}
         kind = "opaque"
     content = _plain(read.content, join(where, "content"))
-    if not isinstance(content, str):  # D's artifact_paths may hold a list
+    if not isinstance(content, str):  # D's artifact_paths may be a list
         content = "" if content is None else msgspec.json.encode(content).decode()
     return Part(RENAMED_PART_TYPES.get(kind, kind), content, extra, fresh_ids("atta-") if fresh_ids else read.id)
 
@@ -248,7 +248,7 @@ class _PostReader:
 
     def __init__(self, fresh_ids: IdMaker | None) -> None:
         self.fresh_ids = fresh_ids
-        self.last = 0  # seq of the post read last
+        self.last = 0  # seq of the last parsed post
 
     def id_of(self, given: str | None, prefix: str, seq: object) -> str:
         if self.fresh_ids:
@@ -339,7 +339,7 @@ def _plain(value: object, where: str) -> Any:
     try:
         return msgspec.json.decode(msgspec.json.encode(value))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{where}: no plain value ({error})", where=where) from error
+        raise InvalidInput(f"{where}: not a plain JSON value ({error})", where=where) from error
 
 
 # ---- views ----------------------------------------------------------------------------------------------------------

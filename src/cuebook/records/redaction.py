@@ -30,10 +30,10 @@ _FLAGS: tuple[tuple[str, Expression], ...] = (
 )
 _LITERAL = Expression(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|-?[0-9][0-9.eE+-]*+', re.DOTALL)
 _COLON = Expression(r"[ \t\r\n]*:[ \t\r\n]*")
-#: A character of a JSON string as it is spelled there.
+#: A character of a JSON string in its escaped form.
 _CHARACTER = Expression(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
-_HIDING = ("\\u", "\\/")  # escapes that can hide a hint from a search in the raw document
-_SHORTEST = 6  # characters a text needs to name and hold a secret: 密码=123
+_HIDING = ("\\u", "\\/")  # escapes that can hide a hint in the raw document
+_SHORTEST = 6  # minimum characters of a text with a named secret: 密码=123
 _NUMBER_FAMILIES = frozenset({"pin", "password"})
 
 
@@ -56,7 +56,7 @@ class _Secret(Struct, frozen=True):
     end: int
     family: str
     value: str
-    quoted: bool = False  # the token needs quotes of its own
+    quoted: bool = False  # the token needs its own quotes
 
 
 class Redactor:
@@ -65,7 +65,7 @@ class Redactor:
     def __init__(self, key: bytes) -> None:
         """`key` is the fingerprint key, never stored beside the tokens. Raises InvalidInput if it is empty."""
         if not key:
-            raise InvalidInput("the fingerprint key is empty; give 32 random bytes")
+            raise InvalidInput("The fingerprint key is empty. Use 32 random bytes.")
         self._key = key
 
     def text(self, value: str) -> tuple[str, tuple[SecretFinding, ...]]:

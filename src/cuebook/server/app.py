@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import ipaddress
 import logging
@@ -72,23 +73,23 @@ from cuebook.server.page.login import error_page
 from cuebook.server.streaming import Running
 
 VERSION = "1"
-#: Seconds a stopping server lets running turns go on before it ends them.
+#: Seconds that a stopping server waits for running turns before it cancels them.
 GRACE_S = 10.0
-#: Seconds more in which they keep what had come.
+#: Further seconds to store their partial answers.
 KEEP_S = 5
-#: Longer than clients keep an idle connection (httpx: 5 s), so that none sends into one that is just being closed.
+#: Longer than clients keep an idle connection (httpx: 5 s), so that no client sends into a closing one.
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
 _V1 = [*v1.ROUTES, *responses.ROUTES, *conversations_v1.ROUTES, *messages.ROUTES]
 DESCRIPTION = """\
-Conversations, prompts and memory of LLM agents. Who asks is `userId` in the body, `?userId=`, or header `X-User-Id`.
-Where the book has keys every request brings one, as `Authorization: Bearer cue_…` or in `X-Cuebook-Key`: 401 without;
-a key that is a user's says who asks, and naming another is 403.
-In a path `~` and `%2F` stand for a `/` inside an id, `%7E` for a `~`. The OpenAI wire is served at `/v1`,
+Conversations, prompts and memory of LLM agents. Name the user as `userId` in the body, `?userId=`, or `X-User-Id`.
+If the project has API keys, send one as `Authorization: Bearer cue_…` or `X-Cuebook-Key`; 401 without one.
+A user's key identifies the user; naming another user is 403.
+In a path, write `~` or `%2F` for a `/` inside an id, and `%7E` for a `~`. The OpenAI wire is served at `/v1`,
 `/c/{conversation}/v1` and `/u/{user}/v1`, the Model Context Protocol at `/mcp`.
-`Idempotency-Key` is honoured by every POST that stores, for
-48 hours: the same request again does nothing and gets the first answer, another one under the same key is 422. POST
-that makes something is 201, that computes or moves something 200."""
+Every POST that stores data honors `Idempotency-Key` for 48 hours: the same request returns the first answer, a
+different request with the same key is 422. A POST that creates something returns 201, one that computes or moves
+something 200."""
 
 
 def create_app(book: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
@@ -153,7 +154,7 @@ def hand_over(app: Litestar, book: Cuebook, *, host: str | None = None, port: in
     exposed = host is not None and not is_local(host)
     app.state = State(
         {"book": book, "running": Running(), "known_query": {}, "exposed": exposed, "error_page": error_page}
-        | {"watching": Counter(), "measures": Measures()}  # who watches, by key, and what takes long
+        | {"watching": Counter(), "measures": Measures()}  # live connections by key, and expensive requests
     )
     app.asgi_handler = Guard(
         app.asgi_handler, host=host, port=port, exposed=exposed, shadow=book.config.settings.upstream.shadow
@@ -172,7 +173,7 @@ class Closed(OpenAPISchemaPlugin):
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
         """Return Litestar's schema without additional properties."""
         plugins = (each for each in schema_creator.plugins if isinstance(each, OpenAPISchemaPlugin))
-        others = (each for each in plugins if each is not self)  # those of attrs and pydantic ask otherwise
+        others = (each for each in plugins if each is not self)  # those of attrs and pydantic use other checks
         made = next(each for each in others if each.is_plugin_supported_field(field_definition))
         schema: Schema = made.to_openapi_schema(field_definition, schema_creator)
         schema.additional_properties = False
@@ -219,9 +220,7 @@ async def refuse_unknown_query(request: AnyRequest) -> None:
     unknown = sorted(set(request.query_params) - known[handler.handler_id])
     if unknown:
         allowed = ", ".join(sorted(known[handler.handler_id])) or "none"
-        problems = [
-            {"key": name, "message": f"there is no such query parameter here; there are: {allowed}"} for name in unknown
-        ]
+        problems = [{"key": name, "message": f"unknown query parameter. Available: {allowed}."} for name in unknown]
         raise ValidationException(extra=problems)
 
 
@@ -284,7 +283,7 @@ async def _serve(
         server = Server(app, grace_s=grace_s, access_log=access_log)
         shown = f"[{host}]" if ":" in host else host
         server.when_started = lambda: started(f"http://{shown}:{port}") if started else None
-        gc.freeze()  # what is there by now stays: no stream waits a tenth of a second while its cycles are looked for
+        gc.freeze()  # exclude startup objects from garbage collection, which would pause streams for 0.1 s
         await server.serve(sockets=sockets)
 
 
@@ -297,8 +296,8 @@ def listen(host: str, port: int, *, keyed: bool = False) -> list[socket.socket]:
     """Bind the sockets; without `keyed` only to loopback addresses. Raises InvalidInput, BackendError."""
     addresses = _addresses(host)
     if not keyed and not is_local(host):
-        said = "can be reached from other machines, and no keys tell callers apart"
-        msg = f"host {host!r} {said}; serve on 127.0.0.1, or `cuebook key new` first"
+        reason = "other machines can reach it and there are no API keys"
+        msg = f"Host {host!r} not allowed: {reason}. Use 127.0.0.1, or create a key with `cuebook key new`."
         raise InvalidInput(msg, where="server.host")
     sockets: list[socket.socket] = []
     for address in addresses:
@@ -308,11 +307,12 @@ def listen(host: str, port: int, *, keyed: bool = False) -> list[socket.socket]:
             opened = socket.create_server((str(address), wanted), family=family, backlog=BACKLOG)
         except OSError as error:
             if sockets:
-                continue  # a name of two families, one of which this machine lacks
-            msg = f"port {port} on {host!r} cannot be had ({error.strerror}); stop the other server, or --port N"
+                continue  # a name with IPv4 and IPv6, one of which this machine lacks
+            reason = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
+            msg = f"Port {port} {reason}. Stop the other server, or choose another port with --port."
             raise BackendError(msg) from error
-        # Its connections inherit it. asyncio sets it itself only where a socket names its protocol, which this does
-        # not; without it the second piece of each answer waits 40 ms for the client's ACK of the first.
+        # Connections inherit TCP_NODELAY. asyncio sets it only for sockets that name their protocol, unlike this one.
+        # Without it the second piece of each answer waits 40 ms for the client's ACK of the first.
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sockets.append(opened)
     return sockets
@@ -326,7 +326,7 @@ def _addresses(host: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        msg = f"host {host!r} is no address of this machine ({error}); use 127.0.0.1"
+        msg = f"Cannot resolve host {host!r} ({error}). Use 127.0.0.1."
         raise InvalidInput(msg, where="server.host") from None
     return [
         ipaddress.ip_address(name) for name in dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found)
@@ -349,9 +349,9 @@ class Server(uvicorn.Server):
             ws="none",
         )
         super().__init__(config)
-        # What goes wrong in a request is answered and logged by `problems`; a client that went away is no error.
+        # `error_responses` answers and logs failed requests; a client that disconnects is not an error.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        logging.getLogger("cuebook.relay").setLevel(logging.INFO)  # told once a conversation
+        logging.getLogger("cuebook.relay").setLevel(logging.INFO)  # logged once per conversation
         if access_log:
             log = logging.getLogger("uvicorn.access")
             log.setLevel(logging.INFO)
@@ -369,12 +369,12 @@ class Server(uvicorn.Server):
         """Stop accepting requests, and cancel what still runs after the grace period."""
         ending = asyncio.get_running_loop().call_later(self._grace_s, self._running.stop)
         try:
-            await super().shutdown(sockets)  # returns at once when told to stop a second time
+            await super().shutdown(sockets)  # returns at once on a second signal
         finally:
             ending.cancel()
             await self._running.end(within_s=KEEP_S)
             await asyncio.sleep(0)
-            for connection in list(self.server_state.connections):  # let in while the doors closed
+            for connection in list(self.server_state.connections):  # accepted while closing
                 connection.transport.abort()
             await asyncio.sleep(0)
 
@@ -382,7 +382,7 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Handle SIGINT and SIGTERM as a graceful shutdown, without raising them again."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread may listen to signals
+            yield  # only the main thread may handle signals
             return
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

@@ -19,7 +19,7 @@ from cuebook.server.roles import declared, is_hidden, is_open
 #: The longest Idempotency-Key: a UUID has 36 characters, a digest 128.
 LONGEST_KEY = 255
 
-#: Where a browser keeps the key for the pages of this server; nothing else reads it.
+#: The cookie with the API key, used by pages only.
 COOKIE = "cuebook_key"
 
 AnyRequest = Request[Any, Any, Any]
@@ -36,11 +36,11 @@ async def admit(request: AnyRequest) -> None:
     needed = declared(method, path) or "owner"
     if not caller.may(needed):
         if is_hidden(method, path):
-            msg = "there is no such object; `cuebook key list` says what this key may"
+            msg = "Not found, or not allowed for this API key. Check its role with `cuebook key list`."
             raise NotFound(msg)
         caller.need(needed, f"{method} {name_in(request.url.path)}")
     scope["state"]["caller"] = caller
-    if scope["state"].get("place") is None:  # on the OpenAI wire the query is the upstream's
+    if scope["state"].get("place") is None:  # on the OpenAI wire the query belongs to the upstream
         query = request.query_params
         check_named(request, user=query.get("userId"), organization=query.get("organizationId"))
 
@@ -114,7 +114,7 @@ def header(scope: Scope, name: bytes) -> str | None:
                 return value.decode()
             except UnicodeDecodeError:
                 shown = name.decode()
-                msg = f"header {shown}: is no UTF-8; send it as UTF-8"
+                msg = f"{shown}: not UTF-8. Send the header as UTF-8."
                 raise InvalidInput(msg, where=shown) from None
     return None
 
@@ -151,7 +151,7 @@ def idempotency_key(scope: Scope) -> str | None:
         return None
     own = f"{caller.key}:" if caller.key else ""
     if len(key) > LONGEST_KEY - len(own):
-        msg = f"Idempotency-Key: {len(key)} characters are over the limit of {LONGEST_KEY - len(own)}"
+        msg = f"Idempotency-Key: {len(key)} characters exceed the limit of {LONGEST_KEY - len(own)}. Shorten it."
         raise InvalidInput(msg, where="Idempotency-Key")
     return own + key
 

@@ -7,13 +7,12 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from cuebook.errors import Busy
-from cuebook.records.expression import counted
 from cuebook.server.authorization import AnyRequest, book_of, caller_of
 
 # ---- watchers -------------------------------------------------------------------------------------------------------
 
 
-#: Seconds after which who was refused may try again.
+#: Retry-After of rejected requests, in seconds.
 RETRY_S = 10.0
 
 
@@ -27,7 +26,7 @@ def seat(request: AnyRequest) -> Iterator[None]:
         (watching[key] if key else 0, limits.watchers_of_key, "server.watchers_of_key"),
     ):
         if many >= most:
-            msg = f"{counted(many, 'watcher')} are here, and {setting} allows {most}; end one, or raise it"
+            msg = f"Too many live connections: {many:,}, and {setting} allows {most:,}. Close one, or raise the limit."
             raise Busy(msg, retry_after=RETRY_S)
     watching[key] += 1
     try:
@@ -38,7 +37,7 @@ def seat(request: AnyRequest) -> Iterator[None]:
             del watching[key]
 
 
-#: Requests of a kind that may wait while one is at it, and seconds after which who was refused may try again.
+#: Requests of a kind that may wait while one runs, and the Retry-After of rejected ones in seconds.
 WAITING: Final = 8
 _RETRY_S: Final = 10.0
 
@@ -54,7 +53,7 @@ class Measures:
     async def hold(self, kind: str) -> AsyncIterator[None]:
         """Wait for the lock of a kind. Raises Busy if the queue is full."""
         if self._asked[kind] > WAITING:
-            msg = f"{kind} takes long, and {WAITING} requests wait for one already; try again later"
+            msg = f"Too many requests: {WAITING} are already waiting for {kind}. Try again later."
             raise Busy(msg, retry_after=_RETRY_S)
         self._asked[kind] += 1
         try:

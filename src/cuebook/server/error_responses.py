@@ -30,7 +30,7 @@ from cuebook.errors import (
 )
 
 PROBLEM_TYPE = "application/problem+json"
-#: Family → status and name, the narrower one first.
+#: Exception type → status and name, subclasses first.
 TABLE: tuple[tuple[type[CuebookError], int, str], ...] = (
     (TooLarge, 413, "too-large"),
     (KeyReused, 422, "idempotency-key-reused"),
@@ -46,13 +46,13 @@ TABLE: tuple[tuple[type[CuebookError], int, str], ...] = (
     (BackendError, 500, "backend"),
     (CuebookError, 500, "internal"),
 )
-#: Names of what the HTTP layer refuses by itself.
+#: Names of errors that the HTTP layer raises.
 _NAMES = {403: "refused", 404: "no-such-address", 405: "method-not-allowed", 413: "too-large", 503: "unavailable"}
 
-#: What Litestar says of a query parameter that has to be there.
+#: Litestar's message for a missing query parameter.
 _MISSING = re.compile(r"Missing required query parameter '([^']*)'")
 
-#: What a decoder calls the types of JSON, in words.
+#: Words for the decoder's names of JSON types.
 _TYPES = {
     "int": "a whole number", "float": "a number", "str": "text", "bool": "true or false",
     "array": "a list", "object": "an object",
@@ -179,7 +179,7 @@ class Failure(Struct, frozen=True, kw_only=True):
         return AnthropicError(AnthropicErrorBody(kind, self.detail))
 
 
-#: Anthropic's types of errors by status; others are `api_error`, or `invalid_request_error` below 500.
+#: Anthropic's error types by status; others are `api_error`, or `invalid_request_error` below 500.
 _ANTHROPIC = {
     401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
     429: "rate_limit_error", 504: "timeout_error", 529: "overloaded_error",
@@ -197,8 +197,8 @@ def failure_of(error: Exception) -> Failure:
         return _of_family(error)
     if isinstance(error, HTTPException):
         return _of_litestar(error)
-    _log.error("a request failed unexpectedly", exc_info=error)
-    return Failure(status=500, name="internal", detail="something went wrong in Cuebook; its log says what")
+    _log.error("Request failed with an unexpected error", exc_info=error)
+    return Failure(status=500, name="internal", detail="Internal error. See the server log for the cause.")
 
 
 def _of_family(error: CuebookError) -> Failure:
@@ -229,16 +229,16 @@ def _of_litestar(error: HTTPException) -> Failure:
     given: Any = error.extra if isinstance(error.extra, list) else []
     errors = tuple(_field_error(each) for each in given if isinstance(each, dict))
     if match := _MISSING.match(error.detail):
-        errors = (FieldError(match[1], "missing; name it in the query"),)
+        errors = (FieldError(match[1], "missing. Add it to the query."),)
     detail = {
-        404: "there is no such address; /schema lists them",
-        405: "this address takes other methods; see Allow",
-        413: "the body is over the limit; split it, or raise server.max_body (server.max_v1_body under /v1)",
+        404: "No route at this address. See /schema for all routes.",
+        405: "Method not allowed here. See the Allow header.",
+        413: "Request body too large. Split it, or raise server.max_body (server.max_v1_body under /v1).",
     }.get(status, error.detail)
     if errors:
         detail = "; ".join(f"{each.where}: {each.detail}" for each in errors)
     if status >= 500:
-        detail = "the request could not be served"
+        detail = "The request failed. See the server log for the cause."
     headers = tuple((key.lower(), value) for key, value in (error.headers or {}).items())
     return Failure(
         status=status,
@@ -253,8 +253,8 @@ def _of_litestar(error: HTTPException) -> Failure:
 def _field_error(given: Mapping[str, Any]) -> FieldError:
     where, text = str(given.get("key", "")), str(given.get("message", ""))
     if where == "data":
-        return FieldError("body", "empty; send a JSON object")
-    if given.get("source") == "query":  # named as a function's parameter, in the place of what the address says
+        return FieldError("body", "empty. Send a JSON object.")
+    if given.get("source") == "query":  # Litestar names the function's parameter, not the query's
         first, *more = where.rstrip("_").split("_")
         where = first + "".join(each.capitalize() for each in more)
     return FieldError(where, in_words(text))

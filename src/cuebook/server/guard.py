@@ -15,15 +15,15 @@ from msgspec import Struct
 from cuebook.errors import InvalidInput
 from cuebook.server.error_responses import Refused, failure_of, respond
 
-#: Names of this machine that a browser sends no foreign page's requests under.
+#: Loopback host names, safe against DNS rebinding.
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-#: Where requests of the OpenAI wire that are not ours to answer are served.
+#: The internal route of requests that are passed through to the upstream.
 PASS_THROUGH = "/v1/-"  # noqa: S105 - an address
 _SLASH = "\x00"
 _READS = ("GET", "HEAD")
-#: What a browser says of whose page asks where it is another's, of this machine or not (Fetch Metadata).
+#: Values of Sec-Fetch-Site for requests of other sites' pages (Fetch Metadata).
 _FOREIGN = (b"cross-site", b"same-site")
-#: The addresses behind `/v1` that are ours to answer, `*` for a name, and their methods.
+#: The routes under `/v1` that Cuebook answers, `*` for a name, and their methods.
 _OURS = {
     "chat/completions": ("POST",),
     "messages": ("POST",),
@@ -39,11 +39,11 @@ _OURS = {
     "conversations/*/items": (*_READS, "POST"),
     "conversations/*/items/*": (*_READS, "DELETE"),
 }
-#: Those of them whose second word is no name.
+#: The routes whose second segment is not a name.
 _NO_NAMES = (["chat", "completions"], ["messages", "count_tokens"])
-#: What goes with every answer but an upstream's: it is of who asks, alone.
+#: Headers of every answer except an upstream's.
 _PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-#: What a server behind us may take for a slash.
+#: Characters that an upstream may treat as a slash.
 _PARTS = re.compile(r"[\x00\\]")
 
 
@@ -125,11 +125,11 @@ class Guard:
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not (self._exposed or self._knows(hosts[0].lower())):
             shown = hosts[0].decode("latin-1") if hosts else ""
-            msg = f"Host {shown!r} is no name of this server; use 127.0.0.1 or localhost with its port"
+            msg = f"Host not allowed: {shown!r}. Use 127.0.0.1 or localhost with this server's port."
             raise Refused(msg, where="Host")
         for name, value in headers:
             if name == b"origin" and value.lower().partition(b"://")[2] != hosts[0].lower():
-                msg = f"Origin {value.decode('latin-1')!r} is another site's; only pages of this server may call it"
+                msg = f"Origin not allowed: {value.decode('latin-1')!r}. Only pages of this server may call it."
                 raise Refused(msg, where="Origin")
 
     def _knows(self, host: bytes) -> bool:
@@ -173,10 +173,8 @@ def read_path(scope: HTTPScope) -> tuple[str, WireAddress | None]:
         rest="/" + b"/".join(segments[at + 1 :]).decode("latin-1"),
         methods=_methods(rest),
     )
-    if any(
-        part in (".", "..") for name in rest for part in _PARTS.split(name)
-    ):  # whoever decodes it next must not climb
-        msg = f"{place.rest}: a path under /v1 may not climb"
+    if any(part in (".", "..") for name in rest for part in _PARTS.split(name)):  # the next decoder must not leave /v1
+        msg = f"path: {place.rest} contains '.' or '..'. Remove these segments."
         raise InvalidInput(msg, where="path")
     return "/v1/" + "/".join(rest) if scope["method"] in place.methods else PASS_THROUGH, place
 
@@ -212,7 +210,7 @@ def _check_fetch(scope: HTTPScope, place: WireAddress | None) -> None:
         return
     follows = (told.get(b"sec-fetch-mode"), told.get(b"sec-fetch-dest")) == (b"navigate", b"document")
     if not (follows and place is None and scope["method"] in _READS):
-        msg = "another site's page asks for this; only pages of this server may"
+        msg = "Cross-site request not allowed. Only pages of this server may send it."
         raise Refused(msg, where="Sec-Fetch-Site")
 
 
@@ -220,10 +218,10 @@ def _utf8(raw: bytes, where: str) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        msg = f"{where}: is no UTF-8 behind its percent signs"
+        msg = f"{where}: not UTF-8 after percent-decoding. Encode it as UTF-8."
         raise InvalidInput(msg, where=where) from None
     if "\x00" in text:
-        msg = f"{where}: holds a NUL character; remove it"
+        msg = f"{where}: contains a NUL character. Remove it."
         raise InvalidInput(msg, where=where)
     return text
 

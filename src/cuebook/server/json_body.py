@@ -17,15 +17,15 @@ from cuebook.validate import Fault, validate
 
 T = TypeVar("T")
 
-#: How deep a body may nest. A chat request with tools needs about 12; what is deeper costs stack everywhere behind.
+#: Maximum nesting depth of a body. A chat request with tools needs about 12; deeper ones risk the stack.
 DEPTH = 64
 
-#: A NUL or half a pair, or a backslash before what looks like one; reading the escapes in order tells them apart.
+#: Matches a NUL or a lone surrogate, or an escaped backslash before text that looks like one (see _ESCAPES).
 _SUSPECT = re.compile(
     rb"\\u(?:0000|[dD](?:[89abAB]..(?!\\u[dD][c-fC-F])|[c-fC-F]..(?<!\\u[dD][89abAB]..\\u[dD]...)))", re.DOTALL
 )
-_BACKSLASH = rb"\\u"  # an escaped backslash, whose second half may look like the beginning of an escape
-#: Escapes in order; group 1 is a NUL or half a surrogate pair.
+_BACKSLASH = rb"\\u"  # an escaped backslash, whose second half may look like the start of an escape
+#: Matches escapes in order; group 1 is a NUL or a lone surrogate.
 _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u0000|u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
@@ -48,22 +48,22 @@ def read_json(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         where = fault.path or "body"
         raise InvalidInput(f"{where}: {fault.reason}", where=where) from None
     except msgspec.DecodeError as error:
-        msg = f"the body is no valid JSON ({error})"
+        msg = f"body: not valid JSON ({error}). Send a JSON document."
         raise InvalidInput(msg, where="body") from None
 
 
 def check_json(body: bytes) -> None:
     """Check a body's encoding, depth and characters. Raises InvalidInput."""
     if not body:
-        msg = "the body is empty; send a JSON object"
+        msg = "body: empty. Send a JSON object."
         raise InvalidInput(msg, where="body")
     try:
         _ = body.isascii() or body.decode()
     except UnicodeDecodeError as error:
-        msg = f"the body is no UTF-8 (byte {error.start}); send JSON as UTF-8"
+        msg = f"body: not UTF-8 (byte {error.start}). Send JSON as UTF-8."
         raise InvalidInput(msg, where="body") from None
     if nests_deeper(body, DEPTH):
-        msg = f"the body nests deeper than {DEPTH} levels; flatten it"
+        msg = f"body: nested deeper than {DEPTH} levels. Flatten it."
         raise InvalidInput(msg, where="body")
     if (_SUSPECT.search(body) or _BACKSLASH in body) and any(match[1] for match in _ESCAPES.finditer(body)):
         raise _bad_text(body)
@@ -73,21 +73,21 @@ def _bad_text(body: bytes) -> InvalidInput:
     try:
         document = json.loads(body)
     except ValueError as error:
-        msg = f"the body is no valid JSON ({error})"
+        msg = f"body: not valid JSON ({error}). Send a JSON document."
         return InvalidInput(msg, where="body")
     for where, text in _texts(document, ""):
         what = "a NUL character" if "\x00" in text else _surrogate(text)
         if what:
             return InvalidInput(
-                f"{where or 'body'}: holds {what}; send valid Unicode without it", where=where or "body"
+                f"{where or 'body'}: contains {what}. Send valid Unicode without it.", where=where or "body"
             )
-    return InvalidInput("the body holds text that is no valid Unicode", where="body")
+    return InvalidInput("body: contains text that is not valid Unicode. Send valid Unicode.", where="body")
 
 
 def _surrogate(text: str) -> str:
     if text.isprintable():
         return ""
-    return "half a surrogate pair" if any("\ud800" <= character <= "\udfff" for character in text) else ""
+    return "a lone surrogate" if any("\ud800" <= character <= "\udfff" for character in text) else ""
 
 
 def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:

@@ -8,10 +8,10 @@ from litestar.params import QueryParameter
 
 PATH = "/api/conversations/{conversation:str}"
 
-UserQuery = Annotated[str | None, QueryParameter(name="userId", description="Who asks")]
-Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most")]
-PageLimit = Annotated[int | None, QueryParameter(name="limit", ge=1, le=200, description="A page of so many at most")]
-PageCursor = Annotated[str | None, QueryParameter(name="cursor", description="`next` of the page before")]
+UserQuery = Annotated[str | None, QueryParameter(name="userId", description="The acting user")]
+Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Maximum number of items")]
+PageLimit = Annotated[int | None, QueryParameter(name="limit", ge=1, le=200, description="Maximum page size")]
+PageCursor = Annotated[str | None, QueryParameter(name="cursor", description="`next` of the previous page")]
 
 _encode = msgspec.json.Encoder().encode
 

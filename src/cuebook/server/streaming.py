@@ -22,7 +22,7 @@ class Running:
     """The running turns. A stopping server cancels them; each is stored as interrupted."""
 
     def __init__(self) -> None:
-        #: Seconds after which a client that takes nothing of its answer counts as gone.
+        #: Seconds after which a client that reads nothing counts as disconnected.
         self.patience_s = 60.0
         self._tasks: set[asyncio.Task[Any]] = set()
         self.stopping = False
@@ -55,7 +55,7 @@ class Running:
         if not task.cancelled():
             return task.result()
         if self.stopping:
-            msg = "the server is stopping; what had come is kept, ask again"
+            msg = "The server is stopping. The partial answer is stored; send the request again."
             raise BackendError(msg, retryable=True)
         raise Gone
 
@@ -68,7 +68,7 @@ class Running:
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
-            msg = "the server is stopping; what had come is kept, ask again"
+            msg = "The server is stopping. The partial answer is stored; send the request again."
             raise BackendError(msg, retryable=True) from None
         finally:
             self._tasks.discard(task)
@@ -122,8 +122,8 @@ class Streamed(ASGIResponse):
             if not self._started:
                 raise
         except Exception:
-            if self._started:  # nobody behind us can answer any more, nor say what happened
-                _log.exception("an answer broke off unexpectedly")
+            if self._started:  # headers are sent: no error response is possible
+                _log.exception("Response aborted by an unexpected error")
             raise
 
     async def _send(self, send: Send) -> None:

@@ -27,11 +27,11 @@ from cuebook.signals.user_text import spoken
 
 NAME: Final = "trained_classifier"
 FILE: Final = "weights.bin"
-#: How the file begins: its kind and the version of its form.
+#: The file's magic number: its kind and format version.
 MAGIC: Final = b"cuebook sentiment 1\n"
-#: Words and marks: letters and digits with their apostrophes, a run of ! and ?, and each sign beyond ASCII (emoji).
+#: Tokens: letters and digits with apostrophes, a run of ! and ?, and each character beyond ASCII (emoji).
 _TOKEN: Final = Expression(r"[^\W_]+(?:'[^\W_]+)*|[!?]+|[^\w\s\x00-\x7f]")
-#: From which weight on a single word sounds bad.
+#: The weight from which a single word sounds bad.
 _BAD: Final = 2.0
 
 
@@ -109,7 +109,7 @@ def pack(weights: Weights) -> bytes:
 def unpack(data: bytes) -> Weights:
     """Return the weights that `pack` wrote."""
     if not data.startswith(MAGIC):
-        msg = f"{FILE}: begins with {data[:20]!r}, not with {MAGIC!r}; install cuebook again"
+        msg = f"{FILE}: expected {MAGIC!r} at the start, got {data[:20]!r}. Reinstall cuebook."
         raise ValueError(msg)
     content = zlib.decompress(data[len(MAGIC) :])
     count, size = struct.unpack_from("<2I", content)

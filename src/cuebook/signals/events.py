@@ -19,13 +19,13 @@ from typing import Final
 from cuebook.records.mind import Counters, Event, Sentiment, Severity
 from cuebook.records.persona import Tracking
 
-#: Intensity above which one message is enough (A).
+#: Intensity above which a single message is enough (A).
 FRUSTRATED: Final = 0.6
 SATISFIED: Final = 0.5
-#: Words that sound bad from which on a neutral message is a confused one: "> 2" (A).
+#: Number of negative words from which a neutral message is confused: "> 2" (A).
 NEGATIVES: Final = 3
 ERRORS: Final = 2
-#: Entries errors are counted among (A).
+#: Window in which errors are counted (A).
 TRACE: Final = 10
 IDLE: Final = 4
 SHORT: Final = 50
@@ -94,10 +94,10 @@ def _why(sentiment: Sentiment, row: int, beyond: str, *, many: bool) -> str:
 def _confused(sentiment: Sentiment, keywords: tuple[str, ...], tracking: Tracking) -> Event | None:
     if keywords:
         said = ", ".join(f'"{each}"' for each in keywords)
-        return Event(name="user_confused", reason=f"the message says {said}")
+        return Event(name="user_confused", reason=f"the message contains {said}")
     neutral = tracking.frustration_threshold <= sentiment.score <= tracking.satisfaction_threshold
     if neutral and sentiment.negatives >= NEGATIVES:
-        reason = f"neutral with {sentiment.negatives} words that sound bad"
+        reason = f"neutral with {sentiment.negatives} negative words"
         return Event(name="user_confused", severity="low", reason=reason)
     return None
 

@@ -20,16 +20,16 @@ MOODS: Final[tuple[Mood, ...]] = get_args(Mood)
 SKILLS: Final[tuple[Skill, ...]] = get_args(Skill)
 COMPLEXITIES: Final[tuple[Complexity, ...]] = get_args(Complexity)
 
-#: Imprints an answer may bring, those a Mind keeps, and characters of a key, of a value and of a strategy.
+#: Maximum imprints per answer and per Mind, and maximum characters of a key, a value and a strategy.
 NEW_IMPRINTS: Final = 8
 IMPRINTS: Final = 24
 KEY: Final = 64
 VALUE: Final = 400
 STRATEGY: Final = 600
-#: Characters of imprints that are told, and how the line with them begins: memories need their room beside it.
+#: Maximum characters of imprints in a prompt, and how their line begins: memories need room beside it.
 NOTED: Final = 1_000
 NOTED_AS: Final = "Noted: "
-#: Keys an answer may have that are none of the published ones: models like to add some.
+#: Maximum unpublished keys in an answer: models like to add some.
 EXTRA_KEYS: Final = 16
 _KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PREFIX: Final = "imprint."
@@ -44,7 +44,7 @@ def _shipped(id_: str, strategy: str, what: str, *, temperature: float = TEMPERA
     )
 
 
-#: Those a persona may name without giving them a text.
+#: The built-in ones, which a persona may name without a text.
 SHIPPED: Final[Mapping[str, Metaprompt]] = {
     each.id: each
     for each in (
@@ -56,7 +56,7 @@ SHIPPED: Final[Mapping[str, Metaprompt]] = {
         _shipped(SELF, "strategy", "Looks back at the last turns and adjusts mood, skill and complexity."),
     )
 }
-#: A's presets by the name a persona's `presets` gives them.
+#: A's presets by their name in a persona's `presets`.
 PRESETS: Final[Mapping[str, Metaprompt]] = {name: SHIPPED[f"gmi_{name}"] for name in NAMES if f"gmi_{name}" in SHIPPED}
 
 
@@ -117,7 +117,7 @@ def fires(metaprompts: Iterable[Metaprompt], *, events: Sequence[Event], turns: 
     return (*by_event, *by_interval)
 
 
-# ---- what a model may answer ----------------------------------------------------------------------------------------
+# ---- answers of a model ---------------------------------------------------------------------------------------------
 
 
 def schema_of(metaprompt: Metaprompt) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def read_answer(
         key: _plain(key, value) for key, value in given.items() if key in schema["properties"] and value is not None
     }
     if len(given) - len(known) > EXTRA_KEYS:
-        msg = f"{len(given)} keys; known are {', '.join(schema['properties'])}"
+        msg = f"{len(given)} keys. Available: {', '.join(schema['properties'])}."
         raise InvalidInput(msg, where="answer")
     check(known, schema, where="answer")
     strategy = _line(known.get(strategy_key(metaprompt), ""), clean)[:STRATEGY]
@@ -215,18 +215,18 @@ def _imprinted(
     for place, each in enumerate(new):
         key = each["key"].strip().removeprefix(_PREFIX)
         if not _KEY.fullmatch(key):
-            msg = f"{key!r} is no key; use letters, digits, '.', '_' and '-'"
+            msg = f"Invalid key {key!r}. Use letters, digits, '.', '_' and '-'."
             raise InvalidInput(msg, where=f"answer.newMemoryImprints[{place}].key")
         said = _line(f"{key}: {each['value']}", clean)
         if not said.startswith(f"{key}:"):
-            msg = "a key that is a secret; name what it is about"
+            msg = "The key is a secret. Use a key that names its topic."
             raise InvalidInput(msg, where=f"answer.newMemoryImprints[{place}].key")
         found.pop(key, None)
         found[key] = said[len(key) + 1 :].strip()
     return dict(list(found.items())[-IMPRINTS:])
 
 
-# ---- how a Mind is told ---------------------------------------------------------------------------------------------
+# ---- print a Mind ---------------------------------------------------------------------------------------------------
 
 
 def changes_of(before: Mind, after: Mind) -> dict[str, list[Any]]:

@@ -23,9 +23,9 @@ SCHEMA: Final[dict[str, Any]] = {
     "additionalProperties": False,
 }
 
-#: Characters of a message a model is shown.
+#: Characters of a message that the model sees.
 _MOST: Final = 4_000
-#: Characters of a wrong answer that are shown.
+#: Characters of an invalid answer that an error shows.
 _SHOWN: Final = 60
 
 
@@ -48,7 +48,7 @@ def parse_reply(text: str) -> Sentiment:
         answer = msgspec.json.decode(text, type=_Answer)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-        msg = f'sentiment: the model answered {shown!r} ({error}); it must answer {{"score": -1..1, "intensity": 0..1}}'
+        msg = f'sentiment: invalid model answer {shown!r} ({error}). Expected {{"score": -1..1, "intensity": 0..1}}.'
         raise InvalidInput(msg, where="sentiment") from error
     score = answer.score + 0.0  # no negative zero
     return Sentiment(score=score, intensity=answer.intensity + 0.0, polarity=polarity_of(score), method=NAME)

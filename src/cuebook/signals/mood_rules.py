@@ -11,7 +11,7 @@ from cuebook.signals.metaprompts import COMPLEXITIES, SKILLS, DueMetaprompt
 
 T = TypeVar("T", bound=str)
 
-#: Who decided, where a rule did.
+#: The decider recorded for a rule.
 RULES: Final = "rules"
 
 
@@ -61,11 +61,11 @@ MOVES: Final = {
         because="the user says little: find out what they care about",
     ),
 }
-#: Consecutive calm turns after which a mood made for an event gives way.
+#: Calm turns in a row after which a mood caused by an event ends.
 CALM: Final = 2
-#: The moods that stand for an event, and go when it is over.
+#: Moods caused by an event, which end with it.
 _FOR_AN_EVENT: Final = frozenset(rule.mood for rule in MOVES.values())
-#: What a task wants, by its type (`Heard.task`).
+#: The mood for each task type (`Heard.task`).
 _OF_TASK: Final[dict[str, Mood]] = {
     "coding": "focused", "planning": "analytical", "crisis": "careful", "reflection": "empathetic", "casual": "neutral",
 }  # fmt: skip
@@ -97,7 +97,7 @@ def _looked_back(mind: Mind, heard: TurnSignals) -> tuple[Mind, str]:
     """Reset what an event caused once it is over, set the mood for the task, and raise the skill if it went well."""
     counters = heard.counters
     if heard.events or counters.frustration or counters.confusion or counters.idle >= IDLE:
-        return mind, "what the last turns showed still stands"
+        return mind, "the last turns still need this mood"
     over = mind.mood in _FOR_AN_EVENT
     mood = _OF_TASK.get(heard.task, "neutral" if over else mind.mood)
     scores = counters.scores

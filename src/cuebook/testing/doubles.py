@@ -11,7 +11,7 @@ from cuebook.interfaces.model import ModelRequest, Piece
 from cuebook.records.conversation import Part
 from cuebook.records.turn import Usage
 
-#: A time to begin at: 2024-01-01 00:00:00 UTC.
+#: The default start time: 2024-01-01 00:00:00 UTC.
 BEGINNING = 1_704_067_200.0
 
 
@@ -77,7 +77,7 @@ class ScriptedModel:
 
     def __init__(self, *replies: Replies, default: Replies | None = None, name: str = "scripted") -> None:
         self.requests: list[ModelRequest] = []
-        self.cancelled = 0  # answers nobody read to the end
+        self.cancelled = 0  # answers that were not read to the end
         self.closed = False
         self._replies = list(replies)
         self._default = default
@@ -122,7 +122,7 @@ class ScriptedModel:
     def _next(self, request: ModelRequest) -> Script:
         reply = self._replies.pop(0) if self._replies else self._default
         if reply is None:
-            msg = f"the scripted model has no reply left for request {len(self.requests)}"
+            msg = f"The scripted model has no reply left for request {len(self.requests)}. Add one with `say`."
             raise UpstreamError(msg)
         if callable(reply):
             reply = reply(request)

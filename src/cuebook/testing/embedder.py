@@ -28,14 +28,14 @@ class HashingEmbedder:
         self.name = name
         self.dimension = dimension
         self.languages = languages
-        self.asked: list[str] = []  # every text it was given
-        self.fails = False  # it is out of order
+        self.asked: list[str] = []  # every text that was embedded
+        self.fails = False  # every call fails
         self._synonyms = {key: words(value)[0] for key, value in (synonyms or {}).items()}
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Embed texts. Raises BackendError while `fails` is set."""
         if self.fails:
-            msg = "the embedder is out of order"
+            msg = "The test embedder fails because `fails` is set."
             raise BackendError(msg)
         self.asked += texts
         return [self._vector(text) for text in texts]

@@ -31,9 +31,9 @@ class Embeddings:
     def answer(self, path: str, asked: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         """Return the status and body for a request."""
         if path != "/v1/embeddings" or asked.get("model") != self.model:
-            return 404, {"error": {"message": f"no model {asked.get('model')!r}"}}
+            return 404, {"error": {"message": f"Unknown model {asked.get('model')!r}."}}
         if self.refuses and any(self.refuses in text for text in asked["input"]):
-            return self.refused_with, {"error": {"message": "an input is refused"}}
+            return self.refused_with, {"error": {"message": "An input was refused."}}
         try:
             vectors = asyncio.run(self.embedder.embed(asked["input"]))
         except BackendError as error:

@@ -79,7 +79,7 @@ class ScriptedUpstream:
 
     def __init__(self, *answers: Answer | Exception, default: Answer | None = None) -> None:
         self.requests: list[RelayRequest] = []
-        self.closed = 0  # answers given back, read to the end or not
+        self.closed = 0  # answers that were closed, read to the end or not
         self._answers = list(answers)
         self._default = default
 
@@ -92,7 +92,7 @@ class ScriptedUpstream:
         self.requests.append(request)
         answer = self._answers.pop(0) if self._answers else self._default
         if answer is None:
-            msg = f"the scripted upstream has no answer left for request {len(self.requests)}"
+            msg = f"The scripted upstream has no answer left for request {len(self.requests)}. Add one with `say`."
             raise AssertionError(msg)
         if isinstance(answer, Exception):
             raise answer

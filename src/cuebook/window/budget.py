@@ -13,23 +13,23 @@ class Limits(Struct, frozen=True, kw_only=True):
     """A model's context window and its division (C, "Configuration"). Shares are of the room for posts."""
 
     context_tokens: int = 200_000
-    system_tokens: int = 5_000  # kept free for persona and instructions, a tenth of the window at the most
+    system_tokens: int = 5_000  # reserved for persona and instructions, at most a tenth of the window
     reply_tokens: int = 4_096
     max_short_term_tokens: int = 190_000
     window_posts: int = 30  # newest posts kept in full
-    trigger_ratio: float = 0.7  # of the room: the `budget` profile compacts beyond it
-    full_share: float = 0.85  # posts older than the window stay full up to here
-    small_share: float = 0.95  # and compressed up to here
-    step_share: float = 0.1  # cut points move in steps of this much, so that the front of the prompt stays
-    memory_tokens: int = 1_500  # recalled memories beside the query, at most
-    memory_share: float = 0.1  # and at most this much of a window
+    trigger_ratio: float = 0.7  # share of the room above which the `budget` profile compacts
+    full_share: float = 0.85  # share for older posts in full
+    small_share: float = 0.95  # share for compressed posts after those
+    step_share: float = 0.1  # step of cut points, so that the front of the prompt stays stable
+    memory_tokens: int = 1_500  # most recalled memories beside the query
+    memory_share: float = 0.1  # and their largest share of a window
 
 
 class Allotment(Struct, frozen=True, kw_only=True):
     """Token budget of one window."""
 
     budget: int  # everything in it
-    memory: int  # kept free for the volatile block
+    memory: int  # reserved for the volatile block
     posts: int  # the path with the query
 
 
@@ -62,8 +62,8 @@ def allot(
     room = budget - front - tools - least
     if room < 0:
         msg = (
-            f"a window of {budget} tokens cannot hold what must stand in it: {front} tokens of system text, {tools} of"
-            f" tools, {least} of the query and open tool results; allow at least {budget - room}"
+            f"Window too small: {budget} tokens. Required are {front} tokens of system text, {tools} of"
+            f" tools, {least} of the query and open tool results. Allow at least {budget - room}"
         )
         raise InvalidInput(msg, where="tokenBudget")
     memory = min(limits.memory_tokens, int(budget * limits.memory_share), (room + least) // 3, room)
@@ -73,17 +73,17 @@ def allot(
     return Allotment(budget=budget, memory=memory, posts=posts)
 
 
-# ---- adaptation of the parameters -----------------------------------------------------------------------------------
+# ---- Tuning of parameters -------------------------------------------------------------------------------------------
 
 
-#: C's optimizer: posts below which nothing is tuned, and the size of a step.
+#: C's optimizer: fewest posts for tuning, and the size of a step.
 LEAST_POSTS: Final = 10
 RATE: Final = 0.05
-#: Over the target by this much is over; under it by that much is under.
+#: Margins above and below the target within which nothing changes.
 OVER, UNDER = 0.10, 0.15
-#: Savings below which a run over its target did not help.
+#: Savings below which a run above its target did not help.
 HELPED: Final = 0.05
-#: A round of which nothing was said scores 0.55: below this its user was displeased, or corrected it.
+#: A turn without feedback scores 0.55. Below this the user was dissatisfied, or corrected the answer.
 SERVED: Final = 0.5
 _TRIGGER: Final = (0.40, 0.85)
 _WINDOW: Final = (10, 50)

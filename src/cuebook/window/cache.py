@@ -45,7 +45,7 @@ class CacheChunk(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.tokens < 0:
-            raise InvalidInput(f"A chunk cannot have {self.tokens!r} tokens; count from 0.", where="tokens")
+            raise InvalidInput(f"Invalid token count of a chunk: {self.tokens!r}. Use 0 or more.", where="tokens")
 
 
 class CacheUse(Struct, frozen=True):
@@ -214,7 +214,7 @@ def _written(rule: CacheRule, marks: list[int], implicit: int | None) -> list[in
         return others + own
     if rule.excess == "refused":
         raise InvalidInput(
-            f"{len(others) + len(own)} cache markers under rule {rule.name!r}: the provider refuses more than "
+            f"Too many cache markers under rule {rule.name!r}: {len(others) + len(own)}. The provider allows "
             f"{rule.markers}. Mark fewer chunks.",
             where="marked",
         )

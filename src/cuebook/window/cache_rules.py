@@ -31,19 +31,19 @@ class CacheRule(Struct, frozen=True, kw_only=True):
     name: str
     match: Match
     minimum: int  # tokens; a shorter prefix is silently not cached
-    ttl: float  # seconds since the entry was last written or read; reading refreshes it for free at every provider here
+    ttl: float  # seconds since the last write or read; at every provider here, reading refreshes it for free
     read: float
     write: float
-    step: int = 1  # tokens a match is rounded down to
-    markers: int = 0  # cache writes (markers) a request may have
-    excess: Excess = "unwritten"  # markers beyond: the earliest are not written, or the request is refused (HTTP 400)
-    lookback: int = 1  # positions checked from each marker backwards, itself the first
+    step: int = 1  # granularity of matches in tokens
+    markers: int = 0  # most cache writes (markers) of a request
+    excess: Excess = "unwritten"  # extra markers: skip the earliest, or reject the request (HTTP 400)
+    lookback: int = 1  # positions checked from each marker backwards, including itself
     folded: frozenset[str] = frozenset()  # roles of which a run of chunks is one position
-    first: int = 0  # when not all markers are looked up: the first so many
-    latest: int = 0  # and the latest so many; 0 for all
-    implicit: Implicit = "none"  # the marker placed unasked: end of the latest eligible message, or the last block
-    endings: int = 0  # earlier message endings looked up in implicit mode
-    unmarkable: frozenset[str] = frozenset()  # roles whose chunks cannot carry a marker; a marker there has no effect
+    first: int = 0  # if not all markers are looked up: the number of first ones
+    latest: int = 0  # and of latest ones; 0 for all
+    implicit: Implicit = "none"  # the implicit marker: end of the latest eligible message, or the last block
+    endings: int = 0  # earlier message ends looked up in implicit mode
+    unmarkable: frozenset[str] = frozenset()  # roles whose chunks support no marker; a marker there has no effect
     checked: str  # the day the source was read
     source: str
 
@@ -60,7 +60,7 @@ _GEMINI = "https://ai.google.dev/gemini-api/docs/caching"
 _ANTHROPIC_5M = CacheRule(
     name="anthropic",
     match="breakpoint",
-    minimum=4096,  # the largest of any model; smaller ones stand in _MODELS
+    minimum=4096,  # the largest of any model; smaller ones are in _MODELS
     ttl=300,
     read=0.1,
     write=1.25,
@@ -73,14 +73,14 @@ _ANTHROPIC_5M = CacheRule(
     source=f"{_ANTHROPIC}: 'How automatic prefix checking works', 'Cache limitations', 'Pricing'",
 )
 
-#: The rules by name. A caller can name one by setting where `rule_for` cannot tell (gateways, compatible servers).
+#: The rules by name. A setting selects one where `rule_for` cannot (gateways, compatible servers).
 RULES: Mapping[str, CacheRule] = MappingProxyType({
     rule.name: rule
     for rule in (
         CacheRule(
             name="openai-prefix",
             match="prefix",
-            minimum=1024,  # the guide: "varies by request settings", 2,048 to be sure, "some models may cache shorter"
+            minimum=1024,  # the guide: "varies by request settings", 2,048 to be safe, "some models may cache shorter"
             step=128,
             ttl=300,  # the guide: typically 5 to 10 minutes for `in_memory`; 24 h retention typically keeps around 30
             read=0.1,
@@ -110,7 +110,7 @@ RULES: Mapping[str, CacheRule] = MappingProxyType({
             name="gemini",
             match="prefix",
             minimum=4096,
-            ttl=300,  # our assumption: the guide promises none ("similar prefix in a short amount of time")
+            ttl=300,  # our assumption: the guide guarantees none ("similar prefix in a short amount of time")
             read=0.1,
             write=1.0,
             checked="2026-11-22",
@@ -119,8 +119,8 @@ RULES: Mapping[str, CacheRule] = MappingProxyType({
     )
 })  # fmt: skip
 
-#: Where a model differs from its provider's rule, by the start of its name; the longest start counts. Sources: the
-#: guides' minimums and lifetimes, the providers' price pages (cached ÷ uncached input), 2026-11-22.
+#: Differences of a model from its provider's rule, by prefix of its name; the longest prefix wins. Sources: the guides'
+#: minimums and lifetimes, the providers' price pages (cached ÷ uncached input), 2026-11-22.
 _MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "gpt-4o": {"read": 0.5},
     "gpt-4.1": {"read": 0.25},
@@ -156,7 +156,7 @@ _MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "gemini-2.5": {"minimum": 2048},
 })  # fmt: skip
 
-#: Each provider's own hosts. Elsewhere the same model may be cached by other rules, or not at all.
+#: Each provider's own hosts. Other hosts may cache the same model by other rules, or not at all.
 _HOSTS = (
     ("openai", re.compile(r"(?:[a-z]{2}\.)?api\.openai\.com")),
     ("anthropic", re.compile(r"api\.anthropic\.com")),
@@ -184,7 +184,7 @@ def rule_named(name: str) -> CacheRule:
     """Return the rule of that name. Raises InvalidInput for an unknown one."""
     if name in RULES:
         return RULES[name]
-    raise InvalidInput(f"There is no cache rule {name!r}; name one of {', '.join(RULES)}.", where="cacheRule")
+    raise InvalidInput(f"Unknown cache rule {name!r}. Use one of {', '.join(RULES)}.", where="cacheRule")
 
 
 def _provider_rule(name: str) -> tuple[str, CacheRule | None]:

@@ -66,7 +66,7 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: s
 def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:
     """Group consecutive seqs of one form into ranges."""
     seqs = [placed.post.seq for placed in kept]
-    runs = zip(map(sub, seqs, count()), map(_FORM, kept), strict=False)  # seq less place: the same along a run
+    runs = zip(map(sub, seqs, count()), map(_FORM, kept), strict=False)  # seq minus index: constant in a run
     ranges: list[ManifestRange] = []
     start = 0
     for (_, form), run in groupby(runs):
@@ -127,7 +127,7 @@ def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, s
     for each in manifest.path:
         for seq in range(each.first, each.last + 1):
             if seq not in by_seq or by_seq[seq].state == GONE:
-                msg = f"post {seq} of this window was erased"
+                msg = f"A post of this window was erased: {seq}."
                 raise NotFound(msg)
             kept.append(_placed(by_seq[seq], each.form, manifest.cut.get(seq)))
     front, client, summary = _restore_front(manifest, texts)
@@ -173,6 +173,6 @@ def _text(each: ManifestText, texts: Mapping[str, str]) -> Text:
 
 def _known(texts: Mapping[str, str], digest: str) -> str:
     if digest not in texts:
-        msg = f"a text of this window was erased (digest {digest})"
+        msg = f"A text of this window was erased: digest {digest}."
         raise NotFound(msg)
     return texts[digest]

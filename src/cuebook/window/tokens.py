@@ -57,10 +57,10 @@ from cuebook.errors import InvalidInput
 #: Counts the tokens of a text.
 Counter = Callable[[str], int]
 
-#: What a chat message costs beside its text: 3 for its frame, 1 for its role (OpenAI cookbook, How to count tokens).
+#: Overhead of a chat message: 3 tokens, and 1 for its role (OpenAI cookbook, How to count tokens).
 MESSAGE_OVERHEAD = 4
-#: The most one image costs at default detail: OpenAI's tiles 85 + 8 * 170 = 1,445, its patches 1,536, Anthropic's
-#: standard resolution 1,600. Models that read images finer cost more, Claude Opus 4.7 up to three times as much.
+#: Most tokens of one image at default detail: OpenAI's tiles 85 + 8 * 170 = 1,445, its patches 1,536, Anthropic's
+#: standard resolution 1,600. Models with finer images charge more, Claude Opus 4.7 up to three times as much.
 IMAGE_TOKENS = 1_600
 
 
@@ -80,14 +80,14 @@ _GROUPS = {
     "0": "0123456789",
     " ": " \xa0",
     "n": "\n\r",
-    "?": "?",  # also stands for every character outside Latin-1
+    "?": "?",  # also represents every character outside Latin-1
     "-": "=-*#~_./+\t",  # often repeated, and then cheap
     "!": "".join(chr(code) for code in (*range(9), 11, 12, *range(14, 32), 127)),
     ".": "".join(chr(code) for code in range(33, 127) if not chr(code).isalnum() and chr(code) not in "?=-*#~_./+"),
 }
 #: a letter, A capital, 0 digit, n line end, - drawing mark, . other mark, ! control character, s sign of Latin-1.
 _COARSE = _classes("s", {**_GROUPS, "a": _LOWER + _ACCENTED})
-#: The same with letters told apart: o vowel, k rare in English, e with an accent, a any other.
+#: The same with letters divided: o vowel, k rare in English, e with an accent, a any other.
 _FINE = _classes("s", {**_GROUPS, "a": _LOWER, "o": "aiou", "k": "jkqxz", "e": _ACCENTED})
 
 #: Tokens per occurrence (not overlapping) of each pattern, in the text reduced to classes and in the text itself.
@@ -101,29 +101,29 @@ _COARSE_WEIGHTS: tuple[tuple[bytes, float], ...] = (
 _FINE_WEIGHTS: tuple[tuple[bytes, float], ...] = ((b"k", 1.33), (b"o ", 0.70), (b"e", 1.10))
 #: Frequent in Dutch, Finnish and German, rare in English.
 _PLAIN_WEIGHTS: tuple[tuple[bytes, float], ...] = ((b"en ", 1.48), (b"aa", 2.93))
-#: Tokens per character outside Latin-1, by the upper byte of its UTF-16 units: first, last, tokens. Scripts not named
-#: get as many as they have UTF-8 bytes, which no byte-level tokeniser exceeds. Source: the fit above.
+#: Tokens per character outside Latin-1, by the upper byte of its UTF-16 units: first, last, tokens. Other scripts count
+#: their UTF-8 bytes, which no byte-level tokenizer exceeds. Source: the fit above.
 _PAGE_WEIGHTS: tuple[tuple[int, int, float], ...] = (
     (0x00, 0x00, 0.0),  # Latin-1, counted above
     (0x01, 0x02, 2.85),  # Latin extended
     (0x03, 0x03, 1.07),  # Greek
     (0x04, 0x04, 0.68),  # Cyrillic
-    (0x05, 0x05, 1.24),  # Hebrew; Armenian is dearer
+    (0x05, 0x05, 1.24),  # Hebrew; Armenian costs more
     (0x06, 0x06, 0.88),  # Arabic
     (0x07, 0x07, 2.0),
     (0x09, 0x09, 1.42),  # Devanagari, Bengali
     (0x0A, 0x0A, 2.03),  # Gurmukhi, Gujarati
-    (0x0B, 0x0B, 1.56),  # Tamil; Oriya is dearer
+    (0x0B, 0x0B, 1.56),  # Tamil; Oriya costs more
     (0x0C, 0x0C, 2.02),  # Telugu, Kannada
     (0x0D, 0x0D, 2.19),  # Malayalam, Sinhala
-    (0x0E, 0x0E, 1.01),  # Thai; Lao is dearer
+    (0x0E, 0x0E, 1.01),  # Thai; Lao costs more
     (0x10, 0x10, 2.14),  # Myanmar, Georgian
     (0x17, 0x17, 1.7),  # Khmer
     (0x1E, 0x1E, 0.8),  # Vietnamese vowels
     (0x20, 0x20, 1.7),  # dashes, quotes
     (0x21, 0x27, 1.7),  # arrows, signs, boxes
     (0x30, 0x30, 1.08),  # kana
-    (0x4E, 0x9F, 1.25),  # Chinese characters; traditional forms are dearer
+    (0x4E, 0x9F, 1.25),  # Chinese characters; traditional forms cost more
     (0xAC, 0xD7, 1.3),  # Hangul
     (0xD8, 0xD8, 3.0),  # emoji, by the first half of their surrogate pairs
     (0xD9, 0xDB, 4.0),
@@ -132,7 +132,7 @@ _PAGE_WEIGHTS: tuple[tuple[int, int, float], ...] = (
     (0xFF, 0xFF, 1.35),  # full-width forms
 )
 _PAGES = [next((cost for first, last, cost in _PAGE_WEIGHTS if first <= page <= last), 3.0) for page in range(256)]
-#: Armenian, Oriya, Lao and frequent traditional Chinese forms (a third of such text) cost more than their pages say.
+#: Armenian, Oriya, Lao and frequent traditional Chinese forms (a third of such text) cost more than their ranges.
 _TRADITIONAL = (
     "這個們來對時會說國學為與後過還點開關問題間現經發動當將樣無從實話頭電長體機應該讓給裡兩幾麼誰請認識見聽讀寫買賣錢錯難"
     "愛親歲萬書畫東車門風飛魚鳥馬語詞調論議證設計記許詢訊檔數選項錄區輸號變稱結則標塊參類狀態傳並預沒刪統顯資組碼連鍵視"
@@ -158,7 +158,7 @@ def estimate(text: str) -> int:
     for pattern, weight in _PLAIN_WEIGHTS:
         tokens += weight * latin.count(pattern)
     if text.isascii():
-        return min(math.ceil(tokens), len(text))  # no token is less than a byte
+        return min(math.ceil(tokens), len(text))  # a token has at least one byte
     pages = text.encode("utf-16-le", "surrogatepass")[1::2]
     tokens += sum(_PAGES[page] * pages.count(page) for page in set(pages))
     return math.ceil(tokens + _DEAR_EXTRA * len(_DEAR.findall(text)))
@@ -182,7 +182,7 @@ def counter(name: str) -> Counter:
     if name in _ENCODINGS:
         return exact(name)
     choices = ", ".join([*_ESTIMATES, *_ENCODINGS])
-    raise InvalidInput(f"there is no token counter {name!r}; choose one of {choices}")
+    raise InvalidInput(f"Unknown token counter {name!r}. Use one of {choices}")
 
 
 def exact(name: str) -> Counter:
@@ -192,11 +192,11 @@ def exact(name: str) -> Counter:
     counting runs at 70 MB/s.
     """
     if name not in _ENCODINGS:
-        raise InvalidInput(f"there is no tokeniser {name!r}; choose one of {', '.join(_ENCODINGS)}")
+        raise InvalidInput(f"Unknown tokenizer {name!r}. Use one of {', '.join(_ENCODINGS)}.")
     try:
         quicktok = importlib.import_module("quicktok")
     except ImportError:
-        raise InvalidInput(f"exact {name} counts need a package; install cuebook[exact-tokens]") from None
+        raise InvalidInput(f"Missing package for exact {name} counts. Install cuebook[exact-tokens].") from None
     encoding = quicktok.get_encoding(_ENCODINGS[name])
 
     def count(text: str) -> int:

@@ -10,12 +10,12 @@ from cuebook.records.answers import mended
 from cuebook.records.turn import Usage
 from cuebook.wire.chat_stream import read_usage
 
-#: Why an answer ended, by the reason a chat completion gives.
+#: Stop reason by a chat completion's finish reason.
 _STOPS: Final = {
     "stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "function_call": "tool_use",
     "content_filter": "refusal",
 }  # fmt: skip
-#: Where what a block says stands, by its type, and the event it comes in.
+#: Key of a block's content by its type, and the event that it is sent in.
 _SAID: Final = {
     "text": ("text", "text_delta", "text"), "thinking": ("thinking", "thinking_delta", "thinking"),
     "tool_use": ("input", "input_json_delta", "partial_json"),
@@ -32,14 +32,14 @@ class MessageTelling:
         self._id, self._model = id_, model
         self._blocks: list[dict[str, Any]] = []
         self._texts: list[list[str]] = []
-        self._open: list[int] = []  # blocks that have not ended
+        self._open: list[int] = []  # unfinished blocks
         self._calls: dict[int, int] = {}  # a call's index in the chunks -> its block
         self._stop = ""
         self._usage = {
             "input_tokens": tokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0,
         }  # fmt: skip
-        self._said = False  # something came that is an answer
-        self.error = ""  # why it is none
+        self._said = False  # an answer has started
+        self.error = ""  # the error instead of an answer
 
     @property
     def whole(self) -> bool:
@@ -202,12 +202,12 @@ def _told(block: Mapping[str, Any], text: str) -> dict[str, Any]:
     return {**block, "input": given if isinstance(given, dict) else {"input": text}}
 
 
-# ---- the stream of a provider ---------------------------------------------------------------------------------------
+# ---- Stream of a provider -------------------------------------------------------------------------------------------
 
 
-#: Where a delta's text grows, by its own field: a call's JSON is read once it is whole.
+#: Key of a delta's text by its type. A call's JSON is parsed once complete.
 _GROWS = {"text": "text", "thinking": "thinking", "partial_json": "partial_json", "signature": "signature"}
-#: Blocks of one answer: a stream may not make us keep more.
+#: Most blocks of an answer, to bound memory.
 MOST_BLOCKS = 4096
 
 
@@ -337,4 +337,4 @@ def _text(value: object) -> str:
 
 def _reason(error: object) -> str:
     message = error.get("message") if isinstance(error, dict) else error
-    return mended(message) if isinstance(message, str) and message else "it reports an error"
+    return mended(message) if isinstance(message, str) and message else "the provider reported an error"

@@ -17,20 +17,20 @@ from msgspec import Raw, Struct
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL
 
-#: What a block carries whose prefix is to be cached.
+#: Key of a block with a cache breakpoint.
 MARK: Final = "cache_control"
-#: A chat message's field that holds what a model thought, as its provider signed it (LiteLLM's name for it).
+#: Field of a chat message with a model's signed thinking (LiteLLM's name).
 THINKING: Final = "thinking_blocks"
-#: Blocks of that.
+#: Block types of thinking.
 THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 
 _ROLES = ("user", ASSISTANT)
 _REMINDER = re.compile(r"\s*<system-reminder>.*</system-reminder>\s*", re.DOTALL)
-#: The type of a part that the user did not say.
+#: Type of a part that the user did not write.
 REMINDED: Final = "system_reminder"
 _DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-#: Signs a name of a tool has at most.
+#: Most characters of a tool's name.
 _LONGEST_NAME = 128
 
 _encode = msgspec.json.Encoder().encode
@@ -297,14 +297,14 @@ def _load(raw: Raw, where: str) -> Any:
     try:
         return _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse(where, f"not readable JSON ({error})")
+        _refuse(where, f"invalid JSON: {error}")
 
 
 def _written(value: object) -> bytes:
     try:
         return _encode(value)
     except (UnicodeEncodeError, RecursionError, TypeError) as error:
-        _refuse("content", f"cannot be written as JSON ({error})")
+        _refuse("content", f"cannot encode as JSON: {error}")
 
 
 def _refuse(where: str, problem: str) -> NoReturn:

@@ -14,21 +14,21 @@ from cuebook.errors import InvalidInput
 from cuebook.records.conversation import ASSISTANT, TOOL
 from cuebook.wire.anthropic_messages import REMINDED, THINKING
 
-#: Fields that are called otherwise on the other wire.
+#: Fields with another name on OpenAI's wire.
 _NAMES: Final = {"temperature": "temperature", "top_p": "top_p", "stop_sequences": "stop", "stream": "stream"}
-#: Fields read here or elsewhere; others are left out of what is asked of the other wire.
+#: Fields handled here or elsewhere. Others are dropped from requests on OpenAI's wire.
 _KNOWN: Final = frozenset({*_NAMES, "model", "messages", "system", "max_tokens", "tools", "tool_choice", "metadata"})
-#: What of tools a request has.
+#: Fields about tools.
 TOOLS: Final = frozenset({"tools", "tool_choice"})
-#: What a model does not get that is asked with messages alone.
+#: Fields dropped for a model that gets messages only.
 SETTINGS: Final = frozenset({*TOOLS, "temperature", "top_p", "stop_sequences"})
-#: A model's own tools are of type `custom`, or of none.
+#: Types of client tools: `custom` or none.
 _OWN: Final = frozenset({"custom", ""})
-#: Parts of a chat message that a server of OpenAI's wire reads.
+#: Parts that servers of OpenAI's wire support.
 _PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
-#: Said of a tool's result that tells of a failure: the other wire has no sign for it.
+#: Prefix of a failed tool result, because OpenAI's wire has no error flag.
 _FAILED: Final = "Error: "
-#: What tells a message that has to be looked into.
+#: Substrings of messages that need parsing.
 _SIGNS: Final = (THINKING.encode(), b'"is_error"', b'"type"')
 
 _encode = msgspec.json.Encoder().encode
@@ -43,7 +43,7 @@ def chat_fields(fields: Mapping[str, Raw]) -> dict[str, Any]:
         told["max_tokens"] = given["max_tokens"]
     if tools := given.get("tools"):
         if not isinstance(tools, list):
-            _refuse("tools", "expected a list of tools")
+            _refuse("tools", "Expected a list of tools.")
         told["tools"] = [_tool(tool, number) for number, tool in enumerate(tools)]
     choice = given.get("tool_choice")
     if isinstance(choice, dict) and "tools" in told:
@@ -110,10 +110,10 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 def _tool(tool: Any, number: int) -> dict[str, Any]:
     where = f"tools[{number}]"
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
-        _refuse(where, "expected a tool with a name")
+        _refuse(where, "Expected a tool with a name.")
     kind = tool.get("type") or ""
     if kind not in _OWN:
-        _refuse(where, f"{kind!r} is a tool that Anthropic runs, and another model answers here; leave it out")
+        _refuse(where, f"Unsupported tool {kind!r}: only Anthropic runs it, and another model answers here. Remove it.")
     function = {"name": tool["name"], "parameters": tool.get("input_schema") or {"type": "object"}}
     about = {"description": tool["description"]} if isinstance(tool.get("description"), str) else {}
     return {"type": "function", "function": function | about}
@@ -124,7 +124,7 @@ def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
     named = {"type": "function", "function": {"name": choice.get("name")}}
     told: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none", "tool": named}
     if kind not in told:
-        _refuse("tool_choice.type", f"there is no {kind!r}; there are auto, any, tool, none")
+        _refuse("tool_choice.type", f"Unknown value {kind!r}. Use auto, any, tool or none.")
     alone = {"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") is True else {}
     return {"tool_choice": told[kind]} | alone
 
@@ -133,7 +133,7 @@ def _load(raw: Raw, where: str) -> Any:
     try:
         return _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse(where, f"not readable JSON ({error})")
+        _refuse(where, f"Invalid JSON: {error}")
 
 
 def _refuse(where: str, problem: str) -> NoReturn:

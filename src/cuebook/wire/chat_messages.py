@@ -23,13 +23,13 @@ ROLES: dict[str, Role] = {
     "system": "system", "developer": "system", "user": "user",
     "assistant": "assistant", "tool": "tool", "function": "tool",
 }  # fmt: skip
-#: What is appended to the text of a reply that was cut off.
+#: Suffix of an interrupted reply's text.
 INTERRUPTED = "[interrupted]"
 
-_LEGACY_CALL = "function:"  # a legacy call has no id; its name pairs it with its result
-_UNSPOKEN = frozenset({"reasoning", "shared_memory_entry"})  # parts that are never written as text
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what OpenAI takes as `name`
-#: Content part → the key of its body that is our content, by preference.
+_LEGACY_CALL = "function:"  # a legacy call has no id; its name matches it to its result
+_UNSPOKEN = frozenset({"reasoning", "shared_memory_entry"})  # parts that are never rendered as text
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # names that OpenAI accepts as `name`
+#: Content part → keys of its body with the content, by preference.
 _MEDIA = {"image_url": ("url",), "input_audio": ("data",), "file": ("file_id", "file_data")}
 _ARGUMENTS = {"function": "arguments", "custom": "input"}  # kind of call → the key of its arguments
 _ENCODER = msgspec.json.Encoder()
@@ -98,7 +98,7 @@ def _object(raw: bytes | Mapping[str, Any], index: int) -> Mapping[str, Any]:
         try:
             raw = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            _refuse(index, "", f"not readable JSON ({error})")
+            _refuse(index, "", f"invalid JSON: {error}")
     if not isinstance(raw, Mapping):
         _wrong(index, "", "an object", raw)
     return raw
@@ -144,7 +144,7 @@ def _piece(item: object, n: int, index: int) -> Part:
 
 
 def _reasoning(data: Mapping[str, Any]) -> Iterator[Part]:
-    fields = ("reasoning_content", "reasoning", "thinking_blocks")  # DeepSeek's, OpenRouter's and LiteLLM's names
+    fields = ("reasoning_content", "reasoning", "thinking_blocks")  # names of DeepSeek, OpenRouter and LiteLLM
     if field := next((field for field in fields if data.get(field)), None):
         yield Part("reasoning", _as_text(data[field]), {"field": field})
 
@@ -212,7 +212,7 @@ def canonical(said: MessageContent) -> bytes:
         elif part.type != "reasoning":
             spoken.append([part.type, _audio_id(part) or part.content])
     if _leads(said):
-        spoken.insert(0, ["text", said.message.strip()])  # clients trim what they show, and send that back
+        spoken.insert(0, ["text", said.message.strip()])  # clients trim displayed text and resend it
     name = None if said.role in (ASSISTANT, TOOL) or (said.name or "").lower() == "user" else said.name
     return _json([said.role, name or None, spoken, calls, results], ordered=False).encode()
 
@@ -388,7 +388,7 @@ def _encode(value: object, encoder: msgspec.json.Encoder = _ENCODER) -> bytes:
     try:
         return encoder.encode(value)
     except (UnicodeEncodeError, RecursionError) as error:
-        raise InvalidInput(f"a message cannot be written as JSON: {error}", where="message") from error
+        raise InvalidInput(f"Cannot encode a message as JSON: {error}", where="message") from error
 
 
 def _wrong(index: int, field: str, expected: str, got: object) -> NoReturn:

@@ -19,14 +19,14 @@ from cuebook.wire.chat_messages import write_message
 from cuebook.wire.responses_answers import Telling
 from cuebook.wire.responses_requests import PREFIX, AnswerId, write_id
 
-#: Under it a conversation's metadata keeps what its client attached.
+#: Metadata key of data that a client attached to a conversation.
 ATTACHED: Final = "clientMetadata"
 #: OpenAI's limits: pairs, characters of a name, characters of a value.
 PAIRS, LONGEST_NAME, LONGEST_VALUE = 16, 64, 512
-#: Ids of conversations this wire began, and those OpenAI gives.
+#: Id prefixes of conversations created here, and of OpenAI's.
 _OURS: Final = re.compile(r"conv_cb[0-9a-f]{20}")
 _THEIRS: Final = re.compile(r"conv_[0-9a-f]{32,}")
-#: Parts of a chat message -> their type as an input.
+#: Parts of a chat message -> their type as input.
 _INPUTS: Final = {"text": "input_text", "image_url": "input_image", "file": "input_file"}
 
 
@@ -71,7 +71,7 @@ def _wrong(where: str, expected: str) -> InvalidInput:
     return InvalidInput(f"{where}: expected {expected}", where=where)
 
 
-# ---- ids ------------------------------------------------------------------------------------------------------------
+# ---- Ids ------------------------------------------------------------------------------------------------------------
 
 
 def read_item_id(id_: str) -> ItemLocation | None:
@@ -91,7 +91,7 @@ def _stem(conversation: str, seq: int, answer: tuple[int, int] | None) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode([conversation, seq])).decode().rstrip("=")
 
 
-# ---- what a post says -----------------------------------------------------------------------------------------------
+# ---- Items of a post ------------------------------------------------------------------------------------------------
 
 
 def items_of(
@@ -126,7 +126,7 @@ def _said(message: Mapping[str, Any], stem: str, *, whole: bool) -> list[dict[st
     if isinstance(parts := message.get("content"), list):
         message = {**message, "content": "".join(part.get("text") or "" for part in parts)}
     telling.take({"choices": [{"message": message, "finish_reason": "stop"}]}, "message")
-    telling.end("" if whole else "it was cut off")
+    telling.end("" if whole else "the answer was interrupted")
     output: list[dict[str, Any]] = telling.response["output"]
     return output
 

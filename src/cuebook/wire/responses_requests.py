@@ -15,16 +15,16 @@ from msgspec import Meta, Struct
 from cuebook.errors import InvalidInput
 
 PREFIX: Final = "resp_"
-#: Behind it in the id of an answer that was asked for with `store: false`: it leads nowhere.
+#: Suffix of response ids with `store: false`, which cannot be looked up.
 UNSTORED: Final = "unstored_"
-#: Fields that go on as they are.
+#: Fields copied unchanged.
 _SAME: Final = (
     "model", "temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "prompt_cache_key",
     "prompt_cache_retention", "service_tier", "metadata", "store",
 )  # fmt: skip
-#: Fields a chat completion has no word for.
+#: Fields without an equivalent in chat completions.
 _REFUSED: Final = ("background", "prompt", "max_tool_calls", "moderation")
-#: Tuples: what is looked for in them came as JSON, and may be a list.
+#: Tuples, because values to look up come from JSON and may be lists.
 _ROLES: Final = ("user", "assistant", "system", "developer")
 _TEXTS: Final = ("input_text", "output_text", "text")
 
@@ -84,7 +84,7 @@ def continued(given: Mapping[str, Any]) -> tuple[str | None, str | None]:
         if value is not None and (not isinstance(value, str) or not value):
             raise _wrong(name, "an id")
     if conversation and previous:
-        raise _wrong("previous_response_id", "missing where conversation is given")
+        raise _wrong("previous_response_id", "missing, but required with conversation")
     return previous, conversation
 
 
@@ -93,7 +93,7 @@ def read_asked(body: bytes) -> ResponseRequest:
     try:
         given = msgspec.json.decode(body, type=dict[str, Any])
     except (ValueError, RecursionError) as error:
-        msg = f"the request body is no JSON object ({error})"
+        msg = f"The request body is not a JSON object: {error}"
         raise InvalidInput(msg, where="body") from None
     for name in _REFUSED:
         if given.get(name):
@@ -126,7 +126,7 @@ def _echo(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# ---- what is said ---------------------------------------------------------------------------------------------------
+# ---- Input ----------------------------------------------------------------------------------------------------------
 
 
 def _messages(given: Any, instructions: Any) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ def _messages(given: Any, instructions: Any) -> list[dict[str, Any]]:
         raise _wrong("instructions", "a string")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items:
-        raise _wrong("input", "a string, or a list of items that is not empty")
+        raise _wrong("input", "a string or a non-empty list of items")
     front: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
     return front + read_items(items, "input")
 
@@ -168,7 +168,7 @@ def _add(messages: list[dict[str, Any]], item: Mapping[str, Any], where: str) ->
     elif kind == "function_call_output" and isinstance(item.get("call_id"), str):
         content = _content(item.get("output"), f"{where}.output")
         messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": content})
-    elif kind != "reasoning":  # it is nobody's but the provider's that wrote it
+    elif kind != "reasoning":  # only its provider can use it
         raise _cannot(f"{where}.type {kind!r}", where=f"{where}.type")
 
 
@@ -198,7 +198,7 @@ def _part(given: Any, where: str) -> dict[str, Any]:
     raise _cannot(f"{where}.type {kind!r}", where=where)
 
 
-# ---- how it is to be answered ---------------------------------------------------------------------------------------
+# ---- Output ---------------------------------------------------------------------------------------------------------
 
 
 def _limits(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,5 +253,5 @@ def _wrong(where: str, expected: str) -> InvalidInput:
 
 
 def _cannot(what: str, *, where: str = "") -> InvalidInput:
-    msg = f"{what}: a chat completion, which answers this, has no such thing; leave it out"
+    msg = f"{what}: Not supported by the chat completion that answers this request. Remove it."
     return InvalidInput(msg, where=where or what)

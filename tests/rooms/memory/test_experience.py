@@ -173,7 +173,7 @@ def test_of_many_that_fit_the_best_are_chosen() -> None:
     same = [advice(f"e{number}", "When a parcel is lost.") for number in range(5)]
     found = choose(score("my parcel is lost", same), most=3)
     assert [each.exp_id for each in found if each.chosen] == ["e0", "e1", "e2"]
-    assert found[3].reason == "fits, but 3 are chosen at the most"
+    assert found[3].reason == "fits, but at most 3 are chosen"
 
 
 def test_what_is_never_looked_at() -> None:

@@ -84,7 +84,7 @@ def test_a_commitment_is_salted_and_of_one_text_only():
     assert commit("Alex", salt) == hashlib.sha256(salt + b"Alex").hexdigest()
     assert commit("Alex", salt) != commit("Alex", SALT[16:32])
     for wrong in (b"", salt[:15], salt + b"A"):  # else the text "lex" with the salt + "A" would open it too
-        with pytest.raises(InvalidInput, match="give 16"):
+        with pytest.raises(InvalidInput, match="Give 16"):
             commit("lex", wrong)
 
 
@@ -97,18 +97,18 @@ def test_texts_that_are_not_there_have_no_commitment():
 
 def test_what_cannot_be_proven_is_refused_by_name():
     cases: list[tuple[Callable[[], object], str]] = [
-        (lambda: seal(BLANK, context={"a": [float("nan")]}, salt=SALT), "input_context.a[0]: nan is no number of JSON"),
+        (lambda: seal(BLANK, context={"a": [float("nan")]}, salt=SALT), "input_context.a[0]: nan is not a JSON number"),
         (lambda: seal(BLANK, context={"a": 2**53}, salt=SALT), "input_context.a: 9007199254740992 is beyond 2^53"),
-        (lambda: seal(BLANK, context={}, interpolated_text="\ud800", salt=SALT), "interpolated_text: holds half"),
-        (lambda: seal(BLANK, context={}, salt=SALT[:16]), "salt: has 16 bytes; give 48"),
-        (lambda: link(replace(BLANK, selection={"s": float("inf")}), GENESIS), "selection.s: inf is no number"),
-        (lambda: link(replace(BLANK, propensity=float("nan")), GENESIS), "propensity: nan is no number"),
+        (lambda: seal(BLANK, context={}, interpolated_text="\ud800", salt=SALT), "interpolated_text: contains a"),
+        (lambda: seal(BLANK, context={}, salt=SALT[:16]), "salt: has 16 bytes. Give 48"),
+        (lambda: link(replace(BLANK, selection={"s": float("inf")}), GENESIS), "selection.s: inf is not a JSON number"),
+        (lambda: link(replace(BLANK, propensity=float("nan")), GENESIS), "propensity: nan is not a JSON number"),
         (
             lambda: sign(Checkpoint(origin="b", size=1, root="", time=""), b"short"),
-            "key: is no Ed25519 key of 32 bytes",
+            "key: not an Ed25519 key of 32 bytes",
         ),
-        (lambda: verify([], POINTS, public_key=b""), "key: is no Ed25519 key of 32 bytes"),
-        (lambda: chain.public_key_of(b""), "key: is no Ed25519 key of 32 bytes"),
+        (lambda: verify([], POINTS, public_key=b""), "key: not an Ed25519 key of 32 bytes"),
+        (lambda: chain.public_key_of(b""), "key: not an Ed25519 key of 32 bytes"),
     ]
     for make, said in cases:
         with pytest.raises(InvalidInput) as refused:
@@ -148,36 +148,36 @@ SWAPPED = [*CHAIN[:3], CHAIN[4], CHAIN[3], *CHAIN[5:]]
 @pytest.mark.parametrize(
     ("records", "first_bad", "said"),
     [
-        (edited(4, version="1.3.0"), 4, "record 4 was changed: its hash is another"),
+        (edited(4, version="1.3.0"), 4, "record 4 was changed: its hash differs"),
         (edited(4, timestamp=""), 4, "record 4 was changed"),
         (edited(4, propensity=float("nan")), 4, "record 4 was changed: "),
         (edited(10, turn=3), 10, "record 10 was changed"),
         (edited(4, hash="0" * 64), 4, "record 4 was changed"),
-        (edited(4, prev="0" * 64), 4, "record 4 does not follow on"),
+        (edited(4, prev="0" * 64), 4, "record 4 does not follow the previous one"),
         (edited(4, interpolated_text="0" * 64), 4, "record 4 was changed"),
         (edited(4, output_summary="", texts={}), 4, "record 4 was changed"),
-        (rehashed(4, agent="someone"), 5, "record 5 does not follow on the one before it"),
+        (rehashed(4, agent="someone"), 5, "record 5 does not follow the previous one"),
         (rehashed(10, agent="someone"), 10, "record 10 is not the one that the checkpoint of"),
-        (other_text(4, "interpolated_text", "Go away"), 4, "record 4 was changed: interpolated_text is not the text"),
-        (other_text(4, "input_context", "{}"), 4, "record 4 was changed: input_context is not the text"),
-        (edited(4, texts={"agent": CommittedText("x", "00" * 16)}), 4, "record 4 was changed: agent is not the text"),
+        (other_text(4, "interpolated_text", "Go away"), 4, "record 4 was changed: interpolated_text does not match"),
+        (other_text(4, "input_context", "{}"), 4, "record 4 was changed: input_context does not match"),
+        (edited(4, texts={"agent": CommittedText("x", "00" * 16)}), 4, "record 4 was changed: agent does not match"),
         (edited(4, texts={"output_summary": CommittedText("x", "zz")}), 4, "record 4 was changed: output_summary"),
-        (edited(4, texts=CHAIN[4].texts), 4, "record 4 was changed: input_context is not the text"),
-        (without(4), 4, "record 5 stands in the place of 4"),
-        (without(1), 1, "record 2 stands in the place of 1"),
-        (without(3, 4, 5), 3, "record 6 stands in the place of 3"),
-        (renumbered(without(4)), 4, "record 4 does not follow on"),
-        (SWAPPED, 4, "record 5 stands in the place of 4"),
-        (renumbered(SWAPPED), 4, "record 4 does not follow on"),
-        ([*CHAIN[:4], *CHAIN[3:]], 5, "record 4 stands in the place of 5"),
-        ([*CHAIN, CHAIN[0]], 11, "record 1 stands in the place of 11"),
-        (CHAIN[:9], 10, f"record 10 is missing: the checkpoint of {TIME} counts 10; the tail was cut off"),
+        (edited(4, texts=CHAIN[4].texts), 4, "record 4 was changed: input_context does not match"),
+        (without(4), 4, "record 5 is at position 4"),
+        (without(1), 1, "record 2 is at position 1"),
+        (without(3, 4, 5), 3, "record 6 is at position 3"),
+        (renumbered(without(4)), 4, "record 4 does not follow the previous one"),
+        (SWAPPED, 4, "record 5 is at position 4"),
+        (renumbered(SWAPPED), 4, "record 4 does not follow the previous one"),
+        ([*CHAIN[:4], *CHAIN[3:]], 5, "record 4 is at position 5"),
+        ([*CHAIN, CHAIN[0]], 11, "record 1 is at position 11"),
+        (CHAIN[:9], 10, f"record 10 is missing: the checkpoint of {TIME} covers 10; the tail was truncated"),
         (CHAIN[:6], 7, "records 7 to 10 are missing"),
         ([], 1, "records 1 to 10 are missing"),
         (chain_of(edited(3, agent="someone")), 5, "record 5 is not the one that the checkpoint of"),
-        (chain_of(edited(7, agent="someone")), 10, "the chain was written anew somewhere from record 6 on"),
-        (chain_of(renumbered(without(4))), 5, "the chain was written anew somewhere from record 1 on"),
-        (chain_of([record(seq, "Bob") for seq in range(1, 11)]), 5, "the chain was written anew"),
+        (chain_of(edited(7, agent="someone")), 10, "the chain was rewritten somewhere from record 6 on"),
+        (chain_of(renumbered(without(4))), 5, "the chain was rewritten somewhere from record 1 on"),
+        (chain_of([record(seq, "Bob") for seq in range(1, 11)]), 5, "the chain was rewritten"),
     ],
 )
 def test_tampering_is_found_at_its_place(records: list[Record], first_bad: int, said: str):
@@ -352,7 +352,7 @@ LINES = [mirror_line(each).encode() for each in CHAIN]
 def test_a_torn_last_line_is_named(cut: int):
     verdict = verify(chain.read_mirror([*LINES[:-1], LINES[-1][: -cut - 1]]), POINTS, public_key=PUBLIC)
     assert (verdict.ok, verdict.first_bad, verdict.records) == (False, 10, 10)
-    assert verdict.reason == "line 10 is torn: it was not written to its end"
+    assert verdict.reason == "line 10 is torn: it was not written completely"
 
 
 def test_a_last_line_that_lacks_its_end_only_is_whole_and_empty_lines_are_nothing():
@@ -366,19 +366,19 @@ def changed(**fields: object) -> str:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (LINES[3].decode().replace('"seq"', '"agent": "x", "seq"'), "agent: given twice"),
-        (changed(propensity=float("nan")), "$.propensity: nan is no number of JSON"),
+        (LINES[3].decode().replace('"seq"', '"agent": "x", "seq"'), "agent: duplicate key"),
+        (changed(propensity=float("nan")), "$.propensity: nan is not a JSON number"),
         (changed(turn=2**53), "$.turn: 9007199254740992 is beyond 2^53"),
-        (changed(note="proven"), "note: no field of a record, nothing proves it"),
-        (changed(seq="4"), "is no record: Expected `int`"),
-        (changed(salts=[]), "is no record: Expected `object`"),
+        (changed(note="proven"), "note: unknown field, which no hash covers"),
+        (changed(seq="4"), "not a record: Expected `int`"),
+        (changed(salts=[]), "not a record: Expected `object`"),
         (changed(salts={}), "input_context: does not fit the line's commitments and salts"),
-        (changed(input_context=None), "is no record"),
-        (changed(interpolated_text=None), "is no record"),
+        (changed(input_context=None), "not a record"),
+        (changed(interpolated_text=None), "not a record"),
         (changed(redacted=True), "redacted: does not fit"),
-        (json.dumps({k: v for k, v in json.loads(LINES[3]).items() if k != "output_summary"}), "is no record"),
-        ("[]", "a line of the mirror is an object"),
-        ("{}", "is no record"),
+        (json.dumps({k: v for k, v in json.loads(LINES[3]).items() if k != "output_summary"}), "not a record"),
+        ("[]", "expected a JSON object in a mirror line"),
+        ("{}", "not a record"),
     ],
 )
 def test_a_line_that_is_none_of_ours_is_refused_with_why(line: str, said: str):
@@ -393,4 +393,4 @@ def test_a_line_that_is_none_of_ours_is_refused_with_why(line: str, said: str):
 def test_an_edited_mirror_is_found_as_an_edited_table_is():
     edited_line = LINES[3].replace(b"Welcome Alex", b"Welcome Bob")
     verdict = verify(chain.read_mirror([*LINES[:3], edited_line, *LINES[4:]]), POINTS, public_key=PUBLIC)
-    assert (verdict.first_bad, verdict.reason) == (4, "record 4 was changed: interpolated_text is not the text that was committed to")  # noqa: E501  # fmt: skip
+    assert (verdict.first_bad, verdict.reason) == (4, "record 4 was changed: interpolated_text does not match its commitment")  # noqa: E501  # fmt: skip

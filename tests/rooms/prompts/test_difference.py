@@ -164,7 +164,7 @@ def test_next_semver(semver, none, patch, minor, major):
     ids=repr,
 )
 def test_other_versions_are_refused(semver):
-    with pytest.raises(InvalidInput, match="no semantic version") as caught:
+    with pytest.raises(InvalidInput, match="not a semantic version") as caught:
         check_semver(semver)
     assert caught.value.where == "semver"
 

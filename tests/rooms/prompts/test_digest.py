@@ -160,7 +160,7 @@ def test_metadata_that_nests_without_end_is_refused():
     deep = []
     for _ in range(100_000):
         deep = [deep]
-    with pytest.raises(InvalidInput, match="metadata: nests too deep"):
+    with pytest.raises(InvalidInput, match="metadata: nested too deeply"):
         digest_of(msgspec.structs.replace(BASE, metadata={"a": deep}))
 
 

@@ -138,7 +138,7 @@ def test_a_ring_is_named(size):
     versions = [Version(slug=f"p{place}", number=1, inherits=f"p{(place + 1) % size}") for place in range(size)]
     ring = [f"p{place}@main:1" for place in (*range(size), 0)]
     said = fault(*versions[1:], versions[0])
-    assert said == f"prompts inherit each other in a ring: {' → '.join(ring)}"
+    assert said == f"circular inheritance: {' → '.join(ring)}"
 
 
 def test_a_draft_that_would_meet_itself_once_stored_is_a_ring():
@@ -160,7 +160,7 @@ def test_depth_is_counted_in_steps():
     versions = chain_of([({"body": str(place)}, {}, []) for place in range(DEPTH + 2)])
     assert len(resolved(versions[: DEPTH + 1]).lineage) == DEPTH + 1
     said = fault(*versions)
-    assert said.startswith("prompts inherit over more than 8 steps: p9@main:10 → p8@main:9")
+    assert said.startswith("inheritance has more than 8 steps: p9@main:10 → p8@main:9")
     assert len(resolved(versions, depth=9).lineage) == 10
     assert "more than 0 steps" in fault(*versions[:2], depth=0)
 

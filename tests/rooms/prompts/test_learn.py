@@ -110,7 +110,7 @@ def test_new_signals_find_room_and_old_ones_stay() -> None:
 
 
 def test_features_of_another_length_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="align"):
+    with pytest.raises(InvalidInput, match="Align"):
         update(Posterior(), (1.0, 0.5), 0.5)
     with pytest.raises(InvalidInput):
         update(Posterior(), (1.0,), math.nan)

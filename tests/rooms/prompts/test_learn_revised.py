@@ -36,5 +36,5 @@ def test_a_weight_stays_within_its_bounds():
 
 
 def test_features_of_another_length_are_refused():
-    with pytest.raises(InvalidInput, match="align"):
+    with pytest.raises(InvalidInput, match="Align"):
         update_revised(Posterior(), (1.0, 0.5), 0.1, 0)

@@ -108,7 +108,7 @@ def test_parameters_without_a_place_and_names_without_a_parameter():
     ]
     [finding] = [each for each in lint([version], count=count) if each.rule == "undeclared-param"]
     assert "'agentname'" in finding.message
-    assert "did you mean 'agent_name'?" in finding.message
+    assert "Did you mean 'agent_name'?" in finding.message
     assert found(prompt("{{HOME}} $a", engine="braces")) == [("undeclared-param", "sections.body")]
     assert found(prompt("{{HOME}} $a", engine="none")) == []
 
@@ -162,7 +162,7 @@ def test_near_duplicates_among_prompts():
     ]
     assert found(*versions) == [("near-duplicate", "sections")]
     [finding] = lint(versions, count=count)
-    assert (finding.slug, finding.message) == ("b", "is 97% the text of 'a'; put what they share into a parent")
+    assert (finding.slug, finding.message) == ("b", "is 97% the text of 'a'. Move common text into a parent.")
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), min_size=10, max_size=40).map(" ".join), max_size=8))

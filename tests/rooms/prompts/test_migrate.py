@@ -182,36 +182,36 @@ def three(**changes):
     ("document", "message"),
     [
         (broken(sections="text"), "prompts[3].sections: expected an object, got 'text'"),
-        (broken(sections={"a": "\x00"}), "prompts[3].sections.a: has a NUL character"),
+        (broken(sections={"a": "\x00"}), "prompts[3].sections.a: contains a NUL character"),
         (broken(sections={"a": "\ud800"}), "prompts[3].sections"),
-        (broken(sections={" a": ""}), "prompts[3].sections. a: ' a' is no name of a section"),
+        (broken(sections={" a": ""}), "prompts[3].sections. a: ' a' is not a valid section name"),
         (broken(override_sections=["x"]), "prompts[3].override_sections[0]: 'x' is not in `sections`"),
-        (broken(override_sections={"identity": ""}), "prompts[3].override_sections.identity: is in `sections` too"),
-        (broken(override_sections={}, overrideSections={}), "prompts[3].overrideSections: given twice"),
-        (broken(slug="Base"), "prompts[3].slug: 'Base' is no id"),
-        (broken(branch="a b"), "prompts[3].branch: 'a b' is no name of a branch"),
-        (broken(semver="1.10"), "prompts[3].semver: '1.10' is no semantic version"),
+        (broken(override_sections={"identity": ""}), "prompts[3].override_sections.identity: also in `sections`"),
+        (broken(override_sections={}, overrideSections={}), "prompts[3].overrideSections: duplicate of"),
+        (broken(slug="Base"), "prompts[3].slug: 'Base' is not a valid id"),
+        (broken(branch="a b"), "prompts[3].branch: 'a b' is not a valid branch name"),
+        (broken(semver="1.10"), "prompts[3].semver: '1.10' is not a semantic version"),
         (
             broken(version="1.0.0"),
             "prompts[3].version: expected a whole number from 1 (the semantic version is `semver`), got '1.0.0'",
         ),
-        (broken(params=["1a"]), "prompts[3].params[0]: '1a' is no name"),
+        (broken(params=["1a"]), "prompts[3].params[0]: '1a' is not a valid parameter name"),
         (broken(metadata={"context_weights": {"a": True}}), "prompts[3].metadata.context_weights.a: expected a number"),
         (broken(metadata={"a": float("nan")}), "prompts[3].metadata"),
         (broken(id="x"), "prompts[3].id: unknown field 'id'"),
         (broken(inherits="nowhere"), "prompts[3].inherits: base@main:1 inherits 'nowhere', which does not exist"),
-        (broken(inherits="writer@trial"), "prompts[3].inherits: prompts inherit each other in a ring"),
-        (broken(inherits="a b"), "prompts[3].inherits: 'a b' is no id"),
-        ([*ARRAY, ARRAY[0] | {"version": 1}, ARRAY[0] | {"version": 1}], "prompts[5].version: 1 is given twice"),
+        (broken(inherits="writer@trial"), "prompts[3].inherits: circular inheritance"),
+        (broken(inherits="a b"), "prompts[3].inherits: 'a b' is not a valid id"),
+        ([*ARRAY, ARRAY[0] | {"version": 1}, ARRAY[0] | {"version": 1}], "prompts[5].version: 1 is a duplicate of"),
         ([*ARRAY, "text"], "prompts[4]: expected an object, got 'text'"),
         ("text", "document: expected an object or a list of them, got 'text'"),
         ({"prompts": {}}, "prompts: expected a list, got an object"),
         ({"prompt": []}, "prompt: unknown field 'prompt'. Did you mean 'prompts'?"),
         (three(versions={"version": 0}), "versions[2].version: expected a whole number from 1, got 0"),
-        (three(versions={"slug": "coder"}), "versions[2].version: 1 is given twice, first in versions[1]"),
+        (three(versions={"slug": "coder"}), "versions[2].version: 1 is a duplicate of versions[1]"),
         (three(inheritance={"child_slug": "x"}), "inheritance[0]: x@main is not among the versions"),
         (three(inheritance={"parent_slug": "x"}), "inheritance[0]: coder@main:1 inherits 'x', which does not exist"),
-        (three(prompts={"slug": "base"}), "prompts[1].slug: 'base' is given twice, first in prompts[0]"),
+        (three(prompts={"slug": "base"}), "prompts[1].slug: 'base' is a duplicate of prompts[0]"),
         (three(prompts={"x": 1}), "prompts[1].x: unknown field 'x'"),
     ],
 )
@@ -226,5 +226,5 @@ def test_a_file_is_read_with_its_byte_order_mark_and_no_key_twice():
     assert plan(read(b"\xef\xbb\xbf[]"), ()) == Migration()
     with pytest.raises(InvalidInput, match="slug"):
         read('[{"slug": "a", "slug": "b"}]')
-    with pytest.raises(InvalidInput, match="is no JSON"):
+    with pytest.raises(InvalidInput, match="not valid JSON"):
         read("[{")

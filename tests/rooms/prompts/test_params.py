@@ -83,27 +83,27 @@ def test_params_are_read_from_every_form(written, params):
         (3, "expected a list", "params"),
         ([3], "expected a name", "params[0]"),
         (["a", "$a"], "declared twice", "params.a"),
-        (["1a"], "'1a' is no name", "params[0]"),
-        (["a-b"], "'a-b' is no name", "params[0]"),
-        (["$$a"], "'$a' is no name", "params[0]"),
-        (["ａ"], "is no name", "params[0]"),
-        (["a\n"], "is no name", "params[0]"),
-        (["a" * 65], "is no name", "params[0]"),
+        (["1a"], "'1a' is not a valid parameter name", "params[0]"),
+        (["a-b"], "'a-b' is not a valid parameter name", "params[0]"),
+        (["$$a"], "'$a' is not a valid parameter name", "params[0]"),
+        (["ａ"], "is not a valid parameter name", "params[0]"),
+        (["a\n"], "is not a valid parameter name", "params[0]"),
+        (["a" * 65], "is not a valid parameter name", "params[0]"),
         ([{}], "needs a name", "params[0]"),
         ([{"name": "a", "typ": "string"}], "'typ' is no field", "params[0]"),
-        ([{"name": "a", "type": "date"}], "'date' is no type", "params[0]"),
-        ([{"name": "a", "type": ["string", "integer"]}], "type list is no type", "params[0]"),
+        ([{"name": "a", "type": "date"}], "'date' is not a type", "params[0]"),
+        ([{"name": "a", "type": ["string", "integer"]}], "type list is not a type", "params[0]"),
         ([{"name": "a", "required": "maybe"}], "true or false", "params[0]"),
-        ([{"name": "a", "description": 3}], "no text", "params[0]"),
-        ([{"name": "a", "type": "integer", "default": "x"}], "'a' is integer", "a"),
+        ([{"name": "a", "description": 3}], "expected a text", "params[0]"),
+        ([{"name": "a", "type": "integer", "default": "x"}], "'a' must be integer", "a"),
         ([{"name": "a", "enum": "x"}], "a list", "params[0]"),
-        ({"tags(array)": "string"}, "'array' has no text", "params.tags"),
+        ({"tags(array)": "string"}, "'array' has no text form", "params.tags"),
         ({"who": {"name": "string", "age": "integer"}}, "'age' is no field", "params.who"),
         ({"a": ["x"]}, "expected `type, description`", "params.a"),
-        ({3: "string"}, "type int is no name", "params"),
-        ({"a": "strin"}, "'strin' is no type", "params.a"),
+        ({3: "string"}, "type int is not a valid parameter name", "params"),
+        ({"a": "strin"}, "'strin' is not a type", "params.a"),
         ({"properties": {"a": 3}}, "expected an object", "params.properties.a"),
-        ({"properties": {"a": {"type": "array"}}}, "'array' is no type", "params.properties.a"),
+        ({"properties": {"a": {"type": "array"}}}, "'array' is not a type", "params.properties.a"),
         ({"properties": {}, "required": ["b"]}, "'b'", "params.properties"),
         ({"properties": {}, "required": "b"}, "a list of names", "params.properties"),
         ([f"p{number}" for number in range(MAX_PARAMS + 1)], "at most", "params"),
@@ -183,10 +183,10 @@ def test_values_of_another_type_are_refused_by_name(kind, value):
 def test_missing_and_unknown_names_are_all_told():
     params = [Param(name="a"), Param(name="b"), Param(name="c", required=False)]
     missing = fault(coerce, params, {"c": 1})
-    assert (missing.where, str(missing)) == ("a", "missing parameter: 'a', 'b'; give it a value")
+    assert (missing.where, str(missing)) == ("a", "Missing parameter: 'a', 'b'. Give it a value.")
     unknown = fault(coerce, params, {"x": 1, "$y": 2})
-    assert (unknown.where, str(unknown)) == ("x", "no such parameter: 'x', 'y'; declared: a, b, c")
-    assert "declared: none" in str(fault(coerce, [], {"x": 1}))
+    assert (unknown.where, str(unknown)) == ("x", "Unknown parameter: 'x', 'y'. Declared: a, b, c")
+    assert "Declared: none" in str(fault(coerce, [], {"x": 1}))
 
 
 def test_defaults_stand_in_and_null_is_not_given():

@@ -152,23 +152,23 @@ def test_every_disagreement_is_found():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "registry.json: is no JSON"),
+        ("{", "registry.json: not valid JSON"),
         ("7", "expected a list of prompts"),
-        ('{"format": 2, "prompts": []}', "format 2 is not known"),
-        ('{"id": "a", "id": "b"}', "registry.json: id: given twice"),
+        ('{"format": 2, "prompts": []}', "format 2 is not supported"),
+        ('{"id": "a", "id": "b"}', "registry.json: id: duplicate key"),
         ('[{"id": "a"}, {"version": "1.0.0"}]', "prompts[1]: expected an object with an `id`"),
-        ('[{"id": "A"}]', "prompts[0].id: 'A' is no id"),
-        ('[{"id": "a", "path": "/etc/passwd"}]', "prompts[0].path: '/etc/passwd' is no place below"),
+        ('[{"id": "A"}]', "prompts[0].id: 'A' is not a valid id"),
+        ('[{"id": "a", "path": "/etc/passwd"}]', "prompts[0].path: '/etc/passwd' is not a path below"),
         ('[{"id": "a", "path": "prompts/../../a.md"}]', "prompts[0].path: "),
         ('[{"id": "a", "path": "default/.objects/a.md"}]', "prompts[0].path: "),
         ('[{"id": "a", "path": "C:\\\\prompts\\\\con.md"}]', "prompts[0].path: "),
         ('[{"id": "a", "tags": "x"}]', "prompts[0].tags: expected a list of texts"),
-        ('[{"id": "a", "params": ["$1"]}]', "prompts[0].params[0]: '1' is no name"),
+        ('[{"id": "a", "params": ["$1"]}]', "prompts[0].params[0]: '1' is not a valid parameter name"),
         ('[{"id": "a", "sync": "yes"}]', "prompts[0].sync: expected bool, got 'yes'"),
         ('[{"id": "a", "number": true}]', "prompts[0].number: expected int"),
         ('[{"id": "a", "number": -1}]', "prompts[0].number: versions count from 1"),
         ('[{"id": "a", "version": 1.1}]', "prompts[0].version: expected str, got 1.1"),
-        ("[\n<<<<<<< ours\n{}\n=======\n>>>>>>> theirs\n]", "marks of a merge that was not finished"),
+        ("[\n<<<<<<< ours\n{}\n=======\n>>>>>>> theirs\n]", "contains Git conflict markers"),
     ],
 )
 def test_what_is_no_registry_is_named(text, message):
@@ -180,7 +180,7 @@ def test_what_is_no_registry_is_named(text, message):
 def test_two_prompts_in_one_file_are_refused():
     versions = [version("persona/a"), version("default/persona/a")]
     heads = {("persona/a", "main"): 1, ("default/persona/a", "main"): 1}
-    with pytest.raises(InvalidInput, match=r"default/persona/a\.md: would hold"):
+    with pytest.raises(InvalidInput, match=r"default/persona/a\.md: would contain"):
         build(versions, heads)
     assert "projects/a.md" in layout(versions, heads, paths={("persona/a", "main"): "projects/a.md"})
 

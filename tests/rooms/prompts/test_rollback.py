@@ -318,7 +318,7 @@ def test_there_is_no_ping_pong() -> None:
     history = [Rollback(number=3, restored=2, at=0.0)]
     later = 10 * DAY
     assert "restored" in allowed(history, later, number=2, target=1).reason
-    assert "taken back" in allowed(history, later, number=4, target=3).reason
+    assert "itself rolled back" in allowed(history, later, number=4, target=3).reason
     assert allowed(history, later, number=4, target=2).allowed
     assert not allowed([], later, number=4, target=4).allowed
 

@@ -97,8 +97,8 @@ def test_scalars_stay_texts_with_their_line():
         ("a: ! x", "line 1: tags"),
         ("%YAML 1.2\n---\na: b", "line 1: directives"),
         ("a: 1\n...\n---\nb: 2", "line 3: directives and a second document"),
-        ("a: 1\nb: 2\na: 3", "line 3: 'a' is given twice, first in line 1"),
-        ("b:\n  a: 1\n  'a': 2", "line 3: 'a' is given twice, first in line 2"),
+        ("a: 1\nb: 2\na: 3", "line 3: 'a' is a duplicate of line 1"),
+        ("b:\n  a: 1\n  'a': 2", "line 3: 'a' is a duplicate of line 2"),
         ("<<: {a: 1}", "line 1: merge keys"),
         ("[a, b]: 1", "line 1: a key is a text"),
         ("?\n: 1", "line 1: merge keys and empty keys"),
@@ -153,11 +153,11 @@ def test_the_deepest_that_is_written_is_read():
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"a": {"b": math.nan}}, r"x\.a\.b: nan is no number of JSON"),
-        ({"a": [1, {2}]}, r"x\.a\[1\]: set is no type of JSON"),
+        ({"a": {"b": math.nan}}, r"x\.a\.b: nan is not a JSON number"),
+        ({"a": [1, {2}]}, r"x\.a\[1\]: set is not a JSON type"),
         ({"a": 10**50}, r"x\.a: 1\d* is beyond 2\^53"),
-        ({"a": {1: 2}}, r"x\.a: the key 1 is no string"),
-        ({"a": "\ud800"}, r"x\.a: holds half a surrogate pair"),
+        ({"a": {1: 2}}, r"x\.a: the key 1 is not a string"),
+        ({"a": "\ud800"}, r"x\.a: contains a lone surrogate"),
     ],
 )
 def test_what_cannot_be_written_is_named(document, message):

@@ -260,9 +260,9 @@ def test_a_message_is_read_into_text_and_ordered_parts(message, said):
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
-        (b"{", "messages[3]: not readable JSON"),
-        (b'{"role": "user", "content": "\\ud800"}', "messages[3]: not readable JSON"),
-        (b'{"a":' * 9000, "messages[3]: not readable JSON"),
+        (b"{", "messages[3]: invalid JSON"),
+        (b'{"role": "user", "content": "\\ud800"}', "messages[3]: invalid JSON"),
+        (b'{"a":' * 9000, "messages[3]: invalid JSON"),
         (b"[]", "messages[3]: expected an object, got list"),
         (b"{}", "messages[3].role: expected one of " + ", ".join(ROLES) + ", got None"),
         ({"role": "robot"}, "messages[3].role: expected one of " + ", ".join(ROLES) + ", got 'robot'"),

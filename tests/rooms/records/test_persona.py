@@ -173,7 +173,7 @@ def test_no_score_is_both_frustrated_and_satisfied() -> None:
         ),
         ({"promptTemplate": " "}, "promptTemplate: empty. Expected a question to the model or an object"),
         ({"promptTemplate": None}, "promptTemplate: missing. Write the question"),
-        ({"promptKey": "system/x"}, "promptKey: given beside promptTemplate. Write one of them."),
+        ({"promptKey": "system/x"}, "promptKey: cannot be combined with promptTemplate. Write one of them."),
     ],
 )
 def test_a_wrong_metaprompt_is_told_with_its_path(fields: dict[str, object], said: str) -> None:

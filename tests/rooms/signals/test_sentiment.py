@@ -189,7 +189,7 @@ def test_the_classifier_says_what_it_said_when_it_was_trained() -> None:
 def test_weights_are_read_as_they_were_written() -> None:
     weights = Weights({"good": (1.5, 2.0, -1.0), "so bad": (2.25, -0.5, 3.0), "😀": (1.0, 1.0, 0.0)}, 0.125, -0.375)
     assert unpack(pack(weights)) == weights
-    with pytest.raises(ValueError, match="install cuebook again"):
+    with pytest.raises(ValueError, match="Reinstall cuebook"):
         unpack(b"else")
 
 
@@ -242,7 +242,7 @@ def test_a_model_answers_in_the_form_it_is_told() -> None:
     ],
 )
 def test_any_other_answer_is_refused(answer: str) -> None:
-    with pytest.raises(InvalidInput, match="the model answered"):
+    with pytest.raises(InvalidInput, match="invalid model answer"):
         parse_reply(answer)
 
 

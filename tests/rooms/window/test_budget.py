@@ -13,7 +13,7 @@ sizes = st.integers(0, 3000)
 
 
 def least_named(refused: InvalidInput) -> int:
-    return int(re.search(r"allow at least (\d+)", str(refused))[1])
+    return int(re.search(r"Allow at least (\d+)", str(refused))[1])
 
 
 @given(sizes, sizes, sizes, sizes, st.none() | st.integers(1, 9000), st.integers(5000, 20_000))
@@ -62,5 +62,5 @@ def test_what_an_earlier_step_recalled_keeps_its_place():
 
 
 def test_the_models_own_window_is_the_limit():
-    with pytest.raises(InvalidInput, match="allow at least 6000"):
+    with pytest.raises(InvalidInput, match="Allow at least 6000"):
         allot(Limits(context_tokens=5000, reply_tokens=1000), front=6000)

@@ -155,7 +155,7 @@ def test_exact_counts_take_special_tokens_and_surrogates_for_text(name):
 def test_a_setting_names_its_counter():
     assert counter("estimate") is estimate
     assert counter("chars4") is chars4
-    with pytest.raises(InvalidInput, match=r"'o200'; choose one of estimate, chars4, o200k, cl100k"):
+    with pytest.raises(InvalidInput, match=r"'o200'\. Use one of estimate, chars4, o200k, cl100k"):
         counter("o200")
     with pytest.raises(InvalidInput, match="'estimate'"):
         exact("estimate")

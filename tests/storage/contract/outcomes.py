@@ -159,14 +159,14 @@ class OutcomeContract:
 
     async def test_feedback_needs_a_turn_that_has_ended(self, store: Store) -> None:
         await turns(store)
-        with pytest.raises(NotFound, match="no turn 7"):
+        with pytest.raises(NotFound, match="Unknown turn 7"):
             await store.outcomes.give(OWNER, "c", 7, heard(1.0), once=None)
         with pytest.raises(NotFound):
             await store.outcomes.give(Scope(user="eve"), "c", 1, heard(1.0), once=None)
         with pytest.raises(NotFound):
             await store.outcomes.get(Scope(user="eve"), "c", 1)
         await begin(store, draft("q2", "and now?"))
-        with pytest.raises(Conflict, match="being answered"):
+        with pytest.raises(Conflict, match="still running"):
             await store.outcomes.give(OWNER, "c", 2, heard(1.0), once=None)
 
     async def test_a_conversation_takes_its_outcomes_along(self, store: Store) -> None:

@@ -87,7 +87,7 @@ class PromptContract:
     async def test_all_or_none_are_written(self, store: Store) -> None:
         await write(store, text("a"))
         outdated = [Write(version=text("new")), Write(version=text("a", "other"), base=7)]
-        with pytest.raises(Conflict, match="moved on"):
+        with pytest.raises(Conflict, match="has changed"):
             await store.prompts.save(HERE, outdated, by="x", now=BEGINNING)
         assert await store.prompts.families(HERE, ["new"]) == {}
         assert len(await store.prompts.versions(HERE, "a")) == 1
@@ -108,7 +108,7 @@ class PromptContract:
         lost = Write(version=text("a", branch="other"), begins=(MAIN, 9))
         with pytest.raises(NotFound):
             await store.prompts.save(HERE, [lost], by="x", now=BEGINNING)
-        with pytest.raises(NotFound, match="fork"):
+        with pytest.raises(NotFound, match="Fork"):
             await write(store, text("a", branch="nowhere"))
         await write(store, text("a", "two"))
         family = (await store.prompts.families(HERE, ["a"]))["a"]
@@ -274,7 +274,7 @@ class PromptContract:
         await write(store, text("a"))
         once = Once(key="k", digest=b"asked", at=BEGINNING, answer=len)
         late = Write(version=text("a", "two"), base=7)
-        with pytest.raises(Conflict, match="moved on"):
+        with pytest.raises(Conflict, match="has changed"):
             await store.prompts.save(HERE, [late], by="ann", now=BEGINNING, once=once)
         assert await store.answered(HERE, "k") is None
         await store.prompts.save(HERE, [msgspec.structs.replace(late, base=1)], by="ann", now=BEGINNING, once=once)

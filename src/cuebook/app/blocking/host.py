@@ -7,7 +7,7 @@ from cuebook.app.book import Cuebook
 from cuebook.app.loop import LoopThread
 from cuebook.errors import CuebookError
 
-_CLOSED = "the book is not open; use it inside `with BlockingCuebook.open(...) as book:`"
+_CLOSED = "This BlockingCuebook is not open. Use it inside `with BlockingCuebook.open(...) as cue:`."
 
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Host:
 
     def open(self) -> None:
         if self._loop is not None:
-            msg = "the book is open already; open another with BlockingCuebook.open(...)"
+            msg = "Cannot open: this BlockingCuebook is already open. Create another with BlockingCuebook.open(...)."
             raise CuebookError(msg)
         loop = LoopThread("cuebook")
         try:

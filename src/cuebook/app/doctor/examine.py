@@ -159,7 +159,7 @@ def _family(version: Version) -> Family:
 
 State = Literal["ok", "warn", "fail"]
 
-#: Prompts and files that are named of all that are odd.
+#: Maximum number of problems listed.
 NAMED: Final = 3
 
 
@@ -179,21 +179,21 @@ def experiences(config: Config) -> Check:
     files, by = experience_files(config), None
     shelf = files.read(quiet=True)
     problems = [*shelf.problems, *files.unread()]
-    with suppress(InvalidInput):  # told as the model's own
+    with suppress(InvalidInput):  # reported by the model's check
         model, work_model, upstream = models_of(config)
         try:
             by = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
         except InvalidInput as error:
             return Check(name="experiences", state="fail", found=str(error))
-    with suppress(InvalidInput):  # told as the personas' own
+    with suppress(InvalidInput):  # reported by the personas' check
         problems += strangers(shelf, [name for one in load_personas(config)[0].values() for name in (one.id, one.role)])
     folder = config.settings.experience.folder
     if folder != Settings().experience.folder and not (Path(config.folder) / folder).is_dir():
-        problems.append(f"there is no folder {folder!r}")
+        problems.append(f"folder not found: {folder!r}")
     if problems:
-        advice = "mend it; `cuebook experience list` tells all"
+        advice = "fix it; `cuebook experience list` shows all problems"
         return Check(name="experiences", state="warn", found="; ".join(problems[:NAMED]), advice=advice)
-    chosen = f", chosen by {by.name}" if by else ""
+    chosen = f", selected by {by.name}" if by else ""
     return Check(name="experiences", state="ok", found=f"{len(shelf.kept):,} in {folder}{chosen}")
 
 
@@ -205,18 +205,16 @@ def prompt_logs(config: Config) -> Iterator[Check]:
     folder = Path(config.folder, named).absolute()
     place = next(each for each in (folder, *folder.parents) if each.exists())
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
-        yield Check(name="logs", state="ok", found=f"each prompt is kept in {named}")
+        yield Check(name="logs", state="ok", found=f"each prompt is written to {named}")
     else:
-        advice = "no prompt is kept meanwhile; change its permissions, or logs.prompts"
-        yield Check(
-            name="logs", state="fail", found=f"{str(place)!r} cannot be written, or is no folder", advice=advice
-        )
+        advice = "prompts are not logged; change its permissions, or logs.prompts"
+        yield Check(name="logs", state="fail", found=f"{str(place)!r} is not a writable folder", advice=advice)
 
 
 PYTHON = (3, 11)
-#: Full-text search with the statements we use, and RETURNING (3.35) behind ON CONFLICT.
+#: Minimum SQLite version: full-text search, and RETURNING (3.35) after ON CONFLICT.
 SQLITE = (3, 35)
-#: Free disk under which we warn, and under which writing is about to fail.
+#: Free disk space in bytes below which we warn, and below which the check fails.
 LOW_BYTES, NO_BYTES = 1 << 30, 64 << 20
 #: File systems whose locks SQLite's write-ahead log cannot trust ("all processes must be on the same host computer").
 NETWORK = frozenset(
@@ -236,14 +234,16 @@ async def examine(
         config = load_config(where, arguments=arguments)
         read_zone(config.settings.memory.time_zone, "memory.time_zone")
     except InvalidInput as error:
-        yield Check(name="settings", state="fail", found=str(error), advice="the rest could not be looked at")
+        yield Check(
+            name="settings", state="fail", found=str(error), advice="fix this first; the other checks were skipped"
+        )
         return
     if not is_project(config):
-        advice = "`cuebook init` makes a project, -C DIR names another"
+        advice = "create a project with `cuebook init`, or choose one with -C DIR"
         yield Check(name="project", state="fail", found=no_project(config), advice=advice)
     origins = {origin for origin in config.origins.values() if not origin.startswith("environment")}
     yield Check(
-        name="settings", state="ok", found=", ".join(sorted(origins)) or "defaults; `cuebook init` makes a file"
+        name="settings", state="ok", found=", ".join(sorted(origins)) or "defaults; `cuebook init` creates a file"
     )
     for check in (_budget(config), _personas(config), _presets(config), experiences(config), *prompt_logs(config)):
         yield check
@@ -289,12 +289,12 @@ def _personas(config: Config) -> Check:
     try:
         personas, default = load_personas(config)
     except InvalidInput as error:
-        advice = "a book that is open goes on with what the file said before"
+        advice = "fix the file; running processes keep its previous content"
         return Check(name="personas", state="fail", found=str(error), advice=advice)
     odd = [f"{file.name}: {each}" for file in look_at_personas(config).files for each in file.odd]
     if odd:
         more = f" and {len(odd) - 1} more" * (len(odd) > 1)
-        return Check(name="personas", state="warn", found=odd[0] + more, advice="`cuebook persona check` lists all")
+        return Check(name="personas", state="warn", found=odd[0] + more, advice="list all with `cuebook persona check`")
     return Check(name="personas", state="ok", found=f"{', '.join(sorted(personas))}; default {default}")
 
 
@@ -314,7 +314,7 @@ def _budget(config: Config) -> Check:
     found = f"{budget.context - budget.reply:,} tokens for a prompt"
     if room <= 0:
         advice = "raise budget.context, or lower budget.system or budget.reply"
-        found += f", and none of them for posts: budget.system is {budget.system:,}, budget.reply {budget.reply:,}"
+        found += f", but none left for posts: budget.system is {budget.system:,}, budget.reply {budget.reply:,}"
         return Check(name="budget", state="warn", found=found, advice=advice)
     return Check(name="budget", state="ok", found=f"{found}, {min(room, budget.max_short_term):,} of them for posts")
 
@@ -323,12 +323,12 @@ def _key(config: Config) -> Check:
     """Check the key file without creating it."""
     file = key_file_of(config)
     if file is None or not file.exists():
-        return Check(name="key", state="ok", found="kept in memory" if file is None else f"{file} is not made yet")
+        return Check(name="key", state="ok", found="kept in memory" if file is None else f"{file} does not exist yet")
     try:
         book_key(file)
     except BackendError as error:
         return Check(name="key", state="fail", found=str(error))
-    return Check(name="key", state="ok", found=f"{file} is whole")
+    return Check(name="key", state="ok", found=f"{file} is valid")
 
 
 def _database(config: Config) -> Path | None:
@@ -347,20 +347,23 @@ def _folder(config: Config) -> Iterator[Check]:
         yield Check(
             name="folder",
             state="fail",
-            found=f"{shown} cannot be written",
+            found=f"{shown} is not writable",
             advice="change its permissions, or store.url",
         )
         return
     system = _file_system(folder.resolve())
     if system in NETWORK:
         advice = "SQLite is not safe on a network file system with several machines; put store.url on a local disk"
-        yield Check(name="folder", state="warn", found=f"{shown} lies on {system}", advice=advice)
+        yield Check(name="folder", state="warn", found=f"{shown} is on {system}", advice=advice)
     else:
-        yield Check(name="folder", state="ok", found=f"{shown} can be written")
+        yield Check(name="folder", state="ok", found=f"{shown} is writable")
     free = shutil.disk_usage(folder).free
     state: State = "fail" if free < NO_BYTES else "warn" if free < LOW_BYTES else "ok"
     yield Check(
-        name="disk", state=state, found=f"{free / (1 << 30):,.1f} GB free", advice="" if state == "ok" else "make room"
+        name="disk",
+        state=state,
+        found=f"{free / (1 << 30):,.1f} GB free",
+        advice="" if state == "ok" else "free disk space",
     )
 
 
@@ -383,7 +386,7 @@ def _file_system(folder: Path) -> str:
 async def _store(config: Config) -> Check:
     file = _database(config)
     if file is not None and not (file.exists() and file.stat().st_size):
-        return Check(name="store", state="ok", found=f"{file} is not made yet; the first conversation makes it")
+        return Check(name="store", state="ok", found=f"{file} does not exist yet; the first conversation creates it")
     try:
         schema = _schema(file) if file is not None else VERSION
         if schema is not None and 1 <= schema < VERSION:
@@ -391,7 +394,7 @@ async def _store(config: Config) -> Check:
                 name="store",
                 state="warn",
                 found=f"{file} has schema {schema}",
-                advice=f"the next command brings it to {VERSION}; copy it first",
+                advice=f"back it up; the next command migrates it to {VERSION}",
             )
         store = await asyncio.to_thread(SqliteStore, str(file) if file is not None else MEMORY)
         try:
@@ -401,7 +404,7 @@ async def _store(config: Config) -> Check:
     except CuebookError as error:
         return Check(name="store", state="fail", found=str(error))
     if held["integrity"] != "ok":
-        advice = "stop everything that uses it and restore a copy"
+        advice = "stop all processes that use it, and restore a backup"
         return Check(
             name="store", state="fail", found=f"{file or MEMORY} is damaged: {held['integrity']}", advice=advice
         )
@@ -418,16 +421,16 @@ async def _prompts(config: Config) -> Check:
         return Check(name="prompts", state="fail", found=str(error))
     if found.altered:
         more = f" and {len(found.altered) - NAMED:,} more" if len(found.altered) > NAMED else ""
-        told = f"{', '.join(found.altered[:NAMED])}{more}: not the text that was stored; the database was changed"
-        advice = "write it anew from its file or an export, or restore a copy of the database"
+        told = f"{', '.join(found.altered[:NAMED])}{more}: the text does not match its digest; the database was altered"
+        advice = "restore it from its file, an export or a database backup"
         return Check(name="prompts", state="fail", found=told, advice=advice)
     if found.odd:
-        advice = "mend it, then `cuebook prompt push`; until then nothing that is edited on disk is taken over"
+        advice = "fix it, then run `cuebook prompt push`; until then no edited prompt file is loaded"
         return Check(name="prompts", state="warn", found="; ".join(found.odd[:NAMED]), advice=advice)
     if found.unsaid:
-        advice = "mend it; until then models are told the built-in text in its place"
+        advice = "fix it; until then the built-in text is used"
         return Check(name="prompts", state="warn", found="; ".join(found.unsaid), advice=advice)
-    return Check(name="prompts", state="ok", found=f"models behind the replies are told {', '.join(found.slugs)}")
+    return Check(name="prompts", state="ok", found=f"background jobs use {', '.join(found.slugs)}")
 
 
 def _schema(file: Path) -> int | None:
@@ -453,9 +456,7 @@ async def _models(config: Config) -> AsyncIterator[Check]:
         yield Check(name=(error.where or "model").partition(".")[0], state="fail", found=str(error))
     if model.provider == "none" and not upstream.url:
         advice = "set [model] in cuebook.toml, or start `cuebook serve --upstream URL`"
-        yield Check(
-            name="model", state="warn", found="none: answers are what memory holds, plainly labelled", advice=advice
-        )
+        yield Check(name="model", state="warn", found="none: answers quote memory and say so", advice=advice)
     if model.provider == "openai" and model.name:
         yield await _reach("model", model.base_url, model.api_key_env, f"{model.name} at ")
     if upstream.url:
@@ -466,8 +467,10 @@ async def _embedder(config: Config) -> Check:
     """Check the embedder by embedding a word, which loads the weights or calls the server."""
     settings = config.settings.embedder
     if settings.provider == "none":
-        advice = "" if missing() else 'its package is installed: embedder.provider = "minilm" would sharpen recall'
-        return Check(name="embedder", state="ok", found=f"none: full text finds alone{advice and '; '}{advice}")
+        advice = "" if missing() else 'its package is installed: set embedder.provider = "minilm" to improve recall'
+        return Check(
+            name="embedder", state="ok", found=f"none: recall uses full-text search only{advice and '; '}{advice}"
+        )
     try:
         embedder = embedder_of(config)
         check_numpy(embedder)
@@ -480,12 +483,16 @@ async def _embedder(config: Config) -> Check:
             await embedder.aclose()
     except TimeoutError:
         found = f"{settings.name or settings.provider} did not answer within {PATIENCE_S + settings.timeout_s:g} s"
-        return Check(name="embedder", state="fail", found=found, advice="until it does, full text finds alone")
+        return Check(
+            name="embedder", state="fail", found=found, advice="until it does, recall uses full-text search only"
+        )
     except CuebookError as error:
-        return Check(name="embedder", state="fail", found=str(error), advice="until then full text finds alone")
-    knows = ", ".join(sorted(embedder.languages)) or "any language"
+        return Check(
+            name="embedder", state="fail", found=str(error), advice="until it works, recall uses full-text search only"
+        )
+    knows = ", ".join(sorted(embedder.languages)) or "any"
     return Check(
-        name="embedder", state="ok", found=f"{embedder.name}: {len(vectors[0]) // 4} numbers a text, knows {knows}"
+        name="embedder", state="ok", found=f"{embedder.name}: {len(vectors[0]) // 4} dimensions, languages: {knows}"
     )
 
 
@@ -503,7 +510,10 @@ async def _reach(name: str, url: str, key: str, what: str = "") -> Check:
             await server.aclose()
     except TimeoutError:
         return Check(
-            name=name, state="fail", found=f"{shown} did not answer within {PATIENCE_S:g} s", advice="is it running?"
+            name=name,
+            state="fail",
+            found=f"{shown} did not answer within {PATIENCE_S:g} s",
+            advice="check that it is running",
         )
     except CuebookError as error:
         return Check(name=name, state="fail", found=str(error), advice="check the address")
@@ -517,6 +527,6 @@ async def _reach(name: str, url: str, key: str, what: str = "") -> Check:
         return Check(name=name, state="warn", found=f"{shown} answers, but {held}", advice=advice)
     if not has_path(url) or answer.status == NOT_FOUND:
         found = f"{shown} answers" + (", but has no /models" if answer.status == NOT_FOUND else "")
-        advice = "does its address end with the right path? most servers answer below /v1"
+        advice = "check the path of its URL; most servers expect /v1"
         return Check(name=name, state="warn", found=found, advice=advice)
     return Check(name=name, state="ok", found=f"{shown} answers")

@@ -21,10 +21,10 @@ def read_gold(file: Path) -> list[Fact]:
     try:
         document = json.loads(file.read_bytes().decode("utf-8-sig"))
     except OSError as error:
-        msg = f"{str(file)!r} cannot be read ({error.strerror}); check the path and its permissions"
+        msg = f"{str(file)!r} cannot be read ({error.strerror}). Check the path and its permissions."
         raise InvalidInput(msg, where=str(file)) from error
     except (ValueError, RecursionError) as error:
-        place.refuse(f"is no JSON ({error})")
+        place.refuse(f"not JSON ({error})")
     rows = place.at("facts").sequence(place.mapping(document).get("facts"))
     for number, row in enumerate(rows):
         _check(row, place.at("facts").at(number))
@@ -44,7 +44,7 @@ def _check(row: Any, place: FilePlace) -> None:
         place.at("current").refuse("expected true (it holds at the end) or false (something superseded it)")
     groups = place.at("match").sequence(fields.get("match"))
     if not groups:
-        place.at("match").refuse("is an empty list; name at least one group of words, like [['ghent'], ['live']]")
+        place.at("match").refuse("empty list. Name at least one group of words, like [['ghent'], ['live']]")
     for at, group in enumerate(groups):
         inside = place.at("match").at(at)
         for n, word in enumerate(inside.sequence(group)):
@@ -60,4 +60,4 @@ def check_sources(facts: Sequence[Fact], transcript: Transcript, ids: set[str], 
         missing = next((source for source in fact.sources if source not in ids), None)
         if missing is not None:
             place = FilePlace(name).at("facts").at(number).at("sources")
-            place.refuse(f"{transcript.conversation!r} has no post {missing!r}; is this the list of another file?")
+            place.refuse(f"{transcript.conversation!r} has no post {missing!r}. Use the gold list of this file.")

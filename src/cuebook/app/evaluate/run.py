@@ -26,9 +26,9 @@ from cuebook.app.transcripts import Transcript, read_transcripts
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig
 from cuebook.errors import InvalidInput
 
-#: Questions asked of a conversation unless more are wanted.
+#: Default number of questions per conversation.
 QUESTIONS = 200
-#: The profile a conversation is condensed by, and the posts it keeps whole behind the summary.
+#: The compaction profile, and the number of posts that it keeps verbatim after the summary.
 PROFILE = "standard"
 
 
@@ -53,8 +53,8 @@ class Evaluation(Struct, frozen=True, kw_only=True, rename="camel"):
     recall: EvidenceRecall
     items: Cleanness
     survival: tuple[Survival, ...]
-    first_pass: tuple[Survival, ...]  # the same of the first pass's posts alone
-    current_facts: CurrentFacts | None  # None where there is no gold list
+    first_pass: tuple[Survival, ...]  # only the posts of the first pass
+    current_facts: CurrentFacts | None  # None without a gold list
 
     def plus(self, other: "Evaluation") -> "Evaluation":
         """Return the sum with another conversation's figures."""
@@ -85,7 +85,7 @@ async def evaluate(
     file and position.
     """
     if limit < 1:
-        msg = f"limit: {limit} is not at least 1"
+        msg = f"limit: {limit}. Must be 1 or more."
         raise InvalidInput(msg, where="limit")
     found = _found(Path(file) if file is not None else None, Path(gold) if gold is not None else None)
     return [await _evaluate(transcript, facts, limit, progress) for transcript, facts in found]
@@ -105,14 +105,14 @@ def to_wire(every: Sequence[Evaluation]) -> dict[str, Any]:
 def _found(file: Path | None, listed: Path | None) -> list[tuple[Transcript, Sequence[Fact]]]:
     if file is None:
         if listed is not None:
-            msg = f"the gold list {str(listed)!r} belongs to a file; name that too"
+            msg = f"Missing conversation file for the gold list {str(listed)!r}. Pass the file too."
             raise InvalidInput(msg, where="gold")
         return [shipped()]
     transcripts = read_transcripts(file)
     if listed is None:
         return [(transcript, ()) for transcript in transcripts]
     if len(transcripts) > 1:
-        msg = f"{file.name} holds {len(transcripts)} conversations and a gold list is of one; split the file"
+        msg = f"{file.name}: {len(transcripts)} conversations, but a gold list covers one. Split the file."
         raise InvalidInput(msg, where=str(file))
     facts = read_gold(listed)
     check_sources(facts, transcripts[0], {post.id for post in on_path(transcripts[0])}, listed.name)
@@ -123,7 +123,7 @@ async def _evaluate(transcript: Transcript, facts: Sequence[Fact], limit: int, p
     clock = ReplayClock()
     settings = Settings(store=StoreConfig(url="eval.db"), memory=MemoryConfig(profile=PROFILE))
     with tempfile.TemporaryDirectory(prefix="cuebook-eval-", ignore_cleanup_errors=True) as folder:
-        config = Config(settings=settings, folder=folder)  # nothing of the folder the command is called in has a say
+        config = Config(settings=settings, folder=folder)  # independent of the working directory
         async with Cuebook.open(config, clock=clock, dice=ReplayDice(), worker=False) as book:
             rehearsal = Rehearsal(book, clock, transcript, facts)
             await rehearsal.run(progress)

@@ -18,7 +18,7 @@ from cuebook.memory.owner_memories import memory_id
 from cuebook.memory.recall import read_query
 from cuebook.records.memory import Memory, Place, Scope
 
-#: Characters of a key.
+#: Maximum length of a key, in characters.
 MAX_KEY = 200
 
 
@@ -79,7 +79,7 @@ class Knowing(MemoryWriting):
             msg = f"key: expected 1 to {MAX_KEY} characters"
             raise InvalidInput(msg, where="key")
         if confidence is not None and not 0.0 <= confidence <= 1.0:
-            msg = f"confidence: {confidence!r} is not between 0 and 1"
+            msg = f"confidence: {confidence!r}. Must be between 0 and 1."
             raise InvalidInput(msg, where="confidence")
         key, value = self._said(key, "key"), self._said(value, "value")
         place = Place("user", user) if user else BOOK
@@ -107,7 +107,7 @@ class Knowing(MemoryWriting):
             fresh = replace(before, confidence=sure, uses=before.uses + 1, used_at=now, valid_to=None)
             changed = [fresh]
         else:
-            since = max(now, before.valid_from)  # a clock may be set back, or stand still
+            since = max(now, before.valid_from)  # the clock may be set back, or stand still
             own = memory_id(place, category, f"{key}|{before.text}|{since}|{generation}")
             past = replace(before, no=0, id=own, valid_to=since, ended_by=fresh.id)
             fresh = replace(fresh, no=before.no, supersedes=past.id, created_at=before.created_at, valid_from=since)
@@ -120,7 +120,7 @@ class Knowing(MemoryWriting):
         try:
             known = await self.get(id, user=user)
         except NotFound:
-            msg = f"no knowledge {id!r}; `cuebook knowledge list` names what there is"
+            msg = f"Unknown knowledge {id!r}. List the entries with `cuebook knowledge list`."
             raise NotFound(msg) from None
         for _ in range(RETRIES):
             generation, old = await self._now(known)
@@ -139,7 +139,7 @@ class Knowing(MemoryWriting):
 
 def _check_knowledge(category: str) -> None:
     if category not in KNOWLEDGE:
-        msg = f"category: no category {category!r}; there are {', '.join(KNOWLEDGE)}"
+        msg = f"category: unknown category {category!r}. Available: {', '.join(KNOWLEDGE)}."
         raise InvalidInput(msg, where="category")
 
 

@@ -32,7 +32,7 @@ async def check_item(desk: Desk, name: str, user: str | None) -> None:
     """Check that the caller may change an item: only the conversation's first user may. Raises Denied, NotFound."""
     conversation, _ = parted(name) or ("", "")
     if conversation and await is_guest(desk, Scope(user=user), conversation):
-        msg = f"memory {name!r} is of another's conversation, and its first user's to change"
+        msg = f"Cannot change memory {name!r}: only the first user of its conversation may."
         raise Denied(msg)
 
 
@@ -49,7 +49,7 @@ async def correct_item(
     correction = correction_of(conversation, item.sources, item.text, text)
     for each in await store.said_in(scope, conversation, item.sources):
         if user in (None, owner_of(each.place)) and says(each.text, correction):
-            with suppress(NotFound):  # it went meanwhile
+            with suppress(NotFound):  # it was deleted meanwhile
                 await also(each)
     await store.keep(scope, correction)
     await tell(desk, [correction])
@@ -67,18 +67,18 @@ async def tell(desk: Desk, corrections: Sequence[Correction]) -> None:
 async def _item(desk: Desk, name: str, user: str | None) -> tuple[str, Item]:
     found = await item_of(desk, Scope(user=user), name)
     if found is None:
-        msg = f"no memory {name!r}; `cuebook memory list CONVERSATION` names a conversation's"
+        msg = f"Unknown memory {name!r}. List a conversation's with `cuebook memory list CONVERSATION`."
         raise NotFound(msg)
     return found
 
 
-#: What a memory may be: an item's categories, and those of knowledge.
+#: All categories: those of items, and those of knowledge.
 KINDS = (*CATEGORIES, *KNOWLEDGE)
-#: Whose knowledge is nobody's: the book's own.
+#: Owner of the project's shared knowledge.
 BOOK = Place("book", "")
-#: Memories full text brings for a search at most,
+#: Maximum number of full-text candidates of a search,
 FOUND = 200
-#: and at least, of each place: 64 posts give what 200 give (docs/design/005).
+#: and minimum per owner: 64 posts find as much as 200 (docs/design/005).
 LEAST = 64
 
 
@@ -103,13 +103,13 @@ class MemoryReading:
         found: list[Place] = []
         if user and persona:
             found = [persona_place(user, persona)]
-        elif user:  # personas that are configured no more among them
+        elif user:  # including personas that are no longer configured
             known = await self._desk.store.memories.places(Scope(user=user), user)
             own = Place("user", user)
             spoken = {*known, *(persona_place(user, name) for name in self._desk.personas)} - {own}
             found = [own, *sorted(spoken)]
         elif persona is not None:
-            msg = "persona: what a persona knows is of one user; name the user too"
+            msg = "persona: a persona's memories belong to a user. Pass user too."
             raise InvalidInput(msg, where="persona")
         return [*found, *([Place("organization", organization)] if organization else [])]
 
@@ -169,7 +169,7 @@ class MemoryReading:
         """
         check_limit(limit)
         if category is not None and category not in KINDS:
-            msg = f"category: no category {category!r}; there are {', '.join(KINDS)}"
+            msg = f"category: unknown category {category!r}. Available: {', '.join(KINDS)}."
             raise InvalidInput(msg, where="category")
         after = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
         places = await self.places(user=user, persona=persona, organization=organization)
@@ -218,4 +218,4 @@ def _holds(memory: Memory, as_of: float | None) -> bool:
 
 def missing(name: str) -> NotFound:
     """Return the error for an unknown memory."""
-    return NotFound(f"no memory {name!r}; `cuebook memory list` names those there are")
+    return NotFound(f"Unknown memory {name!r}. List memories with `cuebook memory list`.")

@@ -18,7 +18,7 @@ from cuebook.memory.owner_memories import memory_id
 from cuebook.records.erasure import Receipt, Target
 from cuebook.records.memory import Correction, Memory, Place, Scope
 
-#: How often a change is decided anew when another was first.
+#: Maximum number of attempts after concurrent changes.
 RETRIES = 20
 
 
@@ -48,14 +48,14 @@ class MemoryWriting(MemoryReading):
             new = replace(old, id=own, text=text, trust="user", confidence=1.0, written=True, used_at=now)
             changed = [new]
             for other in [] if own == old.id else await self._desk.store.memories.get(Scope(), own, places=[old.place]):
-                both = tuple(sorted({*old.sources, *other.sources}))  # one says that already
+                both = tuple(sorted({*old.sources, *other.sources}))  # another memory has this text already
                 new = replace(new, no=other.no, uses=old.uses + other.uses, sources=both, valid_to=None)
                 changed = [replace(old, sources=(), written=False), new]
             corrections = corrections_of(old, text)
             if await self._save(old.place, generation, changed, corrections):
                 await tell(self._desk, corrections)
                 return new
-            names = [id, own]  # another correction may have said the same
+            names = [id, own]  # a concurrent correction may have the same text
         raise busy()
 
     async def remove(self, id: str, *, user: str | None = None, organization: str | None = None) -> Receipt:  # noqa: A002
@@ -75,7 +75,7 @@ class MemoryWriting(MemoryReading):
         found = await self.get(id, user=user, organization=organization)
         await check_item(self._desk, id, user)
         if found.place == BOOK and (user is not None or organization is not None):
-            msg = f"memory {id!r} is the book's, and nobody's alone to change; name no user and no organization"
+            msg = f"Cannot change memory {id!r}: it belongs to the project. Omit user and organization."
             raise Denied(msg)
         return found
 
@@ -115,4 +115,4 @@ class MemoryWriting(MemoryReading):
 
 def busy() -> Conflict:
     """Return the error for too many concurrent changes."""
-    return Conflict("these memories change faster than this can be written; try again")
+    return Conflict("Cannot save: these memories were changed concurrently. Try again.")

@@ -25,7 +25,7 @@ from cuebook.prompts.front import written
 from cuebook.records.prompt import Version
 from cuebook.storage.sqlite.connect import MEMORY
 
-#: Behind the database's name: the folders of its logs, one a line, as their setting named them.
+#: Suffix of the file next to the database that lists its log folders, one per line, as written in the setting.
 ENDING = ".logs"
 
 
@@ -65,14 +65,14 @@ def _note(config: Config, folder: str) -> None:
     if file is None:
         return
     if "\n" in folder:
-        msg = f"logs.prompts: {folder!r} has more than one line; name a folder on one"
+        msg = f"logs.prompts: {folder!r} contains a line break. Use a folder name without one."
         raise BackendError(msg)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("a", encoding="utf-8") as opened:
             opened.write(f"{folder}\n")
     except OSError as error:
-        msg = f"{str(file)!r} cannot be written ({error.strerror}): it says where the prompt logs lie; check its folder"
+        msg = f"{str(file)!r} cannot be written ({error.strerror}): it lists the prompt log folders. Check its folder."
         raise BackendError(msg) from error
 
 

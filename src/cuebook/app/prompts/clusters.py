@@ -21,9 +21,9 @@ from cuebook.prompts.clusters import LEAST, MOST, Group, by_words, group, weigh
 from cuebook.prompts.similar import near_duplicates
 from cuebook.records.prompt import Version
 
-#: Characters that are embedded at once: about what a small model reads. A prompt's vector is the mean of its pieces'.
+#: Characters per embedded piece, about the limit of a small model. A prompt's vector is the mean of its pieces.
 PIECE: Final = 1_000
-#: Seconds an embedder has for all prompts; then words decide.
+#: Timeout of the embedder for all prompts in seconds; afterwards words are used.
 TIME_S: Final = 60.0
 
 log = logging.getLogger("cuebook.prompts")
@@ -56,14 +56,14 @@ class Clusters(Struct, frozen=True, kw_only=True, rename="camel"):
 async def clusters_of(desk: Desk, *, prefix: str = "", least: float | None = None) -> Clusters:
     """Return clusters of the prompts whose ids begin with `prefix`, by `main`'s active version. Raises InvalidInput."""
     if least is not None and not 0 < least <= 1:
-        msg = f"least: {least!r} is no likeness; give a number above 0 and up to 1"
+        msg = f"least: invalid similarity {least!r}. Must be above 0 and at most 1."
         raise InvalidInput(msg, where="least")
     families = await families_of(desk, None)
     chosen = [each for slug, each in families.items() if slug.startswith(prefix)]
     if len(chosen) > MOST:
-        msg = f"prefix: {len(chosen):,} prompts are more than {MOST} at once; name how the ids of some begin"
+        msg = f"prefix: {len(chosen):,} prompts exceed the limit of {MOST}. Use a longer prefix."
         raise InvalidInput(msg, where="prefix")
-    corpus = {name: _text(each) for name, each in desk.builtin.items()}  # so that few prompts have rare words too
+    corpus = {name: _text(each) for name, each in desk.builtin.items()}  # more texts to weigh words by
     corpus |= {each.slug: _text(each.version() or each.active[0]) for each in families.values() if each.active}
     texts = {each.slug: corpus[each.slug] for each in chosen if each.active}
     vectors, instead = await _vectors(desk, texts)
@@ -92,7 +92,7 @@ def _clusters(
             return by_words(weights, one, other)
         if one in vectors and other in vectors:
             return max(0.0, float(sum(map(mul, vectors[one], vectors[other]))))
-        return min(1.0, by_words(weights, one, other) * akin / LEAST)  # on the scale of the others
+        return min(1.0, by_words(weights, one, other) * akin / LEAST)  # scaled like the embedder's similarities
 
     least = least if least is not None else LEAST if akin is None else akin
     groups, alone = group(texts, weights, likeness, least=least)
@@ -115,7 +115,7 @@ async def _vectors(desk: Desk, texts: Mapping[str, str]) -> tuple[dict[str, Sequ
         return {}, ""
     known = {name: desk.writer.clean(text) for name, text in texts.items() if reads(embedder.languages, text)}
     unknown = len(texts) - len(known)
-    instead = f"the embedder does not know the language of {unknown} of {len(texts)}" if unknown else ""
+    instead = f"the embedder does not support the language of {unknown} of {len(texts)}" if unknown else ""
     try:
         async with asyncio.timeout(TIME_S):
             return await _embedded(embedder, known), instead
@@ -123,7 +123,7 @@ async def _vectors(desk: Desk, texts: Mapping[str, str]) -> tuple[dict[str, Sequ
         return {}, f"{embedder.name} took longer than {TIME_S:g} s"
     except BackendError as error:
         said = desk.writer.clean(str(error))
-        log.warning("words alone group the prompts: %s", said)
+        log.warning("Clustering prompts by words only: %s", said)
         return {}, said
 
 

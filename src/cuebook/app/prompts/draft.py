@@ -91,7 +91,7 @@ def _ahead(group: Sequence[PlannedVersion]) -> list[tuple[str, str]]:
     return places
 
 
-#: What a new prompt's file says before its author does.
+#: Placeholder text of a new prompt's file.
 EMPTY = "Write the prompt's text here.\n"
 
 
@@ -103,7 +103,7 @@ class PromptDraft(Struct, frozen=True, kw_only=True):
     base: int
     text: str
     before: Version | None = None
-    newest: str = ""  # the head's semantic version, another than that of `before` after a rollback
+    newest: str = ""  # the head's semantic version; after a rollback it differs from that of `before`
 
 
 async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: bool = False) -> PromptDraft:
@@ -144,7 +144,7 @@ def read_draft(draft: PromptDraft, text: str | bytes, *, name: str = "") -> Vers
         version = replace(was, sections=version.sections, override_sections=version.override_sections)
     named = (version.slug if "name" in keys else draft.slug, version.branch if "branch" in keys else draft.branch)
     if named != (draft.slug, draft.branch):
-        msg = f"{path}: is prompt {'@'.join(named)!r}, and {draft.slug}@{draft.branch} is to be written; keep its name"
+        msg = f"{path}: is prompt {'@'.join(named)!r}, and {draft.slug}@{draft.branch} was expected. Keep its name."
         raise InvalidInput(msg, where="name")
     version = replace(version, slug=draft.slug, branch=draft.branch)
     if draft.before is None:
@@ -182,7 +182,7 @@ async def import_files(desk: Desk, files: Sequence[tuple[str, bytes]], *, by: st
     for name, version in read:
         place = (version.slug, version.branch)
         if owners.setdefault(place, name) != name:
-            msg = f"{name}: is prompt {version.slug}@{version.branch}, and so is {owners[place]}; keep one"
+            msg = f"{name}: is prompt {version.slug}@{version.branch}, and so is {owners[place]}. Keep one."
             raise InvalidInput(msg, where=name)
     families = await desk.prompts.families(Scope(), [version.slug for _, version in read], ancestors=False)
     planned = []

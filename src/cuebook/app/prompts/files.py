@@ -75,7 +75,7 @@ class PromptFiles:
         families = await families_of(self._desk, [each.place[0] for each in contents.prompts])
         standings = await compare(self._desk, shelf, contents, families, agreed)
         if not force:
-            _refuse_clash(shelf, standings, "`push --force` stores the file, `pull --force` takes the graph's text")
+            _refuse_clash(shelf, standings, "`push --force` keeps the file, `pull --force` keeps the stored version")
         over = ("new", "changed", *(("both", "behind") if force else ()))
         due = [await self._filled(shelf, each) for each in standings if each.state in over]
         planned = [one for each in due for one in await self._planned(shelf, contents, each)]
@@ -112,7 +112,7 @@ class PromptFiles:
         compared = await compare(self._desk, shelf, contents, families, agreed)
         standings = [each for each in compared if slugs is None or each.place[0] in families]
         if not force:
-            _refuse_clash(shelf, standings, "`pull --force` writes over the file, `push --force` stores it")
+            _refuse_clash(shelf, standings, "`pull --force` overwrites the file, `push --force` stores it")
         over = ("behind", "missing", *(("both", "changed") if force else ()))
         due = [each for each in standings if each.state in over]
         _check_free(shelf, contents, due)
@@ -217,7 +217,7 @@ class PromptFiles:
         try:
             await self._lay_out(shelf, contents, slugs)
         except BackendError as error:
-            _log.warning("%s; what was pushed is stored all the same", error)
+            _log.warning("%s (the push itself succeeded)", error)
 
     async def _lay_out(
         self, shelf: PromptFolder, contents: Contents, slugs: Collection[str] | None, fresh: Collection[Place] = ()
@@ -262,9 +262,9 @@ async def push_by_itself(files: PromptFiles) -> None:
         try:
             await files.push()
         except Conflict:
-            await files.push()  # another process may have pushed the same
+            await files.push()  # another process may have pushed the same files
     except CuebookError as error:
-        _log.warning("%s (the prompts stay as they were stored; `cuebook prompt push` tries again)", error)
+        _log.warning("%s (using the stored prompts; retry with `cuebook prompt push`)", error)
 
 
 def _read(shelf: PromptFolder, base: BaseFile) -> tuple[Contents, Agreed]:
@@ -279,9 +279,7 @@ def _refuse_clash(shelf: PromptFolder, standings: Sequence[Standing], way_out: s
     for each in standings:
         if each.state == "both" and each.head is not None:
             where = each.head.source.removeprefix("prompt:")
-            raise Conflict(
-                f"{shelf.display_name(each.path)}: changed on disk, and in the graph ({where}) too; {way_out}"
-            )
+            raise Conflict(f"{shelf.display_name(each.path)}: changed on disk and in the database ({where}). {way_out}")
 
 
 def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[Standing]) -> None:
@@ -291,7 +289,7 @@ def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[Standing]
         owner = owners.get(each.path.lower(), each.place)
         if owner != each.place:
             shown = shelf.display_name(each.path)
-            msg = f"{shown}: is prompt {owner[0]!r}, and the place of {each.place[0]!r}; move it to another name"
+            msg = f"{shown}: contains prompt {owner[0]!r}, but is the path of {each.place[0]!r}. Rename the file."
             raise Conflict(msg)
 
 

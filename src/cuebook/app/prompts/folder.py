@@ -28,9 +28,9 @@ from cuebook.records.prompt import MAIN, Version
 Place = tuple[str, str]
 
 ENDING = ".md"
-#: What stands in folders of prompts for people, as everywhere.
+#: Documentation for people, not a prompt.
 README = "README.md"
-#: Bytes of a file: a character has at most four.
+#: Maximum file size in bytes: a character has at most four.
 MAX_BYTES = 4 * MAX_FILE
 
 
@@ -69,7 +69,7 @@ class PromptFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._inner: set[Path] = set()  # folders that are known to lie in it
+        self._inner: set[Path] = set()  # folders verified to be inside
 
     def display_name(self, path: str) -> str:
         """Return a file's path for messages, with the folder's name."""
@@ -118,7 +118,7 @@ class PromptFolder:
             slug, branch = each.place
             named = slug if branch == MAIN else f"{slug}@{branch}"
             both = f"{self.display_name(other.path)} and {self.display_name(each.path)}"
-            msg = f"{both} are both prompt {named!r}; give one another `name`, or delete it"
+            msg = f"{both} are both prompt {named!r}. Change the `name` of one, or delete it."
             raise InvalidInput(msg, where=self.display_name(each.path))
 
     def reread(self, known: PromptFile) -> PromptFile:
@@ -139,15 +139,15 @@ class PromptFolder:
             with open(file, "rb", opener=_opened_at_once) as stream:  # a Path takes no opener
                 before = os.fstat(stream.fileno())
                 if not stat.S_ISREG(before.st_mode):
-                    raise InvalidInput(f"{shown}: is no file; remove it", where=shown)
+                    raise InvalidInput(f"{shown}: not a regular file. Remove it.", where=shown)
                 if before.st_size > MAX_BYTES:
-                    raise TooLarge(f"{shown}: {before.st_size:,} bytes; a prompt has at most {MAX_FILE:,}", where=shown)
+                    raise TooLarge(f"{shown}: {before.st_size:,} bytes exceed the limit of {MAX_FILE:,}.", where=shown)
                 data = stream.read(MAX_BYTES + 1)
                 after = os.fstat(stream.fileno())
         except OSError as error:
-            raise BackendError(f"{shown}: cannot be read ({error.strerror}); mend or remove it") from error
+            raise BackendError(f"{shown}: cannot be read ({error.strerror}). Repair or remove it.") from error
         if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or len(data) != after.st_size:
-            raise InvalidInput(f"{shown}: is being written; try again when that is done", where=shown)
+            raise InvalidInput(f"{shown}: is being written. Try again later.", where=shown)
         return data
 
     def _registry(self) -> tuple[registries.Registry | None, InvalidInput | None]:
@@ -178,7 +178,7 @@ class PromptFolder:
                 yield from self._walk(f"{path}/", odd)
             elif each.is_dir():
                 shown = self.display_name(path)
-                msg = f"{shown}: is a link to a folder; put the folder itself here"
+                msg = f"{shown}: link to a folder. Move the folder itself here."
                 if odd is None:
                     raise InvalidInput(msg, where=shown)
                 odd.append((shown, msg))
@@ -186,7 +186,7 @@ class PromptFolder:
                 yield path
             elif each.name.lower().endswith(ENDING) and each.name.lower() != README.lower():
                 shown = self.display_name(path)
-                msg = f"{shown}: its ending is written {ENDING!r}; rename it"
+                msg = f"{shown}: the suffix must be {ENDING!r}. Rename the file."
                 if odd is None:
                     raise InvalidInput(msg, where=shown)
                 odd.append((shown, msg))
@@ -196,7 +196,7 @@ class PromptFolder:
     ) -> PromptFile:
         shown = self.display_name(path)
         if not data.strip(b"\x00 \t\r\n\xef\xbb\xbf"):
-            raise InvalidInput(f"{shown}: is empty; write its text, or delete it", where=shown)
+            raise InvalidInput(f"{shown}: empty. Write its text, or delete it.", where=shown)
         folder, _, name = path.removesuffix(ENDING).rpartition("/")
         name, at, branch = name.partition("@")
         plain = f"{folder}/{name}" if folder else name
@@ -210,7 +210,7 @@ class PromptFolder:
         if at and "branch" not in keys:
             version = replace(version, branch=branch)
         if not keys and fault is not None:
-            way = f"mend {registries.FILE}, or delete it, and `cuebook prompt push` makes it anew"
+            way = f"repair {registries.FILE}, or delete it, and `cuebook prompt push` recreates it"
             raise InvalidInput(f"{fault}; {shown} has no front matter and needs it: {way}", where=fault.where)
         if not keys and entry is not None:
             version = replace(registries.complete(version, entry), number=0)
@@ -243,11 +243,11 @@ class PromptFolder:
         try:
             real = place.resolve()
         except (OSError, RuntimeError) as error:  # a link to itself
-            raise InvalidInput(f"{shown}: is a link that leads nowhere; remove it", where=shown) from error
+            raise InvalidInput(f"{shown}: broken link. Remove it.", where=shown) from error
         if not real.is_relative_to(self.root.resolve()):
-            raise InvalidInput(f"{shown}: is a link that leads out of the folder; put the file here", where=shown)
+            raise InvalidInput(f"{shown}: link to outside of the folder. Move the file here.", where=shown)
         if place.is_symlink() and not real.exists():
-            raise InvalidInput(f"{shown}: is a link that leads nowhere; remove it", where=shown)
+            raise InvalidInput(f"{shown}: broken link. Remove it.", where=shown)
         if not place.is_symlink():
             self._inner.add(place.parent)
         return place

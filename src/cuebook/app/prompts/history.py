@@ -17,7 +17,7 @@ from cuebook.records.prompt import MAIN, Version
 
 Place = tuple[str, str]
 
-#: Where a branch began, `main:3`, in the entry of its first version.
+#: Key of a branch's origin, such as `main:3`, in the entry of its first version.
 ORIGIN = "branched_from"
 
 
@@ -118,10 +118,10 @@ def _active_astray(entries: Sequence[RegistryEntry], family: Family) -> Iterator
         active = next((each.number for each in own if each.active), head)
         if head == branch.head and active != branch.active:
             place = family.slug if branch.name == MAIN else f"{family.slug}@{branch.name}"
-            taken = f", `cuebook prompt rollback {place} --to {active}` takes this one over"
+            taken = f", `cuebook prompt rollback {place} --to {active}` applies the registry's"
             yield (
-                f"{family.slug}@{branch.name}: version {active} is active here and {branch.active} in the book;"
-                f" `cuebook prompt pull` writes the book's{taken if active < branch.active else ''}"
+                f"{family.slug}@{branch.name}: active is {active} in the registry, {branch.active} in the database;"
+                f" `cuebook prompt pull` writes the database's{taken if active < branch.active else ''}"
             )
 
 
@@ -129,8 +129,8 @@ def _labels_astray(entries: Sequence[RegistryEntry], family: Family) -> list[str
     theirs = {name: f"{each.branch}:{each.number}" for each in entries for name in each.labels}
     ours = {each.name: f"{each.branch}:{each.number}" for each in family.labels}
     return [
-        f"{family.slug}: label {name} is {theirs.get(name, 'nowhere')} here and {ours.get(name, 'nowhere')} in the"
-        " book; `cuebook prompt pull` writes the book's, `cuebook prompt label` moves it"
+        f"{family.slug}: label {name}: {theirs.get(name, 'none')} in the registry, {ours.get(name, 'none')} in the"
+        " database. `cuebook prompt pull` writes the database's, `cuebook prompt label` moves it"
         for name in sorted(theirs.keys() | ours.keys())
         if theirs.get(name) != ours.get(name)
     ]

@@ -17,7 +17,7 @@ from cuebook.records.prompt import Version
 
 T = TypeVar("T")
 
-#: The longest key: a UUID has 36 characters, a digest 128.
+#: Maximum length of a key: a UUID has 36 characters, a digest 128.
 LONGEST = 255
 
 
@@ -44,7 +44,7 @@ async def run_once(
         asking = Once(key=kept[0], digest=kept[1], at=desk.clock.now(), user=scope.user)
         try:
             return await work(asking)
-        except CuebookError:  # the same request may have been first meanwhile
+        except CuebookError:  # an identical concurrent request may have been stored first
             told = await _told(desk, scope, pair)
             if told is None:
                 raise
@@ -78,7 +78,7 @@ def check_key(key: object) -> str:
         msg = f"idempotency_key: expected a string, got {type(key).__name__}"
         raise InvalidInput(msg, where="Idempotency-Key")
     if len(key) > LONGEST:
-        msg = f"Idempotency-Key: {len(key)} characters are over the limit of {LONGEST}"
+        msg = f"Idempotency-Key: {len(key)} characters exceed the limit of {LONGEST}."
         raise InvalidInput(msg, where="Idempotency-Key")
     return key
 
@@ -88,7 +88,7 @@ async def _told(desk: Desk, scope: Scope, key: Key) -> bytes | None:
     if answered is None:
         return None
     if answered.digest != key[1] or answered.turn:
-        msg = f"Idempotency-Key {key[0]!r} came before with another request; choose a new key"
+        msg = f"Idempotency-Key {key[0]!r} was used with a different request. Choose a new key."
         raise KeyReused(msg, where="Idempotency-Key")
     return answered.response
 
@@ -97,5 +97,5 @@ def _written(asked: Any) -> bytes:
     try:
         return msgspec.json.encode(asked, order="deterministic")
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        msg = f"the request cannot be written as JSON ({error})"
+        msg = f"The request cannot be encoded as JSON ({error})."
         raise InvalidInput(msg) from error

@@ -21,16 +21,16 @@ from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import Turn
 
-#: Turns that are measured unless said otherwise, and the most there may be.
+#: Default and maximum number of turns to measure.
 TURNS, MOST_TURNS = 50, 200
-#: Newest turns of the book among which those with the prompt are looked for.
+#: Number of newest turns that are searched for the prompt.
 LOOKED_AT = 1_000
-#: Turns that are named for each thing that is other: the newest.
+#: Maximum number of turns listed per difference: the newest.
 NAMED = 20
-#: Conversations read at a time.
+#: Number of conversations loaded at a time.
 _PAGE = 50
 
-#: What is other in a turn's window, and which turn it is, where that may be said.
+#: The difference in a turn's window, and the turn if the caller may see it.
 Placed = tuple[Shift, "TurnAt | None"]
 _PLURALS = {"memory": "memories", "summary": "summaries"}
 _ORDER = ("memory", "post", "summary")
@@ -84,21 +84,21 @@ class Impact(Struct, frozen=True, kw_only=True):
     """
 
     turns: int  # measured
-    looked_at: int  # turns that were looked at for them
-    prompt: Tokens  # the prompt and all that follow it, rendered
-    window: Tokens  # without the turns it is refused in
+    looked_at: int  # turns that were searched
+    prompt: Tokens  # the prompt and all prompts that depend on it, rendered
+    window: Tokens  # excluding refused turns
     left_out: tuple[Moved, ...] = ()
-    left_out_turns: int = 0  # in which something more is left out
+    left_out_turns: int = 0  # turns in which more is left out
     let_in: tuple[Moved, ...] = ()
     let_in_turns: int = 0
-    shortened: int = 0  # posts that would be compressed or cut, and were whole
+    shortened: int = 0  # posts that would newly be compressed or cut
     shortened_at: tuple[TurnAt, ...] = ()  # in these turns, the newest, NAMED at most
-    prefix_kept: float = 1.0  # bytes from the front that stay as they were, 0..1: what a provider's cache still holds
-    refused: int = 0  # turns that would be errors: what must stand in their window does not fit
-    refused_at: tuple[TurnAt, ...] = ()  # these, the newest, NAMED at most
-    reproduced: int = 0  # turns whose window came out byte for byte as it was sent
-    unsaid: tuple[Reason, ...] = ()  # where the version after could not be said, and was left out itself
-    missed: tuple[Reason, ...] = ()  # turns that could not be assembled again
+    prefix_kept: float = 1.0  # share of leading bytes that stay the same, 0..1: usable from a provider's cache
+    refused: int = 0  # turns that would fail: required content does not fit their window
+    refused_at: tuple[TurnAt, ...] = ()  # the newest, NAMED at most
+    reproduced: int = 0  # turns whose window was reproduced byte for byte
+    unsaid: tuple[Reason, ...] = ()  # why the new version could not be rendered, and was left out itself
+    missed: tuple[Reason, ...] = ()  # turns that could not be rebuilt
 
     @property
     def share(self) -> float:
@@ -141,7 +141,7 @@ async def measure(
     Builds two or three windows per turn and stores nothing. With `user`, only turns of their conversations are listed.
     """
     if not 1 <= turns <= MOST_TURNS:
-        msg = f"turns: {turns} is not between 1 and {MOST_TURNS}"
+        msg = f"turns: {turns}. Must be between 1 and {MOST_TURNS}."
         raise InvalidInput(msg, where="turns")
     versions = Versions(desk, before, after)
     written = [desk.count(text_of(await resolved_of(desk, each))) for each in (before, after)]
@@ -200,7 +200,7 @@ async def _turns_with(desk: Desk, versions: Versions, most: int) -> tuple[list[t
         page = await desk.store.conversations(Scope(), limit=_PAGE, cursor=cursor)
         for conversation in page.items:
             if len(found) >= most and conversation.updated_at < found[most - 1][1].created_at:
-                return found[:most], looked_at  # what changed last before those has no newer turns
+                return found[:most], looked_at  # conversations changed earlier have no newer turns
             if looked_at >= LOOKED_AT:
                 return found[:most], looked_at
             turns = await _last(desk, conversation, most)
@@ -295,10 +295,10 @@ def _said(impact: Impact) -> list[str]:
     if impact.shortened:
         said.append(f"shortens {_many(impact.shortened, 'post')} in {of}")
     if impact.refused:
-        said.append(f"does not fit {_percent(impact.refused, impact.turns)} of {of}: they would be errors")
+        said.append(f"does not fit {_percent(impact.refused, impact.turns)} of {of}: they would fail")
     if impact.turns and not said:
         said.append(f"leaves out nothing in {of}")
-    said += [f"cannot be said in {_many(each.turns, 'turn')} ({each.reason})" for each in impact.unsaid]
+    said += [f"cannot be rendered in {_many(each.turns, 'turn')} ({each.reason})" for each in impact.unsaid]
     missing = ", ".join(f"{each.turns} {each.reason}" for each in impact.missed)
     if missing:
         said.append(f"{_many(sum(each.turns for each in impact.missed), 'turn')} not measured ({missing})")

@@ -65,7 +65,7 @@ class Learning(PromptReading):
         InvalidInput for another kind of event.
         """
         if event.kind != "rollback":
-            msg = f"event: {event.kind!r} has no evidence; give a rollback"
+            msg = f"event: {event.kind!r} has no evidence. Pass a rollback."
             raise InvalidInput(msg, where="event")
         name, numbers = (await self.family(slug)).slug, (event.number, event.to)
         seen, *_ = await self._desk.prompts.observations_since(
@@ -161,9 +161,9 @@ class Learning(PromptReading):
             target = active.number - 1 if to is None else to
             what = f"version {active.number} of {active.slug!r} is active on {branch!r}"
             if target < 1 or target == active.number:
-                msg = f"{what}: there is no version {target} to go back to"
+                msg = f"Cannot roll back: {what}, and there is no version {target}."
                 raise InvalidInput(msg, where="to")
-            await self.get(slug, branch=branch, version=target)  # raises NotFound naming those there are
+            await self.get(slug, branch=branch, version=target)  # raises NotFound listing the versions
             event = PromptEvent(
                 kind="rollback",
                 branch=branch,

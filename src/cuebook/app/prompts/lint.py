@@ -17,9 +17,9 @@ from cuebook.prompts.rating import Rating, rate
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 
-#: How bad findings are, the worst first.
+#: Severities of findings, worst first.
 SEVERITIES = ("error", "warning", "info")
-#: Observations a rating is made of.
+#: Number of observations used for a rating.
 _OBSERVED = 1_000
 
 
@@ -43,7 +43,7 @@ def _known(slug: str, known: Collection[str]) -> str:
     for name in candidates(slug):
         if name in known:
             return name
-    msg = f"no prompt {slug!r}; `cuebook prompt list` names those there are"
+    msg = f"Unknown prompt {slug!r}. List prompts with `cuebook prompt list`."
     raise NotFound(msg)
 
 

@@ -33,7 +33,7 @@ def read_place(text: str, *, branch: str | None = None, version: int | None = No
     named = parse_reference(text, where="prompt")
     for name, said, also in (("branch", named.branch, branch), ("version", named.number, version)):
         if said is not None and also is not None and said != also:
-            msg = f"{text!r} names {name} {said!r}, and --{name} {also!r}; keep one"
+            msg = f"{text!r} names {name} {said!r}, and --{name} {also!r}. Keep one."
             raise InvalidInput(msg, where=name)
     return VersionPlace(named.slug, named.branch or branch, named.number or version)
 

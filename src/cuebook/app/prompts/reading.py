@@ -27,7 +27,7 @@ from cuebook.prompts.template import render
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Label, Resolved, Version
 
-#: Characters from which on versions are compared in a thread.
+#: Longer versions, in characters, are compared in a thread.
 LARGE: Final = 50_000
 
 
@@ -42,7 +42,7 @@ class Rendered(Struct, frozen=True, kw_only=True):
     digest: str
     timestamp: str
     lineage: tuple[str, ...] = ()
-    audit_seq: int | None = None  # its record in the audit, where it was to be logged
+    audit_seq: int | None = None  # seq of its audit record, if it was logged
 
 
 async def standing(desk: Desk, slug: str) -> str:
@@ -61,7 +61,7 @@ class PromptReading:
     async def page(self, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
         """Return a page of prompts, sorted by name."""
         if not 1 <= limit <= 200:
-            msg = f"limit: {limit} is not between 1 and 200"
+            msg = f"limit: {limit}. Must be between 1 and 200."
             raise InvalidInput(msg, where="limit")
         return await self._desk.prompts.page(Scope(), prefix=prefix, limit=limit, after=after)
 
@@ -79,7 +79,7 @@ class PromptReading:
         for name in names:
             if name in found:
                 return found[name]
-        msg = f"no prompt {slug!r}; `cuebook prompt list` names those there are"
+        msg = f"Unknown prompt {slug!r}. List prompts with `cuebook prompt list`."
         raise NotFound(msg)
 
     async def get(
@@ -98,8 +98,8 @@ class PromptReading:
         name = branch or MAIN
         active = family.version(name)
         if active is None:
-            labels = f"; labels are {_names(family.labels)}" if family.labels else ""
-            msg = f"prompt {family.slug!r} has no branch {name!r}; it has {_names(family.branches)}{labels}"
+            labels = f" Labels: {_names(family.labels)}." if family.labels else ""
+            msg = f"Unknown branch {name!r} of prompt {family.slug!r}. Available: {_names(family.branches)}.{labels}"
             raise NotFound(msg)
         if version is None or version == active.number:
             return active
@@ -107,7 +107,7 @@ class PromptReading:
         if not found:
             stands = family.branch(name)
             newest = stands.head if stands else 0
-            msg = f"prompt {family.slug!r} has no version {version} on {name!r}; it has 1 to {newest}"
+            msg = f"Unknown version {version} of prompt {family.slug!r} on {name!r}. Available: 1 to {newest}."
             raise NotFound(msg)
         return found[0]
 
@@ -235,13 +235,13 @@ def _texts(version: Version) -> list[str]:
 def _labelled(family: Family, label: str, *, branch: str | None, version: int | None) -> tuple[str, int]:
     """Return the place of a label. Raises NotFound, and InvalidInput if branch or version are given too."""
     if branch is not None or version is not None:
-        msg = f"label: {label!r} names a version by itself; leave out branch and version, or the label"
+        msg = f"label: {label!r} not allowed with branch or version. Omit them, or the label."
         raise InvalidInput(msg, where="label")
     for each in family.labels:
         if each.name == label:
             return each.branch, each.number
-    known = f"it has {_names(family.labels)}" if family.labels else "it has none"
-    msg = f"prompt {family.slug!r} has no label {label!r}; {known}"
+    known = f"Available: {_names(family.labels)}." if family.labels else "It has no labels."
+    msg = f"Unknown label {label!r} of prompt {family.slug!r}. {known}"
     raise NotFound(msg)
 
 

@@ -17,11 +17,11 @@ from cuebook.records.prompt import MAIN
 T = TypeVar("T")
 
 
-#: A page of rows and the cursor of the next.
+#: A page of rows, and the cursor of the next page.
 Page = tuple[list[Wire], str | None]
 
 
-#: More events than these nobody reads.
+#: Maximum number of events.
 _ALL_EVENTS = 1_000_000
 
 
@@ -86,7 +86,7 @@ async def versions_page(
     """Return a page of a prompt's versions without texts, of one branch or of all, `main` first, oldest first."""
     family = await prompts.family(slug)
     if branch:
-        await prompts.get(family.slug, branch=branch)  # raises NotFound naming the branches there are
+        await prompts.get(family.slug, branch=branch)  # raises NotFound listing the branches
     found = await prompts.versions(family.slug, branch=branch or None)
     name = f"versions {family.slug} {branch}"
     rows, more = _page(found, lambda each: f"{_key(each.branch)} {each.number:09}", name, limit, cursor)
@@ -162,7 +162,7 @@ async def merge(
         return shapes.written(made)
     clashes = [shapes.conflict(each) for each in merged.conflicts]
     names = ", ".join(repr(each.section) for each in merged.conflicts)
-    msg = f"{branch!r} and {into!r} both changed {names}; make them the same in one of the two, then merge again"
+    msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
     raise MergeConflict(msg, conflicts=clashes)
 
 

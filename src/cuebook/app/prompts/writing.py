@@ -35,7 +35,7 @@ async def check_ancestors(desk: Desk, versions: Sequence[Version]) -> None:
     parents = _Parents(desk, versions)
     for each in versions:
         pending: Version | None = each
-        for _ in range(DEPTH + 2):  # a ring has been all around by then
+        for _ in range(DEPTH + 2):  # a cycle is complete by then
             if pending is None or pending.inherits is None:
                 break
             pending = await parents.find(pending.inherits)
@@ -80,11 +80,11 @@ class _Parents:
         return stored[0] if stored else None
 
 
-#: What is asked for as `inherits` of a new version where it stays what it was; no prompt has such a name.
+#: Default of `inherits`: keep the current value. No prompt can have this name.
 KEEP: Literal["(keep)"] = "(keep)"
 
 
-class _Clash(Exception):  # no error: what both changed is answered
+class _Clash(Exception):  # not an error: the conflicts are the result
     """Two branches cannot be merged."""
 
 
@@ -166,7 +166,7 @@ class PromptWriting(PromptReading):
         for slug in sorted(slugs):
             own = twin(slug) if twin(slug) in slugs else await standing(self._desk, slug)
             if own != slug:
-                msg = f"slug: {slug!r} and {own!r} are one prompt, with one file; name it {own!r}"
+                msg = f"slug: {slug!r} and {own!r} are the same prompt, with one file. Use {own!r}."
                 raise InvalidInput(msg, where="slug")
         await check_ancestors(self._desk, versions)
 
@@ -191,7 +191,7 @@ class PromptWriting(PromptReading):
             origin = await self.get(slug, branch=branch, version=version, label=label)
             family = await self.family(origin.slug)
             if any(each.name == name for each in family.labels):
-                msg = f"prompt {origin.slug!r} has a label {name!r}; choose another name for the branch"
+                msg = f"prompt {origin.slug!r} has a label {name!r}. Choose another name for the branch."
                 raise Conflict(msg)
             copy = replace(origin, branch=name, number=0)
             told = receipt(self._desk, copy, "branch", agent=by)
@@ -226,13 +226,13 @@ class PromptWriting(PromptReading):
 
     async def _merged(self, slug: str, branch: str, into: str) -> tuple[Version, MergeOutcome]:
         if branch == into:
-            msg = f"into: {into!r} is the branch to merge itself; name another"
+            msg = f"into: {into!r} is the branch to merge. Choose another."
             raise InvalidInput(msg, where="into")
         theirs, ours = await self.get(slug, branch=branch), await self.get(slug, branch=into)
         [first] = await self._desk.prompts.versions(Scope(), theirs.slug, branch=branch, numbers=[1])
         origin, _, number = first.branched_from.rpartition(":")
         if not origin:
-            msg = f"branch {branch!r} of prompt {theirs.slug!r} was forked from none; there is nothing to merge against"
+            msg = f"Cannot merge branch {branch!r} of prompt {theirs.slug!r}: it was not forked from another version."
             raise InvalidInput(msg, where="branch")
         base = await self.get(theirs.slug, branch=origin, version=int(number))
         pairs = (
@@ -267,7 +267,7 @@ class PromptWriting(PromptReading):
         async def move(asking: Once | None) -> Label:
             found = await self.get(slug, branch=branch, version=version, label=label)
             if (await self.family(found.slug)).branch(name) is not None:
-                msg = f"prompt {found.slug!r} has a branch {name!r}; choose another name for the label"
+                msg = f"prompt {found.slug!r} has a branch {name!r}. Choose another name for the label."
                 raise Conflict(msg)
             now = self._desk.clock.now()
             moved = Label(name=name, branch=found.branch, number=found.number, moved_by=by, moved_at=now)
@@ -312,17 +312,17 @@ class PromptWriting(PromptReading):
         check_branch(version.branch)
         check_semver(version.semver)
         if version.inherits is not None and parse_reference(version.inherits, where="inherits").slug == version.slug:
-            msg = f"inherits: prompt {version.slug!r} cannot inherit from itself"
+            msg = f"inherits: prompt {version.slug!r} cannot inherit from itself. Choose another prompt."
             raise InvalidInput(msg, where="inherits")
-        context_fit(version.context_weights, {})  # a weight that is no number stops all choosing
+        context_fit(version.context_weights, {})  # a weight that is not a number would break every selection
         for name in version.sections.keys() & version.override_sections.keys():
-            msg = f"overrideSections.{name}: stands in sections too; write it in one of the two"
+            msg = f"overrideSections.{name}: also defined in sections. Define it in one of the two."
             raise InvalidInput(msg, where=f"overrideSections.{name}")
         for place, texts in (("sections", version.sections), ("overrideSections", version.override_sections)):
             for name, text in texts.items():
                 check_section(name, where=place)
                 check_text(text, f"{place}.{name}")
-        write_file(version)  # what no file can hold is refused
+        write_file(version)  # raises for content that a file cannot represent
 
 
 async def _numbered(version: Version, before: Version | None, semver: str | None) -> Version:

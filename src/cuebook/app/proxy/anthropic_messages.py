@@ -40,7 +40,7 @@ def upstream_model(desk: Desk, config: Config, call: RelayCall) -> str | None:
         return None
     model = desk.personas[named].model or config.settings.model.name
     if not model:
-        msg = f"model {named!r} is a persona and names no upstream model; set model.name, or the persona's `model`"
+        msg = f"model: persona {named!r} has no upstream model. Set model.name, or the persona's `model`."
         raise InvalidInput(msg, where="model")
     return model
 
@@ -51,20 +51,20 @@ def digest_of_ask(ask: Ask, key: bytes) -> bytes:
     try:
         encoded = msgspec.json.encode(fields)
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        msg = f"the request cannot be written as JSON ({error})"
+        msg = f"The request cannot be encoded as JSON ({error})."
         raise InvalidInput(msg, where="attachments") from error
     return hashlib.blake2b(encoded, digest_size=16, key=key).digest()
 
 
-#: Names, in an answer, the fields of its request that the model did not get.
+#: Response header that lists the request fields not passed to the model.
 LEFT_OUT: Final = "x-cuebook-left-out"
 _EVENTS: Final = "text/event-stream"
-#: Anthropic's types of errors by status.
+#: Anthropic's error types by HTTP status.
 _ERRORS: Final = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
     413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
 }  # fmt: skip
-#: A model's name that no server of another maker knows.
+#: Prefix of model names that only Anthropic knows.
 _CLAUDE: Final = "claude"
 
 
@@ -126,7 +126,7 @@ class Messages:
                 yield _refused(head.status, body)
                 return
             place = f"{head.conversation}/{head.turn}/{head.step}".encode()
-            name = f"msg_{desk.request_digest(place).hex()[:24]}"  # asked again under its key it has the same
+            name = f"msg_{desk.request_digest(place).hex()[:24]}"  # the same for a repeated idempotency key
             telling = MessageTelling(name, model=asked.model, tokens=head.tokens)
             comes = head.headers.get("content-type", "").lower().startswith(_EVENTS)
             if comes and asked.streams:
@@ -134,7 +134,7 @@ class Messages:
                 async for event in _events(telling, pieces):
                     yield event
                 return
-            if comes:  # a model that streams whatever is asked
+            if comes:  # a model that always streams
                 said = b"".join([event async for event in _events(telling, pieces)])
             else:
                 said = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
@@ -170,7 +170,7 @@ def _asked(call: RelayCall) -> _Asked:
         fields = msgspec.json.decode(call.body, type=dict[str, msgspec.Raw])
         model = msgspec.json.decode(fields["model"]) if "model" in fields else ""
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _Asked("", {})  # who reads it says what is wrong
+        return _Asked("", {})  # the parser reports the error
     return _Asked(model if isinstance(model, str) else "", fields)
 
 

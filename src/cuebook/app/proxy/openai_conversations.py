@@ -28,10 +28,10 @@ from cuebook.wire.responses_items import (
 from cuebook.wire.responses_requests import read_items
 
 Order = Literal["asc", "desc"]
-#: Items a request may bring, and those a list gives where nobody says how many (OpenAI's).
+#: Maximum items per request, and default page size (OpenAI's).
 MOST_ITEMS: Final = 20
 LIMIT: Final = 20
-#: Seconds between items of one request, so that their order is their time's.
+#: Seconds between items of one request, so that sorting by time keeps their order.
 _TICK_S: Final = 0.001
 _encode = msgspec.json.Encoder().encode
 
@@ -96,7 +96,7 @@ class OpenAIConversations:
         found = await self._desk.store.conversation(scope, conversation)
         drafts = self._drafts(items, user=user, owner=found.user)
         if not drafts:
-            msg = "items: empty; send at least one"
+            msg = "items: empty. Send at least one."
             raise InvalidInput(msg, where="items")
         key = self._key(idempotency_key, ["items", conversation, items])
         stored, posts = await self._repeated(scope, key), []
@@ -178,14 +178,14 @@ class OpenAIConversations:
         await forget(self._desk, scope, Target("item", (item,)), posts=posts)
         return await self.get(conversation, user=user)
 
-    # ---- what is kept ------------------------------------------------------------------------------------------------
+    # ---- writing -----------------------------------------------------------------------------------------------------
 
     def _cleaned(self, metadata: Any) -> dict[str, str]:
         return {name: self._desk.writer.clean(value) for name, value in read_attached(metadata).items()}
 
     def _drafts(self, items: Any, *, user: str | None, owner: str | None) -> tuple[Draft, ...]:
         if not isinstance(items, list) or len(items) > MOST_ITEMS:
-            msg = f"items: expected a list of {MOST_ITEMS} items at most; send further ones in another request"
+            msg = f"items: expected a list of at most {MOST_ITEMS} items. Send more in another request."
             raise InvalidInput(msg, where="items")
         desk, now = self._desk, self._desk.clock.now()
         return tuple(
@@ -214,12 +214,12 @@ class OpenAIConversations:
         if key is None or answered is None:
             return None
         if answered.digest != key[1]:
-            msg = f"Idempotency-Key {key[0]!r} came before with another request; choose a new key"
+            msg = f"Idempotency-Key {key[0]!r} was used with a different request. Choose a new key."
             raise KeyReused(msg, where="Idempotency-Key")
         fields = msgspec.json.decode(answered.response)
         return Appended(fields["stored"], fields["lastSeq"])
 
-    # ---- what is read ------------------------------------------------------------------------------------------------
+    # ---- reading -----------------------------------------------------------------------------------------------------
 
     async def _seq(self, scope: Scope, found: Conversation, item: str) -> int:
         """Return the seq of an item's post."""
@@ -267,7 +267,7 @@ class OpenAIConversations:
 
 def no_item(item: str) -> NotFound:
     """Return the same error for an unknown item and for one of another conversation."""
-    return NotFound(f"no item {item!r} in this conversation")
+    return NotFound(f"Unknown item {item!r} in this conversation.")
 
 
 def _shape(found: Conversation) -> dict[str, Any]:

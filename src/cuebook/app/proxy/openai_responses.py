@@ -30,7 +30,7 @@ from cuebook.wire.responses_requests import (
     write_id,
 )
 
-#: Posts that are read at a time for what an answer was asked.
+#: Number of posts loaded at a time to find an answer's input.
 PAGE = 200
 _EVENTS = "text/event-stream"
 
@@ -87,7 +87,7 @@ class Responses:
         try:
             given = msgspec.json.decode(body, type=dict[str, Any])
         except (ValueError, RecursionError):
-            return body  # whoever reads it says what is wrong
+            return body  # the parser reports the error
         items, talk, size = given.get("input"), OpenAIConversations(self._desk), len(body)
         for number, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, dict) and item.get("type") == "item_reference" and isinstance(item.get("id"), str):
@@ -97,7 +97,7 @@ class Responses:
                     told = await talk.item(named.conversation, item["id"], user=who)
                     size += len(msgspec.json.encode(told))
                     if size > self._most:
-                        msg = f"input[{number}]: with the items named up to it the request is over {self._most:,} bytes"
+                        msg = f"input[{number}]: with its items the request exceeds {self._most:,} bytes."
                         raise TooLarge(msg, where=f"input[{number}]")
                     given["input"][number] = told
         return msgspec.json.encode(given)
@@ -155,7 +155,7 @@ class Responses:
         """
         named, turn, step = await _found(self._desk, id_, user)
         if may_be_ours(named.conversation):
-            msg = f"response {id_!r}: its items are those of conversation {named.conversation!r}; delete them there"
+            msg = f"response {id_!r}: its items belong to conversation {named.conversation!r}. Delete them there."
             raise InvalidInput(msg, where="response_id")
         scope = Scope(user=user)
         posts = {named.conversation: await self._exchange(scope, named.conversation, turn, step)}
@@ -178,11 +178,11 @@ class Responses:
     async def cancel(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
         """Refuse to cancel: responses never run in the background. Raises InvalidInput, NotFound."""
         await _found(self._desk, id_, user)
-        msg = f"response {id_!r} was not asked for in the background; close its connection to end it"
+        msg = f"Cannot cancel response {id_!r}: it does not run in the background. Close its connection."
         raise InvalidInput(msg, where="response_id")
 
 
-#: What a kept response says of a request nobody kept.
+#: Default fields of a stored response whose request was not stored.
 _KEPT: dict[str, Any] = {
     "instructions": None, "metadata": {}, "parallel_tool_calls": True, "previous_response_id": None,
     "tool_choice": "auto", "tools": [],
@@ -215,8 +215,8 @@ async def _found(desk: Desk, id_: str, user: str | None) -> tuple[AnswerId, Turn
 
 def _no_response(id_: str) -> NotFound:
     if not is_stored(id_):
-        return NotFound(f"response {id_!r} was asked for with store: false; its id leads nowhere")
-    return NotFound(f"there is no response {id_!r}; it may have been forgotten with its conversation")
+        return NotFound(f"response {id_!r} was requested with store: false and not stored")
+    return NotFound(f"Unknown response {id_!r}. It may have been deleted with its conversation.")
 
 
 async def respond(
@@ -265,7 +265,7 @@ def _kept_of(desk: Desk, asked: ResponseRequest) -> dict[str, Any]:
 async def _as_chat(desk: Desk, call: RelayCall, asked: ResponseRequest) -> RelayCall:
     """Return a request as an equivalent chat completion, after the response that it continues."""
     body = msgspec.json.encode(asked.fields)
-    leading = int(bool(asked.echo["instructions"]))  # they hold for this answer; what a developer says goes on to hold
+    leading = int(bool(asked.echo["instructions"]))  # instructions apply to this answer only; developer messages stay
     if asked.previous is None:
         await _check_named(desk, asked.conversation, call.user or asked.user)
         goes_on = call.server_history or asked.conversation is not None
@@ -281,7 +281,7 @@ async def _as_chat(desk: Desk, call: RelayCall, asked: ResponseRequest) -> Relay
         )
     named, _, step = await _found(desk, asked.previous, call.user or asked.user)
     if not step.reply_seq:
-        msg = f"response {asked.previous!r} said nothing that could be continued; ask again without it"
+        msg = f"Cannot continue response {asked.previous!r}: it is empty. Omit previous_response_id."
         raise Conflict(msg)
     return msgspec.structs.replace(
         call,
@@ -314,7 +314,7 @@ async def _events(telling: Telling, pieces: AsyncIterator[Head | bytes]) -> Asyn
     except CuebookError as error:
         broken = str(error)
     if not broken and not telling.whole:
-        broken = "the answer ended before it was whole; what had come is kept"
+        broken = "the answer ended early; the text received so far is stored"
     yield telling.end(broken)
 
 

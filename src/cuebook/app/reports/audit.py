@@ -21,9 +21,9 @@ from cuebook.records.audit import Checkpoint, Record, Verdict
 from cuebook.records.memory import Scope
 
 _PAGE = 1000
-#: Records that one search looks at.
+#: Number of records scanned per search.
 LOOKED_AT = 5_000
-#: No record has a higher seq.
+#: Greater than every seq.
 HIGHEST = 2**53 - 1
 
 
@@ -52,7 +52,7 @@ class Audit:
     async def records(self, *, after: int = 0, limit: int = 50) -> list[Record]:
         """Return records after a seq, oldest first. Raises InvalidInput."""
         if not 1 <= limit <= _PAGE or not 0 <= after <= HIGHEST:
-            msg = f"limit: {limit} is not between 1 and {_PAGE}, or after: {after} is no record's number"
+            msg = f"limit: {limit}, after: {after}. The limit must be 1 to {_PAGE}, after a record's number."
             raise InvalidInput(msg, where="limit")
         return await self._desk.audit.records(Scope(), after=after, limit=limit)
 
@@ -60,7 +60,7 @@ class Audit:
         """Return a record. Raises NotFound."""
         found = await self._desk.audit.records(Scope(), after=seq - 1, limit=1) if 0 < seq <= HIGHEST else []
         if not found or found[0].seq != seq:
-            msg = f"no audit record {seq}; `cuebook audit tail` shows the newest"
+            msg = f"Unknown audit record {seq}. Show the newest with `cuebook audit tail`."
             raise NotFound(msg)
         return found[0]
 
@@ -83,7 +83,7 @@ class Audit:
         One search scans at most LOOKED_AT records. Raises InvalidInput.
         """
         if not 1 <= limit <= _PAGE or (before is not None and not 1 <= before <= HIGHEST):
-            msg = f"limit: {limit} is not between 1 and {_PAGE}, or before: {before} is no record's number"
+            msg = f"limit: {limit}, before: {before}. The limit must be 1 to {_PAGE}, before a record's number."
             raise InvalidInput(msg, where="limit")
         newest, _ = await self._desk.audit.last(Scope())
         end = newest + 1 if before is None else min(before, newest + 1)
@@ -127,11 +127,11 @@ class Audit:
         try:
             await self._mirror.keep_up(self._desk)
             mirrored = await self.verify_mirror(file, kept=kept)
-        except (BackendError, FileNotFoundError):  # nothing is written yet, or can be; or it is another book's
+        except (BackendError, FileNotFoundError):  # nothing written yet, not writable, or of another project
             return await self._not_cut(found, file)
         if mirrored.ok:
             return found
-        reason = f"in {file.name}: {mirrored.reason}; the table is as it was written: audit export writes the file anew"
+        reason = f"in {file.name}: {mirrored.reason}; the database is intact. Recreate the file by audit export."
         return structs.replace(found, ok=False, first_bad=mirrored.first_bad, reason=reason)
 
     async def _not_cut(self, found: Verdict, file: Path) -> Verdict:
@@ -141,13 +141,16 @@ class Audit:
         if not lost:
             return found
         reason = (
-            f"the table does not hold record {lost}, and {file.name} does: the tail was cut off, or an older copy of "
-            "the database was put back; keep the file"
+            f"record {lost} is in {file.name}, not in the database: it was truncated or an older copy restored. "
+            "Keep the file."
         )
         return structs.replace(found, ok=False, first_bad=lost, reason=reason)
 
     async def _verify(self, kept: Iterable[Checkpoint]) -> Verdict:
-        checkpoints = [*await self.checkpoints(), *kept]  # first: one signed meanwhile counts more than was read
+        checkpoints = [
+            *await self.checkpoints(),
+            *kept,
+        ]  # loaded first: one signed meanwhile would cover records not yet read
         records = [record async for record in self.export()]
         return await asyncio.to_thread(verify, records, checkpoints, public_key=verifying_key(self._desk.key))
 
@@ -166,7 +169,7 @@ class Audit:
         """Render a record's prompt again from the same version and values. Raises NotFound, InvalidInput."""
         record = await self.get(seq)
         if record.event != "render":
-            msg = f"record {seq} tells of a {record.event}: there is nothing to render"
+            msg = f"Cannot replay record {seq}: {record.event} has no prompt. Choose a render."
             raise InvalidInput(msg, where="seq")
         said = record.texts.get("interpolated_text")
         if said is None:
@@ -192,12 +195,12 @@ def _lost(file: Path, hashes: Mapping[int, str]) -> int:
     try:
         with file.open("rb") as lines:
             for record in read_mirror(lines):
-                if isinstance(record, InvalidInput):  # a line that is none
+                if isinstance(record, InvalidInput):  # not a record
                     return 0
                 if hashes.get(record.seq) == record.hash:
                     before = record.hash
                 else:
                     return record.seq if before and record.prev == before else 0
-    except OSError:  # no mirror, or none that can be read
+    except OSError:  # no mirror, or unreadable
         return 0
     return 0

@@ -75,7 +75,7 @@ def checkpoints_of(document: bytes | str) -> list[Checkpoint]:
         listed = found.get("items") if isinstance(found, dict) else found
         return msgspec.convert(listed, list[Checkpoint])
     except ValueError as error:
-        msg = f"checkpoints: {error}; give what `cuebook audit checkpoints --json` prints"
+        msg = f"checkpoints: {error}. Pass the output of `cuebook audit checkpoints --json`."
         raise InvalidInput(msg, where="checkpoints") from error
 
 

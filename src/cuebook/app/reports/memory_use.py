@@ -35,40 +35,40 @@ from cuebook.records.usage import Reckoned
 from cuebook.window.block_text import text_of
 from cuebook.window.post_forms import whole
 
-#: Newest turns of each conversation that are measured, and the most there may be.
+#: Default and maximum number of turns measured per conversation, newest first.
 TURNS, MOST_TURNS = 50, 1_000
-#: Newest turns that are looked at in all.
+#: Maximum number of turns examined in all, newest first.
 LOOKED_AT: Final = 2_000
-#: Calls of the model that a measure may take unless said otherwise; 0 = none is asked.
+#: Default budget of model calls; 0 = ask no model.
 BUDGET: Final = 60
-#: Turns that must say a memory before it is judged to be of no use: fewer may all have been about something else.
+#: Minimum number of turns that include a memory before it counts as useless: fewer may all be about other topics.
 SAID: Final = 10
-#: Turns in which a model is asked about a memory.
+#: Maximum number of turns in which a model is asked about a memory.
 ENOUGH: Final = 3
-#: A memory of no more use than this in any turn is proposed to be let go.
+#: A memory with at most this utility in every turn is proposed for deletion.
 USELESS: Final = 0.05
-#: What an answer follows, or waits for its day, without repeating its words; words alone say nothing against it.
+#: Categories whose memories an answer can follow without repeating their words: words alone cannot prove them useless.
 SILENT: Final = ("preferences", "user_preference", "decisions", "open_loops", "todo")
-#: What somebody is or may not: it matters when it comes up, however seldom, and is never proposed.
+#: Kinds of facts that matter whenever they come up, however rarely: never proposed for deletion.
 BOUND: Final = ("health", "diet", "identity")
-#: Words of an answer that say enough for those of a memory to be missed in it; a shorter one still may hold them.
+#: Minimum number of words of an answer for a memory's words to count as missing in it.
 LEAST_WORDS: Final = 3
-#: Share of the words of the shorter of two memories that say the same.
+#: Share of the shorter memory's words from which two memories count as duplicates.
 _SAME: Final = 0.8
 _PAGE = 50
 
 
-#: Why a memory is proposed to be let go, or not.
+#: Why a memory is proposed for deletion, or not.
 Verdict = Literal["useful", "useless", "seldom", "silent", "bound", "written", "twin"]
-#: The same in words.
+#: The labels of these reasons.
 VERDICTS: Final[dict[Verdict, str]] = {
-    "useful": "of use",
-    "useless": "of no use",
-    "seldom": f"said in fewer than {SAID} turns that can tell",
-    "silent": "an answer may follow it without a word of it",
-    "bound": "it matters when it comes up: health, diet, who somebody is",
+    "useful": "useful",
+    "useless": "not useful",
+    "seldom": f"included in fewer than {SAID} measurable turns",
+    "silent": "an answer may follow it without repeating its words",
+    "bound": "matters whenever it comes up: health, diet, identity",
     "written": "written by hand",
-    "twin": "others that say the same are let go",
+    "twin": "its duplicates are dropped instead",
 }
 
 
@@ -168,7 +168,7 @@ async def cost_of(
 
 def reason_of(found: Utilities) -> str:
     """Return the reason for the receipt when the proposed memories are deleted."""
-    return f"of no use in the turns that said it (leave one out, by {found.by})"
+    return f"not useful in the turns that included it (leave one out, by {found.by})"
 
 
 def cost_to_wire(cost: MeasureCost) -> Wire:
@@ -228,10 +228,10 @@ class _Measure:
     async def take_all(self, conversations: Sequence[str], turns: int) -> None:
         """Measure the last turns of the given conversations, or of all. Raises InvalidInput, NotFound."""
         if not 1 <= turns <= MOST_TURNS:
-            msg = f"turns: {turns} is not between 1 and {MOST_TURNS}"
+            msg = f"turns: {turns}. Must be between 1 and {MOST_TURNS}."
             raise InvalidInput(msg, where="turns")
         if not self.asks and self._budget and self._desk.model.name != NO_MODEL:
-            msg = f"budget: {self._budget} calls are too few: a turn takes {LEAST_CALLS}; 0 asks no model"
+            msg = f"budget: {self._budget} calls are too few. Use at least {LEAST_CALLS}, or 0 to ask no model."
             raise InvalidInput(msg, where="budget")
         async for conversation, turn in _recorded(self._desk, self._scope, conversations, turns):
             await self.take(conversation, turn)

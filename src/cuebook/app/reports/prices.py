@@ -13,10 +13,10 @@ from cuebook.config import Config
 from cuebook.errors import InvalidInput
 from cuebook.records.usage import Reckoned
 
-#: The project's own prices.
+#: The project's price file.
 FILE = "config/prices.json"
 _MILLION = 1_000_000
-#: The date a provider puts behind a model's name.
+#: The date suffix of a model's name.
 _DATE = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 
@@ -38,7 +38,7 @@ class Price(Rates, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
     """The price of a model."""
 
     currency: str = "USD"
-    long: Long | None = None  # None: a token costs the same in every prompt
+    long: Long | None = None  # None: no different rates for long prompts
 
     def of(self, use: Reckoned, *, write: float) -> float:
         """Return the cost of a request's input; `write` is the cache rule's factor for tokens written to the cache."""
@@ -91,9 +91,9 @@ def load_prices(config: Config) -> Prices:
     try:
         own = msgspec.json.decode(file.read_bytes(), type=_Table)
     except OSError as error:
-        msg = f"{str(file)!r} cannot be read ({error.strerror}); check its permissions"
+        msg = f"{str(file)!r} cannot be read ({error.strerror}). Check its permissions."
         raise InvalidInput(msg, where=FILE) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        msg = f'{FILE}: {error}; write {{"prices": {{"my-model*": {{"input": 1, "cachedInput": 0.1, "output": 4}}}}}}'
+        msg = f'{FILE}: {error}. Write {{"prices": {{"my-model*": {{"input": 1, "cachedInput": 0.1, "output": 4}}}}}}'
         raise InvalidInput(msg, where=FILE) from None
     return Prices(own.prices, shipped.prices, shipped.as_of)

@@ -74,7 +74,7 @@ def desk_of(desk: Desk, tenant: str, *, most_waiting: int) -> Desk:
     return structs.replace(desk, store=store, prompts=store.prompts, audit=store.audit, lines=lines, **fresh)
 
 
-#: How long a server may take to embed a batch of posts behind the reply, in seconds.
+#: Timeout in seconds for a server to embed a batch of posts in a background job.
 _EMBED_S = 60.0
 
 
@@ -99,7 +99,7 @@ def compose(
     advised = _advised(config, model=model, work_model=work_model, upstream=upstream)
     embedder = check_numpy(embedder or embedder_of(config))
     failpoints = Failpoints.from_environment()
-    store = _store(config, failpoints)  # last: what is refused above leaves no file open
+    store = _store(config, failpoints)  # last, so that an error above leaves no file open
     desk = Desk(
         store=store,
         prompts=store.prompts,
@@ -169,7 +169,7 @@ def experience_model_of(
     if settings.selection == "auto":
         return work_model
     if work_model is None and isinstance(model, RecalledModel):
-        msg = 'experience.selection is "model", and there is none; set model.provider, or experience.selection = "auto"'
+        msg = 'experience.selection: "model" needs a model. Set model.provider, or experience.selection = "auto".'
         raise InvalidInput(msg, where="experience.selection")
     return work_model or model
 
@@ -182,7 +182,7 @@ def _named(config: Config, name: str, upstream: Upstream | None) -> Model:
         return OpenAIModel(name, _server(config.settings.model))
     if isinstance(upstream, HttpUpstream):
         return OpenAIModel(name, upstream)
-    msg = f"experience.model is {name!r}, and no server is configured to ask it; set model.provider, or upstream.url"
+    msg = f"experience.model: no server configured for {name!r}. Set model.provider or upstream.url."
     raise InvalidInput(msg, where="experience.model")
 
 
@@ -237,7 +237,7 @@ def database_of(config: Config) -> str:
     if url == MEMORY:
         return url
     if "://" in url and not url.startswith("sqlite:///"):
-        msg = f'store.url: {url.partition("://")[0]!r} is no store of this version; name a SQLite file, or ":memory:"'
+        msg = f'store.url: {url.partition("://")[0]!r} is not a supported store. Use a SQLite file, or ":memory:".'
         raise InvalidInput(msg, where="store.url")
     return str(Path(config.folder) / url.removeprefix("sqlite:///"))
 
@@ -269,7 +269,7 @@ def _upstream(config: Config) -> HttpUpstream | None:
         settings.url,
         forward_auth=settings.forward_auth,
         api_key_env=settings.api_key_env,
-        own_key_first="upstream.forward_auth" not in config.origins,  # clients send a placeholder where they have none
+        own_key_first="upstream.forward_auth" not in config.origins,  # clients without a key send a placeholder
         connect_timeout_s=settings.connect_timeout_s,
         read_timeout_s=settings.read_timeout_s,
     )
@@ -288,7 +288,7 @@ def _llama(config: Config, name: str) -> LlamaModel:
     budget = config.settings.budget
     found = LlamaModel(name, folder=Path(config.folder), context=budget.context, reply=budget.reply)
     if found.context <= budget.reply:
-        msg = f"budget.reply: {found.name} reads {found.context:,} tokens with its answer; set fewer than that"
+        msg = f"budget.reply: must be below the context size of {found.name}, {found.context:,} tokens."
         raise InvalidInput(msg, where="budget.reply")
     return found
 
@@ -302,7 +302,7 @@ def _server(settings: ModelConfig) -> HttpUpstream:
 def check_numpy(embedder: Embedder | None) -> Embedder | None:
     """Return the embedder if numpy is installed to compare its vectors. Raises InvalidInput."""
     if embedder is not None and find_spec("numpy") is None:
-        msg = "embedder.provider: numpy compares vectors and is not installed; pip install 'cuebook[embeddings]'"
+        msg = "embedder.provider: numpy is not installed. Run: pip install 'cuebook[embeddings]'"
         raise InvalidInput(msg, where="embedder.provider")
     return embedder
 
@@ -326,11 +326,11 @@ def _work_model(config: Config, model: Model, upstream: Upstream | None) -> Mode
         return None
     if which == "model":
         if isinstance(model, RecalledModel):
-            msg = 'work.model is "model", and no [model] is configured; set model.provider or work.model = "none"'
+            msg = 'work.model: "model" needs [model]. Set model.provider, or work.model = "none".'
             raise InvalidInput(msg, where="work.model")
         return model
     if not isinstance(upstream, HttpUpstream) or not config.settings.model.name:
-        msg = 'work.model is "upstream": set upstream.url, and model.name to the upstream\'s model for the work behind'
+        msg = 'work.model: "upstream" needs upstream.url, and model.name for background jobs. Set both.'
         raise InvalidInput(msg, where="work.model")
     return OpenAIModel(config.settings.model.name, upstream)
 

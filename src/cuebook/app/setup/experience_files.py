@@ -28,14 +28,14 @@ log = logging.getLogger("cuebook.experience")
 
 BEGINNING: Final = "handcrafted_exp_"
 ENDINGS: Final = (".yaml", ".yml")
-#: How files begin that TaskWeaver writes beside them.
+#: Prefixes of files that TaskWeaver writes in the same folder.
 LEARNED: Final = ("exp_", "raw_exp_")
-#: Bytes of a file; a character of `yaml_text.MAX_CHARS` has at most four.
+#: Maximum file size in bytes; a character of `yaml_text.MAX_CHARS` has at most four.
 MAX_BYTES: Final = 4 * yaml_text.MAX_CHARS
-#: Files of a folder that are read: a model can be shown no more, and each is looked at in every turn.
+#: Maximum number of files: a model cannot be shown more, and each is checked in every turn.
 MOST: Final = 1_000
 
-#: What changes with a file: its time in nanoseconds, its size, its inode.
+#: Signature of a file: its time in nanoseconds, its size, its inode.
 Mark = tuple[int, int, int]
 
 
@@ -107,7 +107,7 @@ class ExperienceFiles:
         except OSError:
             return []
         others = [name for name in names if not name.startswith((BEGINNING, *LEARNED))]
-        return [f"{self._named(name)}: not read; an experience is named {BEGINNING}NAME.yaml" for name in others]
+        return [f"{self._named(name)}: ignored. Experiences are named {BEGINNING}NAME.yaml." for name in others]
 
     def _mark(self, name: str) -> Mark | None:
         return self._files[name].mark if name in self._files else None
@@ -125,11 +125,11 @@ class ExperienceFiles:
             return {}, ""
         except OSError as error:
             known = {name: file.mark for name, file in self._files.items()}
-            holds = "; what its files said before holds" if known else "; check its permissions"
+            holds = ". Keeping the previous content." if known else ". Check its permissions."
             return known, f"{self._shown}: the experiences cannot be read ({error.strerror}){holds}"
         found.sort()
         if len(found) > MOST:
-            return dict(found[:MOST]), f"{self._shown}: {len(found):,} experiences; the first {MOST:,} are read"
+            return dict(found[:MOST]), f"{self._shown}: {len(found):,} experiences. Only the first {MOST:,} are used."
         return dict(found), ""
 
     def _read(self, name: str, mark: Mark) -> _ExperienceFile:
@@ -138,7 +138,7 @@ class ExperienceFiles:
             said, unknown = self._experience(name)
         except InvalidInput as error:
             kept = before.said if before else None
-            holds = "; what it said before holds" if kept else "; it is left out"
+            holds = ". Keeping the previous content." if kept else ". Ignoring the file."
             return _ExperienceFile(mark=mark, said=kept, fault=f"{error}{holds}")
         return _ExperienceFile(mark=mark, said=said, unknown=unknown)
 
@@ -147,16 +147,16 @@ class ExperienceFiles:
         try:
             status = file.stat()
             if not stat.S_ISREG(status.st_mode):
-                raise InvalidInput(f"{shown}: is no file", where=shown)
+                raise InvalidInput(f"{shown}: not a regular file", where=shown)
             if status.st_size > MAX_BYTES:
-                msg = f"{shown}: {status.st_size:,} bytes are over the limit of {MAX_BYTES:,}; shorten it"
+                msg = f"{shown}: {status.st_size:,} bytes exceed the limit of {MAX_BYTES:,}; shorten it"
                 raise TooLarge(msg, where=shown)
             text = file.read_bytes().decode("utf-8-sig")
         except OSError as error:
             msg = f"{shown}: cannot be read ({error.strerror}); check its permissions"
             raise InvalidInput(msg, where=shown) from error
         except UnicodeDecodeError as error:
-            msg = f"{shown}: is no UTF-8 text ({error.reason} at byte {error.start}); convert it"
+            msg = f"{shown}: not UTF-8 text ({error.reason} at byte {error.start}); convert it"
             raise InvalidInput(msg, where=shown) from error
         nodes = yaml_text.load(text, where=shown)
         document = {key: _value(node) for key, node in nodes.items()}
@@ -175,12 +175,14 @@ class ExperienceFiles:
                 problems.append(file.fault)
             if file.unknown:
                 keys = ", ".join(file.unknown[:5])
-                problems.append(f"{shown}: {keys}: not read; an experience has exp_id, who, when and what")
+                problems.append(f"{shown}: {keys}: unknown, ignored. An experience has exp_id, who, when and what.")
             if file.said is None:
                 continue
             first = kept.get(file.said.exp_id)
             if first is not None:
-                problems.append(f"{shown}: exp_id {file.said.exp_id!r} is taken by {first.file}; give it another")
+                problems.append(
+                    f"{shown}: exp_id {file.said.exp_id!r} is already used by {first.file}. Choose another."
+                )
                 continue
             kept[file.said.exp_id] = FileExperience(experience=file.said, file=shown)
         return Shelf(kept=tuple(kept.values()), problems=tuple(problems))
@@ -219,7 +221,7 @@ def strangers(shelf: Shelf, names: Sequence[str]) -> list[str]:
     """Return a message for each `who` of an experience that is not a persona's id or a role."""
     known = {name.casefold() for name in names}
     return [
-        f"{each.file}: who: no persona or role {name!r}; there are {', '.join(sorted(set(names)))}"
+        f"{each.file}: who: unknown persona or role {name!r}. Available: {', '.join(sorted(set(names)))}."
         for each in shelf.kept
         for name in each.experience.who
         if name.casefold() not in known

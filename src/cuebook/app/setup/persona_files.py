@@ -23,10 +23,10 @@ from cuebook.validate import Fault
 
 YAML: Final = (".yaml", ".yml")
 ENDINGS: Final = (".json", *YAML)
-#: Bytes of a file; a persona's own text takes a thousandth of it.
+#: Maximum file size in bytes; a persona's own text needs a thousandth of it.
 MOST_BYTES: Final = 1 << 20
 
-#: Fields of a definition that hold numbers, and the ones that hold true or false; every other value is a text.
+#: Numeric fields and boolean fields of a definition; every other value is a text.
 _NUMBERS: Final = frozenset(
     "historyWindow frustrationThreshold satisfactionThreshold consecutiveTurnsForTrigger cooldownTurns cooldownMs "
     "intervalTurns temperature maxOutputTokens".split()
@@ -38,10 +38,10 @@ _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20
 class PersonaFile(Struct, frozen=True, kw_only=True):
     """A parsed persona file. `persona` is None if it is invalid."""
 
-    name: str  # with the folder's, as errors name it
+    name: str  # with the folder's name, as in errors
     persona: Persona | None = None
-    faults: tuple[str, ...] = ()  # each with the path in the file
-    odd: tuple[str, ...] = ()  # what does nothing, or likely not what was meant
+    faults: tuple[str, ...] = ()  # errors, each with the path in the file
+    odd: tuple[str, ...] = ()  # warnings: values without effect, or likely mistakes
 
     @property
     def whole(self) -> Persona | None:
@@ -126,15 +126,15 @@ def bytes_of(file: Path, name: str) -> bytes:
     try:
         status = file.stat()
         if not S_ISREG(status.st_mode):
-            msg = f"{name}: is no file one can read; remove it, or give it another ending"
+            msg = f"{name}: not a regular file. Remove it, or change its suffix."
             raise InvalidInput(msg, where=name)
         with file.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
     except OSError as error:
-        msg = f"{name}: cannot be read ({error.strerror}); check the path and its permissions"
+        msg = f"{name}: cannot be read ({error.strerror}). Check the path and its permissions."
         raise InvalidInput(msg, where=name) from error
     if len(data) > MOST_BYTES:
-        msg = f"{name}: has more than {MOST_BYTES:,} bytes; a long text belongs into prompts/, as persona/ID.md"
+        msg = f"{name}: exceeds {MOST_BYTES:,} bytes. Move a long text to prompts/, as persona/ID.md."
         raise TooLarge(msg, where=name)
     return data
 
@@ -144,7 +144,7 @@ def _text_of(data: bytes, name: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        msg = f"{name}: line {line}: is no UTF-8 (byte 0x{data[error.start]:02x}); save the file as UTF-8"
+        msg = f"{name}: line {line}: not UTF-8 (byte 0x{data[error.start]:02x}). Save the file as UTF-8."
         raise InvalidInput(msg, where=name) from error
 
 
@@ -173,7 +173,7 @@ def settle_ids(files: list[PersonaFile]) -> list[PersonaFile]:
     for each in files:
         name = each.whole.id if each.whole else ""
         if name and name in taken:
-            fault = f"id: {name!r} is taken by {taken[name]}; give each persona its own"
+            fault = f"id: {name!r} is already used by {taken[name]}; each persona needs its own"
             found.append(PersonaFile(name=each.name, persona=each.persona, faults=(fault,)))
             continue
         if name:
@@ -188,7 +188,7 @@ def read_folder(config: Config, profiles: Profiles, methods: tuple[str, ...] = (
     try:
         files = list(files_in(folder))
     except OSError as error:
-        msg = f"{str(folder)!r} cannot be read ({error.strerror}); check the path and its permissions"
+        msg = f"{str(folder)!r} cannot be read ({error.strerror}). Check the path and its permissions."
         raise InvalidInput(msg, where="persona.folder") from error
     return settle_ids([
         read_file(file, name=f"{config.settings.persona.folder}/{file.name}", profiles=profiles, methods=methods)

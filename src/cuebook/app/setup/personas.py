@@ -33,7 +33,7 @@ from cuebook.signals.metaprompts import metaprompts_of
 from cuebook.signals.profiles import SHIPPED, Profiles, profile_of, tracking_of
 
 _GALLERY: Final = Path(__file__).with_name("project") / "personas"
-#: What the name of a persona's file is made of.
+#: Pattern of a persona's file name.
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
 
 
@@ -160,7 +160,7 @@ class CheckedPersonas(Struct, frozen=True, kw_only=True):
         if name == PLAIN.id:
             return PLAIN, ""
         known = ", ".join(sorted({PLAIN.id, *(each.whole.id for each in self.files if each.whole)}))
-        msg = f"no persona {name!r}; there are {known}"
+        msg = f"Unknown persona {name!r}. Available: {known}."
         raise NotFound(msg)
 
 
@@ -173,10 +173,10 @@ def look_at_personas(config: Config, files: Sequence[Path] = ()) -> CheckedPerso
         return CheckedPersonas(files=found, profiles=profiles, default=default)
     for file in files:
         if not file.exists():
-            msg = f"there is no {str(file)!r}; name a file, such as {config.settings.persona.folder}/helper.json"
+            msg = f"File not found: {str(file)!r}. Pass a file such as {config.settings.persona.folder}/helper.json."
             raise InvalidInput(msg, where=str(file))
         if not means_persona(file.name):
-            msg = f"{str(file)!r} is no persona's file; its name ends with {', '.join(ENDINGS)}"
+            msg = f"Not a persona file: {str(file)!r}. Its name must end with {', '.join(ENDINGS)}."
             raise InvalidInput(msg, where=str(file))
     read = settle_ids([read_file(file, name=str(file), profiles=profiles) for file in files])
     return CheckedPersonas(files=read, profiles=profiles, default=default)
@@ -192,7 +192,7 @@ def _with_prompts(file: PersonaFile, known: Collection[str], project: str) -> Pe
         if not any(name in known for name in names):
             near = get_close_matches(slug, [name.removeprefix(DEFAULT) for name in sorted(known)], n=1)
             meant = f"did you mean {near[0]!r}?" if near else f"write it as prompts/{DEFAULT}{slug}.md"
-            odd.append(f"{path}: no prompt {slug!r} among the files; {meant}")
+            odd.append(f"{path}: unknown prompt {slug!r}; {meant}")
     return replace(file, odd=tuple(odd))
 
 
@@ -212,17 +212,17 @@ def new_persona(config: Config, name: str, *, like: str) -> Path:
     Raises InvalidInput for an invalid name, NotFound for an unknown `like`, Conflict if the id is in use.
     """
     if not _FILE_NAME.fullmatch(name):
-        msg = f"{name!r} is no id for a new file; give letters, digits, '-', '_' and '.', 80 at most"
+        msg = f"Invalid persona id {name!r}. Use at most 80 letters, digits, '-', '_' and '.'."
         raise InvalidInput(msg, where="id")
     models = gallery()
     if like not in models:
-        msg = f"no persona {like!r} in the gallery; there are {', '.join(models)}"
+        msg = f"Unknown built-in persona {like!r}. Available: {', '.join(models)}."
         raise NotFound(msg)
     model = _GALLERY / models[like].name
     folder, ending = folder_of(config), model.suffix
     for each in look_at_personas(config).files:
         if (each.persona and each.persona.id == name) or Path(each.name).stem.lower() == name.lower():
-            msg = f"persona {name!r} is there already, in {each.name}; give another id"
+            msg = f"Persona {name!r} already exists in {each.name}. Choose another id."
             raise Conflict(msg)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}{ending}"

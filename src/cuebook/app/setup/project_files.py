@@ -17,7 +17,7 @@ from cuebook.records.persona import Persona
 from cuebook.signals.profiles import SHIPPED as SENTIMENT
 from cuebook.signals.profiles import Profiles, read_profiles
 
-#: Who speaks where no persona is defined: nobody's words stand in front, a client's prompt stays as it is.
+#: The persona used if none is defined: it has no system text and leaves a client's prompt unchanged.
 PLAIN = Persona(id="assistant", name="Assistant")
 FILE = "cuebook.toml"
 
@@ -38,7 +38,7 @@ def load_config(
         file /= FILE
     if not file.exists():
         if path is not None:
-            msg = f"there is no {str(file)!r}; `cuebook init` makes a project directory"
+            msg = f"File not found: {str(file)!r}. Create a project with `cuebook init`."
             raise InvalidInput(msg, where=str(file))
         return build(environment=environment, arguments=arguments, folder=str(file.parent))
     document = _read(file, "TOML", tomllib.loads)
@@ -55,7 +55,7 @@ def is_project(config: Config) -> bool:
 
 def no_project(config: Config) -> str:
     """Return the message that there is no project."""
-    return f"there is no {FILE} and no book in {str(Path(config.folder).resolve())!r}"
+    return f"no {FILE} and no database in {str(Path(config.folder).resolve())!r}"
 
 
 def load_compaction(config: Config) -> Compaction:
@@ -65,12 +65,12 @@ def load_compaction(config: Config) -> Compaction:
     if file.exists():
         compaction = read_compaction(_read_json(file), file=str(config.settings.memory.presets))
     elif "memory.presets" in config.origins:
-        msg = f"memory.presets: there is no file {str(file)!r}"
+        msg = f"memory.presets: file not found: {str(file)!r}."
         raise InvalidInput(msg, where="memory.presets")
     profile = config.settings.memory.profile
     if profile:
         if profile not in compaction.profiles:
-            msg = f"memory.profile: no profile {profile!r}; there are {', '.join(sorted(compaction.profiles))}"
+            msg = f"memory.profile: unknown profile {profile!r}. Available: {', '.join(sorted(compaction.profiles))}."
             raise InvalidInput(msg, where="memory.profile")
         compaction = Compaction(profiles=compaction.profiles, default=profile)
     return override(compaction, config.compaction_env)
@@ -111,7 +111,7 @@ def check_instructions(config: Config, compaction: Compaction, prompts: Collecti
             raise InvalidInput(msg, where=where) from error
         if not any(name in prompts for name in names):
             shown = names[1] if len(names) > 1 else names[0]
-            msg = f"{place}: no prompt {profile.prompt_key!r}; write it as prompts/{shown}.md, or leave the key out"
+            msg = f"{place}: unknown prompt {profile.prompt_key!r}. Create prompts/{shown}.md, or omit the key."
             raise InvalidInput(msg, where=where)
 
 
@@ -142,14 +142,14 @@ def load_personas(config: Config, methods: tuple[str, ...] = ()) -> tuple[dict[s
     personas: dict[str, Persona] = {}
     for file in read_folder(config, load_profiles(config, methods), methods):
         if file.faults or file.persona is None:
-            more = f" (and {len(file.faults) - 1} more: `cuebook persona check` lists them)" * (len(file.faults) > 1)
+            more = f" ({len(file.faults) - 1} more; list them with `cuebook persona check`)" * (len(file.faults) > 1)
             msg = f"{file.name}: {file.faults[0]}{more}"
             raise InvalidInput(msg, where=file.faults[0].partition(": ")[0])
         personas[file.persona.id] = file.persona
     default = config.settings.persona.default
     if default and default not in personas:
         known = ", ".join(sorted(personas)) or "none"
-        msg = f"persona.default: no persona {default!r} in {str(folder_of(config))!r}; there are {known}"
+        msg = f"persona.default: unknown persona {default!r} in {str(folder_of(config))!r}. Available: {known}."
         raise InvalidInput(msg, where="persona.default")
     personas.setdefault(PLAIN.id, PLAIN)
     return personas, default or PLAIN.id
@@ -163,8 +163,8 @@ def _read(file: Path, kind: str, parse: Any) -> Any:
     try:
         return parse(file.read_text("utf-8-sig"))
     except OSError as error:
-        msg = f"{str(file)!r} cannot be read ({error.strerror}); check the path and its permissions"
+        msg = f"{str(file)!r} cannot be read ({error.strerror}). Check the path and its permissions."
         raise InvalidInput(msg, where=str(file)) from error
     except (ValueError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{file.name}: is no valid {kind} ({error})"
+        msg = f"{file.name}: invalid {kind} ({error})"
         raise InvalidInput(msg, where=file.name) from error

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cuebook.errors import BackendError, Conflict
 
-#: The template of each file, in this folder; `gitignore` has no dot, so that it ignores nothing here.
+#: The template of each file, in this folder; `gitignore` has no dot, so that it has no effect here.
 FILES = {
     "cuebook.toml": "cuebook.toml",
     "config/metaprompt-presets.json": "config/metaprompt-presets.json",
@@ -51,19 +51,19 @@ def init_project(folder: Path, *, force: bool = False) -> list[Path]:
     ignored = folder / _GITIGNORE
     try:
         if folder.exists() and not folder.is_dir():
-            msg = f"{str(folder)!r} is a file; name a folder"
+            msg = f"Not a folder: {str(folder)!r}. Choose a folder."
             raise Conflict(msg)
         taken = [file for file in texts if file.exists() and file != ignored]
         if taken and not force:
-            msg = f"{str(taken[0])!r} is there already; name another folder, or overwrite it with --force"
+            msg = f"File exists: {str(taken[0])!r}. Choose another folder, or overwrite with --force."
             raise Conflict(msg)
         if ignored.exists():
             texts[ignored] = _added(ignored.read_text("utf-8", "surrogateescape"), texts[ignored])
         for file, text in texts.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, "utf-8", "surrogateescape", newline="\n")  # foreign bytes stay as they were
+            file.write_text(text, "utf-8", "surrogateescape", newline="\n")  # keep bytes that are not UTF-8
     except OSError as error:
-        msg = f"{error.filename or str(folder)!r} cannot be written ({error.strerror}); name a place that can"
+        msg = f"{error.filename or str(folder)!r} cannot be written ({error.strerror}). Choose a writable folder."
         raise BackendError(msg) from error
     return list(texts)
 

@@ -12,11 +12,11 @@ from cuebook.records.conversation import Post
 from cuebook.records.conversation_list import Answering, ConversationSummaries, PostPlace, PostRun
 from cuebook.records.memory import Scope
 
-#: Posts of a page, other ways named at one place, and characters of the first words of each.
+#: Posts per page, branches listed per fork, and characters shown of each branch.
 POSTS: Final = 200
 WAYS: Final = 20
 SAID: Final = 80
-#: Characters of what is looked for, and the most conversations on a page.
+#: Maximum length of a search text in characters, and maximum page size.
 _LONGEST: Final = 1_000
 _MOST: Final = 1_000
 
@@ -27,23 +27,23 @@ class Way(Struct, frozen=True):
     first: int
     last: int
     said: str
-    here: bool  # it is the one that is read
+    here: bool  # it is the displayed branch
 
 
 class TranscriptStretch(Struct, frozen=True, kw_only=True):
     """A page of one branch of a conversation's tree, oldest first."""
 
     posts: tuple[Post, ...]
-    turns: tuple[Answering, ...]  # that answered its rounds, on whatever branch
-    partings: dict[int, tuple[Way, ...]]  # by the post behind which ways part, 0 for the beginning; at most WAYS each
-    before: int  # posts on the way before these
-    count: int  # posts on the way
-    older: int | None  # seq behind which the page before begins; None where there is none
+    turns: tuple[Answering, ...]  # that answered its rounds, on any branch
+    partings: dict[int, tuple[Way, ...]]  # by the post before the fork, 0 for the start; at most WAYS each
+    before: int  # posts on the branch before these
+    count: int  # posts on the branch
+    older: int | None  # seq after which the previous page starts; None on the first page
     newer: int | None
-    last: int  # the way's last post
-    current: bool  # the conversation goes on from here: it is the head's path
-    shared: int  # the last post that the head's path has too, 0 for none
-    branches: int  # ways through the tree in all
+    last: int  # the branch's last post
+    current: bool  # it is the head's path
+    shared: int  # the last post shared with the head's path, 0 for none
+    branches: int  # number of branches in all
 
 
 class Talking:
@@ -61,10 +61,10 @@ class Talking:
         ignoring case. Raises InvalidInput.
         """
         if not 1 <= limit <= _MOST:
-            msg = f"limit: {limit} is not between 1 and {_MOST}"
+            msg = f"limit: {limit}. Must be between 1 and {_MOST}."
             raise InvalidInput(msg, where="limit")
         if len(q or "") > _LONGEST:
-            msg = f"q: {len(q or ''):,} characters are over the limit of {_LONGEST:,}"
+            msg = f"q: {len(q or ''):,} characters exceed the limit of {_LONGEST:,}."
             raise InvalidInput(msg, where="q")
         return await self._desk.store.talks.find(Scope(user=user), (q or "").split(), limit=limit, cursor=cursor)
 
@@ -89,7 +89,7 @@ class Talking:
         if around:
             found = (await store.talks.places(scope, conversation, [around])).get(around)
             if found is None:
-                msg = f"conversation {conversation!r} has no post {around!r}"
+                msg = f"Unknown post {around!r} in conversation {conversation!r}."
                 raise NotFound(msg)
             middle = found.seq
         way = tree.way_through(branch if branch is not None else middle)
@@ -178,12 +178,12 @@ class _RunTree:
     def __init__(self, runs: Sequence[PostRun], head: int) -> None:
         self._runs = runs
         self._firsts = [each.first for each in runs]
-        self._behind: dict[int, list[int]] = {}  # first posts of runs by what they follow
+        self._behind: dict[int, list[int]] = {}  # first posts of runs by parent
         for each in runs:
             self._behind.setdefault(each.parent, []).append(each.first)
-        self._newest: dict[int, int] = {}  # the newest post behind the first of a run, by that
-        self._deep: dict[int, list[tuple[int, int]]] = {}  # what follows a run's posts: the post, and the newest there
-        for each in reversed(runs):  # a run that follows another begins behind it
+        self._newest: dict[int, int] = {}  # the newest descendant of a run's first post
+        self._deep: dict[int, list[tuple[int, int]]] = {}  # children of a run's posts, each with its newest descendant
+        for each in reversed(runs):  # a child run starts after its parent
             newest = max([each.last, *(last for _, last in self._deep.get(each.first, ()))])
             self._newest[each.first] = newest
             if each.parent:
@@ -219,7 +219,7 @@ class _RunTree:
     def shared(self, way: _Path) -> int:
         """Return the last post of a path that is also on the head's path; 0 for none."""
         low, high = 0, min(way.count, self._head.count)
-        while low < high:  # two ways have the same posts up to where they part
+        while low < high:  # two paths share the posts before their fork
             middle = (low + high + 1) // 2
             same = way.seq_at(middle) == self._head.seq_at(middle)
             low, high = (middle, high) if same else (low, middle - 1)
@@ -230,7 +230,7 @@ class _RunTree:
         if seq is None:
             return self._head
         if not self._runs or not 1 <= seq <= self._runs[-1].last:
-            msg = f"there is no post number {seq}"
+            msg = f"Unknown post number {seq}."
             raise NotFound(msg)
         return self._path(self.newest(seq))
 

@@ -14,7 +14,7 @@ from cuebook.wire.chat_messages import read_message
 
 Given = Posted | Mapping[str, Any]
 
-#: What a post may hold; the last line is what our export adds.
+#: The fields of a post; the last line has those added by our export.
 _KNOWN = frozenset({
     "id", "sendFrom", "sendTo", "message", "parts", "parent", "timestamp", "attachments",
     "role", "seq", "tokens", "state", "wire",
@@ -44,7 +44,7 @@ def read_posts(values: list[Any], place: FilePlace) -> list[Given]:
 def _post(fields: Mapping[str, Any], number: int, place: FilePlace) -> Given:
     for key in fields:
         if key not in _KNOWN:
-            place.at(key).refuse(f"no such field; known are {', '.join(sorted(_KNOWN))}")
+            place.at(key).refuse(f"unknown field. Available: {', '.join(sorted(_KNOWN))}")
     id_ = place.at("id").name(fields.get("id")) or f"import-{number}"
     when = place.at("timestamp").time(fields.get("timestamp"))
     wire = _wire(fields.get("wire"), place.at("wire"))
@@ -53,12 +53,12 @@ def _post(fields: Mapping[str, Any], number: int, place: FilePlace) -> Given:
         place.at("role").refuse(f"expected one of {', '.join(_ROLES)}, got {role!r}")
     sender = place.at("sendFrom").text(fields.get("sendFrom"))
     if not sender:
-        place.at("sendFrom").refuse("empty; say who sends it")
+        place.at("sendFrom").refuse("empty. Provide the sender.")
     parts = _parts(fields, "parts", place) + _parts(fields, "attachments", place)
     texts = [part.content for part in parts if part.type == "text"]
     message = place.at("message").text(fields.get("message"), "\n".join(texts))
     if not message and not parts and wire is None:
-        place.refuse("says nothing; give it a message or attachments")
+        place.refuse("empty. Provide a message or attachments.")
     return Posted(
         sender=sender,
         recipient=place.at("sendTo").text(fields.get("sendTo"), ""),

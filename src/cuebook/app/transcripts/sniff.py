@@ -17,7 +17,7 @@ from cuebook.records.portable import conversation_from_dict
 
 
 _SESSION = re.compile(r"session_(\d+)")
-#: The authors' category of questions that nothing answers.
+#: The category of unanswerable questions.
 _ADVERSARIAL = 5
 _SECONDS_BETWEEN_UNDATED = 60.0
 
@@ -103,7 +103,7 @@ def read_transcripts(source: Path | str, *, name: str = "") -> list[Transcript]:
     text = _text_of(source) if isinstance(source, Path) else source.removeprefix("\ufeff")
     place = FilePlace(name)
     if not text.strip():
-        place.refuse("is empty")
+        place.refuse("empty")
     stem = Path(name).stem or "import"
     document, lines = _parse(text, place)
     if lines is None:
@@ -117,11 +117,11 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        msg = f"{str(file)!r} cannot be read ({error.strerror}); check the path and its permissions"
+        msg = f"{str(file)!r} cannot be read ({error.strerror}). Check the path and its permissions."
         raise InvalidInput(msg, where=str(file)) from error
     except UnicodeDecodeError as error:
         wrong = f"byte {error.start} is {error.object[error.start]:#04x}"
-        msg = f"{file.name}: is no UTF-8 text ({wrong}); save it as UTF-8"
+        msg = f"{file.name}: not UTF-8 text ({wrong}). Save it as UTF-8."
         raise InvalidInput(msg, where=file.name) from error
 
 
@@ -139,8 +139,8 @@ def _parse(text: str, place: FilePlace) -> tuple[Any, list[tuple[FilePlace, Mapp
         if _is_object(first):
             return None, _json_lines(text, place)
         if not text.lstrip().startswith(("{", "[")):
-            place.refuse(f"is no JSON ({error}); known are {_KNOWN}")
-        place.refuse(f"is broken JSON ({error})")
+            place.refuse(f"not JSON ({error}). Supported formats: {_KNOWN}")
+        place.refuse(f"invalid JSON ({error})")
 
 
 def _json(text: str) -> Any:
@@ -148,7 +148,7 @@ def _json(text: str) -> Any:
 
 
 def _no_number(name: str) -> None:
-    msg = f"{name} is no JSON"
+    msg = f"{name} is not JSON"
     raise ValueError(msg)
 
 
@@ -167,7 +167,7 @@ def _json_lines(text: str, place: FilePlace) -> list[tuple[FilePlace, Mapping[st
             try:
                 value = _json(line)
             except (ValueError, RecursionError) as error:
-                here.refuse(f"is broken JSON ({error})")
+                here.refuse(f"invalid JSON ({error})")
             lines.append((here, here.mapping(value)))
     return lines
 
@@ -178,7 +178,7 @@ def _yaml(text: str, place: FilePlace) -> Any:
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
-        place.refuse(f"is broken YAML ({' '.join(str(error).split())})")
+        place.refuse(f"invalid YAML ({' '.join(str(error).split())})")
 
 
 # ---- the form -------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def _several(document: Any, place: FilePlace, stem: str) -> list[Transcript]:
     if not isinstance(document, list):
         return _one(document, place, stem)
     if not document:
-        place.refuse("is an empty list")
+        place.refuse("empty list")
     if _is_message(document[0]):
         return [_openai({"messages": document}, place, stem, bare=True)]
     if isinstance(document[0], Mapping) and "sendFrom" in document[0]:
@@ -202,7 +202,7 @@ def _several(document: Any, place: FilePlace, stem: str) -> list[Transcript]:
 
 def _one(value: object, place: FilePlace, stem: str) -> list[Transcript]:
     if not isinstance(value, Mapping):
-        place.refuse(f"expected an object or a list, got {kind_of(value)}; known are {_KNOWN}")
+        place.refuse(f"expected an object or a list, got {kind_of(value)}. Supported formats: {_KNOWN}")
     if is_sample(value):
         return [read_sample(value, place, stem)]
     if isinstance(value.get("messages"), list):
@@ -218,7 +218,7 @@ def _one(value: object, place: FilePlace, stem: str) -> list[Transcript]:
 
 def _unknown(value: Mapping[str, Any], place: FilePlace) -> NoReturn:
     keys = ", ".join(map(str, list(value)[:6])) or "nothing"
-    place.refuse(f"is no transcript known here (it holds {keys}); known are {_KNOWN}")
+    place.refuse(f"unknown format (keys: {keys}). Supported formats: {_KNOWN}")
 
 
 def _lines(lines: list[tuple[FilePlace, Mapping[str, Any]]], place: FilePlace, stem: str) -> Transcript:
@@ -232,7 +232,7 @@ def _openai(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool
     inside = place if bare else place.at("messages")
     values = value["messages"]
     if not values:
-        inside.refuse("is an empty list")
+        inside.refuse("empty list")
     return Transcript(
         conversation=_named(value, place, "conversationId", "conversation_id", "id") or stem,
         posts=tuple(read_messages(values, [inside.at(n) for n in range(len(values))])),
@@ -251,7 +251,7 @@ def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool 
         place.at("format").refuse(f"{shape!r} is not known here; this version reads {FORMAT}; upgrade cuebook")
     values = value["posts"]
     if not values:
-        inside.refuse("is an empty list")
+        inside.refuse("empty list")
     posts = tuple(read_posts(values, inside))
     about = place.at("conversation").mapping(value.get("conversation") or {})
     here = place.at("conversation") if about else place

@@ -6,7 +6,7 @@ from typing import Any
 from cuebook.app.json_shapes import Wire
 from cuebook.records.turn import SHADOW
 
-#: Characters of a comment.
+#: Maximum length of a shown comment, in characters.
 COMMENT = 200
 
 
@@ -14,7 +14,7 @@ def told_of(shown: Wire) -> Iterator[str]:
     """Yield the lines that explain a turn, from the result of `cue.turns.show`."""
     told = shown["metadata"] or {}
     if SHADOW in told:
-        yield "in shadow: this prompt was not sent; the client's own request went upstream as it came"
+        yield "shadow mode: this prompt was not sent; the client's request was forwarded unchanged"
     yield from heard_lines(told)
     yield from mind_lines(told, shown["reflections"])
     yield from why_lines(told)
@@ -41,7 +41,7 @@ def heard_lines(told: Wire) -> Iterator[str]:
     sentiment = told.get("sentiment")
     if not isinstance(sentiment, Mapping) or "polarity" not in sentiment:
         return
-    yield f"heard: {', '.join(_said(sentiment))}"
+    yield f"sentiment: {', '.join(_said(sentiment))}"
     reasons = sentiment.get("reasons") or {}
     for name in sentiment.get("events") or ():
         why = reasons.get(name) or {}
@@ -55,15 +55,15 @@ def heard_lines(told: Wire) -> Iterator[str]:
 def mind_lines(told: Wire, reflections: Sequence[Wire]) -> Iterator[str]:
     """Yield the mood state that a turn was answered in, and the results of its reflections."""
     if mind := told.get("mind"):
-        yield f"mind: mood {mind['mood']}, user's skill {mind['userSkill']}, task {mind['taskComplexity']}"
+        yield f"mood: {mind['mood']}, user's skill {mind['userSkill']}, task {mind['taskComplexity']}"
     for made in reflections:
         if judged := made.get("sentiment"):
-            yield f"heard anew: {', '.join(_said(judged))}"
+            yield f"sentiment by reflection: {', '.join(_said(judged))}"
             yield from (f"event: {name}" for name in judged["events"])
         for run in made["runs"]:
             why = f"; {run['reason']}" if run["reason"] else ""
             came = ", ".join(changed(run["changes"])) or run["outcome"]
-            ran = f"reflected: {run['metaprompt']} ({run['trigger']})" if run["metaprompt"] else run["trigger"]
+            ran = f"reflection: {run['metaprompt']} ({run['trigger']})" if run["metaprompt"] else run["trigger"]
             yield f"{ran} by {run['by']}: {came}{why}"
 
 
@@ -79,12 +79,12 @@ def changed(changes: Mapping[str, Any]) -> Iterator[str]:
 def _said(sentiment: Mapping[str, Any]) -> Iterator[str]:
     method = sentiment.get("method") or "nothing"
     if sentiment["polarity"] == "unknown":
-        yield f"{method} cannot read how this sounds"
+        yield f"unknown by {method}"
     else:
         score, intensity = sentiment["score"], sentiment["intensity"]
         yield f"{sentiment['polarity']}, score {score:.2f}, intensity {intensity:.2f} by {method}"
     if sentiment.get("task"):
-        yield f"about {sentiment['task']}"
+        yield f"task {sentiment['task']}"
     if sentiment.get("corrections"):
         yield f"{sentiment['corrections']} correction{'s' if sentiment['corrections'] > 1 else ''}"
     in_a_row = sentiment.get("counters") or {}
@@ -96,7 +96,7 @@ def _said(sentiment: Mapping[str, Any]) -> Iterator[str]:
 def why_lines(told: Wire) -> Iterator[str]:
     """Yield why these prompts were used: the preset of the add-ons, and how each variant was selected."""
     if told.get("personaSilent"):
-        yield "persona and presets: silent, for the program brings its own system text (persona.speaks)"
+        yield "persona and presets: not used, because the client sends its own system text (persona.speaks)"
     profile = told.get("promptProfile") or {}
     if profile.get("addonPromptKeys"):
         addons = ", ".join(profile["addonPromptKeys"])
@@ -109,13 +109,13 @@ def why_lines(told: Wire) -> Iterator[str]:
         trial = f", on trial {each['trial']}" if each.get("trial") else ""
         chance = f"probability {each.get('propensity', 1.0):.3f}"
         scores = f", weight {each['edgeWeight']:.2f}, fit {each['contextFit']:.2f}" if "edgeWeight" in each else ""
-        yield f"chosen: {slug}@{each['branch']}{version}, {how + ', ' if how else ''}{chance}{scores}{trial}"
+        yield f"selected: {slug}@{each['branch']}{version}, {how + ', ' if how else ''}{chance}{scores}{trial}"
 
 
 def _experiences(selection: Wire, stood: list[str]) -> str:
     """Return the selected experiences with their scores and the method; mark those that did not fit the window."""
     named = [
-        f"{name} ({score:.2f}{'' if name in stood else ', no room'})" for name, score in selection["chosen"].items()
+        f"{name} ({score:.2f}{'' if name in stood else ', did not fit'})" for name, score in selection["chosen"].items()
     ]
     instead = f"; not by the model: {selection['instead']}" if selection.get("instead") else ""
     return f"{', '.join(named) or 'none'} of {selection['offered']:,} offered, by {selection['by']}{instead}"
@@ -127,25 +127,25 @@ def observed_lines(said: Wire) -> Iterator[str]:
     Without feedback, yield the reason.
     """
     if said["by"] is None:
-        yield f"observed: nothing; {said['reason']}"
+        yield f"feedback: none recorded; {said['reason']}"
         return
-    source = "by feedback" if said["by"] == "feedback" else f"by what was said next (turn {said['nextTurn']})"
+    source = "given" if said["by"] == "feedback" else f"from the next message (turn {said['nextTurn']})"
     parts = [
         f"sentiment {said['sentiment']:.2f}" if said["sentiment"] is not None else "",
         f"corrections {said['corrections']}" if said["corrections"] is not None else "",
         f"outcome {said['outcome']}",
     ]
     why = f" ({'; '.join(said['reasons'])})" if said["reasons"] else ""
-    yield f"observed: {said['score']:.3f} {source}: {', '.join(filter(None, parts))}{why}"
+    yield f"feedback: {said['score']:.3f} {source}: {', '.join(filter(None, parts))}{why}"
     if said["comment"]:
         yield f"comment: {_line(said['comment'])}"
     if said["pending"]:
-        yield "its prompts have not learnt it yet"
+        yield "learning: pending"
     if not said["pending"] and not said["taught"]:
-        yield "taught: no prompt; none had another beside it"
+        yield "learned by: no prompt; none had another variant or version"
     for each in said["taught"]:
-        share = "" if each["counted"] else ", kept and not counted: this user has had their share"
-        yield f"taught: {each['promptId']}@{each['branch']}:{each['version']}{share}"
+        share = "" if each["counted"] else ", stored but not counted: over the share of one user"
+        yield f"learned by: {each['promptId']}@{each['branch']}:{each['version']}{share}"
 
 
 def _line(text: str) -> str:

@@ -21,9 +21,9 @@ from cuebook.signals.outcome import NEUTRAL
 
 Thumb = Literal["up", "down"]
 THUMBS: Final[dict[str, float]] = {"up": 1.0, "down": 0.0}
-#: Characters of a comment.
+#: Maximum length of a comment, in characters.
 COMMENT: Final = 2_000
-#: Posts read at a time to find what goes on from an answer.
+#: Number of posts loaded at a time to find the reply to an answer.
 PAGE: Final = 200
 
 
@@ -47,7 +47,7 @@ async def give(
     async def work(asking: Once | None) -> int:
         whose = user or (await desk.store.conversation(scope, conversation)).user or ""
         spoken = Outcome(by="feedback", at=desk.clock.now(), user=whose, **said)
-        told = asking and asking.telling(lambda known: known.revision)  # no word of it outlives its conversation
+        told = asking and asking.telling(lambda known: known.revision)  # deleted together with its conversation
         return (await desk.store.outcomes.give(scope, conversation, n, spoken, once=told)).revision
 
     asked = ["feedback", conversation, n, score, thumb, outcome, corrections, comment]
@@ -55,7 +55,7 @@ async def give(
     await teach(desk, scope, conversation, n)
     known = await desk.store.outcomes.get(scope, conversation, n)
     if known is None:
-        msg = f"what was said of turn {n} of conversation {conversation!r} was forgotten meanwhile"
+        msg = f"Feedback on turn {n} of conversation {conversation!r} was deleted meanwhile."
         raise NotFound(msg)
     return known
 
@@ -72,35 +72,35 @@ def _outcome(
     """Return the fields of the feedback. Raises InvalidInput naming the invalid field."""
     given: object = thumb
     if given is not None and given not in THUMBS:
-        msg = f"thumb: {given!r} is none; give up or down"
+        msg = f"thumb: invalid value {given!r}. Must be up or down."
         raise InvalidInput(msg, where="thumb")
     if score is not None and thumb is not None:
-        msg = "score: thumb says the same; give one of the two"
+        msg = "score: not allowed with thumb. Pass one of the two."
         raise InvalidInput(msg, where="score")
     count: object = corrections
     if isinstance(count, bool) or not isinstance(count, int | None):
-        msg = f"corrections: {corrections!r} is no count; give how often the answer had to be corrected"
+        msg = f"corrections: invalid count {corrections!r}. Pass the number of corrections."
         raise InvalidInput(msg, where="corrections")
     if outcome is not None and outcome not in get_args(TaskOutcome):
-        msg = f"outcome: {outcome!r} is none; give one of {', '.join(get_args(TaskOutcome))}"
+        msg = f"outcome: invalid value {outcome!r}. Available: {', '.join(get_args(TaskOutcome))}."
         raise InvalidInput(msg, where="outcome")
     text: object = comment
     if not isinstance(text, str) or len(text) > COMMENT:
         found = f"{len(text):,} characters" if isinstance(text, str) else type(text).__name__
-        msg = f"comment: {found}; give a text of {COMMENT:,} characters at most"
+        msg = f"comment: {found}. Pass a text of at most {COMMENT:,} characters."
         raise InvalidInput(msg, where="comment")
     check_text(comment, "comment")
     sentiment = THUMBS[thumb] if thumb is not None else score
     task: TaskOutcome = outcome or "unknown"
     if sentiment is None and corrections is None and task == "unknown":
-        msg = "score: nothing is said of the turn; give a score (1 is good, 0 is bad), an outcome or corrections"
+        msg = "score: missing. Pass a score (1 is good, 0 is bad), an outcome or corrections."
         raise InvalidInput(msg, where="score")
     try:
         total = score_of(NEUTRAL if sentiment is None else sentiment, corrections or 0, task)
     except InvalidInput as error:
         if error.where != "sentiment":
             raise
-        msg = f"score: {score!r} is out of range; give a number from 0 to 1"
+        msg = f"score: {score!r} is out of range. Must be from 0 to 1."
         raise InvalidInput(msg, where="score") from None
     return {
         "score": total,
@@ -125,11 +125,11 @@ async def _why_none(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> 
     if turn.state == "running":
         return "the turn is being answered"
     if not turn.reply_seq:
-        return "nothing was answered"
+        return "the turn has no answer"
     if turn.state != "finished":
-        return f"its answer was {turn.state}, and only a finished one is judged"
+        return f"its answer was {turn.state}; only finished answers get feedback"
     if not spoke_in(turn):
-        return "no prompt of the book spoke in it"
+        return "this turn used no managed prompt"
     if desk.observes == "off":
         return "learning.observe is off"
     return await _why_unread(desk, scope, conversation, turn)
@@ -139,16 +139,16 @@ async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -
     """Return why the posts after a turn's answer gave no feedback on it."""
     after = await _next_post(desk, scope, conversation, turn.reply_seq)
     if after is None:
-        return "nobody has gone on from it yet"
+        return "no message follows it yet"
     following = await _turn_asking(desk, scope, conversation, turn.n, after.seq)
     if following is None or after.role != "user":
-        return "what follows it is no question to this book"
+        return "the next message did not go through Cuebook"
     heard = following.metadata.get(SENTIMENT)
     if not isinstance(heard, Mapping):
         who = 'variants do, or all prompts with learning.observe = "all"'
-        return f"nobody listened to turn {following.n}: its persona hears nothing, and no prompt was to learn ({who})"
+        return f"turn {following.n} was not analyzed: its persona has sentiment off, and no prompt was learning ({who})"
     if heard.get("polarity") == "unknown":
-        return f"nothing can be read from what was said next (turn {following.n})"
+        return f"the next message (turn {following.n}) implies no feedback"
     return f"learning.observe was off when turn {following.n} was asked"
 
 

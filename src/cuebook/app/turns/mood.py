@@ -16,7 +16,7 @@ from cuebook.interfaces.store import Look
 from cuebook.records.memory import Scope
 from cuebook.records.mind import Mind, Reflection
 
-#: The most reflections one call gives.
+#: Maximum number of reflections per call.
 MOST = 500
 
 
@@ -29,7 +29,7 @@ class MindState(Struct, frozen=True, kw_only=True):
     conversation: str
     mind: Mind
     turn: int = 0
-    due: int = 0  # reflections asked for that nobody has made yet
+    due: int = 0  # number of pending reflections
     reflections: tuple[Reflection, ...] = ()
 
 
@@ -42,7 +42,7 @@ class MindOf:
     async def show(self, conversation: str, *, user: str | None = None, limit: int = 20) -> MindState:
         """Return a conversation's mood state and what changed it. Raises NotFound, InvalidInput."""
         if not 1 <= limit <= MOST:
-            msg = f"limit: {limit} is not between 1 and {MOST}"
+            msg = f"limit: {limit}. Must be between 1 and {MOST}."
             raise InvalidInput(msg, where="limit")
         scope = Scope(user=user)
         found = await self._desk.store.reflections.of(scope, conversation, limit=limit)

@@ -13,7 +13,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, Tuning
 from cuebook.window.budget import LEAST_POSTS, untuned
 
-#: The most snapshots one call gives: all that are kept of a conversation.
+#: Maximum number of snapshots per call, and kept per conversation.
 MOST = 500
 
 
@@ -59,7 +59,7 @@ class Optimizer:
         if the optimizer is off.
         """
         if not self._desk.tunes:
-            msg = "the optimizer is off; set enabled = true under [optimizer]"
+            msg = "The optimizer is disabled. Set enabled = true under [optimizer]."
             raise InvalidInput(msg, where="optimizer.enabled")
         scope = Scope(user=user)
         if conversation is not None:
@@ -80,7 +80,7 @@ class Optimizer:
     ) -> list[Snapshot]:
         """Return the snapshots of the runs, newest first; 500 are kept per conversation. Raises NotFound."""
         if not 1 <= limit <= MOST:
-            msg = f"limit: {limit} is not between 1 and {MOST}"
+            msg = f"limit: {limit}. Must be between 1 and {MOST}."
             raise InvalidInput(msg, where="limit")
         return await self._desk.store.tuning.history(Scope(user=user), conversation, limit=limit)
 

@@ -28,9 +28,9 @@ from cuebook.window.post_forms import whole
 from cuebook.window.window import RENDERER, render
 
 Verdict = Literal["identical", "erased", "withheld", "renderer-changed", "altered"]
-#: How memories are named as the source of a text.
+#: Prefixes of memory ids in the source of a text.
 _MEMORY = "memory:"
-#: What a turn's metadata tells of memories.
+#: The metadata fields that reveal memories.
 _RECALLED = "longTermMemoryRetrieval"
 
 
@@ -41,7 +41,7 @@ class Replay(Struct, frozen=True, kw_only=True):
     digest: str
     window: Window | None
     reason: str = ""
-    counterfactual: Counterfactual | None = None  # where something was to be other
+    counterfactual: Counterfactual | None = None  # for a what-if question
 
 
 def replay_shape(found: Replay) -> shapes.Wire:
@@ -178,7 +178,7 @@ class Turns:
         for each in turn.steps:
             if each.n == (step or turn.steps[-1].n):
                 return each
-        msg = f"turn {turn.n} has no step {step}; it has steps 1 to {len(turn.steps)}"
+        msg = f"Unknown step {step} of turn {turn.n}. Available: 1 to {len(turn.steps)}."
         raise NotFound(msg)
 
     async def _covered(self, scope: Scope, conversation: str, manifest: Manifest) -> list[tuple[int, int]]:
@@ -197,7 +197,7 @@ class Turns:
     async def _render(self, scope: Scope, conversation: str, manifest: Manifest) -> Replay:
         found = await self._desk.store.conversation(scope, conversation)
         if _is_guest(found, scope) and any(text.source.startswith(_MEMORY) for text in manifest.volatile):
-            reason = "it says what is remembered of other conversations; that is for its first user alone"
+            reason = "contains memories of other conversations, visible only to the conversation's first user"
             return Replay(verdict="withheld", digest="", window=None, reason=reason)
         posts = await self._desk.store.posts_in(scope, conversation, ranges_of(manifest))
         texts = await self._desk.store.texts(scope, digests_of(manifest))

@@ -15,9 +15,9 @@ from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import Block
 
-#: Prompts, and memories, that one question may name.
+#: Maximum number of prompts, and of memories, per question.
 MOST = 100
-#: Digits of a turn's number.
+#: Maximum number of digits of a turn's number.
 _DIGITS = 18
 
 
@@ -35,11 +35,11 @@ async def what_if(
     """Return what a turn's first window would have been. Raises InvalidInput, NotFound, Denied."""
     found = await desk.store.conversation(scope, conversation)
     if scope.user is not None and found.user not in (None, scope.user):
-        msg = "what a prompt would have been is for its conversation's first user alone: it says what they were told"
+        msg = "What-if replay denied: only the first user of the conversation may use it."
         raise Denied(msg)
     for where, given in (("withPrompt", with_prompt), ("without", without)):
         if len(given) > MOST:
-            msg = f"{where}: {len(given)} are over the limit of {MOST}"
+            msg = f"{where}: {len(given)} exceed the limit of {MOST}."
             raise InvalidInput(msg, where=where)
     turn = await desk.store.turn(scope, conversation, n)
     change = WhatIf(
@@ -86,6 +86,6 @@ async def _moment(desk: Desk, scope: Scope, conversation: str, given: datetime |
         try:
             given = datetime.fromisoformat(given.strip())
         except ValueError as error:
-            msg = f"as_of: {given!r:.80} is no time; give ISO 8601, such as 2026-05-01T12:00, or a turn's number"
+            msg = f"as_of: invalid time {given!r:.80}. Use ISO 8601, such as 2026-05-01T12:00, or a turn's number."
             raise InvalidInput(msg, where="asOf") from error
     return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()

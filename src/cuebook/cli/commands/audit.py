@@ -16,7 +16,7 @@ from cuebook.cli.state import State
 from cuebook.records.audit import Verdict
 
 app = new_app(
-    "Show what models were told, and that nobody changed it.",
+    "Show, verify and export the audit log.",
     "cuebook audit tail --last 20",
     "cuebook audit verify",
 )
@@ -26,7 +26,7 @@ app = new_app(
 def tail(
     state: State,
     *,
-    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="How many.")] = 10,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="Show at most N records.")] = 10,
 ) -> None:
     """Show the newest records, oldest first."""
     with state.open() as book:
@@ -35,7 +35,7 @@ def tail(
         screen.say_json({"items": shown})
         return
     if not shown:
-        screen.say("nothing yet; a record is made when a prompt of the book is written, rendered or chosen")
+        screen.say("no records yet. A record is written when a prompt is written, rendered or selected.")
         return
     rows = [
         (
@@ -49,7 +49,7 @@ def tail(
         )
         for each in shown
     ]
-    names = ("seq", "when", "event", "prompt", "version", "agent", "what")
+    names = ("seq", "time", "event", "prompt", "version", "agent", "text")
     screen.table(names, rows, right=("seq",), fold=("prompt",))
 
 
@@ -68,10 +68,11 @@ def verify(
     state: State,
     *,
     mirror: Annotated[
-        Path | None, typer.Option("--mirror", metavar="FILE", help="Check a mirror file or an export instead.")
+        Path | None, typer.Option("--mirror", metavar="FILE", help="Verify this mirror file or export instead.")
     ] = None,
     checkpoints: Annotated[
-        Path | None, typer.Option("--checkpoints", metavar="FILE", help="Check against these too, kept elsewhere.")
+        Path | None,
+        typer.Option("--checkpoints", metavar="FILE", help="Also verify against these checkpoints, stored elsewhere."),
     ] = None,
 ) -> None:
     """Verify the integrity of the audit log. Exits with 1 and names the first changed record."""
@@ -90,17 +91,17 @@ def verify(
 def _sentence(found: Verdict) -> str:
     count = f"{found.records:,} record{'s' * (found.records != 1)}"
     if not found.ok:
-        where = f"record {found.first_bad} is not as it was written" if found.first_bad else "the checkpoints are wrong"
-        return f"FAILED: {where}: {found.reason} ({count})"
-    erased = f"; of {found.erased:,} a text was erased, which breaks nothing" if found.erased else ""
-    signed = f"signed checkpoints vouch for them up to {found.signed:,}" if found.signed else "no checkpoint yet"
+        where = "" if found.first_bad else "invalid checkpoints: "
+        return f"FAILED: {where}{found.reason} ({count})"
+    erased = f"; {found.erased:,} with erased text, which does not affect integrity" if found.erased else ""
+    signed = f"signed by checkpoints up to record {found.signed:,}" if found.signed else "no checkpoints yet"
     return f"ok: {count}; {signed}{erased}"
 
 
 @command(app, "cuebook audit replay 2", "cuebook audit replay 2 --json", name="replay")
 def replay(
     state: State,
-    seq: Annotated[int, typer.Argument(metavar="SEQ", min=1, help="The record's number.", show_default=False)],
+    seq: Annotated[int, typer.Argument(metavar="SEQ", min=1, help="Record number.", show_default=False)],
 ) -> None:
     """Render the prompt of a record again and compare. Exits with 1 if it differs or the version is deleted."""
     with state.open() as book:
@@ -119,7 +120,10 @@ def replay(
 def export(
     state: State,
     *,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write to this file. Default: standard output."),
+    ] = None,
 ) -> None:
     """Export all records as JSON lines. Includes checkpoints, for `cuebook audit verify --mirror FILE`."""
     with state.open() as book:
@@ -130,7 +134,7 @@ def export(
             return
         numbers = itertools.count()
         write_whole(output, (line for line, _ in zip(lines, numbers, strict=False)))
-        count = next(numbers)  # as many as lines were written
+        count = next(numbers)  # the number of written lines
     if state.json:
         screen.say_json({"file": str(output), "records": count})
     else:
@@ -150,7 +154,9 @@ def checkpoints(state: State) -> None:
     if state.json:
         screen.say_json({"items": shown})
     elif not shown:
-        screen.say("no checkpoint yet; one is signed after 1,000 records or a minute, and when a book closes")
+        screen.say(
+            "no checkpoints yet. One is signed after 1,000 records or a minute, and when the database is closed."
+        )
     else:
         rows = [(each["time"][:19].replace("T", " "), f"{each['size']:,}", each["root"]) for each in shown]
-        screen.table(("when", "records", "root"), rows, right=("records",), fold=("root",))
+        screen.table(("time", "records", "root"), rows, right=("records",), fold=("root",))

@@ -21,8 +21,8 @@ from cuebook.records.turn import Ask, Window
 
 app = new_app()
 
-HELP = "/show shows what the last prompt held, /quit ends, Ctrl-C stops an answer"
-#: A line that asks for a command; a path such as /etc/hosts is none.
+HELP = "/show prints the last prompt, /quit exits, Ctrl-C stops an answer"
+#: A chat command; a path such as /etc/hosts does not match.
 _COMMAND = re.compile(r"/([A-Za-z][\w-]*)(?=\s|$)")
 
 
@@ -32,10 +32,12 @@ _COMMAND = re.compile(r"/([A-Za-z][\w-]*)(?=\s|$)")
 def chat(
     state: State,
     *,
-    conversation: Annotated[str, typer.Option("--conversation", metavar="ID", help="Begun or gone on with.")] = "chat",
-    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Who you are.")] = None,
-    persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Who answers.")] = None,
-    mode: Annotated[str | None, typer.Option("--mode", metavar="MODE", help="Which presets hold.")] = None,
+    conversation: Annotated[
+        str, typer.Option("--conversation", metavar="ID", help="Conversation to start or continue.")
+    ] = "chat",
+    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Your user ID.")] = None,
+    persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Persona that answers.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", metavar="MODE", help="Mode that selects the presets.")] = None,
     project: Project = None,
     time_zone: TimeZone = None,
 ) -> None:
@@ -57,7 +59,7 @@ def chat(
                     if not talk.hear(line):
                         break
         finally:
-            with contextlib.suppress(CuebookError):  # the next command finds it again
+            with contextlib.suppress(CuebookError):  # a later command retries it
                 book.memory.take_up(conversation)
 
 
@@ -66,8 +68,8 @@ def _check_mode(book: BlockingCuebook, mode: str) -> None:
     modes = modes_of(book.config)
     if not any(each in mode for each in modes):
         file = book.config.settings.memory.presets
-        known = f"there are {', '.join(sorted(modes))}" if modes else "there are none"
-        msg = f"--mode: no mode {mode!r} in {file}; {known}"
+        known = ", ".join(sorted(modes)) or "none"
+        msg = f"Unknown mode {mode!r} in {file}. Available: {known}."
         raise InvalidInput(msg, where="mode")
 
 
@@ -83,7 +85,7 @@ def _greet(book: BlockingCuebook, ask: Ask) -> None:
 
 
 def _typed(prompt: str) -> Iterator[str]:
-    with contextlib.suppress(ImportError):  # line editing and history, where Python was built with it
+    with contextlib.suppress(ImportError):  # line editing and history, if Python supports it
         import readline  # noqa: F401
     while True:
         try:
@@ -103,7 +105,7 @@ def _converse(talk: "_Talk", lines: Iterator[str]) -> None:
             screen.say()
             screen.complain(str(error))
         except KeyboardInterrupt:
-            screen.say("\n(stopped; what had come is kept)")
+            screen.say("\n(stopped; the partial answer is stored)")
 
 
 class _Talk:
@@ -125,7 +127,7 @@ class _Talk:
         elif text == "/show":
             self._show()
         elif asked := _COMMAND.match(text):
-            msg = f"there is no {asked[0]} (there are /show, /help and /quit); //{asked[1]} says {asked[0]}"
+            msg = f"Unknown command {asked[0]}. Available: /show, /help, /quit. Type //{asked[1]} to send it as text."
             raise InvalidInput(msg, where="message")
         elif text:
             self._say(text.removeprefix("/") if text.startswith("//") else text)
@@ -152,7 +154,7 @@ class _Talk:
 
     def _show(self) -> None:
         if self._window is None:
-            screen.say("no prompt yet; say something first")
+            screen.say("no prompt yet: send a message first")
         elif self._json:
             screen.say_json(shapes.window(self._window), compact=True)
         else:

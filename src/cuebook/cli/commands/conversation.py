@@ -1,4 +1,4 @@
-"""`cuebook conversation`: list, show, import, export, session, shared, compress, participants, delete."""
+"""Commands `cuebook conversation`: list, show, import, export, compress, share and delete conversations."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ app = new_app(
     "cuebook conversation show c1 --last 20",
 )
 
-#: Conversations read at a time where all are wanted.
+#: Conversations loaded per page when all are exported.
 PAGE = 200
 
 
@@ -37,14 +37,19 @@ def list_(
     find: Annotated[
         str | None,
         typer.Option(
-            "--find", metavar="WORDS", help="With each of these in id, user or first words.", show_default=False
+            "--find",
+            metavar="WORDS",
+            help="Only conversations with all these words in ID, user or first message.",
+            show_default=False,
         ),
     ] = None,
     user: User = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Show at most N conversations.")
+    ] = 50,
     cursor: Cursor = None,
 ) -> None:
-    """List conversations, the most recent first."""
+    """List conversations, most recent first."""
     if state.json:
         with state.open() as book:
             shown = book.conversations.listed(q=find, user=user, limit=limit, cursor=cursor)
@@ -53,10 +58,10 @@ def list_(
     with state.open() as book:
         page = book.conversations.list(q=find, user=user, limit=limit, cursor=cursor)
     if find and not page.items:
-        screen.say(f"no conversation has {find!r} in its id, its user or its first words")
+        screen.say(f"no conversation matches {find!r} in ID, user or first message")
         return
     if not page.items:
-        screen.say("no conversations yet; `cuebook chat` begins one, `cuebook conversation import FILE` brings one")
+        screen.say("no conversations yet. Run `cuebook chat` or `cuebook conversation import FILE`.")
         return
     rows = [
         (
@@ -72,7 +77,7 @@ def list_(
     names = ("conversation", "user", "persona", "posts", "turns", "changed")
     screen.table(names, rows, right=("posts", "turns"), fold=names[:3])
     if page.cursor:
-        screen.say(f"there are more: --cursor {page.cursor}")
+        screen.say(f"more results: --cursor {page.cursor}")
 
 
 @command(app, "cuebook conversation show c1", "cuebook conversation show c1 --last 20 --json", name="show")
@@ -80,15 +85,15 @@ def show(
     state: State,
     conversation: Conversation,
     *,
-    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the last posts.")] = None,
-    branches: Annotated[bool, typer.Option("--branches", help="All branches, by number.")] = False,
+    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Show only the last N posts.")] = None,
+    branches: Annotated[bool, typer.Option("--branches", help="Show all branches, ordered by post number.")] = False,
     limit: PageLimit = None,
     cursor: Cursor = None,
     user: User = None,
 ) -> None:
-    """Show a conversation: who said what when."""
+    """Show the transcript of a conversation."""
     if last is not None and (limit, cursor) != (None, None):
-        msg = "give either --last, or --limit and --cursor"
+        msg = "--last excludes --limit and --cursor. Use one or the other"
         raise typer.BadParameter(msg, param_hint="--last")
     with state.open() as book:
         talk = book.conversations
@@ -108,11 +113,11 @@ def show(
     )
     for post in posts:
         branch = f" (after {ids.get(post.parent, post.parent)})" if branches else ""
-        half = " (cut off)" if post.state == "interrupted" else ""
+        half = " (interrupted)" if post.state == "interrupted" else ""
         screen.heading(f"\n{post.seq} {post.sender} {_minute(post.created_at)}{branch}{half}".strip())
         screen.say("\n".join(lines_of(post)))
     if page.cursor:
-        screen.say(f"\nthere are more: --cursor {page.cursor}")
+        screen.say(f"\nmore results: --cursor {page.cursor}")
 
 
 @command(
@@ -125,22 +130,24 @@ def show(
 def import_(
     state: State,
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Files; - reads from the pipe.", show_default=False)
+        list[str], typer.Argument(metavar="FILE", help="Transcript files; - reads standard input.", show_default=False)
     ],
     *,
-    conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="The name it gets.")] = None,
-    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Whose it is.")] = None,
-    persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Who answered in it.")] = None,
+    conversation: Annotated[
+        str | None, typer.Option("--conversation", metavar="ID", help="ID of the imported conversation.")
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Owner of the conversation.")] = None,
+    persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Persona of the answers.")] = None,
     time_zone: TimeZone = None,
 ) -> None:
-    """Store transcripts made elsewhere. The same file again stores only what is new.
+    """Import transcripts. Importing the same file again stores only new posts.
 
-    It reads OpenAI messages (JSON, {"messages": [...]}, or JSONL with a message or a conversation on each line), our
-    own export, posts as `POST /api/conversations/{id}/posts` takes them, TaskWeaver's JSON and YAML, and LoCoMo.
+    Formats: OpenAI messages (JSON, {"messages": [...]}, or JSONL with a message or a conversation on each line),
+    Cuebook exports, bodies of `POST /api/conversations/{id}/posts`, TaskWeaver JSON and YAML, and LoCoMo.
     """
     found = [each for file in files for each in _read(file)]
     if conversation is not None and len(found) > 1:
-        msg = f"--conversation names one conversation, and there are {len(found)} here; leave it out"
+        msg = f"--conversation names one conversation, but the input has {len(found)}. Omit the option."
         raise InvalidInput(msg, where="conversation")
     done = []
     with state.open() as book:
@@ -153,7 +160,7 @@ def import_(
     if state.json:
         screen.say_json({"items": done})
     elif any(each["stored"] for each in done):
-        screen.say("`cuebook settle` makes summaries of it now; chat and serve do it by themselves")
+        screen.say("Run `cuebook settle` to summarize now; chat and serve do this in the background.")
 
 
 def _read(file: str) -> list[Transcript]:
@@ -184,22 +191,27 @@ def _store(book: BlockingCuebook, transcript: Transcript, name: str, given: Mapp
 def export(
     state: State,
     conversations: Annotated[
-        list[str] | None, typer.Argument(metavar="CONVERSATION", help="Ids.", show_default=False)
+        list[str] | None, typer.Argument(metavar="CONVERSATION", help="Conversation IDs.", show_default=False)
     ] = None,
     *,
-    all_: Annotated[bool, typer.Option("--all", help="Every conversation.")] = False,
-    form: Annotated[Format, typer.Option("--format", help="Our own form holds every branch.")] = "cuebook",
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Export all conversations.")] = False,
+    form: Annotated[
+        Format, typer.Option("--format", help="Output format; only cuebook includes all branches.")
+    ] = "cuebook",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write to this file. Default: standard output."),
+    ] = None,
     user: User = None,
 ) -> None:
-    """Write conversations for a backup or for other programs; several become JSONL, one on each line."""
+    """Export conversations as a backup or for other programs. Several are written as JSONL, one per line."""
     if bool(conversations) == all_:
-        msg = "name conversations, or all with --all"
+        msg = "Name the conversations, or use --all"
         raise typer.BadParameter(msg, param_hint="CONVERSATION")
     with state.open() as book:
         names = list(conversations or _every(book, user))
         if form == "taskweaver-yaml" and len(names) != 1:
-            msg = f"--format taskweaver-yaml holds one conversation, and there are {len(names)} here; export each alone"
+            msg = f"--format taskweaver-yaml allows one conversation, not {len(names)}. Export each separately."
             raise InvalidInput(msg, where="format")
         one_line = len(names) != 1 or all_
         with screen.progress("exporting", len(names)) as advance:
@@ -240,10 +252,10 @@ def session(
     state: State,
     conversation: Conversation,
     *,
-    compressed: Annotated[bool, typer.Option("--compressed", help="Also what the summary covers.")] = False,
+    compressed: Annotated[bool, typer.Option("--compressed", help="Include summarized posts.")] = False,
     user: User = None,
 ) -> None:
-    """Show what a model would load of a conversation: the summary first, then what it does not cover."""
+    """Show the messages that a model would load. The summary comes first, then the posts after it."""
     with state.open() as book:
         rows = book.conversations.session(conversation, user=user, include_compressed=compressed)
     if state.json:
@@ -261,10 +273,10 @@ def shared(
     conversation: Conversation,
     *,
     type_: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only entries of this type.")] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Count failed rounds too.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Include failed rounds.")] = False,
     user: User = None,
 ) -> None:
-    """List the notes the roles of a conversation left for each other."""
+    """List shared memory entries. The roles of a conversation leave these notes for each other."""
     with state.open() as book:
         found = book.conversations.shared_entries(conversation, user=user, entry_type=type_, include_failed=failed)
     shown = [shapes.shared_entry(each) for each in found]
@@ -274,7 +286,7 @@ def shared(
         screen.say("no shared entries")
     else:
         names = ("sendFrom", "type", "scope", "content")
-        screen.table(("from", "type", "scope", "what"), [tuple(str(each[name]) for name in names) for each in shown])
+        screen.table(("from", "type", "scope", "content"), [tuple(str(each[name]) for name in names) for each in shown])
 
 
 @command(
@@ -287,21 +299,23 @@ def compress(
     state: State,
     conversation: Conversation,
     *,
-    before: Annotated[str, typer.Option("--before", metavar="POST", help="The first post it does not cover.")],
-    summary: Annotated[str, typer.Option("--summary", metavar="TEXT", help="Its text; - reads from the pipe.")],
+    before: Annotated[
+        str, typer.Option("--before", metavar="POST", help="First post that the summary does not cover.")
+    ],
+    summary: Annotated[str, typer.Option("--summary", metavar="TEXT", help="Summary text; - reads standard input.")],
     user: User = None,
 ) -> None:
-    """Put a summary of your own in the place of older posts. They stay in the transcript."""
+    """Replace older posts in the prompt with your own summary. The transcript keeps them."""
     text = sys.stdin.read() if summary == "-" else summary
     with state.open() as book:
         if not book.conversations.compress(conversation, older_than=before, summary=text, user=user):
-            msg = f"conversation {conversation!r} has moved on while it was compressed; try again"
+            msg = f"Conversation {conversation!r} changed during compression. Try again."
             raise Conflict(msg)
         made = book.memory.summary(conversation, user=user)
     if state.json:
         screen.say_json({"summary": shapes.summary_state(made) if made else None})
     elif made:
-        screen.say(f"summary {made.version} of {conversation} stands for its posts up to {made.upto_seq}")
+        screen.say(f"summary {made.version} of {conversation} covers the posts up to {made.upto_seq}")
 
 
 @command(
@@ -310,14 +324,17 @@ def compress(
 def participants(
     state: State,
     conversation: Conversation,
-    users: Annotated[list[str] | None, typer.Argument(metavar="[USER]...", help="Who is to take part.")] = None,
+    users: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[USER]...", help="User IDs of the participants. Omit them to list the participants."),
+    ] = None,
     *,
-    nobody: Annotated[bool, typer.Option("--nobody", help="Only the first user.")] = False,
+    nobody: Annotated[bool, typer.Option("--nobody", help="Remove all participants except the first user.")] = False,
     tenant: Tenant = DEFAULT_TENANT,
 ) -> None:
-    """Show who takes part, or say who does: these users, and the first one in any case. Nobody else sees it."""
+    """Show or set the participants. Only they can read the conversation; the first user always stays."""
     if users and nobody:
-        msg = "give either users or --nobody"
+        msg = "USER and --nobody exclude each other. Use one"
         raise typer.BadParameter(msg, param_hint="--nobody")
     with state.open() as book:
         talk = book.of(tenant).conversations
@@ -327,7 +344,7 @@ def participants(
     if state.json:
         screen.say_json(about)
     else:
-        screen.say(", ".join(about["participants"]) or "nobody in particular")
+        screen.say(", ".join(about["participants"]) or "no participants")
 
 
 @command(app, "cuebook conversation delete c1", "cuebook conversation delete c1 --yes --json", name="delete")
@@ -335,14 +352,14 @@ def delete(
     state: State,
     conversation: Conversation,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     user: User = None,
 ) -> None:
-    """Forget a conversation and everything derived from it, for good."""
+    """Permanently delete a conversation and derived data."""
     with state.open() as book:
         about = book.conversations.get(conversation, user=user)
         if not yes and not _agreed(conversation, about.last_seq):
-            screen.complain(f"{conversation!r} was not deleted; --yes deletes it without asking")
+            screen.complain(f"{conversation!r} was not deleted. Use --yes to skip the confirmation.")
             raise typer.Exit(1)
         counts = book.conversations.delete(conversation, user=user)
     if state.json:
@@ -354,7 +371,7 @@ def delete(
 def _agreed(conversation: str, posts: int) -> bool:
     if not screen.on_terminal():
         return False
-    return typer.confirm(screen.harmless(f"Delete {conversation} with its {posts:,} posts, for good?"))
+    return typer.confirm(screen.harmless(f"Permanently delete {conversation} with its {posts:,} posts?"))
 
 
 def _minute(when: float) -> str:

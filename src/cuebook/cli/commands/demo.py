@@ -17,7 +17,7 @@ from cuebook.records.expression import counted
 from cuebook.server.app import listen
 from cuebook.server.app import serve as run_server
 
-#: Where the demo's page is served, this machine alone.
+#: Address of the demo server: local connections only.
 HOST = "127.0.0.1"
 
 app = new_app()
@@ -27,17 +27,17 @@ app = new_app()
 def demo(
     state: State,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Your own transcript, as `conversation import` reads it.")
+        Path | None, typer.Argument(metavar="FILE", help="Your own transcript, in a format of `conversation import`.")
     ] = None,
     *,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Then serve its page, until Ctrl-C; the demo's book is gone afterwards.")
+        bool, typer.Option("--serve", help="Then open the inspector until Ctrl-C. The demo data is deleted afterwards.")
     ] = False,
     port: Annotated[
-        int, typer.Option("--port", metavar="P", min=0, max=65535, help="Serve there; 0 takes a free one.")
+        int, typer.Option("--port", metavar="P", min=0, max=65535, help="Port; 0 selects a free one.")
     ] = 8760,
     price_as: Annotated[
-        str, typer.Option("--price-as", metavar="MODEL", help="Whose price the page tells costs at.")
+        str, typer.Option("--price-as", metavar="MODEL", help="Model whose prices the inspector uses for costs.")
     ] = "gpt-5-mini",
 ) -> None:
     """Replay a long conversation without a model or network, and report prompt cost, memory and recall."""
@@ -45,9 +45,9 @@ def demo(
         _tell(_replay(file), state)
         if not state.json:
             screen.say()
-            screen.say("See it in a browser, each prompt block by block: cuebook demo --serve")
+            screen.say("To inspect each prompt in a browser, run: cuebook demo --serve")
         return
-    for each in listen(HOST, port):  # before the replay: a port that cannot be had is told at once
+    for each in listen(HOST, port):  # before the replay, so that a port in use fails at once
         each.close()
     with demo_folder() as folder:
         _tell(_replay(file, folder=folder, model=price_as), state)
@@ -77,26 +77,26 @@ def _greet(state: State, address: str, model: str) -> None:
         screen.say_json({"url": address})
         return
     screen.say()
-    screen.say(f"Look at it in a browser: {address}")
-    screen.say(f"  costs there are at the price of {model}, as if it had answered; --price-as names another")
-    screen.say("Ctrl-C ends it, and the demo's book is gone.")
+    screen.say(f"Inspector: {address}")
+    screen.say(f"  costs use the prices of {model}; choose another model with --price-as")
+    screen.say("Press Ctrl-C to stop and delete the demo data.")
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------
 
 
-#: Questions shown with what memory gives.
+#: Number of questions shown with their answers.
 SHOWN = 8
-#: Characters of a quoted text.
+#: Maximum length of a quoted text, in characters.
 QUOTE = 110
-_OTHERWISE = "a post that tells it, in other words"
-#: Columns of a figure.
+_OTHERWISE = "evidence, in other words"
+#: Width of a figure, in columns.
 FIGURE = 14
 
 
 def report_lines(report: ReplayReport) -> Iterator[str]:
     """Yield the lines of a report."""
-    yield f"{report.title}: {counted(report.posts, 'post')}{_span(report.days)}, turn by turn, no model, no network"
+    yield f"{report.title}: {counted(report.posts, 'post')}{_span(report.days)}, without a model or network"
     yield ""
     yield from _cost_lines(report)
     yield ""
@@ -118,57 +118,57 @@ def _cost_lines(report: ReplayReport) -> Iterator[str]:
     ours, whole, rule = report.ours, report.everything, report.rule
     rows = [
         (f"  tokens in {counted(ours.calls, 'prompt')}", ours.tokens, whole.tokens),
-        ("  tokens in the last one", ours.last_tokens, whole.last_tokens),
-        ("  simulated cost, by the cache rule below", round(ours.cost), round(whole.cost)),
+        ("  tokens in the last prompt", ours.last_tokens, whole.last_tokens),
+        ("  simulated cost, with the cache rule below", round(ours.cost), round(whole.cost)),
     ]
     width = max(len(name) for name, *_ in rows)
-    yield f"{'what the prompts cost':{width}}{'Cuebook':>{FIGURE}}{'everything':>{FIGURE}}"
+    yield f"{'prompt cost':{width}}{'Cuebook':>{FIGURE}}{'full history':>{FIGURE}}"
     for name, mine, all_ in rows:
         share = f"{_percent(mine / all_):>8}" if all_ else ""
         yield f"{name:{width}}{mine:>{FIGURE},}{all_:>{FIGURE},}{share}"
     name = "  read from the provider's cache"
     yield f"{name:{width}}{_percent(ours.read_share):>{FIGURE}}{_percent(whole.read_share):>{FIGURE}}"
-    yield f"  {rule.name}: a token read from the cache costs {rule.read:g}, one written {rule.write:g}, any other 1;"
-    yield "  sending everything reads a larger share from the cache, of prompts that grow with every turn"
+    yield f"  {rule.name}: a token costs {rule.read:g} if read from the cache, {rule.write:g} if written to it, else 1;"
+    yield "  the full history reads a larger share from the cache, but its prompts grow with every turn"
     if report.rendered:
-        yield f"  rendered again from what is kept: {report.identical} of {report.rendered} identical, byte for byte"
+        yield f"  replay check: {report.identical} of {report.rendered} prompts identical, byte for byte"
 
 
 def _memory_lines(report: ReplayReport) -> Iterator[str]:
     summary = report.summary
-    yield "what memory holds"
+    yield "memory"
     if summary is not None:
         day = datetime.fromtimestamp(summary.upto_at, UTC).date().isoformat()
         upto = f", up to {day}" if report.days is not None else ""
         yield f"  summary, version {summary.version}: {counted(summary.tokens, 'token')}{upto}"
     else:
-        yield "  no summary: all that was said still stands in the prompt"
-    hold = f"{counted(len(report.items), 'item')} that hold" + "s" * (len(report.items) == 1)
-    yield f"  {hold}, each with its source posts; {report.ended} ended by what came later"
+        yield "  no summary: all posts still fit into the prompt"
+    current = counted(len(report.items), "current item")
+    yield f"  {current}, each with its source posts; {report.ended} superseded"
     kept = report.survival
     if kept is not None:
-        yield f"  gold facts that hold: {kept.held} of {kept.current} in items ({_percent(kept.held / kept.current)})"
-        yield f"  of them in the summary that stands in every prompt: {kept.in_summary}"
+        yield f"  current gold facts: {kept.held} of {kept.current} in items ({_percent(kept.held / kept.current)})"
+        yield f"  current gold facts in the summary: {kept.in_summary}"
         yield f"  superseded facts shown as current: {kept.shown} of {kept.superseded}"
 
 
 def _question_lines(report: ReplayReport) -> Iterator[str]:
     asked = report.asked
     some = f"{len(asked)} of {report.questions}" if len(asked) < report.questions else f"{len(asked)}"
-    yield f"questions put to memory when all was said: {some}"
+    yield f"questions asked at the end: {some}"
     answered = [each for each in asked if each.stands]
-    yield f"  the answer stands in what memory holds or finds: {len(answered)} ({_percent(len(answered) / len(asked))})"
-    places = {"summary": "in the summary", "item": "in an item", "hit": f"in one of the first {HITS} hits"}
+    yield f"  answer in memory or search results: {len(answered)} ({_percent(len(answered) / len(asked))})"
+    places = {"summary": "in the summary", "item": "in an item", "hit": f"in the first {HITS} results"}
     for where, name in places.items():
         yield f"    {name}: {sum(each.stands_in(where) for each in asked)}"
     evidence = sum(each.evidence for each in asked) / len(asked)
-    yield f"  posts that tell the answer, among the first {HITS} hits: {_percent(evidence)}"
+    yield f"  evidence posts among the first {HITS} results: {_percent(evidence)}"
 
 
 def _answers(asked: Sequence[QuestionResult]) -> Iterator[str]:
     step = max(1, len(asked) // SHOWN)
     shown = asked[::step][:SHOWN]
-    yield f"{len(shown)} of them, with what memory gives in its own words; the answer key stands in brackets"
+    yield f"{len(shown)} of the questions, with the answers quoted from memory; expected answers in brackets"
     for each in shown:
         yield f"  {each.question} [{each.key}]" if each.key else f"  {each.question}"
         yield from _given(each)
@@ -182,11 +182,11 @@ def _given(asked: QuestionResult) -> Iterator[str]:
     for told in asked.stands:
         same = [each for each in asked.stands if each.sources == told.sources != ()]
         if told in same[1:]:
-            continue  # it was said with the other place of the same posts
+            continue  # already listed with another place of the same posts
         yield _line(" and ".join(map(_place, same or [told])), told, "✓")
     if first is not None and all(told.rank != 1 for told in asked.stands):
         is_source = source is not None and source.rank == 1 and not asked.stands
-        yield _line("first hit", first, _OTHERWISE if is_source else "not the answer")
+        yield _line("first result", first, _OTHERWISE if is_source else "not the answer")
     if source is not None and source.rank > 1 and not asked.stands:
         yield _line(_place(source), source, _OTHERWISE)
 
@@ -197,7 +197,7 @@ def _line(name: str, told: MemoryLine, verdict: str) -> str:
 
 
 def _place(told: MemoryLine) -> str:
-    return f"hit {told.rank}" if told.where == "hit" else told.where
+    return f"result {told.rank}" if told.where == "hit" else told.where
 
 
 def _quote(text: str) -> str:

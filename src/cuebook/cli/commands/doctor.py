@@ -14,7 +14,7 @@ from cuebook.cli.state import State
 app = new_app()
 
 
-@command(app, "cuebook doctor", "cuebook doctor -C book --json", name="doctor")
+@command(app, "cuebook doctor", "cuebook doctor -C myproject --json", name="doctor")
 def doctor(state: State) -> None:
     """Check Python, SQLite, the project directory, database, personas and models. Exits with 1 if a check fails."""
     checks = asyncio.run(_examine(state))

@@ -27,25 +27,19 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="FILE|CONVERSATION",
-        help="Your own transcript, as `conversation import` reads it; with --leave-one-out the book's own.",
+        help="Transcript in a format of `conversation import`; with --leave-one-out, IDs of stored conversations.",
         show_default=False,
     ),
 ]
-Gold = Annotated[Path | None, typer.Option("--gold", metavar="GOLD", help="A list of the facts that FILE tells.")]
-Limit = Annotated[
-    int, typer.Option("--limit", metavar="N", min=1, help="Ask at most so many questions of a conversation.")
-]
-LeftOut = Annotated[
-    bool, typer.Option("--leave-one-out", help="Of what use each memory was in the turns that said it.")
-]
+Gold = Annotated[Path | None, typer.Option("--gold", metavar="GOLD", help="List of the facts in FILE (JSON).")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Ask at most N questions per conversation.")]
+LeftOut = Annotated[bool, typer.Option("--leave-one-out", help="Measure the utility of each memory in recorded turns.")]
 Turns = Annotated[
-    int, typer.Option("--turns", metavar="N", min=1, max=1000, help="Of the last so many turns of a conversation.")
+    int, typer.Option("--turns", metavar="N", min=1, max=1000, help="Measure the last N turns of each conversation.")
 ]
-Budget = Annotated[
-    int, typer.Option("--budget", metavar="N", min=0, help="Ask the configured model so often; 0 asks none.")
-]
-Estimate = Annotated[bool, typer.Option("--estimate", help="Say what asking the model would cost; ask it nothing.")]
-Prune = Annotated[bool, typer.Option("--prune", help="Forget what was of no use, once you agree; a receipt proves it.")]
+Budget = Annotated[int, typer.Option("--budget", metavar="N", min=0, help="Maximum number of model calls; 0 for none.")]
+Estimate = Annotated[bool, typer.Option("--estimate", help="Show the cost of the model calls without making them.")]
+Prune = Annotated[bool, typer.Option("--prune", help="Forget useless memories after confirmation, with a receipt.")]
 
 
 @command(
@@ -67,7 +61,7 @@ def eval_(
     budget: Budget = BUDGET,
     estimate: Estimate = False,
     prune: Prune = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to prune.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Prune without confirmation.")] = False,
     user: User = None,
 ) -> None:
     """Measure memory on your own conversations, without a model or network.
@@ -99,7 +93,7 @@ def eval_(
         return
     if prune or estimate or len(files or ()) > 1:
         own = prune or estimate
-        msg = "--prune, --estimate and several names belong to --leave-one-out" if own else "name one FILE"
+        msg = "--prune and --estimate require --leave-one-out" if own else "Only one FILE is allowed"
         raise typer.BadParameter(msg)
     file = Path(files[0]) if files else None
     with screen.progress("replaying", None) as advance:
@@ -147,31 +141,33 @@ def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, y
     if state.json:
         screen.say_json(utility_to_wire(found) | {"receipt": receipt_shape(receipt) if receipt else None})
     elif receipt:
-        screen.say(f"forgotten; {receipt.id} is the proof")
+        screen.say(f"memories forgotten; receipt: {receipt.id}")
     if prune and receipt is None and any(each.prunes for each in found.items):
-        screen.complain("nothing was forgotten; --yes forgets without asking")
+        screen.complain("Nothing was forgotten. Use --yes to skip the confirmation.")
         raise typer.Exit(1)
 
 
 def _agreed(many: int) -> bool:
     what = "this memory" if many == 1 else f"these {many} memories"
-    return screen.on_terminal() and typer.confirm(f"Forget {what}, with everything derived from it, for good?")
+    return screen.on_terminal() and typer.confirm(
+        f"Permanently forget {what} and everything derived from {'it' if many == 1 else 'them'}?"
+    )
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------
 
 
-#: Columns of a name and of a figure.
+#: Width of a name and of a figure, in columns.
 NAME, FIGURE = 46, 10
-#: Of what should not be there, so many are shown, in so many characters.
+#: Maximum number of faulty items shown, and their length in characters.
 SHOWN, QUOTE = 3, 100
 _ORIGINS = {
-    "file": "the file's own questions",
-    "gold": "the gold list's questions",
+    "file": "from the file",
+    "gold": "from the gold list",
     "cloze": "clozes: half the words of a user's sentence, without its value",
 }
 _WHOSE = {
-    "gold": "gold facts that hold",
+    "gold": "current gold facts",
     "user": "values in the user's posts",
     "others": "values in other posts",
 }
@@ -181,7 +177,7 @@ def report_lines(report: Evaluation) -> Iterator[str]:
     """Yield the lines of a report."""
     talks = f"{report.conversations} conversations, " if report.conversations > 1 else ""
     posts, compactions = counted(report.posts, "post"), counted(report.compactions, "compaction")
-    yield f"{report.title}: {talks}{posts}, {compactions}, no model"
+    yield f"{report.title}: {talks}{posts}, {compactions}, without a model"
     yield ""
     yield from _recall_lines(report.recall)
     yield ""
@@ -195,7 +191,7 @@ def report_lines(report: Evaluation) -> Iterator[str]:
 
 def _recall_lines(recall: EvidenceRecall) -> Iterator[str]:
     if recall.at5 is None:
-        yield "evidence recall: nothing to ask, no old post of the user states a value"
+        yield "evidence recall: no questions, because no summarized post of the user states a value"
         return
     some = f"{recall.questions} of {recall.there_are}" if recall.questions < recall.there_are else recall.questions
     yield f"{'evidence recall':{NAME}}{'R@5':>{FIGURE}}{'R@10':>{FIGURE}}{'1000 tokens':>{FIGURE + 4}}"
@@ -203,11 +199,11 @@ def _recall_lines(recall: EvidenceRecall) -> Iterator[str]:
         f"{_share(recall.at5):>{FIGURE}}{_share(recall.at10):>{FIGURE}}{_share(recall.within_tokens):>{FIGURE + 4}}"
     )
     yield f"{f'  {some} questions':{NAME}}{figures}"
-    yield f"  asked: {_ORIGINS[recall.origin]}"
+    yield f"  source: {_ORIGINS[recall.origin]}"
 
 
 def _item_lines(items: Cleanness) -> Iterator[str]:
-    head = f"of {counted(items.items, 'item')} shown as current"
+    head = f"{counted(items.items, 'current item')}"
     yield f"{head:{NAME}}{'':>{FIGURE}}{'share':>{FIGURE}}"
     rows: list[tuple[str, Sequence[str]]] = [
         ("junk: no value, no name, no gold fact", items.junk),
@@ -222,28 +218,28 @@ def _item_lines(items: Cleanness) -> Iterator[str]:
 
 def _survival_lines(rows: Sequence[Survival]) -> Iterator[str]:
     if not rows:
-        yield "fact survival: nothing to tell, no post under a summary states a value"
+        yield "fact survival: no facts, because no summarized post states a value"
         return
-    heads = ("compactions", "facts", "held", "ended", "found", "lost")
+    heads = ("compactions", "facts", "kept", "ended", "found", "lost")
     yield f"{'fact survival':{NAME - 12}}" + "".join(f"{head:>{13 if n == 0 else 8}}" for n, head in enumerate(heads))
     for row in rows:
         figures = (row.facts, row.held, row.ended, row.found, row.lost)
         name = f"{'  ' + _WHOSE[row.whose]:{NAME - 12}}{row.compactions:>13}"
         yield name + "".join(f"{figure:>8,}" for figure in figures)
-    yield "  held: in summary or items; ended by what came later; found: by a search only"
+    yield "  kept: in the summary or items; ended: superseded; found: only by search"
     dropped = [text for row in rows for text in row.dropped]
-    yield f"  facts lost from a mark to the next, gold facts that were ended among them: {len(dropped)}"
+    yield f"  facts lost between two marks, superseded gold facts included: {len(dropped)}"
     yield from (f"    {_quote(text)}" for text in dropped[:SHOWN])
 
 
 def _current_lines(facts: CurrentFacts) -> Iterator[str]:
     yield f"{'gold facts at the end':{NAME}}{'':>{FIGURE}}{'share':>{FIGURE}}"
     shown = _share(facts.shown / facts.current if facts.current else None)
-    yield f"{'  that hold, in an item':{NAME}}{f'{facts.shown} of {facts.current}':>{FIGURE}}{shown:>{FIGURE}}"
+    yield f"{'  current, in an item':{NAME}}{f'{facts.shown} of {facts.current}':>{FIGURE}}{shown:>{FIGURE}}"
     yield from (f"    missing: {_quote(text)}" for text in facts.missing[:SHOWN])
     wrong = _share(facts.superseded_shown / facts.superseded if facts.superseded else None)
     count = f"{facts.superseded_shown} of {facts.superseded}"
-    yield f"{'  superseded, in an item all the same':{NAME}}{count:>{FIGURE}}{wrong:>{FIGURE}}"
+    yield f"{'  superseded, but in an item':{NAME}}{count:>{FIGURE}}{wrong:>{FIGURE}}"
     yield from (f"    wrong: {_quote(text)}" for text in facts.wrong[:SHOWN])
 
 
@@ -259,11 +255,11 @@ def _quote(text: str) -> str:
 # ---- use of memories ------------------------------------------------------------------------------------------------
 
 
-#: Characters of a memory, and turns named as evidence.
+#: Maximum length of a memory in characters, and number of turns listed as evidence.
 WORDS, EVIDENCE = 60, 3
 _HOW: Final = {
-    "model": "by asking the model with and without each",
-    "words": "by the words of the answers that came of each alone",
+    "model": "measured by asking the model with and without each",
+    "words": "measured by the words that only this memory contributed to the answers",
 }
 
 
@@ -271,7 +267,7 @@ def utility_lines(found: Utilities) -> Iterator[str]:
     """Yield the lines of a utility report, the most useful memory first."""
     calls = f", {found.calls:,} calls" if found.calls else ""
     memories, turns = counted(len(found.items), "memory", "memories"), counted(found.turns, "turn")
-    yield f"{memories} said in {turns}, {_HOW[found.by]}{calls}"
+    yield f"{memories} in {turns}, {_HOW[found.by]}{calls}"
     if found.items:
         yield ""
         yield f"{'utility':>7}  {'turns':>5}  {'uses':>5}  memory"
@@ -283,18 +279,18 @@ def utility_lines(found: Utilities) -> Iterator[str]:
     useless = [each for each in found.items if each.prunes]
     if useless:
         yield ""
-        yield f"of no use in {SAID} turns or more; --prune forgets {'it' if len(useless) == 1 else 'them'}:"
+        yield f"useless in {SAID} turns or more; use --prune to forget {'it' if len(useless) == 1 else 'them'}:"
         yield from (f"  {each.memory.id}  {screen.line_of(each.memory.text, WORDS)}" for each in useless)
 
 
 def cost_line(cost: MeasureCost) -> str:
     """Describe the model calls of a measurement and their maximum cost."""
     if not cost.calls:
-        return "asks no model"
+        return "no model calls"
     money = " + ".join(f"{spent:.4f} {currency}" for currency, spent in cost.costs.items())
-    prompts, answers = f"{cost.prompt_tokens:,} tokens of prompts", f"{cost.answer_tokens:,} of answers"
-    priced = f"{money} at most" if money else "no price of it is known (config/prices.json may name one)"
-    asks = f"asks {cost.model} {counted(cost.calls, 'time')} about {counted(cost.turns, 'turn')}"
+    prompts, answers = f"{cost.prompt_tokens:,} prompt tokens", f"{cost.answer_tokens:,} answer tokens"
+    priced = f"{money} at most" if money else "no known price (add one in config/prices.json)"
+    asks = f"{counted(cost.calls, 'call')} of {cost.model} for {counted(cost.turns, 'turn')}"
     return f"{asks}: {prompts}, up to {answers}; {priced}"
 
 

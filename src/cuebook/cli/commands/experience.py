@@ -10,14 +10,14 @@ from cuebook.cli.output import screen
 from cuebook.cli.state import State
 
 app = new_app(
-    "Show handwritten experiences, and which of them a query gets.",
+    "List handwritten experiences and test their selection.",
     "cuebook experience list",
     'cuebook experience test "which laptop should I buy?"',
 )
 
 Role = Annotated[
     str | None,
-    typer.Option("--role", metavar="ROLE", help="What this persona (its id) or role is offered.", show_default=False),
+    typer.Option("--role", metavar="ROLE", help="Only experiences for this persona ID or role.", show_default=False),
 ]
 
 
@@ -37,7 +37,9 @@ def list_(state: State, *, role: Role = None) -> None:
         screen.table(("experience", "who", "when", "file"), rows, fold=("experience",))
     else:
         for_ = f" for {role}" if role is not None else ""
-        screen.say(f"no experiences{for_}; one is a file {folder}/handcrafted_exp_NAME.yaml with exp_id, when and what")
+        screen.say(
+            f"no experiences{for_}. To add one, create {folder}/handcrafted_exp_NAME.yaml with exp_id, when and what."
+        )
     if not state.json:
         for problem in found.problems:
             screen.say(f"! {problem}")
@@ -53,7 +55,7 @@ def list_(state: State, *, role: Role = None) -> None:
 )
 def try_(
     state: State,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What a user says.", show_default=False)],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="User message.", show_default=False)],
     *,
     role: Role = None,
 ) -> None:
@@ -64,12 +66,14 @@ def try_(
         screen.say_json(found)
         return
     if not found.items:
-        screen.say(f"no experiences are offered to {found.role}; `cuebook experience list` shows all of them")
+        screen.say(f"no experiences for {found.role}. Run `cuebook experience list` to see all.")
         return
     chosen = [each.exp_id for each in found.items if each.chosen]
-    screen.say(f"chosen by {found.by}: {', '.join(chosen) or 'none'} of {len(found.items):,} offered to {found.role}")
+    screen.say(
+        f"selected by {found.by}: {', '.join(chosen) or 'none'} of {len(found.items):,} candidates for {found.role}"
+    )
     if found.instead:
-        screen.say(f"not by the model: {found.instead}")
+        screen.say(f"model not used: {found.instead}")
     rows = [
         (
             "yes" if each.chosen else "no",
@@ -82,8 +86,8 @@ def try_(
         for each in found.items
     ]
     screen.table(
-        ("chosen", "experience", "score", "words", "meaning", "why"),
+        ("selected", "experience", "score", "words", "meaning", "reason"),
         rows,
         right=("score", "words", "meaning"),
-        fold=("experience", "why"),
+        fold=("experience", "reason"),
     )

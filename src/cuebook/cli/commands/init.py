@@ -13,12 +13,12 @@ from cuebook.cli.state import State
 app = new_app()
 
 
-@command(app, "cuebook init book", "cuebook init . --force", name="init")
+@command(app, "cuebook init myproject", "cuebook init . --force", name="init")
 def init(
     state: State,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to create.")] = Path(),
     *,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Create a project directory with working settings, a persona and presets."""
     files = init_project(folder, force=force)

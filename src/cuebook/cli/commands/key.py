@@ -12,13 +12,13 @@ from cuebook.records.key import ROLES
 from cuebook.records.memory import DEFAULT_TENANT
 
 app = new_app(
-    "Make, list and revoke the keys of the server.",
+    "Create, list and revoke API keys.",
     "cuebook key new --role editor --user ann",
     "cuebook key list",
     "cuebook key revoke 3f2a90c41b7d5e68a0f1",
 )
 
-#: Who it was, in the audit.
+#: Actor name in the audit log.
 _BY = "cli"
 
 
@@ -35,20 +35,20 @@ def new(
     role: Annotated[str, typer.Option("--role", metavar="ROLE", help=f"One of {', '.join(ROLES)}.")],
     user: Annotated[
         str | None,
-        typer.Option("--user", metavar="U", help="Whose key it is; a viewer's and an editor's is one user's."),
+        typer.Option("--user", metavar="U", help="Owner of the key; required for viewer and editor."),
     ] = None,
     organization: Annotated[
-        list[str] | None, typer.Option("--organization", metavar="O", help="An organization it belongs to; repeatable.")
+        list[str] | None, typer.Option("--organization", metavar="O", help="Organization of the key; repeatable.")
     ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What it is for.")] = "",
+    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Purpose of the key.")] = "",
     expires: Annotated[
-        float | None, typer.Option("--expires", metavar="DAYS", help="Close it by itself after so many days.")
+        float | None, typer.Option("--expires", metavar="DAYS", help="Expire after this many days.")
     ] = None,
     tenant: Tenant = DEFAULT_TENANT,
 ) -> None:
     """Create an API key and show it once. Once a key exists, the server requires one."""
     if role not in ROLES:
-        msg = f"{role!r} is none of {', '.join(ROLES)}"
+        msg = f"Unknown role {role!r}. Available: {', '.join(ROLES)}"
         raise typer.BadParameter(msg, param_hint="--role")
     with state.open() as book:
         keys = book.of(tenant).keys
@@ -58,9 +58,9 @@ def new(
         screen.say_json(shape(made.key, now=made.key.created_at) | {"token": made.token})
         return
     screen.say(made.token)
-    screen.complain("kept nowhere: store it now; clients send it as `Authorization: Bearer cue_…`")
+    screen.complain("Save it now: it will not be shown again. Clients send it as `Authorization: Bearer cue_…`.")
     if first:
-        screen.complain("this is the first key: `cuebook serve` lets nobody in without one from now on")
+        screen.complain("This is the first key: `cuebook serve` now requires a key for every request.")
 
 
 @command(app, "cuebook key list", "cuebook key list --json", name="list")
@@ -71,7 +71,9 @@ def list_(state: State, *, tenant: Tenant = DEFAULT_TENANT) -> None:
     if state.json:
         screen.say_json({"items": shown})
     elif not shown:
-        screen.say("no keys: the server is for this machine only; `cuebook key new --role R` makes one")
+        screen.say(
+            "no keys: the server accepts local connections only. Run `cuebook key new --role ROLE` to create one."
+        )
     else:
         rows = [
             (
@@ -92,7 +94,7 @@ def list_(state: State, *, tenant: Tenant = DEFAULT_TENANT) -> None:
 @command(app, "cuebook key revoke 3f2a90c41b7d5e68a0f1", name="revoke")
 def revoke(
     state: State,
-    key: Annotated[str, typer.Argument(metavar="ID", help="The key's id, from the list.", show_default=False)],
+    key: Annotated[str, typer.Argument(metavar="ID", help="Key ID from `cuebook key list`.", show_default=False)],
     *,
     tenant: Tenant = DEFAULT_TENANT,
 ) -> None:

@@ -11,7 +11,7 @@ from cuebook.cli.output import screen
 from cuebook.cli.state import State
 
 app = new_app(
-    "Keep what is known under a category and a key.",
+    "Store and list facts under a category and a key.",
     'cuebook knowledge put domain api.rate "100 a minute"',
     "cuebook knowledge list --search rate",
 )
@@ -30,14 +30,14 @@ def put(
             metavar="CATEGORY", help="domain, execution_pattern, user_preference, website_knowledge or error_pattern."
         ),
     ],
-    key: Annotated[str, typer.Argument(metavar="KEY", help="What it is known under.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="What is known.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Key of the fact.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="Value of the fact.")],
     *,
     user: Annotated[
-        str | None, typer.Option("--user", metavar="USER", help="Of this user; of the book without.")
+        str | None, typer.Option("--user", metavar="USER", help="Store it for this user. Default: for the project.")
     ] = None,
     confidence: Annotated[
-        float | None, typer.Option("--confidence", metavar="0..1", min=0.0, max=1.0, help="How sure it is.")
+        float | None, typer.Option("--confidence", metavar="0..1", min=0.0, max=1.0, help="Confidence.")
     ] = None,
 ) -> None:
     """Store a fact. The same value again raises its confidence; a new value supersedes the old one."""
@@ -53,9 +53,9 @@ def put(
 def list_(
     state: State,
     *,
-    search: Annotated[str | None, typer.Option("--search", metavar="WORDS", help="What answers this.")] = None,
-    category: Annotated[str | None, typer.Option("--category", metavar="NAME", help="Only of this one.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many.")] = 50,
+    search: Annotated[str | None, typer.Option("--search", metavar="WORDS", help="Search query.")] = None,
+    category: Annotated[str | None, typer.Option("--category", metavar="NAME", help="Only this category.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="Show at most N facts.")] = 50,
     cursor: Cursor = None,
     user: User = None,
 ) -> None:
@@ -67,7 +67,7 @@ def list_(
         screen.say_json({"items": shown} | ({"next": more} if more else {}))
         return
     if not shown:
-        screen.say("nothing known; `cuebook knowledge put CATEGORY KEY VALUE` keeps something")
+        screen.say("no facts. Run `cuebook knowledge put CATEGORY KEY VALUE` to store one.")
         return
     rows = [
         (
@@ -80,15 +80,15 @@ def list_(
         )
         for each in shown
     ]
-    screen.table(("knowledge", "category", "sure", "uses", "key", "value"), rows, right=("uses",), fold=("knowledge",))
+    screen.table(("id", "category", "confidence", "uses", "key", "value"), rows, right=("uses",), fold=("id",))
     if more:
-        screen.say(f"there are more: --cursor {more}")
+        screen.say(f"more results: --cursor {more}")
 
 
 @command(app, "cuebook knowledge use 1f0c9a7be2d44c31")
 def use(
     state: State,
-    memory: Annotated[str, typer.Argument(metavar="ID", help="Its id, as `knowledge list` shows it.")],
+    memory: Annotated[str, typer.Argument(metavar="ID", help="ID from `cuebook knowledge list`.")],
     *,
     user: User = None,
 ) -> None:
@@ -106,7 +106,8 @@ def decay(
     state: State,
     *,
     as_of: Annotated[
-        datetime | None, typer.Option("--as-of", metavar="DAY", formats=DAYS, help="As if it were then.")
+        datetime | None,
+        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="Apply the decay of this date. Default: now."),
     ] = None,
 ) -> None:
     """Lower the confidence of unused facts. Each idle period of 30 days costs 0.1; facts below 0.1 are deleted."""
@@ -115,4 +116,4 @@ def decay(
     if state.json:
         screen.say_json({"lost": done.lost, "gone": done.gone})
     else:
-        screen.say(f"{done.lost} lost confidence, {done.gone} went")
+        screen.say(f"lowered {done.lost}, deleted {done.gone}")

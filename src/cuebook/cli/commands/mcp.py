@@ -11,12 +11,13 @@ from cuebook.server.mcp.pipe import serve_pipe
 app = new_app()
 
 
-@command(app, "cuebook mcp", "cuebook -C book mcp --user ann", name="mcp")
+@command(app, "cuebook mcp", "cuebook -C myproject mcp --user ann", name="mcp")
 def mcp(
     state: State,
     *,
     user: Annotated[
-        str | None, typer.Option("--user", metavar="USER", help="Whose memory it is; without, the tools name users.")
+        str | None,
+        typer.Option("--user", metavar="USER", help="Serve only this user. Default: tool calls name the user."),
     ] = None,
 ) -> None:
     """Serve memory and prompts over the Model Context Protocol on standard input and output.

@@ -31,7 +31,7 @@ from cuebook.errors import NotFound
 from cuebook.records.memory import Hit
 
 app = new_app(
-    "Search, list and show what is remembered.",
+    "Search, list, correct and forget memories.",
     'cuebook memory search "when does the lease end"',
     "cuebook memory show c1",
 )
@@ -41,35 +41,36 @@ app.registered_commands += memory_judge.app.registered_commands
 @command(app, 'cuebook memory search "when does the lease end"', "cuebook memory search budget --user ann --scope user")
 def search(
     state: State,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A question or words.", show_default=False)],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Question or keywords.", show_default=False)],
     *,
-    conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="Only this one.")] = None,
+    conversation: Annotated[
+        str | None, typer.Option("--conversation", metavar="ID", help="Search only this conversation.")
+    ] = None,
     user: User = None,
-    persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="What only this one knows.")] = None,
+    persona: Annotated[
+        str | None, typer.Option("--persona", metavar="ID", help="Include memories of this persona.")
+    ] = None,
     organization: Organization = None,
     scope: Annotated[
         list[str] | None,
         typer.Option(
             "--scope",
             metavar="S",
-            help="Only of this one: conversation, user, persona, organization; repeatable.",
+            help="Search only this scope: conversation, user, persona, organization; repeatable.",
             show_default=False,
         ),
     ] = None,
     as_of: Annotated[
         datetime | None,
-        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="What held as it began (UTC), and was said before."),
+        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="Search the memory as of the start of DAY (UTC)."),
     ] = None,
     explain: Annotated[
         bool,
-        typer.Option(
-            "--explain",
-            help="Why each was found: its own words, those around it, its meaning, each 0 to 1; what else counted.",
-        ),
+        typer.Option("--explain", help="Show the scores of each result, from 0 to 1: keywords, meaning and others."),
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="Show at most N results.")] = 10,
     token_budget: Annotated[
-        int | None, typer.Option("--token-budget", metavar="N", min=1, help="Pack the answer into so many tokens.")
+        int | None, typer.Option("--token-budget", metavar="N", min=1, help="Limit the results to N tokens.")
     ] = None,
     time_zone: TimeZone = None,
 ) -> None:
@@ -92,7 +93,7 @@ def search(
         screen.say_json({"hits": [shapes.hit(hit) for hit in hits]})
         return
     if not hits:
-        screen.say("nothing found")
+        screen.say("no results")
     for number, hit in enumerate(hits, 1):
         _say_hit(number, hit, zone, explain=explain, named=conversation is not None)
 
@@ -119,14 +120,15 @@ def _say_hit(number: int, hit: Hit, zone: tzinfo, *, explain: bool, named: bool)
 def list_(
     state: State,
     conversation: Annotated[
-        str | None, typer.Argument(metavar="[CONVERSATION]", help="Of this one; without, across all.")
+        str | None,
+        typer.Argument(metavar="[CONVERSATION]", help="Conversation ID. Default: cross-conversation memories."),
     ] = None,
     *,
     organization: Organization = None,
-    ended: Annotated[bool, typer.Option("--ended", help="Also what no longer holds.")] = False,
+    ended: Annotated[bool, typer.Option("--ended", help="Include superseded memories.")] = False,
     as_of: Annotated[
         datetime | None,
-        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="What held as it began (UTC)."),
+        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="Show the state at the start of this date (UTC)."),
     ] = None,
     limit: PageLimit = None,
     cursor: Cursor = None,
@@ -152,9 +154,9 @@ def list_(
         return
     if not items:
         screen.say(
-            "nothing held then"
+            "no memories at that time"
             if as_of is not None
-            else "nothing yet; items are made when a summary is, `cuebook settle` does what is due now"
+            else "no memories yet. Items are created with the summary; run `cuebook settle` to create them now."
         )
         return
     rows = [
@@ -168,13 +170,13 @@ def list_(
         )
         for each in items
     ]
-    screen.table(("memory", "kind", "since", "until", "from", "what"), rows, fold=("memory", "from"))
+    screen.table(("memory", "category", "since", "until", "source", "text"), rows, fold=("memory", "source"))
     if page.cursor:
-        screen.say(f"there are more: --cursor {page.cursor}")
+        screen.say(f"more results: --cursor {page.cursor}")
 
 
 def _list_across(state: State, user: str | None, organization: str | None, asked: Mapping[str, Any]) -> None:
-    ended = asked["ended"] or asked["as_of"] is not None  # what held then may have ended since
+    ended = asked["ended"] or asked["as_of"] is not None  # may be superseded since
     with state.open() as book:
         page = book.memories.page(user=user, organization=organization, **asked)
     shown = [memory_shapes.memory(each) for each in page.items]
@@ -182,12 +184,12 @@ def _list_across(state: State, user: str | None, organization: str | None, asked
         screen.say_json({"items": shown} | ({"next": page.cursor} if page.cursor else {}))
         return
     if not shown and asked["as_of"] is not None:
-        screen.say("nothing held then")
+        screen.say("no memories at that time")
         return
     if not shown:
-        off = "users are remembered where `user = true` stands under [memory]"
+        off = "set `user = true` under [memory] to enable them."
         on = state.settings().settings.memory.user
-        screen.say(f"nothing across conversations; {'`cuebook settle` takes up what was said last' if on else off}")
+        screen.say(f"no cross-conversation memories yet; {'run `cuebook settle` to extract them now.' if on else off}")
         return
     rows = [
         (
@@ -201,10 +203,10 @@ def _list_across(state: State, user: str | None, organization: str | None, asked
         )
         for each in shown
     ]
-    names = ("memory", "whose", "kind", "since", *(("until",) if ended else ()), "sure", "what")
-    screen.table(names, rows, fold=("memory", "what"))
+    names = ("memory", "owner", "category", "since", *(("until",) if ended else ()), "confidence", "text")
+    screen.table(names, rows, fold=("memory", "text"))
     if page.cursor:
-        screen.say(f"there are more: --cursor {page.cursor}")
+        screen.say(f"more results: --cursor {page.cursor}")
 
 
 @command(
@@ -215,8 +217,8 @@ def _list_across(state: State, user: str | None, organization: str | None, asked
 )
 def correct(
     state: State,
-    memory: Annotated[str, typer.Argument(metavar="MEMORY", help="Its id, as `memory list` shows it.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it should have said.")],
+    memory: Annotated[str, typer.Argument(metavar="MEMORY", help="Memory ID from `cuebook memory list`.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Corrected text.")],
     *,
     user: User = None,
     organization: Organization = None,
@@ -227,7 +229,7 @@ def correct(
     if state.json:
         screen.say_json(found)
     else:
-        screen.say(f"{found['id']} says now: {screen.line_of(found['text'], 200)}")
+        screen.say(f"corrected {found['id']}: {screen.line_of(found['text'], 200)}")
 
 
 @command(app, "cuebook memory export --user ann > ann.json", name="export")
@@ -250,11 +252,13 @@ def show(
     conversation: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="A conversation, or a memory: item:CONVERSATION:ID, memory:ID.", show_default=False
+            metavar="NAME", help="Conversation ID or memory ID: item:CONVERSATION:ID, memory:ID.", show_default=False
         ),
     ],
     *,
-    version: Annotated[int | None, typer.Option("--version", metavar="V", min=1, help="An earlier one.")] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="V", min=1, help="Summary version. Default: the newest.")
+    ] = None,
     user: User = None,
 ) -> None:
     """Show a rolling summary, or one memory with its sources."""
@@ -264,16 +268,16 @@ def show(
     with state.open() as book:
         summary = book.memory.summary(conversation, user=user, version=version)
         if summary is None and version is not None and (newest := _newest(book, conversation, user)):
-            there = f"there are versions 1 to {newest}" if newest > 1 else "there is version 1 only"
-            msg = f"conversation {conversation!r} has no summary version {version}; {there}"
+            there = f"1 to {newest}" if newest > 1 else "1"
+            msg = f"Unknown summary version {version} of conversation {conversation!r}. Available: {there}."
             raise NotFound(msg)
     if state.json:
         screen.say_json({"summary": shapes.summary_state(summary) if summary else None})
         return
     if summary is None:
-        screen.say("no summary yet; it is made once enough was said, `cuebook settle` does what is due now")
+        screen.say("no summary yet: the conversation is short. Run `cuebook settle` to finish pending jobs.")
         return
-    by = f"{summary.made_by}, told {summary.prompt}" if summary.prompt else summary.made_by
+    by = f"{summary.made_by}, prompt {summary.prompt}" if summary.prompt else summary.made_by
     upto = f"up to post {summary.upto_seq}, {(shapes.iso(summary.upto_at) or '')[:16].replace('T', ' ')}"
     screen.heading(f"summary {summary.version} of {conversation} · {upto} · by {by}")
     screen.say(summary.markdown)
@@ -308,7 +312,7 @@ def digest(
     state: State,
     conversation: Conversation,
     *,
-    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="Of so many posts.")] = 15,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="Number of posts.")] = 15,
     user: User = None,
 ) -> None:
     """Summarize the newest posts: actions, results, key facts."""
@@ -323,7 +327,7 @@ def digest(
 @command(app, "cuebook memory compress < long.txt", "cuebook memory compress --json < long.txt", name="compress")
 def compress(
     state: State,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text; - reads from the pipe.")] = "-",
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text; - reads standard input.")] = "-",
 ) -> None:
     """Shorten a text to its first line, last line and facts. A text that cannot shrink is unchanged."""
     with state.open() as book:

@@ -14,16 +14,16 @@ from cuebook.cli.state import State
 from cuebook.records.erasure import Receipt, WouldForget
 from cuebook.records.expression import counted
 
-#: Characters of a memory that would go.
+#: Maximum length of a listed memory, in characters.
 WORDS: Final = 60
 
 receipts = new_app(
-    "Show and check the receipts of what was forgotten.",
+    "List, show and verify erasure receipts.",
     "cuebook memory receipt list",
     "cuebook memory receipt verify receipt-3f2a90c41b7d5e68a0f1",
 )
 
-ReceiptId = Annotated[str, typer.Argument(metavar="RECEIPT", help="A receipt's id.", show_default=False)]
+ReceiptId = Annotated[str, typer.Argument(metavar="RECEIPT", help="Receipt ID.", show_default=False)]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -42,28 +42,30 @@ def forget(
     state: State,
     *,
     user: Annotated[
-        str | None, typer.Option("--user", metavar="U", help="All of a user's, transcripts and what they said.")
+        str | None, typer.Option("--user", metavar="U", help="Forget all data of this user, transcripts included.")
     ] = None,
     conversation: Annotated[
-        list[str] | None, typer.Option("--conversation", metavar="C", help="A conversation; repeatable.")
+        list[str] | None, typer.Option("--conversation", metavar="C", help="Forget this conversation; repeatable.")
     ] = None,
-    persona: Annotated[str | None, typer.Option("--persona", metavar="P", help="What a persona knows.")] = None,
+    persona: Annotated[
+        str | None, typer.Option("--persona", metavar="P", help="Forget the memories of this persona.")
+    ] = None,
     organization: Annotated[
-        str | None, typer.Option("--organization", metavar="O", help="What an organization knows.")
+        str | None, typer.Option("--organization", metavar="O", help="Forget the memories of this organization.")
     ] = None,
     memory: Annotated[
-        list[str] | None, typer.Option("--id", metavar="M", help="A memory or an item; repeatable.")
+        list[str] | None, typer.Option("--id", metavar="M", help="Forget this memory or item; repeatable.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stands in the receipt.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go and what would stay.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, recorded in the receipt.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be erased and what kept.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Permanently erase data and create a signed receipt. Everything derived from the data is erased too."""
     named = {"user": user, "persona": persona, "organization": organization}
     shown = [f"{kind} {name}" for kind, name in named.items() if name is not None]
     shown += [f"conversation {each}" for each in conversation or ()] + [f"memory {each}" for each in memory or ()]
     if not shown:
-        msg = "name what to forget: --user, --conversation, --persona, --organization or --id"
+        msg = "Nothing to forget. Use --user, --conversation, --persona, --organization or --id"
         raise typer.BadParameter(msg)
     target: Any = {
         "user": user, "conversation": conversation, "persona": persona, "organization": organization,
@@ -73,12 +75,12 @@ def forget(
         _would_forget(state, target)
         return
     if not yes and not _agreed(", ".join(shown)):
-        screen.complain("nothing was forgotten; --yes forgets without asking")
+        screen.complain("Nothing was forgotten. Use --yes to skip the confirmation.")
         raise typer.Exit(1)
     with state.open() as book:
         receipt = book.memory.forget(**target, reason=reason)
         if receipt.state == "pending":
-            book.receipts.finish()  # a large file is written anew behind the replies, and nobody else may be at work
+            book.receipts.finish()  # a background job rewrites a large file; no worker may be running
             receipt = book.receipts.get(receipt.id)
     if state.json:
         screen.say_json({"receipt": receipt_shape(receipt)})
@@ -98,9 +100,9 @@ def _would_forget(state: State, target: Any) -> None:
 
 def _preview_lines(found: WouldForget) -> Iterator[str]:
     """Yield one line for each entry that would be erased or kept."""
-    yield "nothing was forgotten; this would go: " + (_counted(found.counts) or "nothing is there")
+    yield "dry run, nothing was erased; would erase: " + (_counted(found.counts) or "nothing")
     for touched in found.conversations:
-        stays = f", leaving {counted(touched.left, 'post')}" if touched.left else ""
+        stays = f", keeping {counted(touched.left, 'post')}" if touched.left else ""
         yield f"  conversation {touched.conversation_id}: {counted(touched.posts, 'post')}{stays}"
     if found.more_conversations:
         yield f"  and {counted(found.more_conversations, 'other conversation')}"
@@ -109,7 +111,7 @@ def _preview_lines(found: WouldForget) -> Iterator[str]:
     if found.more_memories:
         yield f"  and {counted(found.more_memories, 'other memory', 'other memories')}"
     if found.stays:
-        yield "this stays:"
+        yield "would keep:"
     for each in preview_shape(found)["stays"]:
         yield f"  {each['count']:,} {each['what']}: {each['why']}"
 
@@ -117,13 +119,13 @@ def _preview_lines(found: WouldForget) -> Iterator[str]:
 def _agreed(what: str) -> bool:
     if not screen.on_terminal():
         return False
-    return typer.confirm(screen.harmless(f"Forget {what}, with everything derived from it, for good?"))
+    return typer.confirm(screen.harmless(f"Permanently forget {what} and everything derived from it?"))
 
 
 def _say(receipt: Receipt) -> None:
-    screen.say(f"{receipt.id}: {_counted(receipt.counts) or 'there was nothing'}")
+    screen.say(f"{receipt.id}: {_counted(receipt.counts) or 'no data found'}")
     if receipt.state == "pending":
-        screen.complain("another process still reads what is forgotten; the receipt is signed when it has ended")
+        screen.complain("Another process still uses the data. The receipt will be signed when it ends.")
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -132,7 +134,9 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 @command(receipts, "cuebook memory receipt list", "cuebook memory receipt list --json", name="list")
 def list_(
-    state: State, *, limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many.")] = 20
+    state: State,
+    *,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Show at most N receipts.")] = 20,
 ) -> None:
     """List erasure receipts, newest first."""
     with state.open() as book:
@@ -140,13 +144,13 @@ def list_(
     if state.json:
         screen.say_json({"items": [receipt_shape(each) for each in found]})
     elif not found:
-        screen.say("nothing was forgotten yet")
+        screen.say("no receipts yet")
     else:
         rows = [
             (each.id, each.requested_at[:19].replace("T", " "), each.kind, each.state, str(sum(each.counts.values())))
             for each in found
         ]
-        screen.table(("receipt", "when", "what", "state", "rows"), rows, right=("rows",))
+        screen.table(("receipt", "time", "target", "state", "rows"), rows, right=("rows",))
 
 
 @command(receipts, "cuebook memory receipt show receipt-3f2a90c41b7d5e68a0f1", name="show")
@@ -166,11 +170,12 @@ def show(state: State, receipt: ReceiptId) -> None:
 def verify(
     state: State,
     receipt: Annotated[
-        str, typer.Argument(metavar="RECEIPT", help="Its id, a file, or - for the pipe.", show_default=False)
+        str, typer.Argument(metavar="RECEIPT", help="Receipt ID, a file, or - for standard input.", show_default=False)
     ],
     *,
     about: Annotated[
-        str | None, typer.Option("--about", metavar="ID", help="Also whether it is about this user, conversation, ….")
+        str | None,
+        typer.Option("--about", metavar="ID", help="Also check that the receipt is about this user, conversation, …."),
     ] = None,
 ) -> None:
     """Verify the signature of a receipt. Exits with 1 if it was changed or not signed by this database."""
@@ -180,8 +185,8 @@ def verify(
     if state.json:
         screen.say_json({"ok": found.ok, "reason": found.reason, "about": found.names})
     elif found.ok:
-        screen.say("ok: this book signed it, and nobody changed it" + (f"; it is about {about!r}" if about else ""))
+        screen.say("ok: signed by this database and unchanged" + (f"; it is about {about!r}" if about else ""))
     else:
-        screen.complain(f"the receipt does not hold: {found.reason}")
+        screen.complain(f"Invalid receipt: {found.reason}")
     if not found.ok:
         raise typer.Exit(1)

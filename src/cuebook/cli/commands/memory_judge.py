@@ -11,7 +11,8 @@ from cuebook.cli.state import State
 app = new_app()
 
 MaybeConversation = Annotated[
-    str | None, typer.Argument(metavar="[CONVERSATION]", help="Of this one only.", show_default=False)
+    str | None,
+    typer.Argument(metavar="[CONVERSATION]", help="Conversation ID. Default: all conversations.", show_default=False),
 ]
 
 
@@ -24,12 +25,12 @@ def analyze(state: State, conversation: Conversation, *, user: User = None) -> N
         screen.say_json(found)
         return
     screen.say(
-        f"{found.total_entries:,} posts, {found.relevant_entries:,} that matter, {found.redundant_entries:,} said "
-        f"again; {found.token_usage:,} tokens behind the summary"
+        f"{found.total_entries:,} posts, {found.relevant_entries:,} relevant, {found.redundant_entries:,} redundant; "
+        f"{found.token_usage:,} tokens after the summary"
     )
     if found.suggested_actions:
         rows = [(each.type, each.post_id, each.reason) for each in found.suggested_actions]
-        screen.table(("action", "post", "why"), rows)
+        screen.table(("action", "post", "reason"), rows)
 
 
 @command(app, "cuebook memory stats", "cuebook memory stats c1", name="stats")
@@ -41,14 +42,14 @@ def stats(state: State, conversation: MaybeConversation = None, *, user: User = 
         screen.say_json(found)
         return
     screen.table(
-        ("tier", "how many"),
+        ("tier", "count"),
         [
             ("short-term (posts)", f"{found.by_type.short_term:,}"),
-            ("  of them under a summary", f"{found.compressed:,}"),
+            ("  of them summarized", f"{found.compressed:,}"),
             ("long-term (items)", f"{found.by_type.long_term:,}"),
             ("cross-session (memories)", f"{found.by_type.cross_session:,}"),
         ],
-        right=("how many",),
+        right=("count",),
     )
 
 
@@ -63,10 +64,10 @@ def budget(state: State, conversation: MaybeConversation = None, *, user: User =
     share = min(1.0, found.usage_percent / 100)
     screen.say(
         f"{found.used:,} of {found.budget:,} tokens, {found.usage_percent:g} % {screen.bar(share)}".rstrip()
-        + (" · over the trigger" if found.should_compress else "")
+        + (" · summarization due" if found.should_compress else "")
     )
     screen.say(
-        f"a window of {found.config.max_context_tokens:,} tokens, {found.config.response_reserve_tokens:,} of them for "
-        f"the reply and {found.config.system_prompt_tokens:,} for the system text; trigger at "
-        f"{found.config.compression_trigger_ratio:.0%}, the newest {found.config.full_message_window} posts in full"
+        f"context {found.config.max_context_tokens:,} tokens, {found.config.response_reserve_tokens:,} reserved for "
+        f"the reply and {found.config.system_prompt_tokens:,} for the system prompt; summarization starts at "
+        f"{found.config.compression_trigger_ratio:.0%}; newest {found.config.full_message_window} posts kept verbatim"
     )

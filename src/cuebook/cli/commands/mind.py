@@ -12,7 +12,7 @@ from cuebook.cli.output import screen
 from cuebook.cli.state import State
 
 app = new_app(
-    "Show what state of mind a conversation is in, and reflect.",
+    "Show, update and reset the mood state of a conversation.",
     "cuebook mind show c1",
     "cuebook mind run c1 gmi_self_trait_adjustment",
 )
@@ -23,7 +23,7 @@ def show(
     state: State,
     conversation: Conversation,
     *,
-    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=500, help="How many reflections.")] = 20,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=500, help="Show at most N reflections.")] = 20,
     user: User = None,
 ) -> None:
     """Show the mood state and reflections. The state is the mood, the user's skill and the task complexity."""
@@ -35,7 +35,7 @@ def show(
 def run(
     state: State,
     conversation: Conversation,
-    metaprompt: Annotated[str, typer.Argument(metavar="METAPROMPT", help="Its id.", show_default=False)],
+    metaprompt: Annotated[str, typer.Argument(metavar="METAPROMPT", help="Metaprompt ID.", show_default=False)],
     *,
     user: User = None,
 ) -> None:
@@ -60,14 +60,14 @@ def _say(state: State, found: MindState, *, told: int | None = None) -> None:
         screen.say_json(mind_shape(found))
         return
     mind = found.mind
-    since = f"since turn {found.turn}" if found.turn else "as every conversation begins"
+    since = f"since turn {found.turn}" if found.turn else "initial state"
     screen.say(f"mood {mind.mood} · user's skill {mind.user_skill} · task {mind.task_complexity} ({since})")
     if mind.strategy:
-        screen.say(f"what helps now: {mind.strategy}")
+        screen.say(f"strategy: {mind.strategy}")
     for key, value in mind.imprints.items():
         screen.say(f"imprint.{key}: {value}")
     if found.due:
-        screen.say(f"{found.due} more to be made; `cuebook settle` makes them when their turn has ended")
+        screen.say(f"{found.due} reflections pending. Run `cuebook settle` after the turn has ended.")
     for made in found.reflections[:told]:
         when = (iso(made.at) or "")[:16].replace("T", " ")
         for line in mind_lines({}, [reflection_shape(made)]):

@@ -13,13 +13,14 @@ from cuebook.cli.state import State
 from cuebook.records.tuning import Snapshot
 
 app = new_app(
-    "Show and run what tunes how much of a conversation stays whole.",
+    "Show and run the automatic tuning of summarization.",
     "cuebook optimizer status",
     "cuebook optimizer run c1",
 )
 
 MaybeConversation = Annotated[
-    str | None, typer.Argument(metavar="[CONVERSATION]", help="Of this one only.", show_default=False)
+    str | None,
+    typer.Argument(metavar="[CONVERSATION]", help="Conversation ID. Default: all conversations.", show_default=False),
 ]
 
 
@@ -38,7 +39,7 @@ def status(state: State, conversation: MaybeConversation = None, *, user: User =
     )
     screen.say(
         f"compression trigger {now.compression_trigger:g} · full window {now.full_message_window} posts · "
-        f"least relevance {now.min_relevance:g} · target {now.target_usage_ratio:g}"
+        f"minimum relevance {now.min_relevance:g} · target {now.target_usage_ratio:g}"
     )
 
 
@@ -50,7 +51,7 @@ def run(state: State, conversation: MaybeConversation = None, *, user: User = No
     if state.json:
         screen.say_json(snapshot(made))
     elif made.untuned:
-        screen.say(f"nothing was tuned: {made.untuned}")
+        screen.say(f"no parameter changed: {made.untuned}")
     else:
         _show([made])
 
@@ -60,7 +61,7 @@ def history(
     state: State,
     conversation: MaybeConversation = None,
     *,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="Show at most N runs.")] = 20,
     user: User = None,
 ) -> None:
     """List the tuning history, newest first."""
@@ -71,12 +72,12 @@ def history(
     elif found:
         _show(found)
     else:
-        screen.say("no runs yet; a conversation of ten posts or more gets one while it changes, a shorter one none")
+        screen.say("no runs yet. The optimizer runs when a conversation with at least ten posts changes.")
 
 
 def _show(found: Sequence[Snapshot]) -> None:
     columns = (
-        "when", "conversation", "before", "after", "compressed", "dropped", "promoted", "trigger", "window", "least",
+        "time", "conversation", "before", "after", "compressed", "dropped", "promoted", "trigger", "window", "minimum",
     )  # fmt: skip
     rows = [
         (

@@ -12,12 +12,12 @@ from cuebook.cli.state import State
 from cuebook.records.memory import DEFAULT_TENANT
 
 app = new_app(
-    "Show and set what an organization allows in its memory.",
+    "Show and change the memory settings of an organization.",
     "cuebook organization show acme",
     "cuebook organization set acme --no-writes",
 )
 
-Organization = Annotated[str, typer.Argument(metavar="ID", help="The organization's id.", show_default=False)]
+Organization = Annotated[str, typer.Argument(metavar="ID", help="Organization ID.", show_default=False)]
 
 
 @command(app, "cuebook organization show acme", "cuebook organization show acme --json", name="show")
@@ -39,27 +39,30 @@ def set_(
     state: State,
     organization: Organization,
     *,
-    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Its memory as a whole.")] = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enabled/--disabled", help="Enable or disable the organization's memory.")
+    ] = None,
     retrieval: Annotated[
-        bool | None, typer.Option("--retrieval/--no-retrieval", help="Read it where a request does not say.")
+        bool | None,
+        typer.Option("--retrieval/--no-retrieval", help="Default for requests that do not say whether to read it."),
     ] = None,
-    writes: Annotated[bool | None, typer.Option("--writes/--no-writes", help="Let anything be written to it.")] = None,
+    writes: Annotated[bool | None, typer.Option("--writes/--no-writes", help="Allow or forbid new memories.")] = None,
     category: Annotated[
-        list[str] | None, typer.Option("--category", metavar="C", help="Only these; repeatable.")
+        list[str] | None, typer.Option("--category", metavar="C", help="Allow only this category; repeatable.")
     ] = None,
-    all_categories: Annotated[bool, typer.Option("--all-categories", help="All categories.")] = False,
+    all_categories: Annotated[bool, typer.Option("--all-categories", help="Allow all categories.")] = False,
     tenant: Tenant = DEFAULT_TENANT,
 ) -> None:
     """Change the named settings and keep the others."""
     if category and all_categories:
-        msg = "give either --category or --all-categories"
+        msg = "--category and --all-categories exclude each other. Use one"
         raise typer.BadParameter(msg, param_hint="--category")
     given = {"enabled": enabled, "defaultRetrievalEnabled": retrieval, "allowWrites": writes}
     wanted: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if category or all_categories:
         wanted["allowedCategories"] = category or None
     if not wanted:
-        msg = "say what is to change, as in --no-writes"
+        msg = "Nothing to change. Name a setting, such as --no-writes"
         raise typer.BadParameter(msg, param_hint="--writes")
     with state.open() as book:
         change = {"memory": {"longTermMemory": wanted}}

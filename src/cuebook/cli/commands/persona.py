@@ -12,13 +12,13 @@ from cuebook.cli.state import State
 from cuebook.records.expression import counted
 
 app = new_app(
-    "List, show, check and make personas.",
+    "List, show, check and create personas.",
     "cuebook persona list",
     "cuebook persona check",
     "cuebook persona new maths --from tutor",
 )
 
-Mode = Annotated[str | None, typer.Option("--mode", metavar="MODE", help="In conversations of this mode.")]
+Mode = Annotated[str | None, typer.Option("--mode", metavar="MODE", help="Resolve settings for this mode.")]
 
 
 @command(app, "cuebook persona list", "cuebook persona list --mode tutor --json", name="list")
@@ -43,11 +43,11 @@ def list_(state: State, *, mode: Mode = None) -> None:
     if rows:
         columns = ("persona", "role", "sentiment", "metaprompts", "file")
         screen.table(columns, rows, fold=("persona", "metaprompts", "file"))
-        screen.say("* = speaks unless another is asked for" if any(shown.default for shown, _ in found) else "")
+        screen.say("* default persona" if any(shown.default for shown, _ in found) else "")
     else:
-        screen.say("no persona; `cuebook persona new ID --from helper` makes one")
+        screen.say("no personas. Run `cuebook persona new ID --from helper` to create one.")
     for file in broken:
-        screen.verdict("fail", file.name, file.faults[0], "`cuebook persona check` lists all")
+        screen.verdict("fail", file.name, file.faults[0], "run `cuebook persona check` for all errors")
 
 
 def _sentiment(shown: personas.PersonaShown) -> str:
@@ -66,7 +66,7 @@ def _asked(shown: personas.PersonaShown) -> str:
 @command(app, "cuebook persona show helper", "cuebook persona show tutor --mode coding --json")
 def show(
     state: State,
-    persona: Annotated[str, typer.Argument(metavar="PERSONA", help="Its id.", show_default=False)],
+    persona: Annotated[str, typer.Argument(metavar="PERSONA", help="Persona ID.", show_default=False)],
     *,
     mode: Mode = None,
 ) -> None:
@@ -83,7 +83,7 @@ def show(
     for link, slug in shown.prompts.items():
         screen.say(f"prompt {link}: {slug}")
     if shown.base_system_prompt:
-        screen.say(f"text, said where the prompt book has no {shown.prompts.get('persona', f'persona/{shown.id}')}:")
+        screen.say(f"system prompt, used if there is no prompt {shown.prompts.get('persona', f'persona/{shown.id}')}:")
         screen.say(f"\n{shown.base_system_prompt.rstrip()}\n")
     tracked = shown.sentiment_tracking
     source = f", profile {shown.profile}" if shown.profile else ""
@@ -102,7 +102,7 @@ def _when(given: personas.MetapromptShown) -> str:
     trigger = given.trigger
     if trigger.type == "turn_interval":
         return f"every {trigger.interval_turns} turns"
-    return f"on {trigger.event_name}" if trigger.type == "event_based" else "when asked for"
+    return f"on {trigger.event_name}" if trigger.type == "event_based" else "on request"
 
 
 @command(
@@ -111,10 +111,11 @@ def _when(given: personas.MetapromptShown) -> str:
 def check(
     state: State,
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE", help="Files; the project's by default.", show_default=False)
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Persona files. Default: the project's.", show_default=False),
     ] = None,
     *,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for what does nothing too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
 ) -> None:
     """Check persona files and report all errors. Exits with 1 on errors, for CI."""
     looked = personas.look_at_personas(state.settings() if files else state.project(), files or ())
@@ -139,7 +140,7 @@ def check(
                 screen.verdict("warn", file.name, each)
             if file.whole and not file.odd:
                 screen.verdict("ok", file.name, f"{file.whole.id} {file.whole.version}")
-        counts = ((len(looked.files), "file"), (wrong, "fault"), (odd, "warning"))
+        counts = ((len(looked.files), "file"), (wrong, "error"), (odd, "warning"))
         screen.say(", ".join(counted(count, name) for count, name in counts))
     if wrong or (strict and odd):
         raise typer.Exit(1)
@@ -148,10 +149,10 @@ def check(
 @command(app, "cuebook persona new maths --from tutor", "cuebook persona new ops --from engineer")
 def new(
     state: State,
-    persona: Annotated[str, typer.Argument(metavar="ID", help="The id of the new persona.", show_default=False)],
+    persona: Annotated[str, typer.Argument(metavar="ID", help="ID of the new persona.", show_default=False)],
     *,
     like: Annotated[
-        str, typer.Option("--from", metavar="NAME", help="What it begins as: helper, tutor, engineer or companion.")
+        str, typer.Option("--from", metavar="NAME", help="Template: helper, tutor, engineer or companion.")
     ] = "helper",
 ) -> None:
     """Create a persona file from a template.

@@ -11,15 +11,17 @@ from cuebook.config import has_path, without_secret
 from cuebook.server.app import serve as run_server
 
 app = new_app()
-#: Said where a persona speaks before a program's own system text, which its author may not expect.
-_FIRST = "  speaks first     persona {0!r}; speaks = 'asked' under [persona] leaves a program's own system text alone"
+#: Shown if a persona precedes the system prompt of a client, which its author may not expect.
+_FIRST = (
+    "  Default persona  {0!r}, before the client's system prompt; set speaks = 'asked' under [persona] to disable it"
+)
 
 
 @command(
     app,
     "cuebook serve --upstream http://127.0.0.1:8080/v1",
     "cuebook serve --upstream https://api.openai.com/v1 --shadow",
-    "cuebook serve --port 9000 -C book",
+    "cuebook serve --port 9000 -C myproject",
     "cuebook serve --host 0.0.0.0",
     name="serve",
 )
@@ -27,26 +29,28 @@ def serve(
     state: State,
     *,
     host: Annotated[
-        str | None, typer.Option("--host", metavar="H", help="An address to serve on; with keys one that others reach.")
+        str | None,
+        typer.Option("--host", metavar="H", help="Address to listen on; API keys are required beyond this machine."),
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", metavar="P", min=0, max=65535, help="0 takes a free one.  [default: 8760]")
+        int | None,
+        typer.Option("--port", metavar="P", min=0, max=65535, help="Port; 0 selects a free one.  [default: 8760]"),
     ] = None,
     upstream: Annotated[
-        str | None, typer.Option("--upstream", metavar="URL", help="The OpenAI-compatible server /v1 goes to.")
+        str | None, typer.Option("--upstream", metavar="URL", help="OpenAI-compatible server that /v1 forwards to.")
     ] = None,
     forward_auth: Annotated[
         bool | None,
         typer.Option(
             "--forward-auth/--no-forward-auth",
-            help="Pass the client's own key on.  [default: unless upstream.api_key_env holds one]",
+            help="Forward the client's API key.  [default: unless upstream.api_key_env is set]",
         ),
     ] = None,
     shadow: Annotated[
         bool | None,
         typer.Option(
             "--shadow/--no-shadow",
-            help="Pass /v1 as it comes, and keep beside it what would have been sent: `cuebook shadow report`.",
+            help="Forward /v1 unchanged and record what Cuebook would have sent: `cuebook shadow report`.",
             show_default=False,
         ),
     ] = None,
@@ -70,11 +74,11 @@ def serve(
             told = {"url": address, "baseUrl": base_url, "upstream": upstream_url or None}
             screen.say_json(told | ({"shadow": True} if chosen.upstream.shadow else {}))
         else:
-            named = f"the model {chosen.model.name}" if chosen.model.provider != "none" else ""
+            named = f"model {chosen.model.name}" if chosen.model.provider != "none" else ""
             _greet(address, base_url, upstream_url or named, shadow=chosen.upstream.shadow)
             if chosen.persona.default and chosen.persona.speaks == "always" and upstream_url:
                 screen.say(_FIRST.format(chosen.persona.default))
-            screen.say("Ctrl-C ends it.")
+            screen.say("Press Ctrl-C to stop.")
         _warn("upstream.url", chosen.upstream.url)
         if chosen.model.provider != "none":
             _warn("model.base_url", chosen.model.base_url)
@@ -83,20 +87,16 @@ def serve(
 
 
 def _greet(address: str, base_url: str, goes_to: str, *, shadow: bool) -> None:
-    screen.say(f"Cuebook answers at {address}")
+    screen.say(f"Cuebook is running at {address}")
     screen.say(f"  OpenAI clients   base_url={base_url!r}, or OPENAI_BASE_URL={base_url}")
-    screen.say(f"  one conversation {address.rstrip('/')}/c/NAME/v1, one user's {address.rstrip('/')}/u/USER/v1")
-    screen.say(
-        f"  goes to          {goes_to or 'nothing: answers are what memory holds; --upstream URL names a server'}"
-    )
-    screen.say(f"  look at it       {address}")
+    screen.say(f"  One conversation {address.rstrip('/')}/c/NAME/v1, one user {address.rstrip('/')}/u/USER/v1")
+    screen.say(f"  Upstream         {goes_to or 'none: answers quote memory; set a server with --upstream URL'}")
+    screen.say(f"  Inspector        {address}")
     if shadow:
-        screen.say("  in shadow        nothing is changed on the way; `cuebook shadow report` tells the rest")
+        screen.say("  Shadow mode      traffic is forwarded unchanged; run `cuebook shadow report` for the results")
 
 
 def _warn(place: str, url: str) -> None:
     if url and not has_path(url):
         shown = without_secret(url)
-        screen.complain(
-            f"{place}: {shown!r} names no path; most servers answer below one, as in {shown.rstrip('/')}/v1"
-        )
+        screen.complain(f"{place}: {shown!r} has no path. Most servers need one, such as {shown.rstrip('/')}/v1")

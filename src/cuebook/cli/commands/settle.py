@@ -12,20 +12,22 @@ from cuebook.records.expression import counted
 
 app = new_app()
 
-#: Conversations told of one by one.
+#: Maximum number of conversations listed.
 SHOWN = 20
-#: Conversations read at a time.
+#: Conversations loaded per page.
 PAGE = 500
-#: How kinds of work are told of which `settle` has nothing else to show.
-SAID = {"reflection": "reflected on {}", "observation": "looked at what came of {}"}
+#: Messages for kinds of jobs without a result of their own to show.
+SAID = {"reflection": "made reflections on {}", "observation": "observed the outcome of {}"}
 
 
 @command(app, "cuebook settle", "cuebook settle --conversation c1 --timeout 300", name="settle")
 def settle(
     state: State,
     *,
-    conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="Only this one.")] = None,
-    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait at most.")] = 60.0,
+    conversation: Annotated[
+        str | None, typer.Option("--conversation", metavar="ID", help="Run only jobs of this conversation.")
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0, help="Maximum time to wait.")] = 60.0,
 ) -> None:
     """Run pending background jobs and wait until none is left: summaries, memory items, reflections, prompt feedback
     and the audit mirror. Exits with 1 if jobs are left.
@@ -44,15 +46,15 @@ def settle(
         screen.say_json(({"done": done} if done else {}) | worked | ({"due": due} if due else {}))
     else:
         for each in done[:SHOWN]:
-            screen.say(f"{each['conversationId']}: posts up to {each['summaryUptoSeq']:,} are in the summary now")
+            screen.say(f"{each['conversationId']}: summarized up to post {each['summaryUptoSeq']:,}")
         if len(done) > SHOWN:
-            screen.say(f"and {len(done) - SHOWN:,} conversations more")
+            screen.say(f"and {len(done) - SHOWN:,} more conversations")
         for kind, count in worked.items():
             screen.say(SAID[kind].format(counted(count, "turn")))
         if due:
-            screen.say("still due: " + ", ".join(f"{kind} {count:,}" for kind, count in due.items()))
+            screen.say("still pending: " + ", ".join(f"{kind} {count:,}" for kind, count in due.items()))
         elif not (done or worked):
-            screen.say("nothing is due")
+            screen.say("no pending jobs")
     if due:
         raise typer.Exit(1)
 

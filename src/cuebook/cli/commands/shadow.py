@@ -11,7 +11,7 @@ from cuebook.cli.state import State
 from cuebook.records.expression import counted
 
 app = new_app(
-    "Show what would have been sent of what passed in shadow mode.",
+    "Report what shadow mode would have sent and saved.",
     "cuebook shadow report",
     "cuebook shadow report --conversation c1",
 )
@@ -22,7 +22,10 @@ def report(
     state: State,
     *,
     conversation: Annotated[
-        str | None, typer.Option("--conversation", metavar="C", help="Of this one only.", show_default=False)
+        str | None,
+        typer.Option(
+            "--conversation", metavar="C", help="Conversation ID. Default: all conversations.", show_default=False
+        ),
     ] = None,
     user: User = None,
 ) -> None:
@@ -33,9 +36,9 @@ def report(
         screen.say_json(found)
         return
     if found.refused_calls:
-        screen.say(f"refused by the upstream, and counted nowhere else: {counted(found.refused_calls, 'call')}")
+        screen.say(f"rejected by the upstream, not included below: {counted(found.refused_calls, 'call')}")
     if not found.calls and not found.refused_calls:
-        screen.say("nothing passed in shadow yet; `cuebook serve --upstream URL --shadow` begins")
+        screen.say("no calls recorded yet. Start shadow mode with `cuebook serve --upstream URL --shadow`.")
         return
     if not found.calls:
         return
@@ -44,27 +47,27 @@ def report(
     _posts(found)
     if found.lost:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(found.lost.items()))
-        screen.say(f"not kept: {sum(found.lost.values()):,} calls passed and are not in this ledger ({reasons})")
+        screen.say(f"not recorded: {counted(sum(found.lost.values()), 'forwarded call')} ({reasons})")
 
 
 def _tokens(found: ShadowReport) -> None:
     screen.heading(f"{counted(found.calls, 'call')} of {counted(found.conversations, 'conversation')}")
     share = f" ({found.window_tokens / found.client_tokens:.0%})" if found.client_tokens else ""
     screen.say(
-        f"input tokens, by our counter: sent {found.client_tokens:,} · would have sent {found.window_tokens:,}{share}"
+        f"input tokens (Cuebook's count): client sent {found.client_tokens:,} · Cuebook {found.window_tokens:,}{share}"
     )
     if found.reported_calls:
         screen.say(
-            f"as the provider counted {found.reported_calls:,} of them: {found.reported_tokens:,}, "
+            f"reported by the provider for {counted(found.reported_calls, 'call')}: {found.reported_tokens:,}, "
             f"{found.reported_cached:,} from its cache"
         )
     if found.rules:
         screen.say(
-            f"from the cache by rule {', '.join(found.rules)}: sent {found.client_read:,} · "
-            f"would have {found.window_read:,}"
+            f"cache reads (simulated, rule {', '.join(found.rules)}): client {found.client_read:,} · "
+            f"Cuebook {found.window_read:,}"
         )
     if found.added_ms_p50 is not None:
-        screen.say(f"time added to a call: {found.added_ms_p50:.1f} ms (p50), {found.added_ms_p95:.1f} ms (p95)")
+        screen.say(f"added latency per call: {found.added_ms_p50:.1f} ms (p50), {found.added_ms_p95:.1f} ms (p95)")
 
 
 def _costs(found: ShadowReport) -> None:
@@ -80,12 +83,12 @@ def _costs(found: ShadowReport) -> None:
         )
         for each in found.models
     ]
-    columns = ("model", "calls", "sent", "would be", "input cost", "would be", "output cost")
+    columns = ("model", "calls", "client tokens", "Cuebook tokens", "client cost", "Cuebook cost", "output cost")
     screen.table(columns, rows, right=columns[1:])
     unknown = [each.model or "(unnamed)" for each in found.models if each.currency is None]
     if unknown:
-        screen.say(f"no price is known of {', '.join(unknown)}: tokens only; config/prices.json may name one")
-    screen.say(f"costs are simulated by the cache's rule, at prices of {found.prices_as_of} or the project's own")
+        screen.say(f"no price for {', '.join(unknown)}: tokens only. Add one in config/prices.json.")
+    screen.say(f"costs are simulated with the cache rule and prices of {found.prices_as_of} or the project's own")
 
 
 def _money(each: ModelCost, cost: float | None) -> str:
@@ -94,13 +97,13 @@ def _money(each: ModelCost, cost: float | None) -> str:
 
 def _posts(found: ShadowReport) -> None:
     screen.say(
-        f"posts before the newest calls: {found.posts:,} · in neither prompt {found.neither:,} · "
-        f"in the client's alone {found.client_alone:,} · in ours alone {found.window_alone:,} · "
-        f"sent whole, summarised in ours {found.condensed:,}"
+        f"earlier posts: {found.posts:,} · in neither prompt {found.neither:,} · "
+        f"only in the client's {found.client_alone:,} · only in Cuebook's {found.window_alone:,} · "
+        f"summarized in Cuebook's {found.condensed:,}"
     )
     if found.truncated:
-        screen.say(f"posts the client cut short: {found.truncated:,}")
+        screen.say(f"posts truncated by the client: {found.truncated:,}")
     if found.parted_calls:
-        screen.say(f"calls whose messages part tool calls from their results: {found.parted_calls:,}")
+        screen.say(f"calls that separate tool calls from their results: {found.parted_calls:,}")
     for each in found.examples:
         screen.say(f"  {each.why}: {each.conversation} {each.seq} {each.role}: {screen.line_of(each.text, 120)}")

@@ -16,10 +16,14 @@ from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.prompt import TaskOutcome
 
-app = new_app("Show what a prompt held and why, and replay it.", "cuebook turn show c1 3", "cuebook turn replay c1 3")
+app = new_app(
+    "Inspect, rate and replay the turns of a conversation.", "cuebook turn show c1 3", "cuebook turn replay c1 3"
+)
 
-Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The turn's number.", show_default=False)]
-Step = Annotated[int | None, typer.Option("--step", metavar="K", min=1, help="Which model call; the last by default.")]
+Number = Annotated[int, typer.Argument(metavar="N", min=1, help="Turn number.", show_default=False)]
+Step = Annotated[
+    int | None, typer.Option("--step", metavar="K", min=1, help="Model call of the turn. Default: the last one.")
+]
 
 
 @command(app, "cuebook turn list c1", "cuebook turn list c1 --last 5 --json", name="list")
@@ -27,7 +31,7 @@ def list_(
     state: State,
     conversation: Conversation,
     *,
-    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="How many.")] = 20,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="Show at most N turns.")] = 20,
     user: User = None,
 ) -> None:
     """List the newest turns, oldest first."""
@@ -41,7 +45,7 @@ def list_(
     rows = [
         (
             str(turn.n),
-            turn.state + (" (waits for tools)" if turn.waiting else ""),
+            turn.state + (" (waiting for tools)" if turn.waiting else ""),
             str(len(turn.steps)),
             f"{turn.steps[-1].manifest.tokens:,}" if turn.steps else "",
             (each["createdAt"] or "")[:19].replace("T", " "),
@@ -49,10 +53,10 @@ def list_(
         )
         for turn, each in zip(turns, shown, strict=True)
     ]
-    screen.table(("turn", "state", "steps", "tokens", "began", "error"), rows, right=("turn", "steps", "tokens"))
+    screen.table(("turn", "state", "steps", "tokens", "started", "error"), rows, right=("turn", "steps", "tokens"))
 
 
-#: What a list of turns does not read.
+#: Fields that a list of turns omits.
 _UNREAD = ("query", "reply", "window")
 
 
@@ -63,7 +67,7 @@ def show(
     n: Number,
     *,
     step: Step = None,
-    full: Annotated[bool, typer.Option("--full", help="Print each block's text.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print the text of each block.")] = False,
     user: User = None,
 ) -> None:
     """Show the prompt of a turn block by block. Shows sources, tokens, and what was left out and why."""
@@ -77,14 +81,14 @@ def show(
     screen.say(f"asked: {screen.line_of(shown['query'], 200)}")
     screen.say(f"answered: {screen.line_of(shown['reply'], 200)}")
     if shown["window"] is None:
-        withheld = "the prompt is its first user's alone: it says what their other conversations told"
-        erased = "the prompt cannot be shown again: something of it was erased"
+        withheld = "prompt withheld: it contains memories from other conversations of the first user"
+        erased = "prompt unavailable: some of its content was erased"
         screen.say(withheld if shown["replay"] == "withheld" else erased)
     else:
         draw(shown["window"], full=full)
     for line in told_of(shown):
         screen.say(line)
-    screen.say(f"rendered again: {shown['replay']}")
+    screen.say(f"replay check: {shown['replay']}")
 
 
 @command(
@@ -100,19 +104,21 @@ def feedback(
     *,
     good: Annotated[bool, typer.Option("--good", help="The answer was good: a score of 1.")] = False,
     bad: Annotated[bool, typer.Option("--bad", help="The answer was bad: a score of 0.")] = False,
-    score: Annotated[float | None, typer.Option("--score", metavar="0..1", help="How good, from 0 to 1.")] = None,
+    score: Annotated[
+        float | None, typer.Option("--score", metavar="0..1", help="Score from 0 (bad) to 1 (good).")
+    ] = None,
     outcome: Annotated[
-        TaskOutcome | None, typer.Option("--outcome", help="How the task came out.", show_default=False)
+        TaskOutcome | None, typer.Option("--outcome", help="Outcome of the task.", show_default=False)
     ] = None,
     corrections: Annotated[
-        int | None, typer.Option("--corrections", metavar="N", min=0, help="How often it had to be corrected.")
+        int | None, typer.Option("--corrections", metavar="N", min=0, help="Number of corrections.")
     ] = None,
-    comment: Annotated[str, typer.Option("--comment", metavar="TEXT", help="Why, kept with the turn.")] = "",
+    comment: Annotated[str, typer.Option("--comment", metavar="TEXT", help="Comment, stored with the turn.")] = "",
     user: User = None,
 ) -> None:
     """Rate a turn. The newest rating replaces earlier ones and the one inferred from the user's next message."""
     if sum((good, bad, score is not None)) > 1:
-        msg = "--good, --bad and --score say the same; give one of them"
+        msg = "--good, --bad and --score exclude each other. Use only one."
         raise InvalidInput(msg, where="score")
     given = 1.0 if good else 0.0 if bad else score
     with state.open() as book:
@@ -142,18 +148,16 @@ def replay(
     step: Step = None,
     with_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--with", metavar="prompt=P", help="With this version of a prompt: SLUG[@BRANCH][:N]; repeatable."
-        ),
+        typer.Option("--with", metavar="prompt=P", help="Use this version of a prompt: SLUG[@BRANCH][:N]; repeatable."),
     ] = None,
     as_of: Annotated[
         str | None,
-        typer.Option("--as-of", metavar="WHEN", help="With what memory held at a time (ISO 8601), or at turn N."),
+        typer.Option("--as-of", metavar="WHEN", help="Use the memory state of a time (ISO 8601) or of turn N."),
     ] = None,
     without: Annotated[
-        list[str] | None, typer.Option("--without", metavar="M", help="Without a memory, by its id; repeatable.")
+        list[str] | None, typer.Option("--without", metavar="M", help="Leave out the memory with this ID; repeatable.")
     ] = None,
-    ask: Annotated[bool, typer.Option("--ask", help="Let the configured model answer what would have been.")] = False,
+    ask: Annotated[bool, typer.Option("--ask", help="Let the configured model answer the changed prompt.")] = False,
     user: User = None,
 ) -> None:
     """Render a turn's prompt again and compare. Exits with 1 if it differs from what was sent.
@@ -181,10 +185,10 @@ def replay(
 def _prompts(given: list[str]) -> list[str]:
     for each in given:
         if not each.removeprefix(_PROMPT) or not each.startswith(_PROMPT):
-            msg = f"--with: {each!r} is no `prompt=SLUG[@BRANCH][:NUMBER]`"
+            msg = f"--with: {each!r} is not a prompt version. Use prompt=SLUG[@BRANCH][:NUMBER]"
             raise typer.BadParameter(msg)
     return [each.removeprefix(_PROMPT) for each in given]
 
 
-#: How `--with` names a prompt.
+#: Prefix of a prompt in `--with`.
 _PROMPT = "prompt="

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-#: Width of a table where no terminal says one.
+#: Table width if the output is not a terminal.
 PIPE_WIDTH = 140
-#: A column is never made narrower than this; between two columns of a table there is so much.
+#: Minimum width of a column, and the space between two columns.
 NARROWEST, GAP = 8, 3
-#: A text that goes on in the next line gives way first, down to this: the dates and names beside it stay whole.
+#: Columns that wrap are narrowed first, down to this width, so that dates and names beside them stay complete.
 READABLE = 40
-#: Control characters but tab and line feed; marks that turn, part or hide text (bidi, separators, tags); half pairs.
+#: Control characters except tab and line feed; bidi marks, separators and tags; lone surrogates.
 _HARMFUL = (
     *range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F),
     *range(0x2066, 0x206A), 0xFEFF, *range(0xD800, 0xE000), *range(0xE0000, 0xE0080),
@@ -125,7 +125,7 @@ def fit(wanted: Sequence[int], room: int, last: Sequence[bool] = ()) -> list[int
     everywhere = list(range(len(widths)))
     first = [at for at in everywhere if not (last and last[at])]
     folding = [at for at in everywhere if last and last[at]]
-    rest = everywhere[1:] if last else []  # the first column names what the row is about
+    rest = everywhere[1:] if last else []  # the first column identifies the row
     for places, least in ((folding, READABLE), (first, NARROWEST), (rest, NARROWEST), (everywhere, NARROWEST)):
         while over > 0 and places and max(widths[at] for at in places) > least:
             widths[max(places, key=lambda at: widths[at])] -= 1
@@ -206,9 +206,8 @@ class _OneLine(logging.Formatter):
         if kind is None or error is None or not frames:
             return f"cuebook: {line_of(record.getMessage())}"
         where = f"{Path(frames[-1].filename).name} line {frames[-1].lineno}"
-        return (
-            f"cuebook: {line_of(record.getMessage())}: {kind.__name__} in {where} (cuebook --debug … shows all of it)"
-        )
+        hint = "run `cuebook --debug …` for the traceback"
+        return f"cuebook: {line_of(record.getMessage())}: {kind.__name__} in {where} ({hint})"
 
 
 def prepare(*, debug: bool) -> None:
@@ -216,7 +215,7 @@ def prepare(*, debug: bool) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    if hasattr(sys.stdin, "reconfigure"):  # a C locale lets foreign bytes in as half surrogate pairs
+    if hasattr(sys.stdin, "reconfigure"):  # a C locale decodes invalid bytes as lone surrogates
         sys.stdin.reconfigure(errors="strict")
     if not debug:
         sys.excepthook = _last_words
@@ -226,4 +225,4 @@ def prepare(*, debug: bool) -> None:
 
 
 def _last_words(kind: type[BaseException], error: BaseException, _trace: object) -> None:
-    complain(f"a mistake of ours, please report it: {kind.__name__}: {error} (cuebook --debug … shows where)")
+    complain(f"internal error, please report it: {kind.__name__}: {error} (`cuebook --debug …` shows where)")

@@ -4,29 +4,31 @@ from typing import Any
 
 from cuebook.cli.output import screen
 
-#: Characters of a block's first words.
+#: Maximum length of a block's preview, in characters.
 WORDS = 80
-_LISTS = (("left out", "leftOut"), ("let in", "letIn"), ("changed", "changed"))
+_LISTS = (("removed", "leftOut"), ("added", "letIn"), ("changed", "changed"))
 
 
 def draw(said: dict[str, Any], *, reply: str) -> None:
     """Print a counterfactual from its JSON form; `reply` is the original answer."""
     if not said["reproduced"]:
-        screen.say("not byte for byte as it was sent: a setting, or what memory knows of words, is other by now")
+        screen.say(
+            "The original prompt is not reproduced byte for byte: a setting or the search index has changed since."
+        )
     if said["refused"]:
-        screen.say(f"it would have been refused: {said['refused']}")
+        screen.say(f"This prompt would have been refused: {said['refused']}")
         return
     tokens = said["tokens"]
     screen.say(f"tokens: {tokens['before']:,} before, {tokens['after']:,} after ({tokens['change']:+,})")
     moved = [_blocks(name, said[key]) for name, key in _LISTS]
     if not any(moved):
-        screen.say("the prompt would have been the same")
+        screen.say("no change: the prompt would have been the same")
     posts = said["postsLeftOut"]
-    screen.say(f"posts of the path left out: {posts['before']:,} before, {posts['after']:,} after")
+    screen.say(f"posts left out: {posts['before']:,} before, {posts['after']:,} after")
     if said["answer"] is not None:
-        screen.heading("\nanswered then")
+        screen.heading("\noriginal answer")
         screen.say(reply)
-        screen.heading("\nanswered to this")
+        screen.heading("\nanswer to the changed prompt")
         screen.say(said["answer"])
 
 
@@ -37,5 +39,5 @@ def _blocks(name: str, blocks: list[dict[str, Any]]) -> bool:
     rows = [
         (each["kind"], each["source"], f"{each['tokens']:,}", screen.line_of(each["text"], WORDS)) for each in blocks
     ]
-    screen.table(("kind", "source", "tokens", "first words"), rows, right=("tokens",), fold=("source",))
+    screen.table(("kind", "source", "tokens", "text"), rows, right=("tokens",), fold=("source",))
     return True

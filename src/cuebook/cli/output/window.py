@@ -4,7 +4,7 @@ from typing import Any
 
 from cuebook.cli.output import screen
 
-#: Characters of a block's first words.
+#: Maximum length of a block's preview, in characters.
 WORDS = 60
 
 
@@ -19,7 +19,7 @@ def draw(window: dict[str, Any], *, full: bool = False) -> None:
         rows.append(
             ("", "tools", "", "", f"{tools:,}", _share(tools, tokens), "tools and answer format of the request")
         )
-    names = ("#", "kind", "source", "role", "tokens", "share", "first words")
+    names = ("#", "kind", "source", "role", "tokens", "share", "text")
     screen.table(names, rows, right=("#", "tokens"), fold=("source",))
     for each in window.get("covered", ()):
         screen.say(f"{_posts(each['from'], each['to'])}: in the summary")
@@ -31,7 +31,7 @@ def draw(window: dict[str, Any], *, full: bool = False) -> None:
         read, written = cache.get("readTokens") or 0, cache.get("writeTokens") or 0
         cost = f", cost {cache['cost']:,.0f} of {tokens:,}" if "cost" in cache else ""
         screen.say(f"cache ({kind}, {cache.get('rule', 'provider')}): {read:,} tokens read, {written:,} written{cost}")
-    screen.say(f"same bytes as the prompt before, from the front: {window['stablePrefixRatio']:.1%}")
+    screen.say(f"prefix shared with the previous prompt: {window['stablePrefixRatio']:.1%}")
     for number, block in enumerate(blocks if full else (), 1):
         screen.heading(f"\n#{number} {block['kind']} {block['source']} ({block['role']})".strip())
         screen.say(block["text"])
@@ -58,7 +58,7 @@ def _share(part: int, tokens: int) -> str:
 def _draw_dropped(dropped: list[dict[str, Any]], blocks: list[dict[str, Any]]) -> None:
     if not dropped:
         cut = sum(bool(each.get("cut") or each.get("compressed")) for each in blocks)
-        screen.say("left out: nothing" + (f" as a whole; blocks that are shortened: {cut}" if cut else ""))
+        screen.say("left out: nothing" + (f" as a whole; shortened blocks: {cut}" if cut else ""))
         return
     total = sum(each.get("tokens") or 0 for each in dropped)
     screen.say(f"left out: {total:,} tokens")
@@ -66,7 +66,7 @@ def _draw_dropped(dropped: list[dict[str, Any]], blocks: list[dict[str, Any]]) -
         (each["kind"], _where(each), f"{each.get('count', 1):,}", f"{each.get('tokens') or 0:,}", each["reason"])
         for each in dropped
     ]
-    screen.table(("kind", "which", "count", "tokens", "why"), rows, right=("count", "tokens"), fold=("which",))
+    screen.table(("kind", "source", "count", "tokens", "reason"), rows, right=("count", "tokens"), fold=("source",))
 
 
 def _where(dropped: dict[str, Any]) -> str:

@@ -25,7 +25,9 @@ from cuebook.records.prompt import MAIN
 def branch_(
     state: State,
     prompt: Prompt,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The new branch's name.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Name of the new branch. Omit it to list the branches.")
+    ] = None,
     *,
     branch: Branch = None,
     version: Number = None,
@@ -51,7 +53,7 @@ def branch_(
         screen.say_json(made)
     else:
         origin = f"{made['from']['branch']}:{made['from']['version']}"
-        screen.say(f"branch {made['branch']} of {made['slug']} begins with {origin}")
+        screen.say(f"created branch {made['branch']} of {made['slug']} from {origin}")
 
 
 def _list_branches(state: State, slug: str) -> None:
@@ -81,9 +83,9 @@ def _list_branches(state: State, slug: str) -> None:
 def merge(
     state: State,
     prompt: Prompt,
-    name: Annotated[str, typer.Argument(metavar="BRANCH", help="The branch to merge.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="BRANCH", help="Branch to merge from.", show_default=False)],
     *,
-    into: Annotated[str, typer.Option("--into", metavar="NAME", help="The branch it goes into.")] = MAIN,
+    into: Annotated[str, typer.Option("--into", metavar="NAME", help="Branch to merge into.")] = MAIN,
     by: By = None,
 ) -> None:
     """Merge the sections of one branch into another.
@@ -112,17 +114,17 @@ def merge(
         screen.say(f"wrote {done['slug']}@{done['branch']}:{done['version']} ({done['semver']})")
     else:
         for each in done["conflicts"]:
-            screen.heading(f"[{each['section']}] both changed it")
+            screen.heading(f"conflict in [{each['section']}]")
             screen.diff((f"@@ {into}", *_marked("-", each["ours"]), f"@@ {name}", *_marked("+", each["theirs"])))
         named = ", ".join(each["section"] for each in done["conflicts"])
-        way = f"`cuebook prompt edit {slug}@{name}` until {named} reads as in {into}, or the other way round"
-        screen.complain(f"nothing was merged; {way}, then merge again")
+        way = f"Edit {named} with `cuebook prompt edit {slug}@{name}` to match {into}, or the reverse"
+        screen.complain(f"Merge failed: conflicts in {named}. {way}, then merge again.")
     if "conflicts" in done:
         raise typer.Exit(1)
 
 
 def _marked(mark: str, text: str | None) -> list[str]:
-    return [f"{mark} (not there)"] if text is None else [f"{mark}{line}" for line in text.split("\n")]
+    return [f"{mark} (missing)"] if text is None else [f"{mark}{line}" for line in text.split("\n")]
 
 
 @command(
@@ -134,7 +136,10 @@ def _marked(mark: str, text: str | None) -> list[str]:
 def label(
     state: State,
     prompt: Prompt,
-    name: Annotated[str | None, typer.Argument(metavar="[LABEL]", help="Such as production.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[LABEL]", help="Label to move, such as production. Omit it to list the labels."),
+    ] = None,
     *,
     branch: Branch = None,
     version: Number = None,
@@ -159,7 +164,7 @@ def label(
     if state.json:
         screen.say_json(moved)
     else:
-        screen.say(f"{name} is {moved['branch']}:{moved['version']}")
+        screen.say(f"label {name} points to {moved['branch']}:{moved['version']}")
 
 
 def _list_labels(state: State, slug: str) -> None:
@@ -176,7 +181,7 @@ def _list_labels(state: State, slug: str) -> None:
         )
         for each in items
     ]
-    screen.table(("label", "version", "moved by", "when"), rows)
+    screen.table(("label", "version", "moved by", "time"), rows)
 
 
 @command(
@@ -189,8 +194,12 @@ def rollback(
     state: State,
     prompt: Prompt,
     *,
-    to: Annotated[int | None, typer.Option("--to", metavar="N", min=1, help="The one before by default.")] = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stands in the log.")] = "by hand",
+    to: Annotated[
+        int | None, typer.Option("--to", metavar="N", min=1, help="Version to restore. Default: the previous one.")
+    ] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Reason, recorded in the history.")
+    ] = "by hand",
     branch: Branch = None,
     by: By = None,
 ) -> None:
@@ -218,10 +227,10 @@ def rollback(
 def clear(
     state: State,
     prompt: Prompt,
-    version: Annotated[int, typer.Argument(metavar="N", min=1, help="The version.", show_default=False)],
+    version: Annotated[int, typer.Argument(metavar="N", min=1, help="Version number.", show_default=False)],
     *,
     branch: Branch = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stands in the log.")] = "",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, recorded in the history.")] = "",
     by: By = None,
 ) -> None:
     """Allow a rolled-back version to be selected again."""
@@ -237,4 +246,4 @@ def clear(
     if state.json:
         screen.say_json(done)
     else:
-        screen.say(f"{place.slug}@{done['name']}:{version} is explored again")
+        screen.say(f"{place.slug}@{done['name']}:{version} can be selected again")

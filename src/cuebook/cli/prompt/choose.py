@@ -15,7 +15,8 @@ from cuebook.cli.state import State
 from cuebook.records.prompt import Strategy, TaskOutcome
 
 Signals = Annotated[
-    list[str] | None, typer.Option("--signal", metavar="NAME[=0..1]", help="A signal, 1 unless given; may come again.")
+    list[str] | None,
+    typer.Option("--signal", metavar="NAME[=0..1]", help="Signal and its strength, 1 by default; repeatable."),
 ]
 
 
@@ -30,12 +31,17 @@ def select(
     prompt: Prompt,
     *,
     signal: Signals = None,
-    strategy: Annotated[Strategy | None, typer.Option("--strategy", help="The project's unless named.")] = None,
-    epsilon: Annotated[
-        float | None, typer.Option("--epsilon", metavar="0..1", min=0, max=1, help="How often epsilon_greedy explores.")
+    strategy: Annotated[
+        Strategy | None, typer.Option("--strategy", help="Selection strategy. Default: prompts.strategy.")
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="The same seed chooses the same.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show every variant with what speaks for it.")] = False,
+    epsilon: Annotated[
+        float | None,
+        typer.Option("--epsilon", metavar="0..1", min=0, max=1, help="Exploration rate of epsilon_greedy."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Random seed, for a reproducible selection.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the scores of all variants.")] = False,
 ) -> None:
     """Select one of the variants of a prompt and show its score.
 
@@ -53,8 +59,8 @@ def select(
         screen.say_json(shown)
         return
     picked = shown["selected"]
-    how = "explored" if shown["explored"] else "the best"
-    screen.say(f"{_name(picked)} ({how}, picked with probability {shown['propensity']:.3f})")
+    how = "exploration" if shown["explored"] else "best score"
+    screen.say(f"{_name(picked)} ({how}, selected with probability {shown['propensity']:.3f})")
     if explain:
         rows = [
             (
@@ -85,19 +91,20 @@ def observe(
     state: State,
     prompt: Prompt,
     *,
-    sentiment: Annotated[
-        float, typer.Option("--sentiment", metavar="0..1", min=0, max=1, help="How pleased the user was.")
-    ],
-    corrections: Annotated[int, typer.Option("--corrections", metavar="N", min=0, help="How often corrected.")] = 0,
-    outcome: Annotated[TaskOutcome | None, typer.Option("--outcome", help="What became of the task.")] = None,
+    sentiment: Annotated[float, typer.Option("--sentiment", metavar="0..1", min=0, max=1, help="User satisfaction.")],
+    corrections: Annotated[int, typer.Option("--corrections", metavar="N", min=0, help="Number of corrections.")] = 0,
+    outcome: Annotated[TaskOutcome | None, typer.Option("--outcome", help="Outcome of the task.")] = None,
     signal: Signals = None,
     propensity: Annotated[
-        float, typer.Option("--propensity", metavar="0..1", min=0, max=1, help="With which it had been picked.")
+        float,
+        typer.Option("--propensity", metavar="0..1", min=0, max=1, help="Probability with which it was selected."),
     ] = 1.0,
     branch: Branch = None,
     version: Number = None,
-    conversation: Annotated[str, typer.Option("--conversation", metavar="ID", help="Where it was said.")] = "",
-    user: Annotated[str, typer.Option("--user", metavar="USER", help="Whose word it is.")] = "",
+    conversation: Annotated[
+        str, typer.Option("--conversation", metavar="ID", help="Conversation of the feedback.")
+    ] = "",
+    user: Annotated[str, typer.Option("--user", metavar="USER", help="User who gave the feedback.")] = "",
 ) -> None:
     """Record feedback on a version of a prompt.
 
@@ -126,5 +133,5 @@ def observe(
     if state.json:
         screen.say_json(shown)
     else:
-        back = "; it was rolled back" if shown["rolledBack"] else ""
-        screen.say(f"score {shown['score']:.3f}, edge weight {shown['edgeWeight']:.3f} now{back}")
+        back = "; version rolled back" if shown["rolledBack"] else ""
+        screen.say(f"score {shown['score']:.3f}, new edge weight {shown['edgeWeight']:.3f}{back}")

@@ -22,27 +22,35 @@ from cuebook.cli.state import State
 from cuebook.errors import Conflict, CuebookError, InvalidInput
 from cuebook.records.prompt import BODY, MAIN, Engine, Version
 
-#: Who edits where neither VISUAL nor EDITOR says so.
+#: The editor if neither VISUAL nor EDITOR is set.
 _EDITOR = "notepad" if os.name == "nt" else "vi"
 
 _Texts = list[str] | None
 
 FileArgument = Annotated[
-    str | None, typer.Argument(metavar="[FILE]", help="Its file, or its text alone; - reads from the pipe.")
+    str | None, typer.Argument(metavar="[FILE]", help="Prompt file or plain text; - reads standard input.")
 ]
-Text = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Its text.")]
-Section = Annotated[_Texts, typer.Option("--section", metavar="NAME=TEXT", help="A section; @FILE reads its text.")]
-Override = Annotated[_Texts, typer.Option("--override", metavar="NAME=TEXT", help="A section instead of the parent's.")]
-ParamOption = Annotated[_Texts, typer.Option("--param", metavar="NAME[=DEFAULT]", help="A parameter of the text.")]
-Weight = Annotated[_Texts, typer.Option("--weight", metavar="SIGNAL=W", help="How well it fits a signal.")]
-Inherits = Annotated[str | None, typer.Option("--inherits", metavar="ID", help='Its parent; "" for none.')]
-Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Such as persona or addon.")]
-EngineOption = Annotated[Engine | None, typer.Option("--engine", help="Whether it has $name or {{name}}.")]
-Description = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="What it is for.")]
-Tag = Annotated[_Texts, typer.Option("--tag", metavar="TAG", help="A tag; may come again.")]
-Semver = Annotated[str | None, typer.Option("--semver", metavar="X.Y.Z", help="Suggested unless given.")]
-Base = Annotated[int | None, typer.Option("--base", metavar="N", min=0, help="The head you saw.")]
-Author = Annotated[str, typer.Option("--author", metavar="NAME", help="Its author.")]
+Text = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Prompt text.")]
+Section = Annotated[
+    _Texts, typer.Option("--section", metavar="NAME=TEXT", help="Section; @FILE reads the text from a file.")
+]
+Override = Annotated[
+    _Texts, typer.Option("--override", metavar="NAME=TEXT", help="Section that replaces the parent's.")
+]
+ParamOption = Annotated[_Texts, typer.Option("--param", metavar="NAME[=DEFAULT]", help="Template parameter.")]
+Weight = Annotated[_Texts, typer.Option("--weight", metavar="SIGNAL=W", help="Weight for a signal.")]
+Inherits = Annotated[str | None, typer.Option("--inherits", metavar="ID", help='Parent prompt; "" for none.')]
+Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Prompt type, such as persona or addon.")]
+EngineOption = Annotated[Engine | None, typer.Option("--engine", help="Template syntax: $name (dollar) or {{name}}.")]
+Description = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="Purpose of the prompt.")]
+Tag = Annotated[_Texts, typer.Option("--tag", metavar="TAG", help="Tag; repeatable.")]
+Semver = Annotated[
+    str | None, typer.Option("--semver", metavar="X.Y.Z", help="Semantic version. Default: suggested from the change.")
+]
+Base = Annotated[
+    int | None, typer.Option("--base", metavar="N", min=0, help="Expected head version; fail if it has changed.")
+]
+Author = Annotated[str, typer.Option("--author", metavar="NAME", help="Author.")]
 
 
 @command(
@@ -93,7 +101,7 @@ def new(
     given = {name: value for name, value in fields.items() if value is not None}
     given |= {} if inherits is None else {"inherits": inherits or None}
     if file is not None and (sections or given):
-        msg = "give a file or the text's options, not both"
+        msg = "FILE and text options exclude each other. Use only one of them"
         raise typer.BadParameter(msg, param_hint="FILE")
     if file is not None:
         _tell(state, wait(state, lambda book: _save_file(book, place, file, base, author)))
@@ -107,7 +115,7 @@ def new(
 async def _save_file(book: Cuebook, place: VersionPlace, file: str, base: int | None, author: str) -> Version:
     draft = await drafts.draft_of(book.desk, place.slug, place.branch, new=True)
     if base not in (None, draft.base):
-        msg = f"prompt {draft.slug!r} has moved on: its head is {draft.base} on {draft.branch!r}, you saw {base}"
+        msg = f"Prompt {draft.slug!r} has changed: head of {draft.branch!r} is {draft.base}, not {base}. Retry."
         raise Conflict(msg)
     made = await drafts.save_draft(book.desk, draft, drafts.read_draft(draft, _read(file), name=file), by=author)
     await write_through(book, made.slug)
@@ -162,7 +170,7 @@ def _edit(state: State, place: VersionPlace, *, author: str, new: bool) -> None:
         if state.json:
             screen.say_json({"changed": False})
         else:
-            screen.say("nothing changed")
+            screen.say("no changes")
         return
 
     async def write(book: Cuebook) -> Version | None:
@@ -177,11 +185,11 @@ def _edit(state: State, place: VersionPlace, *, author: str, new: bool) -> None:
         made = wait(state, write)
     except CuebookError as error:
         target = f"{draft.slug}@{draft.branch}" if draft.branch != MAIN else draft.slug
-        way = f"yours is in {file}; mend it and write it with `cuebook prompt new {target} {file}`"
-        raise type(error)(f"{error}; {way}") from error
+        way = f"Your text is in {file}. Fix it and run `cuebook prompt new {target} {file}`."
+        raise type(error)(f"{str(error).rstrip('.')}. {way}") from error
     _remove(file)
     if made is None:
-        screen.say("nothing changed")
+        screen.say("no changes")
     else:
         _tell(state, made)
 
@@ -189,16 +197,16 @@ def _edit(state: State, place: VersionPlace, *, author: str, new: bool) -> None:
 def _run_editor(file: Path) -> None:
     named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not named and not screen.on_terminal():
-        msg = "no text: give a FILE, --text or --section, or set EDITOR"
+        msg = "No text given. Pass FILE, --text or --section, or set EDITOR."
         raise InvalidInput(msg, where="text")
     command_line = [*shlex.split(named or _EDITOR, posix=os.name != "nt"), str(file)]
     try:
         done = subprocess.run(command_line, check=False)  # noqa: S603  # the user's own editor
     except OSError as error:
-        msg = f"the editor {command_line[0]!r} cannot be started ({error.strerror}); set EDITOR to one that can"
+        msg = f"Cannot start the editor {command_line[0]!r}: {error.strerror}. Set EDITOR to another program."
         raise InvalidInput(msg, where="EDITOR") from error
     if done.returncode:
-        msg = f"the editor {command_line[0]!r} ended with {done.returncode}; nothing was written (yours is in {file})"
+        msg = f"The editor {command_line[0]!r} failed with exit code {done.returncode}. Your text is in {file}."
         raise InvalidInput(msg, where="EDITOR")
 
 

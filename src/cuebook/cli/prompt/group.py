@@ -17,7 +17,7 @@ from cuebook.errors import CuebookError
 T = TypeVar("T")
 
 app = new_app(
-    "Write, compare, test, choose and roll back prompts.",
+    "Write, compare, test, select and roll back prompts.",
     "cuebook prompt new persona/kind --text 'Welcome $user_name.' --param user_name",
     "cuebook prompt edit persona/kind",
     "cuebook prompt diff persona/kind",
@@ -26,15 +26,15 @@ app = new_app(
 Prompt = Annotated[
     str,
     typer.Argument(
-        metavar="PROMPT", help="A prompt's id; @BRANCH, @LABEL, :N and @BRANCH:N name a version.", show_default=False
+        metavar="PROMPT", help="Prompt ID; append @BRANCH, @LABEL, :N or @BRANCH:N for a version.", show_default=False
     ),
 ]
-Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="Which branch.  [default: main]")]
+Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="Branch.  [default: main]")]
 Number = Annotated[
-    int | None, typer.Option("--version", metavar="N", min=1, help="Which version; the active one by default.")
+    int | None, typer.Option("--version", metavar="N", min=1, help="Version number. Default: the active version.")
 ]
-By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who does it; your user name by default.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Author of the change. Default: your user name.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")]
 
 
 def wait(state: State, work: Callable[[Cuebook], Awaitable[T]], *, autopush: bool | None = None) -> T:
@@ -55,7 +55,7 @@ async def write_through(book: Cuebook, *slugs: str) -> None:
     try:
         await book.prompt_files.pull(slugs=slugs)
     except CuebookError as error:
-        screen.complain(f"stored, but its file was not written: {error}")
+        screen.complain(f"The prompt is stored, but its file was not written: {error}")
 
 
 def whoever(by: str | None) -> str:
@@ -74,10 +74,10 @@ def pairs(values: list[str] | None, option: str, *, alone: str | None = None) ->
     for each in values or ():
         name, mark, value = each.partition("=")
         if not name or (not mark and alone is None):
-            msg = f"{each!r} is no NAME=VALUE"
+            msg = f"{each!r} is not NAME=VALUE"
             raise typer.BadParameter(msg, param_hint=option)
         if name in found:
-            msg = f"{name!r} is given twice"
+            msg = f"{name!r} is set twice"
             raise typer.BadParameter(msg, param_hint=option)
         found[name] = value if mark else alone or ""
     return found
@@ -90,6 +90,6 @@ def numbers(values: list[str] | None, option: str) -> dict[str, float]:
         try:
             found[name] = float(value)
         except ValueError:
-            msg = f"{name}: {value!r} is no number"
+            msg = f"{name}: {value!r} is not a number"
             raise typer.BadParameter(msg, param_hint=option) from None
     return found

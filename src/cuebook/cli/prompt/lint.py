@@ -30,11 +30,11 @@ _STATES = {"error": "fail", "warning": "warn", "info": "info"}
 def lint(
     state: State,
     prompts: Annotated[
-        list[str] | None, typer.Argument(metavar="PROMPT", help="Ids; all prompts by default.", show_default=False)
+        list[str] | None, typer.Argument(metavar="PROMPT", help="Prompt IDs. Default: all prompts.", show_default=False)
     ] = None,
     *,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings too.")] = False,
-    rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
 ) -> None:
     """Check prompts for secrets, injections and unused parameters.
 
@@ -59,7 +59,7 @@ def lint(
             said = each["message"] if each["message"].startswith(where) else f"{where}: {each['message']}"
             screen.verdict(_STATES[each["severity"]], each["rule"], said)
         told = [f"{counts[name]:,} {name}{'s' * (counts[name] != 1 and name != 'info')}" for name in linting.SEVERITIES]
-        screen.say(", ".join(told) if found else "nothing found")
+        screen.say(", ".join(told) if found else "no findings")
     if counts["error"] or (strict and counts["warning"]):
         raise typer.Exit(1)
 
@@ -69,7 +69,9 @@ def _list_rules(state: State) -> None:
     if state.json:
         screen.say_json({"items": listed})
     else:
-        screen.table(("rule", "severity", "what"), [(each["rule"], each["severity"], each["what"]) for each in listed])
+        screen.table(
+            ("rule", "severity", "description"), [(each["rule"], each["severity"], each["what"]) for each in listed]
+        )
 
 
 @command(app, "cuebook prompt rate persona/kind", "cuebook prompt rate persona/kind@trial --json", name="rate")
@@ -99,7 +101,7 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
         )
         for each in shown["parts"]
     ]
-    screen.table(("part", "points", "of", "", "why"), rows, right=("points", "of"))
+    screen.table(("part", "points", "of", "", "reason"), rows, right=("points", "of"))
 
 
 # ---- clusters -------------------------------------------------------------------------------------------------------
@@ -109,11 +111,11 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
 def clusters(
     state: State,
     *,
-    prefix: Annotated[str, typer.Option("--prefix", metavar="P", help="Only those whose id begins so.")] = "",
+    prefix: Annotated[str, typer.Option("--prefix", metavar="P", help="Only prompt IDs with this prefix.")] = "",
     least: Annotated[
         float | None,
         typer.Option(
-            "--least", metavar="0..1", min=0, max=1, help="Join from this mean likeness on.", show_default=False
+            "--least", metavar="0..1", min=0, max=1, help="Minimum mean similarity within a group.", show_default=False
         ),
     ] = None,
 ) -> None:
@@ -130,19 +132,19 @@ def clusters(
         screen.say_json(msgspec.to_builtins(found))
         return
     for number, each in enumerate(found.groups, 1):
-        screen.heading(f"{number}. {', '.join(each.words)} \u00b7 {each.likeness:.2f} alike")
+        screen.heading(f"{number}. {', '.join(each.words)} \u00b7 similarity {each.likeness:.2f}")
         screen.table(
-            ("prompt", "like the others"), [(one.name, f"{one.likeness:.2f}") for one in each.members],
-            right=("like the others",),
+            ("prompt", "similarity"), [(one.name, f"{one.likeness:.2f}") for one in each.members],
+            right=("similarity",),
         )  # fmt: skip
     if found.near_duplicates:
-        screen.heading("nearly the same")
+        screen.heading("near duplicates")
         rows = [(each.a, each.b, f"{each.similarity:.0%}") for each in found.near_duplicates]
-        screen.table(("prompt", "and", "alike"), rows, right=("alike",))
+        screen.table(("prompt", "duplicate of", "similarity"), rows, right=("similarity",))
     if found.alone:
-        screen.say(f"like no other: {', '.join(found.alone)}")
-    by = "the embedder" if found.by == "meaning" else "their words"
+        screen.say(f"ungrouped: {', '.join(found.alone)}")
+    by = "embeddings" if found.by == "meaning" else "shared words"
     groups = len(found.groups)
     screen.say(f"{found.prompts:,} prompts, {groups:,} {'group' if groups == 1 else 'groups'}, by {by}")
     if found.instead:
-        screen.say(f"{found.instead}: words told the rest")
+        screen.say(f"{found.instead}: shared words were used instead")

@@ -21,8 +21,8 @@ from cuebook.records.prompt import Version
 def list_(
     state: State,
     *,
-    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only ids that begin so.")] = "",
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many.")] = 50,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only prompt IDs with this prefix.")] = "",
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="Show at most N prompts.")] = 50,
     cursor: Cursor = None,
 ) -> None:
     """List prompts with their branches, labels and weights."""
@@ -31,8 +31,8 @@ def list_(
         screen.say_json({"items": items} | ({"next": more} if more else {}))
         return
     if not items:
-        none = f"no prompt's id begins with {prefix!r}; `cuebook prompt list` names those there are"
-        new = "no prompts yet; `cuebook prompt new PROMPT` writes one, files below prompts/ are taken over"
+        none = f"no prompt ID starts with {prefix!r}. Run `cuebook prompt list` to list all."
+        new = "no prompts yet. Run `cuebook prompt new PROMPT`, or add files below prompts/."
         screen.say(none if prefix else new)
         return
     rows = [
@@ -46,10 +46,10 @@ def list_(
         )
         for each in items
     ]
-    names = ("prompt", "semver", "branches", "labels", "type", "what for")
+    names = ("prompt", "semver", "branches", "labels", "type", "description")
     screen.table(names, rows, fold=("prompt", "branches"))
     if more:
-        screen.say(f"there are more: --cursor {more}")
+        screen.say(f"more results: --cursor {more}")
 
 
 def _branch(branch: Wire) -> str:
@@ -71,8 +71,8 @@ def show(
     *,
     branch: Branch = None,
     version: Number = None,
-    resolve: Annotated[bool, typer.Option("--resolve", help="With the sections it inherits.")] = False,
-    file: Annotated[bool, typer.Option("--file", help="As the file it is, whole.")] = False,
+    resolve: Annotated[bool, typer.Option("--resolve", help="Include inherited sections.")] = False,
+    file: Annotated[bool, typer.Option("--file", help="Print the prompt file.")] = False,
     project: Project = None,
 ) -> None:
     """Show a version: sections, parameters, labels and state."""
@@ -99,13 +99,13 @@ def _draw(shown: Wire) -> None:
     where = f"{shown['slug']}@{shown['branch']}:{shown['version']}"
     screen.heading(" · ".join((where, shown["semver"], *marks)))
     about = {
-        "what for": shown["description"],
+        "purpose": shown["description"],
         "author": shown["author"],
         "written": (shown["createdAt"] or "")[:19].replace("T", " "),
         "type": shown["type"],
         "engine": shown["engine"] if shown["engine"] != "dollar" else "",
         "inherits": shown["inherits"] or "",
-        "made of": " → ".join(shown["lineage"]) if len(shown["lineage"]) > 1 else "",
+        "lineage": " → ".join(shown["lineage"]) if len(shown["lineage"]) > 1 else "",
         "tags": ", ".join(shown["tags"]),
         "digest": shown["digest"],
     }
@@ -153,9 +153,9 @@ def log(state: State, prompt: Prompt, *, limit: PageLimit = None, cursor: Cursor
         )
         for each in items
     ]
-    screen.table(("when", "what", "version", "to", "by", "why"), rows)
+    screen.table(("time", "event", "version", "to", "by", "reason"), rows)
     if more:
-        screen.say(f"there are more: --cursor {more}")
+        screen.say(f"more results: --cursor {more}")
 
 
 def _what(event: Wire) -> str:
@@ -174,12 +174,15 @@ def _what(event: Wire) -> str:
 def diff(
     state: State,
     prompt: Prompt,
-    a: Annotated[str | None, typer.Argument(metavar="A", help="The version before the other by default.")] = None,
-    b: Annotated[str | None, typer.Argument(metavar="B", help="The one PROMPT names by default.")] = None,
+    a: Annotated[str | None, typer.Argument(metavar="A", help="Old version. Default: the one before B.")] = None,
+    b: Annotated[
+        str | None, typer.Argument(metavar="B", help="New version. Default: the one that PROMPT names.")
+    ] = None,
     *,
     branch: Branch = None,
     turns: Annotated[
-        int, typer.Option("--turns", metavar="N", min=0, max=MOST_TURNS, help="Measure on so many turns; 0 on none.")
+        int,
+        typer.Option("--turns", metavar="N", min=0, max=MOST_TURNS, help="Measure on the last N turns; 0 for none."),
     ] = TURNS,
 ) -> None:
     """Compare two versions, and measure the token cost.
@@ -197,7 +200,9 @@ def diff(
             return await lookup.compare(book.desk, named, draft, turns=turns) | {"file": path}
         after = await lookup.find_beside(book.prompts, named, b) if b else named
         if a is None and after.number == 1:
-            msg = f"{after.slug}@{after.branch}:1 is the first of its branch; name what to compare it with"
+            msg = (
+                f"{after.slug}@{after.branch}:1 is the first version of its branch. Name a version to compare it with."
+            )
             raise InvalidInput(msg, where="a")
         before = await lookup.find_beside(book.prompts, named, a or f"{after.branch}:{after.number - 1}")
         return await lookup.compare(book.desk, before, after, turns=turns)
@@ -218,10 +223,10 @@ def diff(
 
 
 def _draw_impact(impact: Wire) -> None:
-    screen.say(f"in use: {screen.line_of(impact['summary'])}")
+    screen.say(f"impact: {screen.line_of(impact['summary'])}")
     if impact["reproduced"] < impact["turns"]:
-        exact = f"{impact['reproduced']} of {impact['turns']} windows come out byte for byte as they were sent"
-        screen.say(f"{exact}, the others nearly")
+        exact = f"{impact['reproduced']} of {impact['turns']} prompts were reproduced byte for byte"
+        screen.say(f"{exact}, the others approximately")
 
 
 async def _edited(book: Cuebook, prompt: str, named: Version) -> tuple[str, Version] | None:
@@ -235,7 +240,7 @@ async def _edited(book: Cuebook, prompt: str, named: Version) -> tuple[str, Vers
 def draw_difference(shown: Wire) -> None:
     """Print sections as a unified diff, and the other fields line by line."""
     if not (shown["sections"] or shown["params"] or shown["fields"]):
-        screen.say("they say the same")
+        screen.say("no differences")
     for each in shown["sections"]:
         screen.heading(f"[{each['name']}] {'(overrides) ' if each['override'] else ''}{each['kind']}")
         screen.diff(each["lines"])

@@ -14,10 +14,10 @@ from cuebook.cli.state import State
 from cuebook.records.prompt import MAIN
 
 _STANDS = {
-    "new": "not in the book yet",
+    "new": "not pushed yet",
     "changed": "changed on disk",
-    "both": "changed on disk and in the book",
-    "behind": "older than the book's",
+    "both": "changed on disk and in the database",
+    "behind": "older than the stored version",
     "missing": "has no file",
     "registry": "",
 }
@@ -28,7 +28,7 @@ def push(
     state: State,
     *,
     dry_run: DryRun = False,
-    force: Annotated[bool, typer.Option("--force", help="Store files on top where the book has changed too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Push files even if the stored prompt changed too.")] = False,
 ) -> None:
     """Store all edited files below prompts/.
 
@@ -41,9 +41,9 @@ def push(
     for each in done:
         screen.say(f"{each.path}: {'would be ' * dry_run}{_pushed(each)}")
         if each.suggested:
-            screen.say(f"  its version is still {each.semver}; for a {each.bump} change write {each.suggested}")
+            screen.say(f"  still version {each.semver}; a {each.bump} change should be {each.suggested}")
     if not done:
-        screen.say("nothing has changed on disk")
+        screen.say("no changes on disk")
 
 
 def _pushed(each: SyncChange) -> str:
@@ -56,7 +56,7 @@ def pull(
     state: State,
     *,
     dry_run: DryRun = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over files that were edited too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files even if they were edited too.")] = False,
 ) -> None:
     """Write the newest versions to their files below prompts/.
 
@@ -69,7 +69,7 @@ def pull(
     for each in done:
         screen.say(f"{each.path}: {'would be ' * dry_run}written, {_name(each)} ({each.semver})")
     if not done:
-        screen.say("nothing has changed in the book")
+        screen.say("no changes in the database")
 
 
 @command(app, "cuebook prompt drift", "cuebook prompt drift --json", name="drift")
@@ -92,11 +92,11 @@ def _draw(found: Sequence[SyncChange]) -> None:
         what = each.message or f"{each.path}: {_STANDS[each.state]} ({_name(each)})"
         screen.verdict("fail" if each.state in ("both", "registry") else "warn", each.state, what)
     if not found:
-        screen.say("files, registry.json and book say the same")
+        screen.say("no drift: files, registry.json and database agree")
     elif any(each.state in ("new", "changed") for each in found):
-        screen.say("`cuebook prompt push` takes over what changed on disk")
+        screen.say("Run `cuebook prompt push` to store the changes on disk.")
     elif any(each.state in ("behind", "missing") for each in found):
-        screen.say("`cuebook prompt pull` writes what changed in the book")
+        screen.say("Run `cuebook prompt pull` to write the changes to disk.")
 
 
 def _name(each: SyncChange) -> str:

@@ -12,15 +12,13 @@ from cuebook.cli.prompt.group import Branch, Number, app, pairs, wait, whoever
 from cuebook.cli.state import State
 
 Named = Annotated[
-    str | None, typer.Option("--prompt", metavar="ID", help="The prompt; @BRANCH, :N and @BRANCH:N name a version.")
+    str | None, typer.Option("--prompt", metavar="ID", help="Prompt ID; append @BRANCH, :N or @BRANCH:N for a version.")
 ]
-Given = Annotated[
-    list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter's value; may come again.")
-]
-Diff = Annotated[bool, typer.Option("--diff", help="Also what is new in the template since the version before.")]
-Log = Annotated[bool, typer.Option("--log", help="Let it stand in the audit.")]
-TextOnly = Annotated[bool, typer.Option("--text", help="Print the rendered text and nothing else.")]
-Positional = Annotated[str | None, typer.Argument(metavar="[PROMPT]", help="The same as --prompt.", show_default=False)]
+Given = Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="Parameter value; repeatable.")]
+Diff = Annotated[bool, typer.Option("--diff", help="Show the template changes since the previous version.")]
+Log = Annotated[bool, typer.Option("--log", help="Record the rendering in the audit log.")]
+TextOnly = Annotated[bool, typer.Option("--text", help="Print only the rendered text.")]
+Positional = Annotated[str | None, typer.Argument(metavar="[PROMPT]", help="Same as --prompt.", show_default=False)]
 
 
 @command(
@@ -48,7 +46,7 @@ def try_out(
     """
     slug = prompt or named
     if slug is None or (prompt and named):
-        msg = "name one prompt"
+        msg = "Name exactly one prompt"
         raise typer.BadParameter(msg, param_hint="--prompt")
     params = pairs(param, "--param")
     who = whoever(None) if log else None
@@ -62,7 +60,7 @@ def try_out(
         _draw(shown)
 
 
-#: What the heading says already.
+#: Fields shown in the heading.
 _SAID = ("slug", "branch", "version", "semver")
 
 
@@ -77,13 +75,13 @@ def _draw(shown: Wire) -> None:
         {key: value for key, value in shown["metadata"].items() if key not in ("slug", "branch", "version")}
     )
     if "auditSeq" in shown:
-        screen.say(f"record {shown['auditSeq']} of the audit")
+        screen.say(f"recorded as audit record {shown['auditSeq']}")
     if "diff" not in shown:
         return
     if shown["previous"] is None:
-        screen.say("there is no version before it")
+        screen.say("no previous version")
     elif not shown["diff"]:
-        screen.say(f"the template is that of version {shown['previous']}")
+        screen.say(f"template unchanged since version {shown['previous']}")
     else:
         before = f"{shown['slug']}@{shown['branch']}:{shown['previous']}"
         screen.diff((f"--- {before}", f"+++ {where}", *shown["diff"]))

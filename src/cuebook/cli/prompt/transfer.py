@@ -20,8 +20,8 @@ from cuebook.cli.prompt.group import DryRun, app, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 
-By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="The author of what names none.")]
-File = Annotated[str, typer.Argument(metavar="FILE", help="JSON; - reads from the pipe.", show_default=False)]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Author of versions that name none.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="JSON file; - reads standard input.", show_default=False)]
 
 
 @command(
@@ -58,7 +58,7 @@ def _tell(state: State, done: Wire) -> None:
         screen.say(f"{verb} {what} from {each['place']}")
     skipped = len(done["skipped"])
     if skipped:
-        screen.say(f"{skipped:,} version{'s' * (skipped != 1)} stood there already")
+        screen.say(f"{skipped:,} version{'s' * (skipped != 1)} already stored")
     if not done["written"]:
         screen.say("nothing to write")
 
@@ -76,7 +76,10 @@ def _data(file: str) -> bytes:
 def import_(
     state: State,
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Files; - reads JSON from the pipe.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="FILE", help="Prompt files or a JSON file; - reads JSON from standard input.", show_default=False
+        ),
     ],
     *,
     by: By = None,
@@ -88,10 +91,10 @@ def import_(
     texts = [each for each in files if each != "-" and not each.endswith(".json")]
     documents = [each for each in files if each not in texts]
     if texts and documents:
-        msg = "give either JSON or files of prompts, for each is all or nothing"
+        msg = "JSON and prompt files cannot be imported together. Run the command once for each"
         raise typer.BadParameter(msg, param_hint="FILE")
     if len(documents) > 1:
-        msg = "give one JSON file, for it is all or nothing"
+        msg = "Only one JSON file can be imported at a time"
         raise typer.BadParameter(msg, param_hint="FILE")
     if documents:
         migrate(state, documents[0], dry_run=False, by=by)
@@ -110,7 +113,7 @@ def import_(
     for each in made:
         screen.say(f"wrote {each['slug']}@{each['branch']}:{each['version']} ({each['semver']})")
     if not made:
-        screen.say("nothing new")
+        screen.say("no new versions")
 
 
 @command(
@@ -123,24 +126,29 @@ def import_(
 def export(
     state: State,
     prompts: Annotated[
-        list[str] | None, typer.Argument(metavar="PROMPT", help="Ids; all prompts by default.", show_default=False)
+        list[str] | None, typer.Argument(metavar="PROMPT", help="Prompt IDs. Default: all prompts.", show_default=False)
     ] = None,
     *,
     form: Annotated[
-        str, typer.Option("--format", metavar="json|md", help="All versions, or one version's file.")
+        str, typer.Option("--format", metavar="json|md", help="json for all versions, md for the file of one.")
     ] = "json",
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write to this file. Default: standard output."),
+    ] = None,
 ) -> None:
     """Export prompts with all versions as JSON.
 
     With --format md, export one version as its file.
     """
     if form not in ("json", "md"):
-        msg = f"{form!r} is none; give json or md"
+        msg = f"Unknown format {form!r}. Available: json, md"
         raise typer.BadParameter(msg, param_hint="--format")
     named = prompts or []
     if form == "md" and len(named) != 1:
-        msg = f"--format md is one prompt's file, and {len(named)} are named; `cuebook prompt pull` writes all files"
+        msg = (
+            f"--format md exports one prompt, but {len(named)} are named. Run `cuebook prompt pull` to write all files."
+        )
         raise InvalidInput(msg, where="format")
 
     async def run(book: Cuebook) -> tuple[str, int]:

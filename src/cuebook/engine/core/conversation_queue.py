@@ -23,7 +23,7 @@ class ConversationQueue:
         lock = self._locks.setdefault(place, asyncio.Lock())
         waiting = self._waiting.get(place, 0)
         if waiting > self._most:
-            msg = f"{self._most} turns already wait in conversation {conversation!r}; try again later"
+            msg = f"Queue full: {self._most} turns already wait in conversation {conversation!r}. Try again later."
             raise Busy(msg, retry_after=2.0)
         self._waiting[place] = waiting + 1
         try:

@@ -37,9 +37,9 @@ from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator
 from cuebook.window.tokens import Counter
 from cuebook.window.window import MOST_ANCHORS, common_prefix
 
-#: Windows remembered to compare the next with; of other conversations the last one is rendered again.
+#: Cached windows for comparison with the next one. Without a cached window, the last one is rendered again.
 REMEMBERED = 64
-#: Messages of clients whose reading is remembered: they come again with every call.
+#: Cached parse results of client messages: clients resend them with every call.
 HEARD = 20_000
 
 
@@ -102,7 +102,7 @@ class Chore(Struct, frozen=True, kw_only=True):
 
 #: An Idempotency-Key and the digest of its request.
 Key = tuple[str, bytes]
-#: What is known of a client's message by its bytes: role, digest, and whether secrets are in it.
+#: Cached facts about a client's message: role, digest, and whether it contains secrets.
 Known = tuple[str, bytes, bool]
 
 
@@ -136,68 +136,72 @@ class Desk(Struct, kw_only=True):
     key: bytes
     personas: Mapping[str, Persona]
     default_persona: str
-    persona_waits: bool  # the persona is silent before a client's own system text, unless it is asked for
+    persona_waits: bool  # a client's own system text disables the persona unless requested
     compaction: Compaction
     lines: ConversationQueue
     presets: Presets = NO_PRESETS
     profiles: Profiles = TRACKING_PROFILES  # of sentiment tracking
-    project: str = ""  # whose own prompts stand for the others, where call and conversation name none
-    builtin: Mapping[str, Version] = {}  # shipped prompts by id, said where the book has none
+    project: str = ""  # its prompts shadow others of the same name unless the call or conversation names a project
+    builtin: Mapping[str, Version] = {}  # shipped prompts by id, used if the database has none
     strategy: str = "epsilon_greedy"
     epsilon: float = 0.2
-    observes: str = "auto"  # whom what the user says next teaches: auto = prompts that had others beside them, all, off
+    observes: str = "auto"  # which prompts feedback signals teach: auto = those with alternatives, all, off
     rollback: str = "off"  # guarded | sigma | off
     trials: dict[tuple[str, str], TrialCacheEntry] = field(
         default_factory=dict
-    )  # by slug and branch; the store has it all
+    )  # cache by slug and branch; the store has all data
     dockets: dict[tuple[str, str], Docket] = field(default_factory=dict)  # likewise
-    tunes: bool = True  # what conversations have tuned holds, and they go on tuning
+    tunes: bool = True  # apply tuned parameters and go on tuning
     ledgers: Ledgers = field(default_factory=Ledgers)
     lease_s: float = 30.0
     checkpoint_s: float = 2.0
     wait_s: float = 3600.0  # for the results of a turn's tools
-    work_patience_s: float = 300.0  # for a model's whole answer in the work behind
-    memory_policy: Policy = Policy()  # what a conversation may read and write that keeps no policy of its own
-    keyed_policy: Policy = Policy(user=True, persona=True, organization=True)  # likewise, for who comes with a key (A)
-    sinks: tuple[str, ...] = ()  # who else has each finished pass
-    zone: tzinfo = UTC  # whose days hold where neither request nor conversation names a zone
-    review_every: int = 6  # turns after which durable memories are chosen anew
+    work_patience_s: float = 300.0  # for a model's complete answer in a background job
+    memory_policy: Policy = Policy()  # for conversations without a policy of their own
+    # likewise, for callers with an API key (A)
+    keyed_policy: Policy = Policy(user=True, persona=True, organization=True)
+    sinks: tuple[str, ...] = ()  # receivers of each finished pass
+    zone: tzinfo = UTC  # default time zone of days
+    review_every: int = 6  # turns between two selections of durable memories
     recall: bool = True
     recall_hits: int = 12
-    analyzers: Mapping[str, Analyzer] = field(default_factory=analyzers_of)  # by name: methods of sentiment but `llm`
+    # methods of sentiment by name, except `llm`
+    analyzers: Mapping[str, Analyzer] = field(default_factory=analyzers_of)
     embedder: Embedder | None = None
-    embed_s: float = 2.0  # for a query's vector; then full text alone answers
-    embed_at_once: int = 64  # texts of one call behind replies: between two of them turns go first
+    embed_s: float = 2.0  # for a query's vector; then full text only
+    embed_at_once: int = 64  # texts per background call; turns run in between
     failing: Failing = field(default_factory=Failing)  # of the embedder
-    experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None  # as their files say now; None = off
-    experience_model: Model | None = None  # chooses among them; None = words and meaning do
-    experience_s: float = 4.0  # for its choice
-    experience_most: int = 3  # that stand in one prompt
-    log_prompt: Callable[[Any], None] | None = None  # takes a `prompt_logs.PromptLog`, to be written; None = off
-    erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged  # by kinds forgotten; False: bytes left
-    selected: OrderedDict[bytes, Selected] = field(default_factory=OrderedDict)  # what models chose last
-    meant: OrderedDict[tuple[str, str], bytes] = field(default_factory=OrderedDict)  # by space and text: its vector
+    # current content of their files; None = off
+    experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None
+    experience_model: Model | None = None  # selects among them; None = by words and meaning
+    experience_s: float = 4.0  # for its selection
+    experience_most: int = 3  # in one prompt
+    log_prompt: Callable[[Any], None] | None = None  # queues a `prompt_logs.PromptLog` for writing; None = off
+    # by erased kinds; returns False while data remains
+    erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged
+    selected: OrderedDict[bytes, Selected] = field(default_factory=OrderedDict)  # latest selections by models
+    meant: OrderedDict[tuple[str, str], bytes] = field(default_factory=OrderedDict)  # vectors by space and text
     cache_rule: CacheRule | None = None
     breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
     failpoint: Callable[[str], None] = lambda _: None
-    chores: list[Chore] = field(default_factory=list)  # more of the work behind
-    urgent: Urgent = field(default_factory=Urgent)  # calls for whose first token the work behind stands back
-    stirred: Callable[[], None] = lambda: None  # tells the work behind that something may be due
+    chores: list[Chore] = field(default_factory=list)  # additional background jobs
+    urgent: Urgent = field(default_factory=Urgent)  # turns waiting for a first token, which have priority over jobs
+    stirred: Callable[[], None] = lambda: None  # notifies background jobs that work may be due
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
     heard: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)
     kinds: Kinds = field(default_factory=Kinds)
     sensed: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # vectors of the newest queries
-    sided: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)  # conversations told of once
-    epoch: int = 0  # how often something was forgotten, as far as is known here
-    catch_up: Callable[[], Awaitable[None]] = nothing_changed  # takes over persona and presets files that changed
-    erase_mirror: Callable[[], Awaitable[bool]] = nothing_mirrored  # False: another process is at the file
+    sided: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)  # conversations already logged
+    epoch: int = 0  # number of erasures, as far as this process knows
+    catch_up: Callable[[], Awaitable[None]] = nothing_changed  # reloads changed persona and preset files
+    erase_mirror: Callable[[], Awaitable[bool]] = nothing_mirrored  # returns False while another process locks the file
 
     def persona(self, name: str | None) -> Persona:
         """Return the named persona, or the default one. Raises NotFound."""
         name = name or self.default_persona
         if name not in self.personas:
             known = ", ".join(sorted(self.personas))
-            msg = f"no persona {name!r}; there are {known}"
+            msg = f"Unknown persona {name!r}. Available: {known}."
             raise NotFound(msg)
         return self.personas[name]
 

@@ -22,13 +22,13 @@ from cuebook.wire import chat_messages as openai_messages
 from cuebook.wire.chat_messages import MessageContent, read_message
 
 _STATES: tuple[PostState, ...] = get_args(PostState)
-#: Characters of an id, or of the name of who speaks.
+#: Most characters of an id or a sender's name.
 LONGEST_NAME = 1_000
-#: Part types whose content is data, not text: no secrets are looked for in it.
+#: Part types whose content is binary data, in which secrets are not searched.
 _DATA = frozenset({"image_url", "file", "audio", "input_audio"})
-#: Times a post may have: years 1000 to 9998, so that every day reckoned from one is a day (`datetime` ends at 9999).
+#: Range of post times: years 1000 to 9998, so that all computed days are valid (`datetime` ends at 9999).
 _EARLIEST, _LATEST = -30_610_224_000.0, 253_370_764_800.0
-#: Parts a post may have that its compressed text can stand for.
+#: Most parts of a post that its compressed text can represent.
 _COMPRESSIBLE = frozenset({"execution_result", "code_error", "execution_status", "text"})
 
 
@@ -50,9 +50,7 @@ class Posted(Struct, frozen=True, kw_only=True):
     created_at: float | None = None
     role: Role | None = None
     state: PostState = "complete"
-    wire: bytes | None = (
-        None  # the message verbatim, where it came as one; then it says what is said, and in which role
-    )
+    wire: bytes | None = None  # the original message, if there is one; it determines text and role
 
 
 class PostFactory(Struct, frozen=True):
@@ -80,7 +78,7 @@ class PostFactory(Struct, frozen=True):
     def posted(self, posted: Posted, *, id: str, now: float, persona: str | None, user: str | None) -> Draft:  # noqa: A002
         """Return the draft of a caller's post. Raises TooLarge, InvalidInput."""
         if posted.state not in _STATES:
-            msg = f"state: {posted.state!r} is none of {', '.join(_STATES)}"
+            msg = f"state: Unknown value {posted.state!r}. Use one of {', '.join(_STATES)}."
             raise InvalidInput(msg, where="state")
         sender = posted.sender if posted.sender == user else self.clean(posted.sender)
         said, wire = self._said(posted, sender, persona=persona, user=user)
@@ -219,8 +217,8 @@ class PostFactory(Struct, frozen=True):
     def _check_size(self, said: MessageContent) -> None:
         texts = [said.message, *(part.content for part in said.parts if part.type not in _DATA)]
         if (size := sum(len(text.encode()) for text in texts)) > self.max_post:
-            limit = f"{self.max_post:,}; split it or raise server.max_post"
-            msg = f"a post of {size:,} bytes of text is over the limit of {limit}"
+            limit = f"{self.max_post:,}. Split the post or raise server.max_post."
+            msg = f"Post too large: {size:,} bytes of text exceed the limit of {limit}"
             raise TooLarge(msg, where="message")
 
     def _clean_parts(self, parts: Sequence[Part]) -> tuple[tuple[Part, ...], bytes | None]:
@@ -229,13 +227,13 @@ class PostFactory(Struct, frozen=True):
             clean = tuple(self._clean_part(part) for part in parts)
             return clean, msgspec.json.encode(clean) if clean else None
         except (TypeError, UnicodeEncodeError, RecursionError) as error:
-            msg = f"attachments: cannot be written as JSON ({error})"
+            msg = f"attachments: Cannot encode as JSON: {error}."
             raise InvalidInput(msg, where="attachments") from error
 
     def _clean_part(self, part: Part) -> Part:
         if self.redactor is None:
             return part
-        data = part.type in _DATA and "://" not in part.content[:16]  # an address may hold a password
+        data = part.type in _DATA and "://" not in part.content[:16]  # a URL may contain a password
         content = part.content if data else self.clean(part.content)
         extra = part.extra
         if extra is not None:
@@ -293,25 +291,25 @@ def role_of(sender: str, persona: str | None) -> Role:
 def check_time(when: float) -> None:
     """Check that a time is in range: it fails for milliseconds and for unset times counted from year 1."""
     if not _EARLIEST <= when < _LATEST:
-        msg = f"timestamp: {when} is no time of the years 1000 to 9998; give seconds since 1970"
+        msg = f"timestamp: {when} is outside the years 1000 to 9998. Use seconds since 1970."
         raise InvalidInput(msg, where="timestamp")
 
 
 def check_text(text: str, where: str) -> None:
     """Check that a text has no NUL character and no lone surrogate. Raises InvalidInput naming the field."""
     if "\x00" in text:
-        msg = f"{where}: holds a NUL character at position {text.index(chr(0))}; remove it"
+        msg = f"{where}: NUL character at position {text.index(chr(0))}. Remove it."
         raise InvalidInput(msg, where=where)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        msg = f"{where}: holds half a surrogate pair at position {error.start}; send valid Unicode"
+        msg = f"{where}: lone surrogate at position {error.start}. Send valid Unicode."
         raise InvalidInput(msg, where=where) from None
 
 
 def check_name(text: str, where: str) -> None:
     """Check the length and characters of an id or a sender's name. Raises InvalidInput."""
     if len(text) > LONGEST_NAME:
-        msg = f"{where}: {len(text):,} characters are over the limit of {LONGEST_NAME:,} for an id or a name"
+        msg = f"{where}: {len(text):,} characters exceed the limit of {LONGEST_NAME:,}. Use a shorter id or name."
         raise InvalidInput(msg, where=where)
     check_text(text, where)

@@ -57,7 +57,9 @@ async def instruct(desk: Desk, scope: Scope, work: Work) -> Instruction:
     except CuebookError as error:
         shipped = desk.builtin.get(SYSTEM + work.key) or desk.builtin[SYSTEM + work.otherwise]
         reason = desk.writer.clean(str(error))
-        log.warning("%s is told the built-in %s: %s: %s", work.agent, shipped.slug, work.key, reason)
+        log.warning(
+            "Task %s uses the built-in prompt %s: prompt %s is unusable: %s", work.agent, shipped.slug, work.key, reason
+        )
         return render_instruction(await resolved_of(desk, shipped), work.values)
 
 
@@ -73,7 +75,7 @@ def standing(names: tuple[str, ...], families: Mapping[str, Family], builtin: Ma
     for name in names:
         if name in builtin:
             return builtin[name]
-    msg = f"no prompt {names[0]!r}"
+    msg = f"Unknown prompt {names[0]!r}"
     raise InvalidInput(msg, where="promptKey")
 
 
@@ -83,7 +85,7 @@ def render_instruction(found: Resolved, values: Mapping[str, Any]) -> Instructio
     context = coerce(found.params, {name: values[name] for name in declared & set(values)})
     text = render(text_of(found), context, engine=found.engine, declared=declared)
     if not text.strip():
-        msg = f"prompt {found.version.slug!r} says nothing"
+        msg = f"Prompt {found.version.slug!r} renders to an empty text"
         raise InvalidInput(msg, where="sections")
     return Instruction(text=text, version=found.version, context=context)
 
@@ -102,10 +104,10 @@ def instruction_record(desk: Desk, instruction: Instruction, work: Work, *, conv
     )
 
 
-# ---- a persona's own ------------------------------------------------------------------------------------------------
+# ---- A persona's own instructions -----------------------------------------------------------------------------------
 
 
-#: Under which they are named.
+#: Prefix of their names.
 PLACE = "metaprompt/"
 _PARAMS = tuple(Param(name=name, required=False) for name in VARIABLES)
 

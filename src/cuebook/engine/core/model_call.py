@@ -24,11 +24,11 @@ async def closing(pieces: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T], 
             await pieces.aclose()
 
 
-#: What code that is wrong raises.
+#: Exceptions of faulty code.
 BROKEN: Final = (
     ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError, msgspec.MsgspecError,
 )  # fmt: skip
-#: Characters of an answer after which a model is not listened to any more.
+#: Most characters of an answer.
 LONGEST = 1_000_000
 
 
@@ -46,12 +46,12 @@ async def said_by(desk: Desk, model: Model, request: ModelRequest) -> str:
                 text.append(piece.text)
                 room -= len(piece.text)
                 if room < 0:
-                    msg = f"{model.name} said more than {LONGEST:,} characters"
+                    msg = f"Answer of model {model.name} exceeds {LONGEST:,} characters"
                     raise BackendError(msg, retryable=True)
     except TimeoutError:
-        msg = f"{model.name} did not come to an end within {desk.work_patience_s:g} s"
+        msg = f"Model {model.name} timed out after {desk.work_patience_s:g} s"
         raise BackendError(msg, retryable=True) from None
-    except BROKEN as error:  # whose message may hold what was said, which belongs in no log
-        msg = f"{model.name} failed with {type(error).__name__}"
+    except BROKEN as error:  # its message may contain conversation text, which must not be logged
+        msg = f"Model {model.name} failed with {type(error).__name__}"
         raise BackendError(msg) from error
     return "".join(text)

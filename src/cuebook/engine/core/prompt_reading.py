@@ -64,6 +64,6 @@ def select_from(
     if strategy == "epsilon_greedy":
         return epsilon_greedy(variants, signals, epsilon=epsilon, roll=dice.random())
     if strategy != "thompson":
-        msg = f"strategy: {strategy!r} is none; give epsilon_greedy or thompson"
+        msg = f"strategy: Unknown value {strategy!r}. Use epsilon_greedy or thompson."
         raise InvalidInput(msg, where="strategy")
     return thompson(variants, signals, family.evidence, dice)

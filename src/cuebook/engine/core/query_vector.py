@@ -15,9 +15,9 @@ from cuebook.records.memory import Dense
 
 log = logging.getLogger("cuebook.embedder")
 
-#: Characters of a query that are embedded.
+#: Most characters of a query to embed.
 QUERY = 2_000
-#: Queries whose vectors are remembered: the same question gives the same window.
+#: Cached query vectors: the same question yields the same window.
 REMEMBERED = 256
 _BYTES = 4  # of a float32
 
@@ -55,11 +55,11 @@ async def _asked(desk: Desk, embedder: Embedder, queries: Sequence[str]) -> Sequ
             vectors = await embedder.embed(queries)
         check_size(embedder, vectors)
     except TimeoutError:
-        log.warning("%s took longer than %g s for a query; full text alone answers", embedder.name, desk.embed_s)
+        log.warning("Embedder %s timed out after %g s; this search uses full text only", embedder.name, desk.embed_s)
         return None
     except BackendError as error:
         desk.failing.why = desk.writer.clean(str(error))
-        log.warning("full text alone answers: %s", desk.failing.why)
+        log.warning("The embedder failed; this search uses full text only: %s", desk.failing.why)
         return None
     desk.failing.why = ""
     return vectors
@@ -78,7 +78,7 @@ def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
     sizes = {len(each) // _BYTES for each in vectors}
     if sizes - {embedder.dimension}:
         said = ", ".join(map(str, sorted(sizes)))
-        msg = f"{embedder.name} gave vectors of {said} numbers where it gives {embedder.dimension}; none was kept"
+        msg = f"Embedder {embedder.name} returned vectors of dimension {said} instead of {embedder.dimension}."
         raise BackendError(msg)
 
 

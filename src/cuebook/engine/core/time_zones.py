@@ -15,10 +15,10 @@ from cuebook.errors import InvalidInput
 from cuebook.memory.tokenizer import redated
 from cuebook.records.conversation import Conversation, Draft
 
-#: Where a conversation keeps its zone in its metadata; so it is called on the wire too.
+#: Key of a conversation's time zone in its metadata, and field name on the wire.
 KEPT: Final = "timeZone"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]*(?:[_/][A-Za-z0-9+-]+){0,6}")
-#: Files beside the zones that are none of a place, or count leap seconds.
+#: Zone files that are not places, or that count leap seconds.
 _NO_PLACE = ("posix/", "right/", "localtime", "posixrules", "Factory")
 _LONGEST: Final = 64
 
@@ -29,8 +29,8 @@ def read_zone(name: object, where: str = KEPT) -> tzinfo:
         try:
             return UTC if name == "UTC" else ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            pass  # a folder of zones is none
-    msg = f"{where}: no time zone {name!r:.80}; give an IANA name such as Europe/Amsterdam, or UTC"
+            pass  # the name is a directory
+    msg = f"{where}: Unknown time zone {name!r:.80}. Use an IANA name such as Europe/Amsterdam, or UTC."
     raise InvalidInput(msg, where=where)
 
 

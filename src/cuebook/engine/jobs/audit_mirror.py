@@ -31,11 +31,11 @@ if sys.platform != "win32":
 
 log = logging.getLogger("cuebook.audit")
 
-#: A checkpoint is signed once so many records have come since the last, or so many seconds have gone by.
+#: A checkpoint is signed after this many new records or this many seconds.
 RECORDS, SECONDS = 1000, 60.0
 _PAGE = 1000
 _BLOCK = 1 << 20
-#: How often who closes asks for the file, 50 ms apart.
+#: Attempts to lock the file at shutdown, 50 ms apart.
 _PATIENCE = 20
 
 
@@ -54,7 +54,7 @@ class Mirror:
 
     def __init__(self, file: Path | None) -> None:
         self.file = file
-        self._end: tuple[int, int] | None = None  # the file's last seq and its size, as this process left it
+        self._end: tuple[int, int] | None = None  # last seq and size of the file after this process's last write
         self._signed: tuple[int, float] | None = None
         self._lock = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
@@ -64,7 +64,8 @@ class Mirror:
 
         Raises BackendError if the file cannot be written. The table has all records, and the next run retries.
         """
-        # Who waits may be cancelled in the middle of a line: it is written to its end all the same, and known of.
+        # The caller may be canceled in the middle of a line: finish writing the line anyway, and keep track of the
+        # task.
         task = asyncio.create_task(self._keep_up(desk, Scope(), closing=closing))
         self._writing.add(task)
         task.add_done_callback(self._written_out)
@@ -111,7 +112,7 @@ class Mirror:
                         after = records[-1].seq
                     await asyncio.to_thread(rewrite, file, erased)
             except OSError as error:
-                msg = f"the audit's mirror {file.name!r} cannot be written ({error.strerror})"
+                msg = f"Cannot write audit mirror {file.name!r}: {error.strerror}."
                 raise BackendError(msg) from error
             self._end = None
         return True
@@ -119,7 +120,7 @@ class Mirror:
     def _written_out(self, task: asyncio.Task[None]) -> None:
         self._writing.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever waited was told
+            task.exception()  # the caller already got the error
 
     async def _keep_up(self, desk: Desk, scope: Scope, *, closing: bool) -> None:
         async with self._lock:
@@ -134,21 +135,21 @@ class Mirror:
         try:
             self._end = await self._appended(desk, scope, self.file, closing=closing)
         except OSError as error:
-            msg = f"the audit's mirror {self.file.name!r} cannot be written ({error.strerror}); the table has it all"
+            msg = f"Cannot write audit mirror {self.file.name!r}: {error.strerror}."
             raise BackendError(msg) from error
 
     async def _appended(self, desk: Desk, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
         """Append the missing records under the file lock. Return the file's last seq and size."""
         opened = await asyncio.to_thread(_locked, file, _PATIENCE if closing else 1)
-        if opened is None:  # another process is at it; what it leaves out is written the next time
+        if opened is None:  # another process holds the lock; the next run appends what is missing
             return self._end
         with opened:
             told = await asyncio.to_thread(_mended, opened)
             seq = told.seq if told else 0
             if told is not None and not await _is_ours(desk, scope, told):
                 msg = (
-                    f"the audit's mirror {str(file)!r} ends with a record the table does not hold: another book writes "
-                    "it, or the table was cut; keep it, move it elsewhere, and it is written anew"
+                    f"Audit mirror {str(file)!r} ends with a record unknown to the table: another project writes it, "
+                    "or the table was truncated. Move the file elsewhere and keep it; a new one will be written."
                 )
                 raise BackendError(msg)
             while records := await desk.audit.records(scope, after=seq, limit=_PAGE):
@@ -227,7 +228,7 @@ def _last(opened: BinaryIO) -> tuple[Record | None, int]:
         tail = opened.read(step) + tail
         whole = tail.rfind(b"\n") + 1
         lines = tail[:whole].splitlines()
-        readable = (_read(line) for line in reversed(lines[1:] if start else lines))  # the first may lack its begin
+        readable = (_read(line) for line in reversed(lines[1:] if start else lines))  # the first line may be incomplete
         told = next((each for each in readable if each is not None), None)
         if told is not None or not start:
             return told, start + whole
@@ -247,7 +248,7 @@ def _append(opened: BinaryIO, records: list[Record]) -> None:
     opened.flush()
 
 
-# ---- erasure --------------------------------------------------------------------------------------------------------
+# ---- Erasure --------------------------------------------------------------------------------------------------------
 
 
 def is_erased(record: Record) -> bool:
@@ -260,7 +261,7 @@ def rewrite(file: Path, erased: Collection[str]) -> bool:
 
     The file is replaced atomically, and the bytes of the old file are overwritten. Raises OSError.
     """
-    beside = file.with_name(f"{file.name}.new")  # what a killed process left is written over
+    beside = file.with_name(f"{file.name}.new")  # overwrite what a killed process left
     changed = False
     with file.open("r+b") as old:
         with beside.open("wb") as new:
@@ -293,7 +294,7 @@ def _blank(file: int) -> None:
 
 
 def _keep_folder(folder: Path) -> None:
-    with suppress(OSError):  # not every system opens folders
+    with suppress(OSError):  # not every system can open directories
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -38,9 +38,9 @@ from cuebook.window.tokens import Counter, cut
 
 log = logging.getLogger("cuebook.compact")
 
-#: Who the audit says was told.
+#: Name of the summarizer as a recipient in the audit log.
 COMPACTOR = "compactor"
-#: What its instruction may name, and examples of it.
+#: Variables that its instruction may use, with example values.
 VALUES: Mapping[str, Any] = {
     "max_summary_tokens": 900,  # for both outputs together
     "new_turns_count": 12,
@@ -48,12 +48,12 @@ VALUES: Mapping[str, Any] = {
     "profile_id": "standard",
     "date": "2026-01-31",
 }
-#: A model that failed so often in a row is passed over: quotes do the pass, so that memory keeps up.
+#: After this many model failures in a row, quotes do the pass, so that memory keeps up.
 FAILURES = 3
-#: A summary takes at most this part of what it covers: it must shrink.
+#: Largest summary as a share of the text that it covers: a summary must shrink its text.
 SHRINK = 0.9
-#: What a pass came to: a new summary; a failure that is tried again later; one that would not be smaller than what it
-#: covers; or nothing to do any more.
+#: Result of a pass: a new summary, a failure to retry later, a summary that would not be smaller than its text, or
+#: nothing to do.
 Outcome = Literal["stored", "failed", "refused", "nothing"]
 _EMPTY: dict[str, Any] = {category: [] for category in CATEGORIES} | {"tags": []}
 
@@ -94,7 +94,7 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
         derived = await _derive(desk, read, lines, most, told_it)
     except (InvalidInput, BackendError) as error:
         reason = desk.writer.clean(str(error))
-        log.warning("compaction of %s failed and is tried again later: %s", conversation, reason)
+        log.warning("Summarization failed for conversation %s: %s. It will be retried.", conversation, reason)
         return await _postpone(desk, read, profile, "failed", told_it)
     summary = _summary(desk, read, posts, derived, profile)
     desk.failpoint("compact.made")
@@ -128,7 +128,7 @@ async def _telling(
     """
     if desk.work_model is None or read.failures >= FAILURES:
         return None
-    if len(untold(lines, read.corrections)) < len(lines):  # it would tell what no longer holds
+    if len(untold(lines, read.corrections)) < len(lines):  # it would show text that was corrected
         return None
     persona = desk.personas.get(read.conversation.persona or desk.default_persona)
     values = {
@@ -158,7 +158,7 @@ async def _postpone(
     outcome: Outcome,
     told_it: ModelInstruction | None = None,
 ) -> Outcome:
-    if told_it is not None:  # it was said, though nothing came of it
+    if told_it is not None:  # the model received it, even if its answer was unusable
         await desk.audit.append(read.scope, [told_it.record])
     until = desk.clock.now() + backoff_s(read.failures, profile.cooldown_ms)
     failed, mark = outcome == "failed", read.conversation.mark
@@ -191,7 +191,7 @@ async def _derive(
 ) -> Derived:
     if told_it is not None:
         return await _by_model(desk, read, lines, most, told_it.instruction)
-    return await asyncio.to_thread(_by_quotes, desk, read, lines, most)  # large posts take their time
+    return await asyncio.to_thread(_by_quotes, desk, read, lines, most)  # large posts take time
 
 
 def _by_quotes(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
@@ -219,7 +219,7 @@ async def _by_model(
     """Ask the model, and retry once if its answer is invalid. Raises InvalidInput if both answers are."""
     model = desk.work_model
     if model is None:
-        raise BackendError("no model for the work behind")
+        raise BackendError("No model for background jobs. Set `work.model`.")
     known = {line.id for line in lines} | {source for item in read.items for source in item.sources}
     request = ModelRequest(
         messages=_messages(read, lines, instruction.text),
@@ -237,7 +237,7 @@ async def _by_model(
             continue
         derived = _from_answer(desk, read, lines, _clean(desk, answer), model.name)
         return msgspec.structs.replace(derived, prompt=instruction.version.source)
-    raise failure or InvalidInput("the model gave no answer")
+    raise failure or InvalidInput("The model returned an empty answer.")
 
 
 def _clean(desk: Desk, answer: CompactionAnswer) -> CompactionAnswer:
@@ -328,15 +328,15 @@ async def compress_by_hand(
     found = await desk.store.conversation(scope, conversation)
     read = await desk.store.compaction(scope, conversation, limit=max(1, found.backlog))
     if read is None or read.lags:
-        msg = f"a round is open in conversation {conversation!r}; compress it when that has ended"
+        msg = f"A turn is running in conversation {conversation!r}. Summarize it after the turn has ended."
         raise Conflict(msg)
     lines = [line_of(post) for post in read.posts]
     end = next((n for n, post in enumerate(read.posts) if post.id == older_than), -1)
     if end < 0:
-        msg = f"no post {older_than!r} behind the last summary of conversation {conversation!r}"
+        msg = f"Unknown post {older_than!r} after the last summary of conversation {conversation!r}."
         raise NotFound(msg)
     if end == 0 or not between_steps(lines, end) or end in _held(read.posts):
-        msg = f"older_than: {older_than!r} would part a tool call from its result, or leaves nothing; name another post"
+        msg = f"older_than: {older_than!r} separates a tool call from its result, or leaves nothing. Name another post."
         raise InvalidInput(msg, where="olderThan")
     derived = Derived(
         markdown=desk.writer.clean(text),
@@ -360,7 +360,7 @@ async def compress_by_hand(
     return await desk.store.save_summary(scope, compacted)
 
 
-# ---- promoted posts -------------------------------------------------------------------------------------------------
+# ---- Promoted posts -------------------------------------------------------------------------------------------------
 
 
 #: Tokens of a promoted post's item: its first and last line and its facts.

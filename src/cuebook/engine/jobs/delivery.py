@@ -27,11 +27,11 @@ from cuebook.records.memory import Item, Place, Scope
 
 log = logging.getLogger("cuebook.deliver")
 
-#: Posts read by one delivery.
+#: Posts loaded by one delivery.
 BATCH = 200
-#: How often a delivery is decided anew when another was first.
+#: Retries after another process changed the same place.
 RETRIES = 5
-#: Who sends what names nobody: the user (INTERFACE, Posts).
+#: Sender of posts without a name: the user (INTERFACE, Posts).
 _USER = "user"
 
 
@@ -45,7 +45,7 @@ async def _deliver_each(desk: Desk, found: Sequence[tuple[str, str]]) -> None:
         try:
             await deliver(desk, Scope(tenant), conversation)
         except CuebookError as error:
-            log.warning("delivery of %s: %s", conversation, desk.writer.clean(str(error)))
+            log.warning("Memory delivery failed for conversation %s: %s", conversation, desk.writer.clean(str(error)))
 
 
 async def deliver_all(desk: Desk) -> None:
@@ -71,7 +71,7 @@ async def deliver(desk: Desk, scope: Scope, conversation: str) -> None:
             else:
                 done = await store.deliver(scope, await _decided(desk, scope, read))
             if not done:
-                break  # somebody was first: read again
+                break  # another process was first: load again
         else:
             return
 
@@ -143,9 +143,10 @@ def _places(desk: Desk, item: Item, read: Delivering, *, now: float) -> frozense
 def _told(policy: Policy, whose: Whose, item: Item, read: Delivering) -> frozenset[Place]:
     found = told_places(policy, whose, item.category, read.settings)
     matter = matter_of(item.text)
-    if matter is None or (matter == "family" and item.category == "people"):  # people are what A shares
+    # an organization shares knowledge about people
+    if matter is None or (matter == "family" and item.category == "people"):
         return found
-    return frozenset(place for place in found if place.kind != "organization")  # one's own life is nobody else's
+    return frozenset(place for place in found if place.kind != "organization")  # personal facts stay with the user
 
 
 def _whose(desk: Desk, read: Delivering, terms: PolicyTerms, *, now: float) -> Whose:
@@ -179,7 +180,7 @@ def _unnamed(item: Item, speakers: Sequence[str]) -> Item:
     return replace(item, subject=item.subject.removeprefix(speaker)) if speaker else item
 
 
-# ---- knowledge that lies idle ---------------------------------------------------------------------------------------
+# ---- Decay of unused knowledge --------------------------------------------------------------------------------------
 
 
 async def decay(desk: Desk, *, now: float | None = None) -> tuple[int, int]:
@@ -192,9 +193,9 @@ async def decay(desk: Desk, *, now: float | None = None) -> tuple[int, int]:
             generation, _ = await desk.store.memories.place(scope, memory.place, near=())
             again = await desk.store.memories.get(scope, memory.id, places=[memory.place])
             if again != [memory]:
-                continue  # somebody was at it meanwhile: the next look finds it as it is
+                continue  # changed meanwhile: the next run handles it
             left = decayed(memory, at)
-            after = left or replace(memory, sources=(), written=False)  # without a reason it goes
+            after = left or replace(memory, sources=(), written=False)  # removed, because no source is left
             change = PlaceChange(place=memory.place, generation=generation, memories=(after,))
             saved = await desk.store.memories.save(scope, change, now=at)
             lost, gone = lost + (saved and left is not None), gone + (saved and left is None)

@@ -17,14 +17,14 @@ from cuebook.memory.tokenizer import spans_of
 from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
 
-# ---- passages -------------------------------------------------------------------------------------------------------
+# ---- Passages -------------------------------------------------------------------------------------------------------
 
 
-#: Characters of a passage: about 120 words, what the model was trained on.
+#: Characters of a passage: about 120 words, the length that the model was trained on.
 PASSAGE: Final = 700
-#: A post so much longer than a passage is still one.
+#: A post up to this length stays one passage.
 WHOLE: Final = 900
-#: Passages of a post, spread over all of it where there are more: embedding costs what they cost.
+#: Most passages of a post; a longer post is sampled evenly. The cost of embedding grows with their number.
 PASSAGES: Final = 8
 
 
@@ -53,19 +53,19 @@ def passages_of(speaker: str, text: str) -> list[str]:
 log = logging.getLogger("cuebook.embedder")
 K = TypeVar("K")
 
-#: Posts or memories read and embedded at once.
+#: Posts or memories loaded and embedded in one batch.
 POSTS = 32
-#: Conversations, and places, found at once.
+#: Conversations or places loaded in one batch.
 FOUND = 100
-#: How long one run goes on before the other work behind has its turn, in seconds.
+#: Seconds that one run takes before other background jobs get their turn.
 RUN_S = 2.0
-#: Seconds each batch of it stands back for those who wait for a first token.
+#: Seconds that each batch waits for turns in the foreground.
 STANDS_BACK_S = 0.05
-#: Changes older than this many seconds before the last look that found nothing are not looked for again.
+#: Changes this many seconds older than the last empty scan are not scanned again.
 OVERLAP_S = 600.0
-#: Seconds an embedder that failed is left alone.
+#: Seconds without calls after an embedder failed.
 PAUSE_S = 30.0
-#: What any embedder embeds that is in order.
+#: A text that any working embedder accepts.
 PROBE = "."
 
 
@@ -85,7 +85,7 @@ async def load(desk: Desk) -> None:
         check_size(desk.embedder, await desk.embedder.embed([PROBE]))
     except BackendError as error:
         desk.failing.why = desk.writer.clean(str(error))
-        log.warning("full text alone answers until the embedder does: %s", desk.failing.why)
+        log.warning("The embedder is unavailable; search uses full text only: %s", desk.failing.why)
 
 
 class Embedding:
@@ -104,7 +104,7 @@ class Embedding:
                 return
             try:
                 if not self._embedder.dimension:
-                    await self._embedder.embed([PROBE])  # which vectors there are of it is told by its dimension
+                    await self._embedder.embed([PROBE])  # its dimension decides which vectors exist
                 if await self._some(desk):
                     desk.stirred()
             except BackendError:
@@ -124,7 +124,7 @@ class Embedding:
         self._since = min(self._since, max(0.0, now - OVERLAP_S))  # a clock may be set back
         vectors, space = desk.store.vectors, space_of(self._embedder)
         while found := await vectors.places_due(space, since=self._since, limit=FOUND):
-            for some in _together(found):  # the few words that are said again in every conversation go first
+            for some in _together(found):  # memories first: they are few and used in every conversation
                 await self._next_of_places(desk, some)
                 if time.monotonic() >= until:
                     return True
@@ -152,10 +152,10 @@ class Embedding:
             epoch=due.epoch,
         )
         if not await desk.store.vectors.keep(scope, embedded):
-            log.debug("another was first to embed posts of %s", due.conversation)
+            log.debug("Another worker already embedded posts of %s", due.conversation)
             return
         for seq, why in refused:
-            self._passed_over(desk, f"a text of post {seq} of conversation {due.conversation}", why)
+            self._passed_over(desk, f"text of post {seq} in conversation {due.conversation}", why)
 
     async def _next_of_places(self, desk: Desk, dues: Sequence[UnembeddedPlace]) -> None:
         """Embed the next memory texts of some places. Discard the result if another worker was first."""
@@ -175,11 +175,11 @@ class Embedding:
                 now=desk.clock.now(),
             )
             if not await vectors.keep_of_place(Scope(due.tenant), embedded):
-                log.debug("another was first to embed memories of a place")
+                log.debug("Another worker already embedded memories of a place")
                 continue
             for (of, _), why in refused:
                 if of == at:
-                    self._passed_over(desk, "a text of a memory", why)
+                    self._passed_over(desk, "text of a memory", why)
 
     async def _rows(
         self, desk: Desk, texts: Iterable[tuple[K, Sequence[str]]]
@@ -200,7 +200,7 @@ class Embedding:
             except BackendError as error:
                 if error.retryable:
                     raise
-                await self._embedder.embed([PROBE])  # refuses that too: then it is not the texts
+                await self._embedder.embed([PROBE])  # if this fails too, the texts are not the cause
                 if len(batch) == 1:
                     refused.append((batch[0][0], error))
                 else:
@@ -215,7 +215,7 @@ class Embedding:
     def _passed_over(self, desk: Desk, what: str, why: BackendError) -> None:
         """Log that a text without a vector is only searched by its words."""
         said = desk.writer.clean(str(why))
-        log.warning("%s refuses %s for good, which is found by its words alone: %s", self._embedder.name, what, said)
+        log.warning("Embedder %s rejected %s; search finds it by full text only: %s", self._embedder.name, what, said)
 
     def _texts(self, post: PathPost) -> list[str]:
         """Return a post's passages to embed: none for excluded roles or for a language that the embedder does not

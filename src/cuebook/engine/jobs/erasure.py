@@ -30,21 +30,21 @@ from cuebook.records.memory import Correction, Scope
 
 log = logging.getLogger("cuebook.forget")
 
-#: What is signed begins with it, so that no other signature of the same key can be taken for a receipt's.
+#: Prefix of the signed bytes, so that no other signature of the same key passes as a receipt's.
 _RECEIPT = b"cuebook erasure receipt v1\n"
 _ED25519 = "ed25519:"
-#: How long a forget waits for readers to let the log go, in milliseconds.
+#: Milliseconds that an erasure waits for readers to release the write-ahead log.
 PATIENCE_MS = 1000
-#: Conversations forgotten at once because they got too old.
+#: Expired conversations deleted in one batch.
 BATCH = 50
 DAY_S = 86_400.0
-#: What is told by conversations that stay.
+#: Kinds of target whose conversations remain.
 _KEPT = ("persona", "organization")
-#: Whose receipts say what they are about.
+#: Kinds whose receipts identify their target.
 _ONES = ("user", "conversation")
-#: Receipts that are looked at for what was forgotten since a time, and the seconds their times are told in.
+#: Receipts checked for erasures since a time, and the precision of their times in seconds.
 RECEIPTS, _TICK_S = 100, 0.001
-#: Where what a receipt counts lies in the audit.
+#: Name of the audit texts among a receipt's counts.
 _AUDIT = "auditTexts"
 
 
@@ -66,7 +66,7 @@ async def forget(
     Missing targets and targets of another owner count as zero.
     """
     if target.kind in _KEPT:
-        await deliver_all(desk)  # what was said before it was asked is to go too
+        await deliver_all(desk)  # deliver earlier messages first, so that they are erased too
     erasing = await _erasing(desk, scope, target, reason=reason, conversations=conversations, posts=posts or {})
     receipt = await desk.store.erasure.forget(scope, erasing)
     desk.see(receipt.epoch)
@@ -154,7 +154,7 @@ async def _mirrored(receipts: Sequence[Receipt], desk: Desk) -> bool:
             if not await desk.erase_mirror():
                 return False
         except BackendError as error:
-            log.warning("%s; pending: %s", error, ", ".join(each.id for each in receipts))
+            log.warning("%s Pending receipts: %s", error, ", ".join(each.id for each in receipts))
             return False
     desk.failpoint("forget.mirror")
     return True
@@ -175,7 +175,7 @@ async def _signed(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
     return signed
 
 
-# ---- the work behind ------------------------------------------------------------------------------------------------
+# ---- Background jobs ------------------------------------------------------------------------------------------------
 
 
 async def finish_all(desk: Desk) -> None:
@@ -228,7 +228,7 @@ async def _too_old(desk: Desk, kind: Kind, days: float) -> Sequence[tuple[str, s
     return await find(before=before, limit=BATCH)
 
 
-# ---- what came before, and is kept behind ----------------------------------------------------------------------------
+# ---- Erasures since a time -------------------------------------------------------------------------------------------
 
 
 async def forgotten_since(desk: Desk, scope: Scope, when: float, *, user: str | None, conversation: str | None) -> bool:
@@ -237,7 +237,7 @@ async def forgotten_since(desk: Desk, scope: Scope, when: float, *, user: str | 
     Receipts contain no names: one that covers several users or conversations may cover any.
     """
     newest: list[Receipt] = []
-    for limit in (1, RECEIPTS):  # most often the newest is older
+    for limit in (1, RECEIPTS):  # usually the newest receipt is older
         found = await desk.store.erasure.receipts(scope, limit=limit)
         newest = [each for each in found if datetime.fromisoformat(each.requested_at).timestamp() + _TICK_S > when]
         if not newest:
@@ -252,7 +252,7 @@ def _may_name(receipt: Receipt, user: str | None, conversation: str | None) -> b
     return not named.isdisjoint((*receipt.asked, *receipt.concerns))
 
 
-# ---- receipts -------------------------------------------------------------------------------------------------------
+# ---- Receipts -------------------------------------------------------------------------------------------------------
 
 
 def sign(receipt: Receipt, private_key: bytes) -> Receipt:
@@ -269,14 +269,14 @@ def fault_of(receipt: Receipt, public_key: bytes) -> str:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     if receipt.state != "done" or not receipt.signature:
-        return "it is pending: a byte may still be left, and nobody has signed it"
+        return "it is pending and unsigned: data may remain"
     if receipt.origin != public_key.hex():
-        return f"it is of another book ({receipt.origin[:16]}…)"
+        return f"it belongs to another project ({receipt.origin[:16]}…)"
     try:
         signature = base64.b64decode(receipt.signature.removeprefix(_ED25519), validate=True)
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, _signed_bytes(receipt))
     except (InvalidSignature, InvalidInput, ValueError):
-        return "its signature is not of what it says: it was changed"
+        return "its signature does not match: the receipt was changed"
     return ""
 
 

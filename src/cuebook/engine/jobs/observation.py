@@ -30,15 +30,15 @@ from cuebook.signals.outcome import NEUTRAL
 
 log = logging.getLogger("cuebook.observe")
 
-#: Outcomes taught at once.
+#: Outcomes processed in one batch.
 BATCH: Final = 100
-#: How often an outcome is read anew that changed while it was taught.
+#: Retries after an outcome changed during processing.
 RETRIES: Final = 5
-#: How the prompts of the book are named as the source of a text.
+#: Source name of texts from managed prompts.
 _PROMPT: Final = "prompt:"
 
 
-# ---- behind the reply -----------------------------------------------------------------------------------------------
+# ---- Background job -------------------------------------------------------------------------------------------------
 
 
 async def observe_due(desk: Desk, of: Callable[[str], Desk]) -> None:
@@ -55,10 +55,10 @@ async def observe_due(desk: Desk, of: Callable[[str], Desk]) -> None:
                 own = desk if each.tenant == DEFAULT_TENANT else of(each.tenant)
                 await teach(own, Scope(), each.conversation, each.turn)
             except NotFound:
-                continue  # the conversation was forgotten meanwhile, and its outcomes with it
+                continue  # the conversation was erased meanwhile, with its outcomes
             except CuebookError as error:
                 told = desk.writer.clean(str(error))
-                log.warning("what came of turn %d of %s: %s", each.turn, each.conversation, told)
+                log.warning("Learning from turn %d of conversation %s failed: %s", each.turn, each.conversation, told)
         tried.update(fresh)
         if len(fresh) < BATCH:
             return
@@ -83,7 +83,7 @@ async def teach(desk: Desk, scope: Scope, conversation: str, n: int) -> None:
     else:
         return
     if desk.rollback != "off":
-        for each in known.taught:  # what was observed before is judged anew; what is new the chore of rollbacks sees
+        for each in known.taught:  # judge existing observations again; the rollback job handles new ones
             await review(desk, each.slug, branch=each.branch)
 
 
@@ -146,7 +146,7 @@ def _record(desk: Desk, seen: Observation, version: Version, outcome: Outcome) -
         "outcome": seen.outcome or "",
         "turn": seen.turn,
         "by": outcome.by,
-        **({"userId": seen.user} if seen.user else {}),  # in a text, which can be erased
+        **({"userId": seen.user} if seen.user else {}),  # in a text field, which can be erased
     }
     return receipt(desk, version, "observe", context=context, conversation=seen.conversation)
 

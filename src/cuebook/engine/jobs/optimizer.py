@@ -21,11 +21,11 @@ from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, Tuning
 from cuebook.window.budget import LEAST_POSTS, allot, tuned, untuned
 
-#: Conversations a chore takes at once.
+#: Conversations in one run of the job.
 CONVERSATIONS = 100
-#: The newest rounds by which a run sees how the user is served, and how many of them it takes to say so.
+#: Newest turns whose signals count, and the fewest signals that are enough.
 ROUNDS, FEWEST = 5, 3
-#: How often a run is decided anew when another was first.
+#: Retries after another process ran first.
 TRIES = 3
 
 
@@ -34,10 +34,10 @@ class Analysis(Struct, frozen=True, kw_only=True):
 
     conversation: Conversation
     tuning: Tuning
-    updated_at: float  # of its last run, 0 before the first
+    updated_at: float  # time of the last run, 0 before the first
     ledger: PathJudgement
     judged: Judged
-    served: float | None = None  # the mean score of its newest rounds, None where too few were heard
+    served: float | None = None  # mean score of the newest turns, None with too few signals
 
 
 class Tuner:
@@ -92,7 +92,7 @@ async def run_once(desk: Desk, scope: Scope, conversation: str) -> Snapshot:
         made = _made(desk, found)
         if await desk.store.tuning.keep(scope, conversation, made):
             return made.snapshot or _untuned(desk, found)
-    msg = f"conversation {conversation!r} is being tuned by others; try again"
+    msg = f"Other processes keep tuning conversation {conversation!r}. Try again."
     raise Conflict(msg)
 
 
@@ -113,7 +113,7 @@ def _made(desk: Desk, found: Analysis) -> TuningRun:
         no=found.conversation.no,
         seen_seq=found.conversation.last_seq,
         before=found.updated_at,
-        now=max(now, found.updated_at + 1e-3),  # two runs of one instant are two
+        now=max(now, found.updated_at + 1e-3),  # distinguishes two runs at the same instant
         tuning=tuning,
         snapshot=snapshot,
     )
@@ -121,7 +121,7 @@ def _made(desk: Desk, found: Analysis) -> TuningRun:
 
 def _untuned(desk: Desk, found: Analysis) -> Snapshot:
     """Return the snapshot of a run that changes nothing, with the reason."""
-    few = f"conversation {found.conversation.id!r} has {found.judged.total} posts, and it takes {LEAST_POSTS}"
+    few = f"conversation {found.conversation.id!r} has {found.judged.total} of the {LEAST_POSTS} posts required"
     return msgspec.structs.replace(_snapshot(desk, found, found.tuning, found.judged.used), untuned=few)
 
 

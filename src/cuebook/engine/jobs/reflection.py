@@ -59,15 +59,15 @@ from cuebook.window.post_forms import parts_of
 
 log = logging.getLogger("cuebook.reflect")
 
-#: Who the audit says was told.
+#: Name of reflections as recipients in the audit log.
 REFLECTION = "reflection"
-#: Messages a metaprompt sees, characters of each, and errors.
+#: Messages in a metaprompt, characters of each message, and errors.
 RECENT = 10
 CHARACTERS = 600
 ERRORS = 5
-#: Conversations read at once of those that have something due.
+#: Conversations with due reflections loaded in one batch.
 AT_ONCE = 100
-#: And of one conversation, before another has its turn.
+#: Reflections of one conversation before another gets its turn.
 IN_A_ROW = 16
 
 
@@ -84,7 +84,7 @@ async def reflect_due(desk: Desk) -> None:
         found = await desk.store.reflections.due(limit=AT_ONCE + len(failed))
         fresh = [each for each in found if each not in failed]
         for first in fresh:
-            failed.add(first)  # until something comes of it
+            failed.add(first)  # until a result is stored
             for each in await desk.store.reflections.due_in(Scope(first.tenant), first.conversation, limit=IN_A_ROW):
                 if look.time() > until:
                     return
@@ -116,9 +116,9 @@ async def _tried(desk: Desk, due: DueReflection) -> bool:
     try:
         return await reflect_once(desk, due)
     except CuebookError as error:
-        log.warning("reflection on %s: %s", due.conversation, desk.writer.clean(str(error)))
+        log.warning("Reflection failed for conversation %s: %s", due.conversation, desk.writer.clean(str(error)))
     except BROKEN:
-        log.exception("reflection on %s failed; it is tried again later", due.conversation)
+        log.exception("Reflection failed for conversation %s; it will be retried", due.conversation)
     return False
 
 
@@ -190,7 +190,7 @@ class _Reflecting:
                 SHIPPED.get(call.metaprompt) if call.trigger == BY_HAND else None
             )
             if metaprompt is None:
-                reason = f"persona {self._persona.id!r} has no such metaprompt"
+                reason = f"Unknown metaprompt of persona {self._persona.id!r}"
                 run = MetapromptRun(
                     metaprompt=call.metaprompt, trigger=call.trigger, by=RULES, outcome="failed", reason=reason
                 )
@@ -214,8 +214,12 @@ class _Reflecting:
             text = await self._asked(model, asked.metaprompt, instruction)
         except (BackendError, InvalidInput) as error:
             reason = self._desk.writer.clean(str(error))
-            log.warning("reflection on %s goes by the rules: %s", self._read.conversation.id, reason)
-            return self._by_rules(asked, mind, because=f"{model.name} could not be asked: {reason}")
+            log.warning(
+                "Reflection on conversation %s uses the rules instead of the model: %s",
+                self._read.conversation.id,
+                reason,
+            )
+            return self._by_rules(asked, mind, because=f"Model {model.name} is unavailable: {reason}")
         version = instruction.version
         run = MetapromptRun(
             metaprompt=asked.metaprompt.id,
@@ -230,7 +234,9 @@ class _Reflecting:
             reason = mended(f"{error.where}: {error}" if error.where else str(error))
             moved, reason = mind, self._desk.writer.clean(reason)
             run = replace(run, outcome="refused")
-            log.warning("%s answered %s with what does not hold: %s", model.name, asked.metaprompt.id, reason)
+            log.warning(
+                "Model %s returned an invalid answer for metaprompt %s: %s", model.name, asked.metaprompt.id, reason
+            )
         run = _with_changes(run, mind, moved, reason)
         return _Decision(mind=moved, run=run, records=(rendered, self._receipt(version, run, text)))
 
@@ -241,7 +247,7 @@ class _Reflecting:
         run = _with_changes(run, mind, moved, reason)
         return _Decision(mind=moved, run=run, records=(self._receipt(self._version(asked.metaprompt), run, reason),))
 
-    # ---- what a model is told --------------------------------------------------------------------------------------
+    # ---- Model instructions ----------------------------------------------------------------------------------------
 
     def _work(self, asked: DueMetaprompt, mind: Mind) -> Work:
         kept = self._read.conversation.metadata.get("project")
@@ -354,13 +360,13 @@ def _short(text: str) -> str:
     return text if len(text) <= CHARACTERS else f"{text[:half]} … {text[-half:]}"
 
 
-# ---- sentiment by a model -------------------------------------------------------------------------------------------
+# ---- Sentiment by a model -------------------------------------------------------------------------------------------
 
 
-#: The prompt a model is told that judges a message, and who the audit says was told.
+#: Key of the prompt that judges a message, and its recipient name in the audit log.
 KEY = "sentiment_llm"
 LISTENER = "sentiment"
-#: Tokens an answer may take: it is one short object.
+#: Token limit of an answer, which is one short object.
 ANSWER = 200
 
 
@@ -412,7 +418,11 @@ async def _judged(
     try:
         return parse_reply(await said_by(desk, model, request)), records
     except (BackendError, InvalidInput) as error:
-        log.warning("the lexicon's word on %s stays: %s", read.conversation.id, desk.writer.clean(str(error)))
+        log.warning(
+            "Sentiment by the model failed for conversation %s; the lexicon's result stays: %s",
+            read.conversation.id,
+            desk.writer.clean(str(error)),
+        )
         return None, records
 
 

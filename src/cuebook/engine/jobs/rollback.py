@@ -29,9 +29,9 @@ from cuebook.records.prompt import Branch, Observation, Version
 
 log = logging.getLogger("cuebook.regress")
 
-#: Seconds after which a conversation's open rounds count (`rollback.units`), and a refused rollback is tried again.
+#: Seconds until a conversation's open turns count (`rollback.units`), and until a refused rollback is retried.
 IDLE_S = 1_800.0
-#: Observations of a version after which only the work behind reads them first: it takes 10 ms for each thousand.
+#: Observations of a version above which only the background job loads them first: 10 ms per thousand.
 EAGER = 2_000
 _PAGE = 200
 _SIGMA = SigmaSettings()
@@ -43,7 +43,7 @@ class RollbackWatch:
 
     def __init__(self) -> None:
         self._after = 0
-        self._again: dict[str, float] = {}  # prompts to look at once more, and when
+        self._again: dict[str, float] = {}  # prompts to check again, and when
 
     async def keep(self, desk: Desk) -> None:
         """Check each prompt that may be due. A failed check is retried."""
@@ -57,7 +57,7 @@ class RollbackWatch:
             try:
                 again |= "refused" in (await review(desk, slug)).values()
             except CuebookError as error:
-                log.warning("rollback of %s: %s", slug, desk.writer.clean(str(error)))
+                log.warning("Rollback check failed for prompt %s: %s", slug, desk.writer.clean(str(error)))
                 again = True
             self._again.pop(slug, None)
             if again:
@@ -115,7 +115,13 @@ async def _review(desk: Desk, slug: str, branch: Branch) -> str:
         return verdict.decision
     permission = allowed(contest.history, desk.clock.now(), number=contest.new, target=contest.control)
     if not permission.allowed:
-        log.info("%s@%s: %s; not rolled back: %s", slug, branch.name, verdict.reason, permission.reason)
+        log.info(
+            "Prompt %s@%s is worse (%s) but was not rolled back: %s",
+            slug,
+            branch.name,
+            verdict.reason,
+            permission.reason,
+        )
         return "refused"
     try:
         await _take_back(desk, contest, verdict)
@@ -152,7 +158,7 @@ async def _verdict(desk: Desk, contest: Contest) -> RollbackVerdict:
     return contest.docket.verdict() if contest.docket.by_lot else await _unaided(desk, contest)
 
 
-# ---- sigma ----------------------------------------------------------------------------------------------------------
+# ---- Sigma ----------------------------------------------------------------------------------------------------------
 
 
 async def _by_the_past(desk: Desk, contest: Contest) -> RollbackVerdict:
@@ -218,7 +224,7 @@ async def _others(desk: Desk, contest: Contest, times: tuple[float, float], sett
         after = page.next
 
 
-# ---- what is heard --------------------------------------------------------------------------------------------------
+# ---- Observations ---------------------------------------------------------------------------------------------------
 
 
 async def learn(
@@ -236,7 +242,7 @@ async def learn(
     """
     share = finite(seen.propensity, "propensity")
     if not 0.0 < share <= 1.0:
-        msg = f"propensity: {share!r} is out of range; give the probability with which it spoke, above 0 and at most 1"
+        msg = f"propensity: {share!r} is out of range. Use the version's selection probability: above 0, at most 1."
         raise InvalidInput(msg, where="propensity")
     seen = structs.replace(seen, signals=checked(seen.signals))
     seen, version = await spoken(desk, seen, version, named=named, placed=placed)
@@ -247,7 +253,7 @@ async def learn(
         "outcome": seen.outcome or "",
     }
     if seen.user:
-        context["userId"] = seen.user  # in a text, which can be erased
+        context["userId"] = seen.user  # in a text field, which can be erased
     told = receipt(desk, version, "observe", context=context, conversation=seen.conversation)
     stands = await desk.prompts.observe(Scope(), seen, audit=told, once=once)
     done = stands.head == 1 or stands.head in stands.rolled_back

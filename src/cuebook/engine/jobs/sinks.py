@@ -12,7 +12,7 @@ from cuebook.records.memory import Scope
 
 log = logging.getLogger("cuebook.sink")
 
-#: Passes of one look.
+#: Summaries in one run.
 BATCH = 100
 
 
@@ -29,7 +29,7 @@ class Outlet:
                 try:
                     await self._deliver(desk, Scope(tenant), conversation, version)
                 except (CuebookError, OSError) as error:
-                    log.warning("sink %s: %s", self._sink.name, desk.writer.clean(str(error)))
+                    log.warning("Sink %s failed: %s", self._sink.name, desk.writer.clean(str(error)))
                     return
                 await desk.store.memories.crossed_off([no])
 

@@ -19,11 +19,11 @@ from cuebook.window.budget import allot
 
 log = logging.getLogger("cuebook.worker")
 
-#: How long an Idempotency-Key stands for its request.
+#: How long an Idempotency-Key is valid.
 KEYS_S = 48 * 3600.0
-#: Conversations read at once of those that may be due.
+#: Conversations that may be due, loaded in one batch.
 BATCH = 100
-#: Seconds between two looks, each a dozen reads: the turns that end meanwhile are one reason to look, not many.
+#: Seconds between two scans of a dozen reads each. Turns that end in between trigger one scan.
 REST_S = 0.25
 
 
@@ -62,8 +62,8 @@ class Worker:
             self._stirred.clear()
             try:
                 await self._until_idle()
-            except Exception:  # the outermost loop of the work behind: it records and goes on
-                log.exception("work behind failed; it is found again")
+            except Exception:  # outermost loop of background jobs: log and go on
+                log.exception("Background worker failed; it will retry")
             await asyncio.sleep(REST_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(
@@ -95,8 +95,8 @@ class Worker:
             await chore.run()
         except CuebookError as error:
             log.warning("%s", self._desk.writer.clean(str(error)))
-        except Exception:  # a sink is its owner's code: whatever it raises holds up no other chore
-            log.exception("%s failed; it is done again", chore.name)
+        except Exception:  # a sink is user code: no exception of it may block other jobs
+            log.exception("Background job %s failed; it will be retried", chore.name)
 
     async def _whole(self, chore: Chore) -> None:
         """Repeat a job until nothing of it is due, or a run changes nothing."""
@@ -142,9 +142,9 @@ class Worker:
             await correct_summary(desk, scope, due.conversation)
             return await compact_once(desk, scope, due.conversation, profile)
         except CuebookError as error:
-            log.warning("compaction of %s: %s", due.conversation, desk.writer.clean(str(error)))
+            log.warning("Summarization failed for conversation %s: %s", due.conversation, desk.writer.clean(str(error)))
         except Exception:
-            log.exception("compaction of %s failed; it is tried again later", due.conversation)
+            log.exception("Summarization failed for conversation %s; it will be retried", due.conversation)
         until = desk.clock.now() + backoff_s(due.failures, profile.cooldown_ms)
         await desk.store.postpone(scope, due.conversation, until=until, failed=True, mark=due.mark)
         return "failed"

@@ -76,15 +76,15 @@ class Ear:
                         yield b"".join(ready)
         except UpstreamError as error:
             if self._kept:
-                return  # the connection broke behind the end
+                return  # the connection broke after the end
             await self._keep(str(error))
             raise
         finally:
-            if self._heard.whole:  # nobody reads on, but all was said
+            if self._heard.whole:  # the client disconnected, but the answer is complete
                 await self._keep("")
         rest = lines.rest()
         self._hear(rest)
-        await self._keep("the upstream's stream ended before its answer did")
+        await self._keep("The upstream's stream ended before the answer was complete.")
         if rest:
             yield rest
 
@@ -103,7 +103,9 @@ class Ear:
             await keep(self._step, self._heard, broken=broken)
 
 
-async def keep(step: OpenStep, heard: Hearing, *, broken: str = "", nothing: str = "the stream held no answer") -> None:
+async def keep(
+    step: OpenStep, heard: Hearing, *, broken: str = "", nothing: str = "The stream contained no answer."
+) -> None:
     """End a step with the complete or partial answer."""
     wire = heard.message()
     said = _read(wire)
@@ -112,7 +114,7 @@ async def keep(step: OpenStep, heard: Hearing, *, broken: str = "", nothing: str
     elif broken and not heard.whole:
         await step.finish(state="interrupted", error=broken, usage=heard.usage)
     elif wire is None or said is None:
-        reason = nothing if wire is None else "the answer cannot be read"
+        reason = nothing if wire is None else "The upstream's answer is unreadable."
         await step.finish(state="failed", error=reason, usage=heard.usage)
     else:
         others = [heard.message(choice) for choice in heard.choices if choice]

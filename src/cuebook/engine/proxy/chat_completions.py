@@ -38,7 +38,7 @@ from cuebook.window.window import Text
 from cuebook.wire.anthropic_messages import REMINDED
 
 log = logging.getLogger("cuebook.relay")
-#: A part the user did not say, as a conversation of Anthropic's wire keeps it; on this wire it is a text.
+#: A part added by a client program, stored from Anthropic's wire. On this wire it is a text.
 _REMINDED, _TEXT = f'"type":"{REMINDED}"'.encode(), b'"type":"text"'
 _encode = msgspec.json.Encoder().encode
 
@@ -58,9 +58,9 @@ class Wire(Struct, frozen=True, kw_only=True):
     read: Callable[[Desk, RelayCall], Request]
     outgoing: Callable[[Desk, Upstream, OutgoingRequest], RelayRequest]
     hears: Callable[[], Hearing]
-    breaks: Callable[[Desk, Upstream, str], bool]  # whether cache breakpoints go up to a model
-    tells: Callable[..., Iterator[Head | bytes]] = tell  # an answer that is stored, once more
-    says: bool = True  # False: what goes up is the client's own, and the window is kept beside it
+    breaks: Callable[[Desk, Upstream, str], bool]  # whether to send cache breakpoints to a model
+    tells: Callable[..., Iterator[Head | bytes]] = tell  # replays a stored answer
+    says: bool = True  # False: send the client's own messages and only store the window
 
 
 async def relay(
@@ -95,12 +95,15 @@ async def relay(
         intend = meaning(desk, scope, request, call, conversation, key=key, quotes=quotes)
         place = None if wire.says else await _place(desk, scope, request, call)
         opened = await open_step(desk, scope, intend if wire.says else unsaid(intend))
-        if opened is None:  # the same request was first, elsewhere
+        if opened is None:  # the same request was first, in another process
             for piece in await _again(desk, upstream, scope, request, key, wire=wire) or _nothing(conversation):
                 yield piece
             return
         if opened.side and desk.first_aside((scope.tenant, conversation)):
-            log.info("a request of conversation %s continues nothing there: it is kept beside it", conversation)
+            log.info(
+                "A request of conversation %s does not continue its history; it is stored as a side branch",
+                conversation,
+            )
         async with OpenStep(desk, opened.lease, opened.renders if wire.says else (), zone=opened.zone) as step:
             step.on_closed = logging_of(desk, opened) if wire.says else None
             if upstream is None:
@@ -137,10 +140,10 @@ async def _again(
 
 
 def _nothing(conversation: str) -> NoReturn:
-    raise Conflict(f"conversation {conversation!r} was taken by another request; try again")
+    raise Conflict(f"Conversation {conversation!r} was changed by another request. Try again.")
 
 
-# ---- what a request means -------------------------------------------------------------------------------------------
+# ---- Interpretation of a request ------------------------------------------------------------------------------------
 
 
 async def _place(desk: Desk, scope: Scope, request: Request, call: RelayCall) -> HistoryPlace:
@@ -278,7 +281,7 @@ def _wish(
     return wish
 
 
-# ---- what goes upstream ---------------------------------------------------------------------------------------------
+# ---- Outgoing request -----------------------------------------------------------------------------------------------
 
 
 def _outgoing(desk: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:

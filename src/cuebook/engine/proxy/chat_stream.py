@@ -13,9 +13,9 @@ from cuebook.records.answers import mended
 from cuebook.records.turn import Usage
 from cuebook.wire.chat_stream import Events, read_event, read_usage
 
-#: Fields of a delta that come whole: providers that repeat them must not make "call_1call_1".
+#: Fields of a delta that are never split: providers that repeat them must not cause "call_1call_1".
 _WHOLE = frozenset({"role", "id", "type", "name", "index"})
-#: Fields of an answer that say which it is and who gave it.
+#: Fields with the id and the model of an answer.
 _FRAME = ("id", "created", "model", "system_fingerprint", "service_tier")
 
 
@@ -171,7 +171,7 @@ def _choose(heard: Heard, choice: object, number: int, said: str) -> str:
 
 def _reason(error: object) -> str:
     message = error.get("message") if isinstance(error, dict) else error
-    return mended(message) if isinstance(message, str) and message else "it reports an error"
+    return mended(message) if isinstance(message, str) and message else "the provider reported an error"
 
 
 def _mended(value: str | int) -> str | int:
@@ -229,5 +229,5 @@ def message_of(heard: Heard, choice: int = 0) -> bytes | None:
         ]
     try:
         return msgspec.json.encode(message, enc_hook=str)
-    except UnicodeEncodeError:  # half a surrogate pair where no text grows
+    except UnicodeEncodeError:  # lone surrogate in a field that is not merged
         return None

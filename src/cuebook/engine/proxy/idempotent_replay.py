@@ -21,7 +21,7 @@ from cuebook.wire.chat_messages import read_message
 _encode = msgspec.json.Encoder().encode
 
 
-#: What a step said that ended without a word.
+#: Content of an answer that ended without text.
 _NOTHING = b'{"role":"assistant","content":""}'
 
 
@@ -45,7 +45,7 @@ async def told_before(desk: Desk, scope: Scope, key: Key, request: Request) -> S
     if answered is None:
         return None
     if answered.digest != digest or not answered.turn:
-        msg = f"Idempotency-Key {name!r} came before with another request; choose a new key"
+        msg = f"Idempotency-Key {name!r} was used with a different request. Choose a new key."
         raise KeyReused(msg, where="Idempotency-Key")
     turn, step = await _ended(desk, scope, answered)
     if step.state != "finished":
@@ -80,7 +80,7 @@ def tell(desk: Desk, told: StoredReply, request: Request, *, estimate: bool) -> 
     about = told.turn.metadata.get("answer", {})
     about = about if about.get("step") == told.step.n else {}
     frame = {
-        "id": f"chatcmpl-{told.no}.{told.turn.n}.{told.step.n}",  # of this book unique
+        "id": f"chatcmpl-{told.no}.{told.turn.n}.{told.step.n}",  # unique in this database
         "created": int(told.turn.closed_at or told.turn.created_at),
         "model": request.model,
         **{name: value for name, value in about.items() if name not in ("step", "finishReasons")},

@@ -29,7 +29,7 @@ from cuebook.wire.anthropic_messages import read_reply, read_system, read_turned
 from cuebook.wire.anthropic_requests import chat_fields, plain_chat
 from cuebook.wire.chat_stream import Events, read_event
 
-# ---- repeated requests ----------------------------------------------------------------------------------------------
+# ---- Repeated requests ----------------------------------------------------------------------------------------------
 
 
 def tell_message(desk: Desk, told: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
@@ -62,12 +62,12 @@ def tell_message(desk: Desk, told: StoredReply, request: Request, *, estimate: b
         yield _encode(message)
 
 
-# ---- answers of other models ----------------------------------------------------------------------------------------
+# ---- Answers of other models ----------------------------------------------------------------------------------------
 
 
-#: OpenAI's own models take the most tokens of an answer under another name than most servers of its wire.
+#: OpenAI's own models have another name for the token limit than most compatible servers.
 _OPENAI = "api.openai.com"
-#: Headers of Anthropic's wire, and where its clients put their key.
+#: Headers of Anthropic's wire, and of its clients' API key.
 _THEIRS = "anthropic-"
 _KEY, _BEARER = "x-api-key", "authorization"
 
@@ -119,14 +119,14 @@ def _breaks(*_: Any) -> bool:
     return False
 
 
-#: A request of Anthropic's wire, answered on OpenAI's.
+#: A request of Anthropic's wire, answered by a server of OpenAI's wire.
 CHATTED = Wire(read=read_as_chat, outgoing=_as_chat, hears=ChatHeard, breaks=_breaks)
 
 
-# ---- the stream -----------------------------------------------------------------------------------------------------
+# ---- The stream -----------------------------------------------------------------------------------------------------
 
 
-#: Why an answer ended that waits for the results of its calls.
+#: Stop reason of an answer that waits for tool results.
 _CALLS = "tool_use"
 
 
@@ -196,11 +196,11 @@ class MessageHeard(Struct):
             return None
 
 
-#: Requests that make an answer; those that only count tokens are neither cached nor kept.
+#: Requests for an answer. Requests that count tokens are neither cached nor stored.
 PATH = "/messages"
-#: Fields a chat completion has too, in the same words.
+#: Fields that chat completions have under the same names.
 _SAME = ("model", "stream", "tools")
-#: Behind this Claude Code names its session in the user's id.
+#: Claude Code puts its session after this marker in the user's id.
 _SESSION = "_session_"
 
 _encode = msgspec.json.Encoder().encode
@@ -216,7 +216,7 @@ class _MessagesModel(msgspec.Struct):
     model: str = ""
 
 
-# ---- breakpoints ----------------------------------------------------------------------------------------------------
+# ---- Breakpoints ----------------------------------------------------------------------------------------------------
 
 
 def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
@@ -251,7 +251,7 @@ def lasts_an_hour(desk: Desk) -> bool:
     return desk.cache_rule is not None and desk.cache_rule.name == "anthropic-1h"
 
 
-# ---- what is asked --------------------------------------------------------------------------------------------------
+# ---- Request --------------------------------------------------------------------------------------------------------
 
 
 def read_messages(desk: Desk, call: RelayCall) -> Request:
@@ -264,10 +264,10 @@ def read_messages(desk: Desk, call: RelayCall) -> Request:
         turned = read_turned(_raws.decode(fields["messages"]))
         system = [_system(block) for block in read_system(fields["system"])] if "system" in fields else []
     except (KeyError, InvalidInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"the request is none of Anthropic's that is known here: {error}"
+        msg = f"Unsupported Anthropic request: {error}"
         raise NotReadError(msg, where="body") from None
     if not turned:
-        msg = "messages: empty; send at least one"
+        msg = "messages: Empty list. Send at least one message."
         raise NotReadError(msg, where="messages")
     chat: dict[str, Any] = {name: fields[name] for name in _SAME if name in fields}
     chat["messages"] = [*system, *(Raw(each.chat) for each in turned)]
@@ -297,7 +297,7 @@ def user_of(fields: Mapping[str, Raw]) -> str:
     return named.partition(_SESSION)[0] or named
 
 
-# ---- what goes upstream ---------------------------------------------------------------------------------------------
+# ---- Outgoing request -----------------------------------------------------------------------------------------------
 
 
 def _window(desk: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
@@ -318,7 +318,7 @@ def _sent(call: RelayCall, body: bytes) -> RelayRequest:
     return RelayRequest(method="POST", path=PATH, headers=call.headers, body=body, query=call.query)
 
 
-#: The window goes up in the place of the client's messages.
+#: Sends the window instead of the client's messages.
 MESSAGES = Wire(read=read_messages, outgoing=_window, hears=MessageHeard, breaks=breaks, tells=tell_message)
-#: The client's own messages go up, and what would have gone is kept beside them.
+#: Sends the client's own messages and stores the window.
 KEPT = Wire(read=read_messages, outgoing=_as_it_came, hears=MessageHeard, breaks=breaks, tells=tell_message, says=False)

@@ -29,15 +29,15 @@ from cuebook.wire.anthropic_messages import Turned
 from cuebook.wire.chat_messages import MessageContent, read_message
 from cuebook.wire.responses_items import may_be_ours
 
-#: Answers looked for when a history comes without a conversation id, from the newest on.
+#: Newest answers searched for a history without a conversation id.
 ANCHORS = 32
-#: Seconds after which a call is none of a conversation that its client began and filled: it does so just before.
+#: Seconds for which a call may belong to a conversation that its client created and filled just before.
 LISTED_S = 60.0
-#: Fields of a request beside its messages that a provider charges as input.
+#: Request fields besides messages that a provider charges as input.
 _CHARGED = ("tools", "functions", "response_format")
-#: Fields that say how an answer comes, not what is asked.
+#: Fields that control the format of an answer, not its content.
 _DELIVERY = frozenset({"stream", "stream_options"})
-#: The most choices a request asks for (OpenAI's limit of `n`).
+#: Most choices of a request (OpenAI's limit of `n`).
 MOST_CHOICES = 128
 
 _encode = msgspec.json.Encoder().encode
@@ -53,20 +53,20 @@ class RelayCall(Struct, frozen=True, kw_only=True):
     conversation: str | None = None  # from the base URL or a header
     user: str | None = None
     server_history: bool = False  # X-History: server: `messages` are new ones only
-    parent: int | None = None  # with it: seq of the post they follow; the head otherwise
-    leading: int | None = None  # so many system messages stand in front, further ones are said; all that lead otherwise
-    lists: bool = False  # its client may keep what it sends as items of a conversation it began
-    told: Mapping[str, Any] = {}  # what the answer tells again of its request, kept with its step
+    parent: int | None = None  # with it: seq of the post they follow, by default the head
+    leading: int | None = None  # number of leading system messages; later ones are posts. By default all leading ones.
+    lists: bool = False  # its client may store its messages as items of a conversation it created
+    told: Mapping[str, Any] = {}  # request fields that the answer repeats, stored with its step
     query: str = ""
     idempotency_key: str | None = None
-    project: str | None = None  # whose own prompts stand for the others; kept in the conversation
-    time_zone: str | None = None  # whose days the request speaks of; kept in the conversation
-    authenticated: bool = False  # a key says who asks
-    organization: str | None = None  # asserted with each request; kept nowhere
-    memory_control: str | None = None  # JSON, as `memoryControl` of /api/chat
-    organizations: frozenset[str] | None = None  # those a key may name; None: all
-    may_publish: bool = True  # the caller may write to the organization's memory
-    key: str = ""  # the id of the key that asks; none where no keys are configured
+    project: str | None = None  # project whose prompts shadow others; stored in the conversation
+    time_zone: str | None = None  # time zone of the request's dates; stored in the conversation
+    authenticated: bool = False  # the user is the API key's
+    organization: str | None = None  # organization asserted with each request; not stored
+    memory_control: str | None = None  # JSON, like `memoryControl` of /api/chat
+    organizations: frozenset[str] | None = None  # personas allowed by the API key; None: all
+    may_publish: bool = True  # whether the caller may write to the organization's memory
+    key: str = ""  # id of the API key; none if no keys are configured
 
     @property
     def retried(self) -> bool:
@@ -81,7 +81,7 @@ class ResentMessage(Struct, frozen=True):
     role: str
     digest: bytes
     secret: bool
-    read: MessageContent | None = None  # where it was read for this request, and holds no secret
+    read: MessageContent | None = None  # if parsed for this request, without secrets
 
     @property
     def content(self) -> MessageContent:
@@ -100,11 +100,11 @@ class Request(Struct, frozen=True, kw_only=True):
     conversation: str | None
     user: str | None
     stream: bool
-    tools: str  # what a provider charges beside the messages, as it is stored
-    live_tools: str  # where secrets were replaced in `tools`: the same as it came
+    tools: str  # charged fields besides the messages, as stored
+    live_tools: str  # the original, if `tools` has redacted secrets
     organization: str | None = None
     memory_control: dict[str, Any] | None = None
-    turned: tuple[Turned, ...] = ()  # where it came on Anthropic's wire: what each message of its history was there
+    turned: tuple[Turned, ...] = ()  # on Anthropic's wire: source of each message of the history
 
     @property
     def query(self) -> str:
@@ -136,9 +136,9 @@ def key_of(desk: Desk, call: RelayCall, request: Request) -> Key | None:
     )
     terms += [call.parent] if call.parent is not None else []
     places = _encode([request.conversation, request.user, call.server_history, *terms])
-    fields = _fields.decode(call.body) if request.turned else request.fields  # on Anthropic's wire, those it came with
+    fields = _fields.decode(call.body) if request.turned else request.fields  # on Anthropic's wire, the original ones
     asked = [name.encode() + b":" + bytes(raw) for name, raw in fields.items() if name not in _DELIVERY]
-    return call.idempotency_key, desk.request_digest(b"\x00".join([places, *sorted(asked)]))  # no JSON holds a NUL
+    return call.idempotency_key, desk.request_digest(b"\x00".join([places, *sorted(asked)]))  # JSON contains no NUL
 
 
 def read_request(desk: Desk, call: RelayCall) -> Request:
@@ -149,19 +149,19 @@ def read_request(desk: Desk, call: RelayCall) -> Request:
     try:
         fields = _fields.decode(call.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"the request body is no JSON object ({error})"
+        msg = f"The request body is not a JSON object: {error}"
         raise InvalidInput(msg, where="body") from None
     try:
         raws = _raws.decode(fields["messages"])
     except KeyError:
-        msg = "messages: missing; a chat completion needs a list of messages"
+        msg = "messages: Missing field. Send a list of messages."
         raise InvalidInput(msg, where="messages") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"messages: expected a list of messages ({error})"
+        msg = f"messages: Expected a list of messages: {error}"
         raise InvalidInput(msg, where="messages") from None
     spoken = [_spoken(desk, bytes(raw), number) for number, raw in enumerate(raws)]
     if not spoken:
-        msg = "messages: empty; send at least one message"
+        msg = "messages: Empty list. Send at least one message."
         raise InvalidInput(msg, where="messages")
     lead = next((n for n, each in enumerate(spoken) if each.role != SYSTEM), len(spoken))
     lead = lead if call.leading is None else min(lead, call.leading)
@@ -208,7 +208,7 @@ def _control(call: RelayCall, metadata: Mapping[str, Any]) -> dict[str, Any] | N
         except (msgspec.DecodeError, RecursionError):
             given = ""
     if given is not None and not isinstance(given, dict):
-        msg = f"{where}: is no JSON object; write it like memoryControl of /api/chat"
+        msg = f"{where}: Expected a JSON object. Use the format of memoryControl of /api/chat."
         raise InvalidInput(msg, where=where)
     if given is not None:
         read_control(given)
@@ -251,19 +251,19 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-# ---- where a request continues --------------------------------------------------------------------------------------
+# ---- Position in the tree -------------------------------------------------------------------------------------------
 
 
 class HistoryPlace(Struct, frozen=True, kw_only=True):
     """The position of a request's new messages."""
 
     conversation: str
-    parent: int | None = None  # None: the head of a conversation, or its beginning
+    parent: int | None = None  # None: the head of a conversation, or its start
     first_new: int = 0
-    seqs: Mapping[int, int] = {}  # message number -> the stored post that says the same
-    side: bool = False  # continues no path: stored apart, teaches nothing
-    owner: str | None = None  # of the conversation, where it exists
-    begins: bool = False  # a conversation whose client sends all of it each time
+    seqs: Mapping[int, int] = {}  # message number -> the stored post with the same content
+    side: bool = False  # continues no path: stored apart, without observations
+    owner: str | None = None  # of the conversation, if it exists
+    begins: bool = False  # a conversation whose client resends its whole history
 
 
 async def place_of(desk: Desk, scope: Scope, request: Request, call: RelayCall) -> HistoryPlace:
@@ -290,7 +290,7 @@ async def _recognised(
     history = request.history
     digests = [each.digest for each in history]
     sought = anchors(digests, answers, most=ANCHORS)
-    if not sought and call.retried:  # the first try was not answered: its conversation holds these messages alone
+    if not sought and call.retried:  # a retry after an unanswered call: its conversation has only these messages
         found = _unnamed(await desk.store.align(scope, digests, conversation=None, anchors=digests[-1:]))
         if continuation := same_request(found, len(history)):
             return _place(continuation)

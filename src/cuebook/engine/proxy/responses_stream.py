@@ -19,15 +19,15 @@ from cuebook.wire.chat_messages import write_message
 from cuebook.wire.chat_stream import Events, read_event, read_usage
 from cuebook.wire.responses_requests import read_asked, read_items
 
-#: Requests of this wire that ask a model.
+#: Requests that call a model.
 PATH: Final = "/responses"
-#: Answers that are known by the ids their provider gave them.
+#: Most answers with a cached provider id.
 MOST_ANSWERS = 50_000
-#: Items of an answer that a chat message has words for; the rest is its provider's own.
+#: Output items that a chat message can represent. Others are the provider's own.
 _SAID = ("message", "function_call")
-#: Fields of an answer that say which it is and who gave it.
+#: Fields with the id and the model of an answer.
 _FRAME = ("id", "model")
-#: How an answer ends of which no more comes.
+#: Final states of an answer.
 _ENDS = ("completed", "incomplete", "failed", "cancelled")
 
 _encode = msgspec.json.Encoder().encode
@@ -38,7 +38,7 @@ class ResponseHeard(Struct):
 
     answer: dict[str, Any] = {}
     items: dict[int, dict[str, Any]] = {}
-    texts: dict[int, list[str]] = {}  # of items that have not ended
+    texts: dict[int, list[str]] = {}  # of unfinished items
     error: str = ""
     events: Events = field(default_factory=Events)
 
@@ -99,7 +99,7 @@ class ResponseHeard(Struct):
             self.items[place] = event["item"]
             self.texts.pop(place, None)
         elif kind == "error":
-            self.error = str(event.get("message") or "it reports an error")
+            self.error = str(event.get("message") or "the provider reported an error")
         elif isinstance(event.get("response"), dict):
             self._take(event["response"])
         return ""
@@ -118,7 +118,7 @@ class ResponseHeard(Struct):
             self.items, self.texts = dict(enumerate(items)), {}
         error = answer.get("error")
         if isinstance(error, dict):
-            self.error = str(error.get("message") or "it reports an error")
+            self.error = str(error.get("message") or "the provider reported an error")
 
     def message(self, choice: int = 0) -> bytes | None:
         """Return the answer as one chat message."""
@@ -163,13 +163,13 @@ class AnswerIds:
         """
         asked = read_asked(call.body)
         if asked.conversation is not None:
-            msg = "conversation: what it holds is its provider's"
+            msg = "conversation: Its items are stored by the provider. Use previous_response_id or send all items."
             raise InvalidInput(msg, where="conversation")
         if asked.previous is None:
             return msgspec.structs.replace(call, body=_encode(asked.fields))
         lease = self._known.get(asked.previous)
         if lease is None:
-            msg = f"previous_response_id: {asked.previous!r} did not pass here"
+            msg = f"previous_response_id: Unknown response {asked.previous!r}. Send the full history."
             raise InvalidInput(msg, where="previous_response_id")
         try:
             turn = await desk.store.turn(lease.scope, lease.conversation, lease.turn)

@@ -36,10 +36,10 @@ from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.records.memory import Scope
 from cuebook.records.turn import SHADOW
 
-# ---- compressed bodies ----------------------------------------------------------------------------------------------
+# ---- Compressed bodies ----------------------------------------------------------------------------------------------
 
 
-#: How zlib is told to find out what it reads: a header of gzip or zlib, or none.
+#: zlib option to detect the header: gzip, zlib or none.
 _ANY, _BARE = zlib.MAX_WBITS | 32, -zlib.MAX_WBITS
 
 
@@ -52,7 +52,7 @@ def unpacked(body: bytes, encoding: str, *, most: int) -> bytes:
         if each == "identity":
             continue
         if each not in ("gzip", "x-gzip", "deflate"):
-            msg = f"Content-Encoding: {each!r} is not read here; gzip and deflate are"
+            msg = f"Content-Encoding: Unsupported value {each!r}. Use gzip or deflate."
             raise InvalidInput(msg, where="Content-Encoding")
         body = _inflated(body, each, most)
     return body
@@ -66,32 +66,32 @@ def _inflated(body: bytes, name: str, most: int) -> bytes:
         except zlib.error:
             continue
         if reader.unconsumed_tail:
-            msg = f"the body holds more than {most} bytes behind its packing"
+            msg = f"Body too large: more than {most} bytes after decompression"
             raise InvalidInput(msg, where="body")
         return plain
-    msg = f"the body is no {name}, though its Content-Encoding says so"
+    msg = f"Invalid body: not {name}, although Content-Encoding names it"
     raise InvalidInput(msg, where="Content-Encoding")
 
 
 log = logging.getLogger("cuebook.shadow")
 
-#: Calls that may wait to be kept, and bytes they may hold.
+#: Most queued calls, and bytes of their bodies.
 MOST, MOST_BYTES = 256, 64 * 1024 * 1024
-#: Bytes a call takes beside its bodies, about.
+#: Approximate overhead of a call in bytes.
 ENTRY_BYTES = 1024
-#: Seconds keeping one call may take, and a book that closes waits for all of them.
+#: Seconds to store one call, and seconds that shutdown waits for all.
 PATIENCE_S, DRAIN_S = 60.0, 10.0
-#: Seconds a call that waits lets others get their first byte, and how many may wait before none does.
+#: Seconds that a queued call yields to calls waiting for their first byte, and queue length at which it stops yielding.
 STANDS_BACK_S, HURRIES_AT = 0.25, 32
-#: Seconds `settle` gives calls that still pass: a client has the last byte of its answer before its end is seen here.
+#: Seconds that `settle` waits for calls in progress: a client gets the last byte before the end is seen here.
 PASSING_S = 2.0
-#: Why calls are lost to the ledger.
+#: Reasons for lost calls.
 OVERLOAD, UNREAD, FAILED, SLOW, FORGOTTEN = "overload", "unreadable", "failed", "slow", "forgotten"
 
 
-#: Read as the chat completion that means the same, of which the client's own never goes up.
+#: Parsed as an equivalent chat completion that is never sent.
 RESPONSES = msgspec.structs.replace(CHAT, hears=ResponseHeard)
-#: How what passes is read, by its path; a chat completion elsewhere.
+#: Parsers by path; chat completions by default.
 WIRES: Mapping[str, Wire] = {MESSAGES_PATH: MESSAGES, RESPONSES_PATH: RESPONSES}
 
 
@@ -105,13 +105,13 @@ class Overheard(Struct, kw_only=True):
     desk: Desk
     call: RelayCall
     wire: Wire
-    at: float  # when it came, in Unix seconds
-    status: int = 0  # 0: the upstream gave no answer
+    at: float  # arrival in Unix seconds
+    status: int = 0  # 0: the upstream did not answer
     headers: Mapping[str, str] = {}
     pieces: list[bytes] = field(default_factory=list)
     size: int = 0
-    broken: str = ""  # why the answer is not whole
-    added_s: float = 0.0  # between reading the request and sending it, and its answer's first byte and passing it on
+    broken: str = ""  # reason why the answer is incomplete
+    added_s: float = 0.0  # overhead before sending the request, and before relaying the answer's first byte
 
 
 class Shadow:
@@ -123,11 +123,11 @@ class Shadow:
         self._answers = AnswerIds()
         self._most, self._most_bytes = most, most_bytes
         self._waiting: deque[Overheard] = deque()
-        self._held = 0  # bytes of calls that pass or wait
-        self._passing = 0  # calls that are listened to
-        self._lost: Counter[str] = Counter()  # since the last turn that was kept
+        self._held = 0  # bytes of calls in progress or queued
+        self._passing = 0  # calls being recorded
+        self._lost: Counter[str] = Counter()  # since the last stored turn
         self._come = asyncio.Event()
-        self._idle, self._quiet = asyncio.Event(), asyncio.Event()  # nothing waits; nothing passes
+        self._idle, self._quiet = asyncio.Event(), asyncio.Event()  # queue empty; no call in progress
         self._idle.set()
         self._quiet.set()
         self._task: asyncio.Task[None] | None = None
@@ -146,7 +146,7 @@ class Shadow:
         self._task = None
         self._lost[SLOW] += len(self._waiting)
         if lost := self.lost:
-            log.warning("shadow: %d calls were not kept: %s", sum(lost.values()), lost)
+            log.warning("Shadow mode: %d calls were not stored: %s", sum(lost.values()), lost)
 
     @property
     def waiting(self) -> int:
@@ -219,7 +219,7 @@ class Shadow:
         finally:
             answered()
 
-    # ---- what waits ----------------------------------------------------------------------------------------------
+    # ---- Queue ---------------------------------------------------------------------------------------------------
 
     def _listen(self, heard: Overheard) -> Overheard | None:
         """Start to record a call, or return None if the queue is full."""
@@ -264,7 +264,7 @@ class Shadow:
     def _lose(self, reason: str) -> None:
         self._lost[reason] += 1
 
-    # ---- what is kept --------------------------------------------------------------------------------------------
+    # ---- Storage -------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
         while True:
@@ -325,7 +325,7 @@ class Shadow:
                     await step.finish(state="failed", error=heard.broken)
                     return
                 said = heard.wire.hears()
-                with suppress(UpstreamError):  # it was told to the client
+                with suppress(UpstreamError):  # the client received it
                     async with closing(relay_answer(_Replayed(heard), step, said)) as pieces:
                         async for _ in pieces:
                             pass
@@ -334,7 +334,7 @@ class Shadow:
 
     def _unkept(self, reason: str, error: Exception) -> None:
         self._lose(reason)
-        log.warning("shadow: a call was not kept (%s): %s", reason, type(error).__name__)
+        log.warning("Shadow mode: a call was not stored (%s): %s", reason, type(error).__name__)
 
 
 def _unless_forgotten(
@@ -345,7 +345,7 @@ def _unless_forgotten(
     async def intended() -> Intent:
         intent = await intend()
         if await forgotten_since(heard.desk, scope, heard.at, user=scope.user, conversation=conversation):
-            msg = "what it says was forgotten while it waited"
+            msg = "its conversation was erased before it was stored"
             raise _Forgotten(msg)
         return intent
 

@@ -27,9 +27,9 @@ from cuebook.records.memory import NO_MODEL, Memory, Place, Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import Block, Window
 
-#: What a model is asked for, as its adapter and the audit are told.
+#: Task name for the model adapter and the audit log.
 PURPOSE = "counterfactual"
-#: Summaries looked at for the one that stood at a time.
+#: Summaries searched for the current one at a time.
 SUMMARIES = 200
 _POST, _PROMPT = "post:", "prompt:"
 
@@ -51,13 +51,13 @@ class Counterfactual(Struct, frozen=True, kw_only=True):
 
     before: Window
     after: Window | None
-    left_out: tuple[Block, ...] = ()  # that only the window before has
-    let_in: tuple[Block, ...] = ()  # that only the one after has
-    changed: tuple[Block, ...] = ()  # that both have, as the one after says them
-    posts: tuple[int, int] = (0, 0)  # left out, before and after
+    left_out: tuple[Block, ...] = ()  # only in the window before
+    let_in: tuple[Block, ...] = ()  # only in the window after
+    changed: tuple[Block, ...] = ()  # in both, as in the one after
+    posts: tuple[int, int] = (0, 0)  # omitted, before and after
     reproduced: bool = False
     refused: str = ""
-    answer: str | None = None  # of the model to the window after, where it was asked
+    answer: str | None = None  # the model's answer to the window after, if requested
 
 
 async def counterfactual(
@@ -68,11 +68,11 @@ async def counterfactual(
     Raises InvalidInput for a change that does not apply to this window or if there is no model, and NotFound.
     """
     if ask and desk.model.name == NO_MODEL:
-        msg = "ask: no model is configured; set [model] in cuebook.toml, or compare the windows alone"
+        msg = "ask: No model is configured. Set [model] in cuebook.toml, or compare the windows without `ask`."
         raise InvalidInput(msg, where="ask")
     was = plan_again(desk, recorded, recorded.wish.front)
     reproduced = was.remembered.manifest.digest == recorded.manifest.digest
-    await asyncio.sleep(0)  # each takes up to 20 ms, and others wait
+    await asyncio.sleep(0)  # each takes up to 20 ms: do not block others
     other = await changed(desk, scope, recorded, change)
     try:
         would = plan_again(desk, other, other.wish.front)
@@ -116,7 +116,7 @@ def without(recorded: Recorded, sources: Sequence[str]) -> Recorded:
     if missing := sorted(gone - {*known, *found}):
         said = [text.source for text in recorded.manifest.volatile]
         there = ", ".join(said) or "nothing"
-        msg = f"without: turn {recorded.turn.n} had no {missing[0]} to say; beside its query stood {there}"
+        msg = f"without: Turn {recorded.turn.n} did not use {missing[0]}. Its recalled sources: {there}."
         raise InvalidInput(msg, where="without")
     memories = replace(wish.memories, hits=tuple(each for each in wish.memories.hits if each.memory_id not in gone))
     left = tuple(each for each in scene.found.found if f"{_POST}{each.id}" not in gone)
@@ -132,7 +132,7 @@ def without(recorded: Recorded, sources: Sequence[str]) -> Recorded:
     )
 
 
-# ---- another prompt -------------------------------------------------------------------------------------------------
+# ---- Another prompt -------------------------------------------------------------------------------------------------
 
 
 async def _with_prompt(desk: Desk, recorded: Recorded, version: Version) -> Recorded:
@@ -145,12 +145,12 @@ async def _with_prompt(desk: Desk, recorded: Recorded, version: Version) -> Reco
     before = replace(version, branch=stood.branch) if stood and stood.branch else version
     versions = Versions(desk, before, version)
     if not await versions.concern(recorded.manifest):
-        there = ", ".join(text.source for text in recorded.wish.front) or "nothing of the book"
-        msg = f"with: prompt {version.slug!r} did not stand in front of turn {recorded.turn.n}; there stood {there}"
+        there = ", ".join(text.source for text in recorded.wish.front) or "none"
+        msg = f"with: Turn {recorded.turn.n} did not use prompt {version.slug!r}. Its prompts: {there}."
         raise InvalidInput(msg, where="withPrompt")
     said = await versions.front_with(recorded, "after")
     if said.unsaid:
-        msg = f"with: {version.source} cannot be said in turn {recorded.turn.n}: {said.unsaid}"
+        msg = f"with: Cannot render {version.source} in turn {recorded.turn.n}: {said.unsaid}"
         raise InvalidInput(msg, where="withPrompt")
     if stood is not None:
         own = f"{_PROMPT}{stood}"
@@ -159,7 +159,7 @@ async def _with_prompt(desk: Desk, recorded: Recorded, version: Version) -> Reco
     return replace(recorded, wish=replace(recorded.wish, front=said.front))
 
 
-# ---- another memory -------------------------------------------------------------------------------------------------
+# ---- Another memory -------------------------------------------------------------------------------------------------
 
 
 async def _as_of(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> Recorded:
@@ -235,7 +235,7 @@ def _held(memory: Memory, when: float) -> bool:
     return memory.valid_from <= when and (memory.valid_to is None or memory.valid_to > when)
 
 
-# ---- the answer -----------------------------------------------------------------------------------------------------
+# ---- The answer -----------------------------------------------------------------------------------------------------
 
 
 async def _answer(desk: Desk, scope: Scope, recorded: Recorded, planned: Planned) -> str:
@@ -275,7 +275,7 @@ async def asked(
             said.append(piece.text)
             finish = piece.finish or finish
     if not finish:
-        msg = f"the answer of {desk.model.name} broke off"
+        msg = f"Incomplete answer from model {desk.model.name}. Try again."
         raise BackendError(msg, retryable=True)
     return "".join(said)
 
@@ -284,7 +284,7 @@ def _digest(planned: Planned) -> str:
     return planned.remembered.manifest.digest
 
 
-# ---- blocks ---------------------------------------------------------------------------------------------------------
+# ---- Blocks ---------------------------------------------------------------------------------------------------------
 
 
 def _by_source(window: Window) -> dict[tuple[str, str], Block]:

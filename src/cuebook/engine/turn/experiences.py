@@ -34,11 +34,11 @@ from cuebook.records.turn import Ask, Dropped
 from cuebook.window.tokens import Counter
 from cuebook.window.window import Text
 
-# ---- in the prompt --------------------------------------------------------------------------------------------------
+# ---- In the prompt --------------------------------------------------------------------------------------------------
 
 
 SOURCE = "experience:"
-#: Of the volatile block's room they take at the most; the rest is what is recalled.
+#: Largest share of the volatile block's room. The rest is for recalled text.
 SHARE = 2 / 3
 
 
@@ -56,7 +56,7 @@ def fit_advice(texts: Sequence[Text], room: int, count: Counter) -> tuple[list[T
     for text in texts:
         size = count(text.text) + 1
         if size > left:
-            reason = f"experiences take {most} tokens of this window at the most"
+            reason = f"experiences may use at most {most} tokens of this window"
             dropped.append(Dropped(kind=text.kind, source=text.source, tokens=size, reason=reason))
             continue
         left -= size
@@ -71,30 +71,30 @@ def experiences_in(texts: Sequence[Text]) -> list[str]:
 
 log = logging.getLogger("cuebook.experience")
 
-#: The prompt of the book that is said to the model, and who the audit says was told.
+#: Prompt id of the model's instructions, and its recipient name in the audit log.
 KEY = "experience_selection"
 SELECTOR = "experience selector"
-#: Rounds of the conversation a model is shown, and characters of each query in them.
+#: Conversation turns shown to a model, and characters of each query.
 ROUNDS = 3
 SHOWN = 400
-#: Characters of the query itself, from its front; of a longer one its end is shown too.
+#: Characters of the query itself, from its start. A longer one also shows its end.
 ASKED = 6_000
-#: Candidates a model is shown, the likeliest by words and meaning first, and characters of each `when`.
+#: Candidates shown to a model, the most similar first, and characters of each `when`.
 CANDIDATES = 40
 WHEN = 1_000
-#: Characters a model may say, and tokens: an id has at most 120, and says true or false.
+#: Characters and tokens of the model's answer: an id of at most 120 and true or false each.
 LONGEST = 20_000
 REPLY_TOKENS = 1_024
-#: Choices and vectors remembered; a failed choice is tried again after so many seconds.
+#: Cached selections and vectors, and seconds until a failed selection is retried.
 REMEMBERED = 256
 VECTORS = 8_192
-#: Texts embedded at once.
+#: Texts embedded in one call.
 AT_ONCE = 64
 AGAIN_S = 30.0
-#: How servers answer that hold an answer to no schema, or not to this one: they are asked without.
+#: Status codes of servers without support for a response schema: they are called without one.
 NO_SCHEMA = (400, 404, 415, 422)
 
-#: Under which it is remembered that the model did not answer.
+#: Cache key of a failed call of the model.
 _DOWN = b"down"
 _parts = msgspec.json.Decoder(tuple[Part, ...])
 
@@ -104,7 +104,7 @@ class Advice(Struct, frozen=True, kw_only=True):
 
     texts: tuple[Text, ...] = ()
     metadata: Mapping[str, Any] = {}
-    asked: tuple[bytes, ...] = ()  # the messages a model was asked with
+    asked: tuple[bytes, ...] = ()  # the messages to the model
 
 
 class SelectedExperiences(Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class SelectedExperiences(Struct, frozen=True, kw_only=True):
     chosen: tuple[str, ...]
     scored: tuple[Scored, ...]
     by: str  # a model's name, "meaning" or "words"
-    instead: str = ""  # why it was not the model
+    instead: str = ""  # why the model did not decide
     selected: Selected | None = None
 
 
@@ -208,15 +208,13 @@ async def choose_for(
 
 def _reason(name: str, chosen: Sequence[str], named: Sequence[str], shown: set[str]) -> str:
     if name in chosen:
-        return "the model says that it helps"
+        return "the model found it relevant"
     if name in named:
-        return f"the model says that it helps, but {len(chosen)} are chosen at the most"
-    return (
-        "the model says that it does not help" if name in shown else "too far from the query to be shown to the model"
-    )
+        return f"the model found it relevant, but at most {len(chosen)} are selected"
+    return "the model found it irrelevant" if name in shown else "too far from the query to be shown to the model"
 
 
-# ---- by meaning -----------------------------------------------------------------------------------------------------
+# ---- By meaning -----------------------------------------------------------------------------------------------------
 
 
 async def _closeness(
@@ -234,15 +232,15 @@ async def _closeness(
     missing = list(dict.fromkeys(text for own in texts.values() for text in own if (space, text) not in desk.meant))
     try:
         async with asyncio.timeout(max(desk.embed_s, desk.experience_s)):
-            for batch in batched(missing, AT_ONCE):  # what came in time is there for the next turn
+            for batch in batched(missing, AT_ONCE):  # the vectors that arrived in time serve the next turn
                 vectors = await embedder.embed([desk.writer.clean(text) for text in batch])
                 check_size(embedder, vectors)
                 desk.meant.update({(space, text): vector for text, vector in zip(batch, vectors, strict=True)})
     except TimeoutError:
-        log.warning("%s took too long for the experiences; words alone choose among them", embedder.name)
+        log.warning("Embedder %s timed out on experiences; selecting by words only", embedder.name)
         return None, 0.0
     except BackendError as error:
-        log.warning("words alone choose among the experiences: %s", desk.writer.clean(str(error)))
+        log.warning("Selecting experiences by words only: %s", desk.writer.clean(str(error)))
         return None, 0.0
     held = {
         name: [vector for text in own if (vector := desk.meant.get((space, text))) is not None]
@@ -274,7 +272,7 @@ def _cosines(query: bytes, texts: Mapping[str, Sequence[bytes]]) -> dict[str, fl
     return found
 
 
-# ---- by a model -----------------------------------------------------------------------------------------------------
+# ---- By a model -----------------------------------------------------------------------------------------------------
 
 
 def context_of(path: Sequence[PathPost]) -> str:
@@ -316,16 +314,16 @@ async def _selected(
     if not asks:
         return None
     down = desk.selected.get(_DOWN)
-    if down is not None and now - down.at < AGAIN_S:  # nobody waits for it again so soon
-        return Selected(ids=None, by=model.name, failed=f"{down.failed}; it is asked again after {AGAIN_S:g} s")
+    if down is not None and now - down.at < AGAIN_S:  # do not wait for it again so soon
+        return Selected(ids=None, by=model.name, failed=f"{down.failed}. It is called again after {AGAIN_S:g} s.")
     reply, failed = await _reply(desk, model, messages, shown)
     if failed:
         desk.selected[_DOWN] = Selected(ids=None, by=model.name, failed=failed, at=now)
     ids = None if failed else read_reply(reply, [each.exp_id for each in shown])
     if ids is None and not failed:
-        failed = f"{model.name} gave no answer that can be read"
+        failed = f"Model {model.name} returned an unreadable answer"
     if failed:
-        log.warning("experiences are chosen without the model: %s", failed)
+        log.warning("Selecting experiences without the model: %s", failed)
     await _tell(desk, scope, instruction_record(desk, instruction, work, conversation=query.conversation), reply)
     found = desk.selected[key] = Selected(ids=ids, by=model.name, failed=failed, at=now, messages=messages)
     while len(desk.selected) > REMEMBERED:
@@ -353,8 +351,8 @@ async def _tell(desk: Desk, scope: Scope, record: Record, reply: str) -> None:
     """Add an audit record of the call, whatever its result."""
     try:
         await desk.audit.append(scope, [record, *answered(desk, [record], reply)])
-    except CuebookError as error:  # the turn goes on: the store says so where it must be written
-        log.warning("the audit does not tell of a choice of experiences: %s", desk.writer.clean(str(error)))
+    except CuebookError as error:  # the turn goes on: the store reports records that it requires
+        log.warning("Cannot write an audit record of an experience selection: %s", desk.writer.clean(str(error)))
 
 
 async def _reply(desk: Desk, model: Model, messages: tuple[bytes, ...], shown: Sequence[Experience]) -> tuple[str, str]:
@@ -376,11 +374,11 @@ async def _reply(desk: Desk, model: Model, messages: tuple[bytes, ...], shown: S
                     raise
             return await _said(model, msgspec.structs.replace(held, schema=None)), ""
     except TimeoutError:
-        return "", f"{model.name} took longer than {desk.experience_s:g} s"
+        return "", f"Model {model.name} timed out after {desk.experience_s:g} s"
     except BackendError as error:
         return "", desk.writer.clean(str(error))[:SHOWN]
-    except BROKEN as error:  # a model may be its owner's code, and what it raises may hold what was said
-        return "", f"{model.name} broke ({type(error).__name__})"
+    except BROKEN as error:  # a model may be user code, and its error may contain conversation text
+        return "", f"Model {model.name} failed with {type(error).__name__}"
 
 
 async def _said(model: Model, request: ModelRequest) -> str:
@@ -391,6 +389,6 @@ async def _said(model: Model, request: ModelRequest) -> str:
             said.append(piece.text)
             room -= len(piece.text)
             if room < 0:
-                msg = f"{model.name} said more than {LONGEST:,} characters"
+                msg = f"Answer of model {model.name} exceeds {LONGEST:,} characters"
                 raise BackendError(msg)
     return "".join(said)

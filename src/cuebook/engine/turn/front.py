@@ -37,13 +37,13 @@ from cuebook.records.prompt import MAIN, Resolved, Version
 from cuebook.records.turn import CLIENT, Ask, BlockKind, Dropped, Manifest
 from cuebook.window.window import Text
 
-#: The mode of a conversation that has none, for rules and defaults that name one (A).
+#: Default mode of a conversation, for rules and defaults that name a mode (A).
 GENERAL = "general"
-#: The block each link of a chain is shown as.
+#: Block type of each link of a chain.
 _KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
-#: The key of a turn's metadata that says that the client's own system text stood alone.
+#: Metadata key of turns in which only the client's own system text was used.
 SILENT = "personaSilent"
-#: What a round's later steps tell of the choice as its first one did.
+#: Metadata keys that later steps of a turn copy from the first.
 _TOLD = (
     SILENT,
     "promptProject",
@@ -62,13 +62,11 @@ class Front(Struct, frozen=True, kw_only=True):
     texts: tuple[Text, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     metadata: Mapping[str, Any] = {}
-    renders: tuple[Record, ...] = ()  # what the audit keeps of them
-    asked: tuple[bytes, ...] = ()  # what a model was asked with that chose among experiences
-    mind: Text | None = None  # the state of mind the path is in, where the persona asks for one and it says anything
-    calls: tuple[MetapromptTask, ...] = ()  # what the reflection on the turn is to do
-    heard: TurnSignals | None = (
-        None  # of the message that is answered, where it is a fresh turn and somebody wants to know
-    )
+    renders: tuple[Record, ...] = ()  # their audit records
+    asked: tuple[bytes, ...] = ()  # messages to the model that selected experiences
+    mind: Text | None = None  # the path's mood state, if the persona uses it and it is not neutral
+    calls: tuple[MetapromptTask, ...] = ()  # tasks of the turn's reflection
+    heard: TurnSignals | None = None  # signals of the answered message, in a new turn that needs them
 
 
 async def front_of(
@@ -88,7 +86,7 @@ async def front_of(
     said = _Speaker(desk, scene, ask, persona, project, fresh=fresh, signals=signals)
     links = {said.resolve_name(slug) for slug in persona.chain.values()}
     texts: list[Text | None] = []
-    if own is None or own not in links:  # a link that names it says it in its place
+    if own is None or own not in links:  # a link that names it renders it in the link's place
         own_text = await said.text("persona", own) if own else None
         texts += [own_text] if own_text else _base(persona)
     texts += [await said.link(persona, key) for key in CHAIN if key != "fallback" and key in persona.chain]
@@ -294,7 +292,7 @@ class _Speaker:
     async def _resolved(self, slug: str) -> Resolved:
         family = self._families.get(slug)
         if family is None:
-            msg = f"no prompt {slug!r}"
+            msg = f"Unknown prompt {slug!r}"
             raise InvalidInput(msg)
         return await resolved_of(self._desk, await self._drawn(family), self._families)
 

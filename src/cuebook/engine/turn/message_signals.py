@@ -39,15 +39,15 @@ from cuebook.window.post_forms import parts_of
 
 log = logging.getLogger("cuebook.sentiment")
 
-#: The key of a turn's metadata that holds what was heard (A).
+#: Key of the signals in a turn's metadata (A).
 SENTIMENT: Final = "sentiment"
-#: The user's messages before this one that its topic is compared with.
+#: Earlier user messages that the topic is compared with.
 EARLIER: Final = 3
-#: Posts of a path looked through for results of tools, where no turn on it was heard before.
+#: Posts of a path scanned for tool results, if no turn on it has signals.
 LOOKED_BACK: Final = 200
-#: How a turn broke off without anything having gone wrong: whoever asked did not wait, or asked something else.
+#: Reasons of interrupted turns that are no errors: the caller disconnected or sent another request.
 _LEFT: Final = ("", "the caller went away")
-#: In the JSON of a post's parts: attachments of what was run.
+#: Marks attachments of executions in the JSON of a post's parts.
 _MARKS: Final = (b'"code_error"', b'"execution_status"')
 
 
@@ -132,11 +132,16 @@ def read_sentiment(desk: Desk, tracking: Tracking, text: str) -> Sentiment:
     try:
         found = analyzer.read(text)
         told = msgspec.convert(msgspec.to_builtins(found), Sentiment)
-    except BROKEN as error:  # whose message may hold the text, which belongs in no log
-        log.warning("method %s could not read a message: %s", tracking.method, type(error).__name__)
+    except BROKEN as error:  # its message may contain the text, which must not be logged
+        log.warning("Sentiment method %s failed: %s", tracking.method, type(error).__name__)
         return Sentiment(method=analyzer.name)
     if not (-1.0 <= told.score <= 1.0 and 0.0 <= told.intensity <= 1.0):
-        log.warning("method %s scored %r at %r, not -1..1 at 0..1", tracking.method, told.score, told.intensity)
+        log.warning(
+            "Sentiment method %s returned score %r with confidence %r, outside -1..1 and 0..1",
+            tracking.method,
+            told.score,
+            told.intensity,
+        )
         return Sentiment(method=analyzer.name)
     return told
 
@@ -176,7 +181,7 @@ def heard_to_wire(heard: TurnSignals) -> dict[str, Any]:
         "corrections": heard.corrections,
         "task": heard.task,
         "signals": dict(heard.signals),
-        "counters": msgspec.json.decode(msgspec.json.encode(heard.counters)),  # as it is read again: lists, no tuples
+        "counters": msgspec.json.decode(msgspec.json.encode(heard.counters)),  # as JSON returns it: lists, no tuples
     }
 
 

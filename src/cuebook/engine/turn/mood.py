@@ -18,15 +18,15 @@ from cuebook.signals.metaprompts import NOTED_AS, SHIPPED, describe_mood, fires,
 from cuebook.window.tokens import Counter
 from cuebook.window.window import Text
 
-#: Why a reflection is made that asks a model how a message sounds.
+#: Reason of a reflection that asks a model for a message's sentiment.
 BY_MODEL = "llm"
-#: Why a reflection is made that makes the Mind neutral again.
+#: Reason of a reflection that resets the mood state to neutral.
 RESET = "reset"
-#: Why a reflection is made that somebody asked for.
+#: Reason of a reflection requested by a user.
 BY_HAND = "manual"
-#: Turns in which what helps with an event is said: as many as lie between two looks back (`gmi_self_trait_adjustment`).
+#: Turns that show advice for an event: the interval of retrospectives (`gmi_self_trait_adjustment`).
 LASTS = 5
-#: What of a turn's metadata is the Mind it was answered with.
+#: Metadata key of the mood state that a turn was answered with.
 MIND = "mind"
 
 
@@ -85,7 +85,7 @@ def fit_mind(said: Text | None, room: int, count: Counter) -> tuple[list[Text], 
     whole = count(said.text) + 1
     if whole <= room:
         return [said], [], room - whole
-    reason = f"what stands beside the query has {max(0, room)} tokens of this window"
+    reason = f"the block beside the query has {max(0, room)} tokens of this window"
     bare = replace(said, text=said.text.partition(f"\n{NOTED_AS}")[0])
     size = count(bare.text) + 1
     if size < whole and size <= room:
@@ -110,7 +110,7 @@ def may_run(desk: Desk, conversation: Conversation, scene: Scene, metaprompt: st
     persona = persona_in(desk, conversation, scene.last_turn)
     known = sorted({*(each.id for each in persona.metaprompts), *SHIPPED})
     if metaprompt not in known:
-        msg = f"persona {persona.id!r} has no metaprompt {metaprompt!r}; there are {', '.join(known)}"
+        msg = f"Unknown metaprompt {metaprompt!r} of persona {persona.id!r}. Available: {', '.join(known)}."
         raise InvalidInput(msg, where="metaprompt")
 
 

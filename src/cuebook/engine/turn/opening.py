@@ -50,11 +50,11 @@ from cuebook.records.turn import ASKED, SHADOW, Ask, Turn
 from cuebook.window.partition import reach
 from cuebook.window.tuning_marks import in_force, moves, newest
 
-#: How often a decision is made anew when another writer was first, before the caller is told.
+#: Retries after concurrent writes before the caller gets an error.
 RETRIES = 50
-#: Seconds between looks at what another process holds.
+#: Seconds between checks of a lease held by another process.
 POLL_S = 0.05
-#: Posts full text gives a turn; their neighbours come with them. On LoCoMo dev 24 find what 200 do (R@10 79.0, 79.2).
+#: Posts from full text; their neighbors are added. On LoCoMo dev 24 are as good as 200 (R@10 79.0, 79.2).
 CANDIDATES = 32
 
 
@@ -66,15 +66,15 @@ class Intent(Struct, frozen=True, kw_only=True):
     wish: Callable[[Scene], Wish]
     parent: int | None = None  # the post it continues; None = the head
     moves_head: bool = True
-    goes_on: Turn | None = None  # the waiting turn whose next step this is
+    goes_on: Turn | None = None  # the waiting turn that this step continues
     idempotency: Key | None = None
-    relayed: bool = False  # a client's own request: it gets advice only where the persona speaks in it
-    own_text: bool = False  # which brings system text of its own
-    asks_model: bool = True  # a model may be asked before it opens
-    shadow: bool = False  # what it decides is kept and never said
-    told: Mapping[str, Any] = {}  # of its request, kept with the step
-    seqs: Mapping[int, int] = {}  # number of a message of the request -> the stored post that says the same
-    first_new: int = 0  # the number of the message that is the first draft
+    relayed: bool = False  # a client's own request: gets advice only if the persona is active in it
+    own_text: bool = False  # the request has its own system text
+    asks_model: bool = True  # a model may be called before the step opens
+    shadow: bool = False  # shadow mode: decide and store, never send
+    told: Mapping[str, Any] = {}  # request data, stored with the step
+    seqs: Mapping[int, int] = {}  # number of a request message -> the stored post with the same content
+    first_new: int = 0  # number of the message that is the first draft
 
 
 class Opened(Struct, frozen=True, kw_only=True):
@@ -84,12 +84,12 @@ class Opened(Struct, frozen=True, kw_only=True):
     planned: Planned
     scene: Scene
     metadata: dict[str, Any]
-    zone: tzinfo = UTC  # whose days its answer is dated by
+    zone: tzinfo = UTC  # time zone of its answer's dates
     renders: tuple[Record, ...] = ()
-    side: bool = False  # it continues no path
-    role: str = ""  # of the persona who speaks
-    asked: tuple[bytes, ...] = ()  # what a model was asked with that chose among experiences
-    sent: Mapping[int, int] = {}  # seq of a post -> the number of the request's message that says it
+    side: bool = False  # continues no path
+    role: str = ""  # of the active persona
+    asked: tuple[bytes, ...] = ()  # messages to the model that selected experiences
+    sent: Mapping[int, int] = {}  # seq of a post -> number of its message in the request
 
 
 async def open_step(
@@ -116,7 +116,7 @@ async def _open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[In
         scene, planned, front, number = await decide(desk, scope, intent)
         stands = scene.conversation.no if scene.conversation else 0
         if stood not in (0, stands):
-            msg = f"conversation {intent.ask.conversation!r} was forgotten while this was asked, and it with it"
+            msg = f"Conversation {intent.ask.conversation!r} was erased during this request, with its message."
             raise LeaseLost(msg)
         stood = stands
         window, cache, last = await compare(desk, scope, scene, planned, intent.ask.conversation)
@@ -138,7 +138,7 @@ async def _open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[In
                 side=not intent.moves_head, role=_role(desk, intent, scene), asked=front.asked,
                 sent=_sent(intent, scene),
             )  # fmt: skip
-    msg = f"conversation {intent.ask.conversation!r} changes faster than a turn can be opened; try again"
+    msg = f"Conversation {intent.ask.conversation!r} has too many concurrent changes. Try again."
     raise Conflict(msg)
 
 
@@ -245,7 +245,7 @@ async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Sce
         return scene
     found = await desk.store.posts_in(scope, scene.conversation.id, [(query, query)])
     if not found:
-        return scene  # it was forgotten meanwhile
+        return scene  # erased meanwhile
     post = found[0]
     if gap is None:
         return msgspec.structs.replace(scene, path=tuple(post if each.seq == query else each for each in scene.path))
@@ -392,7 +392,7 @@ async def _until_free(desk: Desk, scope: Scope, conversation: str) -> None:
         await asyncio.sleep(POLL_S)
 
 
-# ---- tuning ---------------------------------------------------------------------------------------------------------
+# ---- Tuning ---------------------------------------------------------------------------------------------------------
 
 
 def plan_tuned(desk: Desk, scene: Scene, wish: Wish, *, turn: int, goes_on: Turn | None) -> Planned:

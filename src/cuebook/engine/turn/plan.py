@@ -39,9 +39,9 @@ from cuebook.window.window import (
     weigh_volatile,
 )
 
-#: Why posts of a path are not in its window.
-TOO_OLD = "older than what the budget holds"
-OF_LITTLE_USE = "of little use, and the window is filling"
+#: Reasons why posts of a path are not in its window.
+TOO_OLD = "older than the token budget allows"
+OF_LITTLE_USE = "low relevance, and the window is nearly full"
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -50,24 +50,24 @@ class Wish(Struct, frozen=True, kw_only=True):
     conversation: str
     drafts: tuple[Draft, ...]
     user: str | None
-    front: tuple[Text, ...] = ()  # persona, sections and add-ons, as they are said
-    unsaid: tuple[Dropped, ...] = ()  # what of them could not be said
-    query: Query | None  # None: nothing is recalled
+    front: tuple[Text, ...] = ()  # persona, sections and add-ons, as rendered
+    unsaid: tuple[Dropped, ...] = ()  # errors of those that failed to render
+    query: Query | None  # None: no recall
     recall_hits: int = 12
-    quotes: bool = False  # no model answers: what memory holds for the query is wanted, in the window or not
+    quotes: bool = False  # no model call: return memories for the query, whether in the window or not
     token_budget: int | None = None
     client: tuple[ClientSystem, ...] = ()
-    live_client: tuple[ClientSystem, ...] = ()  # where secrets were replaced in `client`: the same as they came
+    live_client: tuple[ClientSystem, ...] = ()  # the original, if `client` has redacted secrets
     tools: str = ""
-    live_tools: str = ""  # where secrets were replaced in `tools`: the same as it came
+    live_tools: str = ""  # the original, if `tools` has redacted secrets
     live: Mapping[int, bytes] = {}  # by seq: the live message of a stored post
     live_drafts: Mapping[int, bytes] = {}  # by number: the live message of a draft
-    frozen: tuple[Text, ...] | None = None  # in a later step of a round: the volatile block of the first
-    query_seq: int | None = None  # the open round's query; None = the newest user post
-    memories: Retrieved = Retrieved()  # what other conversations tell
-    advice: tuple[Text, ...] = ()  # experiences chosen for the query, the best first
-    mind: Text | None = None  # the state of mind the path is in, as it is said
-    zone: tzinfo = UTC  # whose days are said
+    frozen: tuple[Text, ...] | None = None  # in a later step of a turn: the volatile block of the first
+    query_seq: int | None = None  # the open turn's query; None = the newest user post
+    memories: Retrieved = Retrieved()  # cross-conversation memories
+    advice: tuple[Text, ...] = ()  # experiences selected for the query, best first
+    mind: Text | None = None  # rendered mood state of the path
+    zone: tzinfo = UTC  # time zone of dates
 
 
 class Planned(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     allotment: Allotment
     summary: Summary | None
     sheet: Sheet
-    marks: Marks = NO_MARKS  # what of the conversation's tuning is in it
+    marks: Marks = NO_MARKS  # the conversation's tuning in this window
     retrieved: Retrieved = Retrieved()
 
     @property
@@ -123,7 +123,7 @@ def plan(
     )
     dropped = [*wish.unsaid, *_left_out(scene, parted, of_little_use), *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
-    standing = scene.summary.version if scene.summary else 0  # it covers its posts, shown or not
+    standing = scene.summary.version if scene.summary else 0  # the summary covers its posts, shown or not
     return Planned(
         window=window,
         messages=_live(sheet, wish, scene, window),
@@ -160,7 +160,7 @@ class _Fitted(Struct, frozen=True, kw_only=True):
     dropped: tuple[Dropped, ...] = ()
 
 
-# ---- the path -------------------------------------------------------------------------------------------------------
+# ---- The path -------------------------------------------------------------------------------------------------------
 
 
 def path_of(scene: Scene, drafts: Sequence[Draft]) -> list[PathPost]:
@@ -227,10 +227,10 @@ def _left_out(scene: Scene, parted: Partition, of_little_use: Sequence[PathPost]
     return sorted([*unread, *left], key=lambda each: each.first)
 
 
-# ---- the front ------------------------------------------------------------------------------------------------------
+# ---- The system prompt ----------------------------------------------------------------------------------------------
 
 
-#: Part of what the front and the query leave of a window that a summary may take, more where recent posts need less.
+#: Share of the room left by system prompt and query that a summary may take; more if recent posts need less.
 SUMMARY_SHARE: Final = 2 / 3
 _HEADING: Final = "# The conversation so far, summarized up to {day}\n\n"
 
@@ -256,7 +256,7 @@ def _fit_front(room: _Room, least: int, path: int) -> _Fitted:
     """
     wish, count = room.wish, room.count
     front, client = weigh_front(wish.front, wish.client, count)
-    if wish.live_client:  # what goes to the model now counts where it is the larger
+    if wish.live_client:  # the larger count, because the live message is sent
         live = weigh_front((), wish.live_client, count)[1]
         sizes = [max(own.tokens, other.tokens) for own, other in zip(client, live, strict=True)]
         client = tuple(msgspec.structs.replace(own, tokens=size) for own, size in zip(client, sizes, strict=True))
@@ -283,12 +283,12 @@ def _fit_front(room: _Room, least: int, path: int) -> _Fitted:
             pass
         else:
             return _Fitted(front=front, client=client, summary=shown, tools=tools, allotment=allotment)
-    reason = "the budget does not hold it"
+    reason = "exceeds the token budget"
     dropped = (Dropped(kind="summary", source=summary.source, tokens=summary.tokens, reason=reason),)
     return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=alone, dropped=dropped)
 
 
-# ---- the volatile block ---------------------------------------------------------------------------------------------
+# ---- The volatile block ---------------------------------------------------------------------------------------------
 
 
 def _volatile(
@@ -324,7 +324,7 @@ def _volatile(
         texts.append(text)
         used.append(hit)
     weighed = weigh_volatile([*texts, *advice], room.fence, count)
-    while sum(text.tokens for text in weighed) > tokens:  # together they may count a little more than one by one
+    while sum(text.tokens for text in weighed) > tokens:  # combined they may have slightly more tokens than separately
         dropped.append(_no_room(weighed[-1].source, weighed[-1].tokens, tokens, weighed[-1].kind))
         used = [hit for hit in used if hit.memory_id != weighed[-1].source]
         weighed = weigh_volatile(weighed[:-1], room.fence, count)
@@ -364,11 +364,11 @@ def _frozen(
 
 
 def _no_room(source: str, tokens: int, most: int, kind: str = "memory") -> Dropped:
-    reason = f"recalled memories take {most} tokens of this window at the most"
+    reason = f"recalled memories may use at most {most} tokens of this window"
     return Dropped(kind=kind, source=source, tokens=tokens, reason=reason)
 
 
-# ---- as sent --------------------------------------------------------------------------------------------------------
+# ---- As sent --------------------------------------------------------------------------------------------------------
 
 
 def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window) -> tuple[bytes, ...]:

@@ -33,11 +33,11 @@ from cuebook.records.memory import Scope
 
 log = logging.getLogger("cuebook.logs")
 
-#: What a folder says about itself: whose it is, and whether it tells what other conversations told.
+#: Metadata of a folder: its conversation, and whether it quotes other conversations.
 INDEX = "conversation.json"
-#: Prompts that may wait to be written; more are not written, and that is told.
+#: Most queued prompts. Further ones are dropped and logged.
 MOST = 64
-#: Characters of a name that are taken from an id, and of the digest behind them.
+#: Characters of a folder's name from an id, and of the digest after them.
 NAMED, DIGEST = 40, 12
 _PRIVATE, _PRIVATE_FOLDER = 0o600, 0o700
 
@@ -55,7 +55,7 @@ class PromptLog(Struct, frozen=True, kw_only=True):
     """The logged data of a step."""
 
     index: Index
-    name: str  # with {} where the kind of log stands
+    name: str  # with {} for the kind of log
     messages: tuple[bytes, ...]
     selection: tuple[bytes, ...]
     epoch: int
@@ -88,7 +88,7 @@ class PromptLogs:
     def keep(self, made: PromptLog) -> None:
         """Queue a log for writing."""
         if len(self._tasks) >= MOST:
-            self._tell(f"{MOST} prompts wait to be written; this one is not")
+            self._tell(f"Prompt log queue full: {MOST} prompts. This prompt is not logged.")
             return
         task = asyncio.get_running_loop().create_task(self._keep(made))
         self._tasks.add(task)
@@ -101,12 +101,12 @@ class PromptLogs:
             written = await asyncio.to_thread(_write, folder, made)
             try:
                 away = await self._outdated(made, folder, written)
-            except CuebookError as error:  # whether it may stay cannot be told
-                self._tell(f"a prompt's log is taken back: {error}")
+            except CuebookError as error:  # unknown whether it may stay
+                self._tell(f"Prompt log removed: {error}")
                 away = written
             await asyncio.to_thread(_remove, away)
         except OSError as error:
-            self._tell(f"prompts are not written to {str(self._folder)!r}: {error.strerror or error}")
+            self._tell(f"Cannot write prompt logs to {str(self._folder)!r}: {error.strerror or error}")
 
     async def _outdated(self, made: PromptLog, folder: Path, written: Sequence[Path]) -> Sequence[Path]:
         """Return the files of a log to remove: none if nothing was erased since its turn opened."""
@@ -124,7 +124,7 @@ class PromptLogs:
 
     async def erase(self, kinds: Collection[str]) -> bool:
         """Remove logs that may contain erased data. Return whether all are gone."""
-        if self._tasks:  # what is being written now takes itself back; what comes after knows of the forget
+        if self._tasks:  # a log in progress removes itself; later ones see the erasure
             await asyncio.wait(list(self._tasks))
         everything = any(kind != "conversation" for kind in kinds)
         try:
@@ -133,7 +133,7 @@ class PromptLogs:
             await asyncio.to_thread(_remove, away)
         except OSError as error:
             where, why = error.filename or str(self._folder), error.strerror or error
-            log.warning("a prompt log that may hold what was forgotten cannot be removed (%s): %s", why, where)
+            log.warning("Cannot remove a prompt log that may contain erased data (%s): %s", why, where)
             return False
         return True
 
@@ -175,7 +175,7 @@ def logging_of(desk: Desk, opened: Opened) -> Callable[[int], None] | None:
     return closed
 
 
-# ---- names ----------------------------------------------------------------------------------------------------------
+# ---- Names ----------------------------------------------------------------------------------------------------------
 
 
 def plain_name(text: str) -> str:
@@ -189,13 +189,13 @@ def folder_of(tenant: str, conversation: str, key: bytes) -> str:
     return f"{plain_name(conversation) or 'conversation'}-{digest}"
 
 
-# ---- files ----------------------------------------------------------------------------------------------------------
+# ---- Files ----------------------------------------------------------------------------------------------------------
 
 
 def _write(folder: Path, made: PromptLog) -> list[Path]:
     index = _index(folder)
     if index is not None and index.no != made.index.no:
-        _remove([folder])  # of one that was forgotten, under the same id
+        _remove([folder])  # of an erased conversation with the same id
         index = None
     folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE_FOLDER)
     if index is None or (made.index.quotes and not index.quotes):

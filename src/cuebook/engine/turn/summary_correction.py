@@ -23,7 +23,7 @@ from cuebook.records.memory import Item, Scope, Summary
 
 log = logging.getLogger("cuebook.correct")
 
-#: How often a summary is corrected anew when a pass was first.
+#: Retries after a concurrent summarization pass.
 RETRIES = 20
 
 
@@ -33,7 +33,9 @@ async def correct_due(desk: Desk) -> None:
         try:
             await correct_summary(desk, Scope(tenant), conversation)
         except CuebookError as error:
-            log.warning("correction of %s: %s", conversation, desk.writer.clean(str(error)))
+            log.warning(
+                "Correcting the summary failed for conversation %s: %s", conversation, desk.writer.clean(str(error))
+            )
 
 
 async def due(desk: Desk) -> int:
@@ -48,7 +50,7 @@ async def correct_summary(desk: Desk, scope: Scope, conversation: str, *, upto: 
         try:
             read = await store.read(scope, conversation, upto=upto)
         except NotFound:
-            return  # it was forgotten
+            return  # erased
         if read is None:
             return
         desk.failpoint("correct.read")

@@ -40,7 +40,7 @@ async def embed_kinds(desk: Desk) -> None:
             length = math.hypot(*summed) or 1.0
             means[task] = tuple(number / length for number in summed)
     except BackendError as error:
-        log.warning("rules alone tell tasks: %s", desk.writer.clean(str(error)))
+        log.warning("The task classifier uses rules only: %s", desk.writer.clean(str(error)))
         return
     desk.kinds.means, desk.kinds.space = means, space_of(desk.embedder)
 

@@ -73,7 +73,7 @@ async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str
     return window, metadata_of(desk, scene, planned, front, cache=cache, turn=turn, mode=ask.mode)
 
 
-# ---- what is asked --------------------------------------------------------------------------------------------------
+# ---- Request --------------------------------------------------------------------------------------------------------
 
 
 def asking(desk: Desk, ask: Ask, key: Key | None, *, post: str = "") -> Callable[[], Awaitable[Intent]]:
@@ -85,7 +85,7 @@ def asking(desk: Desk, ask: Ask, key: Key | None, *, post: str = "") -> Callable
     ask = msgspec.structs.replace(ask, mode=ask.mode and desk.writer.clean(ask.mode))
     id_, now, live = post or desk.dice.new_id("post"), desk.clock.now(), None
     query = desk.writer.posted(said, id=id_, now=now, persona=None, user=ask.user)
-    if query.message != ask.text or query.parts != ask.attachments:  # secrets are replaced in what is stored
+    if query.message != ask.text or query.parts != ask.attachments:  # stored text has secrets redacted
         live = msgspec.structs.replace(desk.writer, redactor=None).posted(
             said, id=id_, now=now, persona=None, user=ask.user
         )
@@ -129,7 +129,7 @@ def _chunk(kind: str, opened: Opened, text: str = "") -> Chunk:
     )
 
 
-# ---- what was asked before ------------------------------------------------------------------------------------------
+# ---- Idempotent replay ----------------------------------------------------------------------------------------------
 
 
 async def repeat(desk: Desk, scope: Scope, ask: Ask, key: Key | None) -> list[Chunk]:
@@ -137,12 +137,12 @@ async def repeat(desk: Desk, scope: Scope, ask: Ask, key: Key | None) -> list[Ch
     name, request_digest = key or ("", b"")
     answered = await desk.answered(scope, key) if key else None
     if answered is None or answered.digest != request_digest or not answered.turn:
-        msg = f"Idempotency-Key {name!r} came before with another request; choose a new key"
+        msg = f"Idempotency-Key {name!r} was used with a different request. Choose a new key."
         raise KeyReused(msg, where="Idempotency-Key")
     turn = await _ended(desk, scope, answered)
     if turn.state != "finished":
         reason = turn.steps[-1].error if turn.steps else ""
-        msg = f"turn {turn.n} of conversation {ask.conversation!r} {turn.state}: {reason}; ask again under a new key"
+        msg = f"Turn {turn.n} of conversation {ask.conversation!r} {turn.state}: {reason}. Retry with a new key."
         raise BackendError(msg)
     reply = await desk.store.posts_in(scope, answered.conversation, [(turn.reply_seq, turn.reply_seq)])
     text = reply[0].message or "" if reply else ""
@@ -181,7 +181,7 @@ async def speak(desk: Desk, opened: Opened, step: OpenStep) -> AsyncGenerator[st
                 step.hear(piece.text)
                 yield piece.text
     if not finish:
-        msg = f"the answer of {desk.model.name} broke off; what had come is kept"
+        msg = f"Incomplete answer from model {desk.model.name}. The partial answer was stored."
         raise BrokenOffError(msg, retryable=True)
     if finish != "stop" and "answer" in step.metadata:
         step.metadata["answer"]["finishReasons"] = [finish]

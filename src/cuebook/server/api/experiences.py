@@ -14,7 +14,7 @@ from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PageCursor, PageLimit, json_of
 
 RoleQuery = Annotated[
-    str | None, QueryParameter(name="role", min_length=1, description="Offered to this persona (its id) or role")
+    str | None, QueryParameter(name="role", min_length=1, description="Experiences for this persona ID or role")
 ]
 
 

@@ -14,7 +14,7 @@ from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import UserQuery, json_of
 
-OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="The organization's")]
+OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="Of this organization")]
 
 
 class ForgetBody(In, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ async def forget(request: AnyRequest, data: JSONBody[ForgetBody]) -> Response[by
 
 async def would_forget(request: AnyRequest, target: Any) -> WouldForget:
     """Return a preview of forgetting, one at a time. Raises Busy, InvalidInput."""
-    async with request.app.state.measures.hold("a dry run of a forget"):
+    async with request.app.state.measures.hold("a forget preview"):
         return await book_of(request).memory.would_forget(**target)
 
 
@@ -131,11 +131,11 @@ async def _check(request: AnyRequest, data: ForgetBody) -> None:
     """
     caller = caller_of(request)
     if data.organization_id:
-        caller.need("admin", "forgetting an organization")
+        caller.need("admin", "Forgetting an organization")
     elif caller.user is None:
-        caller.need("owner", "forgetting what is others'")
+        caller.need("owner", "Forgetting other users' memories")
     if data.conversation_id:
-        await check_first(request, data.conversation_id, caller.user, "forgetting another's conversation")
+        await check_first(request, data.conversation_id, caller.user, "Forgetting another user's conversation")
 
 
 @delete("/api/memories/{memory:str}", status_code=200, responses=answers(Forgotten, pending=True))
@@ -169,16 +169,16 @@ async def forget_one(request: AnyRequest, name: str, user: str | None, organizat
     """Forget a memory if the caller may. Raises NotFound, Denied, Conflict."""
     caller = caller_of(request)
     if organization:
-        caller.need("admin", "forgetting what an organization knows")
+        caller.need("admin", "Forgetting an organization's memory")
     elif user is None:
-        caller.need("owner", "forgetting what is others'")
+        caller.need("owner", "Forgetting other users' memories")
     return await book_of(request).memories.remove(name, user=user, organization=organization)
 
 
 async def forget_several(request: AnyRequest, names: list[str], user: str | None, reason: str) -> Receipt:
     """Forget memories of the user, or as owner of anyone. Raises Denied, InvalidInput, Conflict."""
     if user is None:
-        caller_of(request).need("owner", "forgetting what is others'")
+        caller_of(request).need("owner", "Forgetting other users' memories")
     return await book_of(request).memory.forget(memories=names, reason=reason, by=user)
 
 

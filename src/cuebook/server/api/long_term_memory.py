@@ -24,18 +24,18 @@ from cuebook.server.streaming import Start, Streamed, encoded
 ALL = "/api/memories"
 ONE = ALL + "/{memory:str}"
 KNOWLEDGE = "/learning/knowledge"
-#: Bytes of a long answer that leave at once.
+#: Bytes per piece of a streamed answer.
 PIECE = 64 * 1024
 _JSON = Start(200, encoded([("content-type", "application/json")]))
 _encode = msgspec.json.Encoder().encode
 
-PersonaQuery = Annotated[str | None, QueryParameter(name="personaId", description="Only what this persona knows")]
-OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="The organization's")]
-Category = Annotated[str | None, QueryParameter(name="category", description="Only of this category")]
-Ended = Annotated[bool, QueryParameter(name="ended", description="Also what no longer holds")]
-AsOf = Annotated[str | None, QueryParameter(name="asOf", description="What held then: a date or time, ISO 8601")]
-Most = Annotated[int, QueryParameter(name="limit", ge=1, le=1000, description="A page of so many")]
-Query = Annotated[str | None, QueryParameter(name="q", description="What to look for, by words and by meaning")]
+PersonaQuery = Annotated[str | None, QueryParameter(name="personaId", description="Only memories of this persona")]
+OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="Of this organization")]
+Category = Annotated[str | None, QueryParameter(name="category", description="Only this category")]
+Ended = Annotated[bool, QueryParameter(name="ended", description="Include ended memories")]
+AsOf = Annotated[str | None, QueryParameter(name="asOf", description="Memories valid at this date or time, ISO 8601")]
+Most = Annotated[int, QueryParameter(name="limit", ge=1, le=1000, description="Page size")]
+Query = Annotated[str | None, QueryParameter(name="q", description="Search query, matched by words and by meaning")]
 
 
 class MemoryAnswer(In, frozen=True, kw_only=True):
@@ -188,7 +188,7 @@ async def read_memory(request: AnyRequest, name: str, user: str | None, organiza
     """Return a memory if the caller may read it. Raises NotFound."""
     found = await book_of(request).memories.get(name, user=user, organization=organization)
     if not may_know(request, found):
-        msg = f"no memory {name!r}; `cuebook memory list` names those there are"
+        msg = f"Unknown memory {name!r}. List memories with `cuebook memory list`."
         raise NotFound(msg)
     return found
 
@@ -196,9 +196,9 @@ async def read_memory(request: AnyRequest, name: str, user: str | None, organiza
 async def correct_one(request: AnyRequest, name: str, text: str, user: str | None, organization: str | None) -> Memory:
     """Correct a memory if the caller may. Raises NotFound, Denied, InvalidInput."""
     if organization:
-        caller_of(request).need("admin", "an organization's memory")
+        caller_of(request).need("admin", "Correcting an organization's memory")
     elif user is None:
-        caller_of(request).need("owner", "correcting what is others'")
+        caller_of(request).need("owner", "Correcting other users' memories")
     return await book_of(request).memories.correct(name, text, user=user, organization=organization)
 
 

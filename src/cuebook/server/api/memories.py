@@ -12,7 +12,7 @@ from cuebook.server.api import types as wire
 from cuebook.server.authorization import AnyRequest, book_of, user_of
 from cuebook.server.json_body import JsonBody
 
-UserQuery = Annotated[str | None, QueryParameter(name="userId", description="Who asks, if the body names nobody")]
+UserQuery = Annotated[str | None, QueryParameter(name="userId", description="The acting user, if not in the body")]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -56,10 +56,10 @@ async def readyz(request: AnyRequest) -> Response[bytes]:
     try:
         found = await book_of(request).check()
     except BackendError as error:
-        raise BackendError(f"the store does not answer: {error}", retryable=True) from error
+        raise BackendError(f"The store does not answer: {error}", retryable=True) from error
     if await book_of(request).keys.configured():
-        found |= {"store": {}, "model": "", "upstream": None, "personas": []}  # anybody may ask
-        found["embedderError"] = found["embedderError"] and "it fails; the server's log says why"
+        found |= {"store": {}, "model": "", "upstream": None, "personas": []}  # this route needs no key
+        found["embedderError"] = found["embedderError"] and "failed. See the server log."
     return Response(_encode({"status": "ready", **found}), media_type="application/json")
 
 

@@ -93,11 +93,11 @@ async def utility(request: AnyRequest, data: JSONBody[UtilityBody], user_id: Use
     """
     book, most = book_of(request), book_of(request).config.settings.server.max_calls
     if data.budget > most:
-        msg = f"budget: {data.budget:,} calls are over server.max_calls, {most:,}; ask for fewer, or raise it"
+        msg = f"budget: {data.budget:,} calls exceed server.max_calls ({most:,}). Use fewer, or raise it."
         raise InvalidInput(msg, where="budget")
     asked: Any = {"user": user_of(request, data.user_id, user_id), "turns": data.turns, "budget": data.budget}
     asks = data.budget > 0 and not data.estimate
-    async with request.app.state.measures.hold("asking about memories" if asks else "a measure of memories"):
+    async with request.app.state.measures.hold("memory measurements by model" if asks else "a memory measurement"):
         if data.estimate:
             cost = await book.memory.utility_cost(data.conversation_ids, **asked)
             found = Utilities(items=(), by=cost.by, turns=cost.turns)

@@ -13,7 +13,7 @@ from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PATH, UserQuery, json_of
 
-ReflectionLimit = Annotated[int, QueryParameter(name="limit", ge=1, le=500, description="Reflections at most")]
+ReflectionLimit = Annotated[int, QueryParameter(name="limit", ge=1, le=500, description="Maximum reflections")]
 
 
 class MindBody(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -85,7 +85,7 @@ async def run_metaprompt(
 ) -> Response[bytes]:
     """Run a metaprompt on the newest turn now."""
     book, user, name = book_of(request), user_of(request, data.user_id, user_id), name_in(conversation)
-    await check_first(request, name, user, "moving another's conversation's state of mind")
+    await check_first(request, name, user, "Changing the mood of another user's conversation")
     return json_of(mind_shape(await book.mind.run(name, data.metaprompt, user=user)))
 
 
@@ -99,7 +99,7 @@ async def reset_mind(
     """Reset the mood to neutral. The history is kept."""
     body = data or MindResetBody()
     book, user, name = book_of(request), user_of(request, body.user_id, user_id), name_in(conversation)
-    await check_first(request, name, user, "moving another's conversation's state of mind")
+    await check_first(request, name, user, "Changing the mood of another user's conversation")
     return json_of(mind_shape(await book.mind.reset(name, user=user)))
 
 

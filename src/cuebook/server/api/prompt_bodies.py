@@ -7,14 +7,14 @@ from msgspec import UNSET, Meta, UnsetType, field
 from cuebook.records.prompt import Engine, Strategy, TaskOutcome
 from cuebook.server.api.types import In, Text
 
-#: No version has a higher number.
+#: The highest version number.
 HIGHEST = 2**31
 
 Number = Annotated[int, Meta(ge=1, le=HIGHEST)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-User = Annotated[str | None, Meta(description="Who asks")]
-Label = Annotated[Text | None, Meta(description="The version it points at, in the place of branch and version")]
+User = Annotated[str | None, Meta(description="The acting user")]
+Label = Annotated[Text | None, Meta(description="Label of the version, instead of branch and version")]
 
 
 class SaveBody(In, frozen=True, kw_only=True):

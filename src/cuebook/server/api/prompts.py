@@ -22,25 +22,26 @@ ONE = ALL + "/{prompt:str}"
 MIGRATE = ALL + "/migrate"
 
 Name = FromPath[str]
-Branch = Annotated[str | None, QueryParameter(name="branch", description="`main` unless named")]
+Branch = Annotated[str | None, QueryParameter(name="branch", description="Default: `main`")]
 Version = Annotated[
-    int | None, QueryParameter(name="version", ge=1, le=bodies.HIGHEST, description="The active one unless named")
+    int | None, QueryParameter(name="version", ge=1, le=bodies.HIGHEST, description="Default: the active version")
 ]
 Label = Annotated[
     str | None,
-    QueryParameter(name="label", description="The version it points at, in the place of branch and version"),
+    QueryParameter(name="label", description="Label of the version, instead of branch and version"),
 ]
-Resolve = Annotated[bool, QueryParameter(name="resolve", description="Merge in what it inherits")]
+Resolve = Annotated[bool, QueryParameter(name="resolve", description="Include inherited sections and parameters")]
 Project = Annotated[
     str | None,
-    QueryParameter(name="project", description="Whose own prompt stands for it, empty for nobody's; by setting"),
+    QueryParameter(name="project", description="Project with its own prompt, empty for none. Default: setting"),
 ]
-Number = Annotated[int, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version before")]
+Number = Annotated[int, QueryParameter(ge=1, le=bodies.HIGHEST, description="The old version")]
 Other = Annotated[
-    int | None, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version after, the active one unless named")
+    int | None, QueryParameter(ge=1, le=bodies.HIGHEST, description="The new version. Default: active one")
 ]
 Least = Annotated[
-    float | None, QueryParameter(name="least", gt=0, le=1, description="From which mean likeness on; by the measure")
+    float | None,
+    QueryParameter(name="least", gt=0, le=1, description="Minimum mean similarity. Default: by the method"),
 ]
 Turns = Annotated[
     int,
@@ -48,7 +49,7 @@ Turns = Annotated[
         name="turns",
         ge=0,
         le=MOST_TURNS,
-        description="Measure the change on so many of the last turns that had the prompt in front; 0 measures none",
+        description="Number of recorded turns with the prompt to measure the change on; 0 measures none",
     ),
 ]
 
@@ -111,7 +112,7 @@ async def get_diff(
     """Return the changes from version `a` to `b`, the change in tokens, and the impact on recorded turns."""
     desk = book_of(request).desk
     asked: Any = {"branch": branch or None, "turns": turns, "user": user_of(request)}
-    async with request.app.state.measures.hold("a measure of prompts"):
+    async with request.app.state.measures.hold("a prompt measurement"):
         return json_of(await views.compare(desk, name_in(prompt), a, b, **asked))
 
 
@@ -189,7 +190,7 @@ async def render(
     With `log` it adds an audit record, and returns its number.
     """
     if data.log:
-        caller_of(request).need("editor", "log")
+        caller_of(request).need("editor", "log: storing an audit record")
     made = await book_of(request).prompts.render(
         name_in(prompt),
         data.params,

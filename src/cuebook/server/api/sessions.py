@@ -41,7 +41,7 @@ async def get_shared_entries(
     conversation: FromPath[str],
     *,
     user_id: UserQuery = None,
-    type_: Annotated[str | None, QueryParameter(name="type", description="Only entries of this type")] = None,
+    type_: Annotated[str | None, QueryParameter(name="type", description="Only this type")] = None,
     include_failed: Annotated[bool, QueryParameter(name="includeFailed")] = False,
     limit: PageLimit = None,
     cursor: PageCursor = None,
@@ -67,13 +67,13 @@ async def compress(
     The transcript and the memories of these posts are kept.
     """
     book, name, user = book_of(request), name_in(conversation), user_of(request, data.user_id, user_id)
-    await check_first(request, name, user, "condensing another's conversation")
+    await check_first(request, name, user, "Summarizing another user's conversation")
     key = idempotency_key(request.scope)
     done = await book.conversations.compress(
         name, older_than=data.older_than, summary=data.summary, user=user, idempotency_key=key
     )
     if not done:
-        msg = f"conversation {name!r} has moved on while it was compressed; read it again, then compress it"
+        msg = f"Conversation {name!r} changed during the compression. Read it again, then retry."
         raise Conflict(msg)
     summary = await book.memory.summary(name, user=user)
     return json_of({"summary": shapes.summary_state(summary) if summary else None}, 201)

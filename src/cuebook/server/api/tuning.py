@@ -14,9 +14,9 @@ from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PageCursor, UserQuery, json_of, listed
 
 ConversationQuery = Annotated[
-    str | None, QueryParameter(name="conversationId", min_length=1, description="Of this conversation only")
+    str | None, QueryParameter(name="conversationId", min_length=1, description="Only this conversation")
 ]
-SnapshotLimit = Annotated[int, QueryParameter(name="limit", ge=1, le=MOST, description="How many at most")]
+SnapshotLimit = Annotated[int, QueryParameter(name="limit", ge=1, le=MOST, description="Maximum number of items")]
 
 
 @post(

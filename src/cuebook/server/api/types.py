@@ -15,14 +15,14 @@ from cuebook.records.portable import part_from_dict
 from cuebook.records.turn import Ask
 from cuebook.server.error_responses import PROBLEM_TYPE, OpenAIError, Problem
 
-#: Seconds a settle may wait.
+#: Maximum timeout of a settle request, in seconds.
 LONGEST_WAIT_S = 3600.0
-#: What any route may answer when it refuses or fails.
+#: Error statuses that any route may return.
 ERRORS = (400, 401, 403, 404, 405, 409, 413, 422, 429, 500, 502, 503, 504, 507)
 
 Text = Annotated[str, Meta(min_length=1)]
 Tokens = Annotated[int, Meta(ge=1, le=2**31)]
-Time = Annotated[str, Meta(description="ISO 8601; UTC where it names no zone")]
+Time = Annotated[str, Meta(description="ISO 8601; UTC without a zone")]
 
 
 class In(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -289,23 +289,23 @@ def answers(
 
     `pending`: the route may return 202 while work is pending.
     """
-    said = {status: ResponseSpec(good, description="Done", generate_examples=False)}
+    said = {status: ResponseSpec(good, description="Success", generate_examples=False)}
     if pending:
-        said[202] = ResponseSpec(good, description="Not done yet", generate_examples=False)
-    problem = ResponseSpec(Problem, description="Refused or failed", media_type=PROBLEM_TYPE, generate_examples=False)
+        said[202] = ResponseSpec(good, description="Pending", generate_examples=False)
+    problem = ResponseSpec(Problem, description="Error", media_type=PROBLEM_TYPE, generate_examples=False)
     return said | dict.fromkeys((*ERRORS, *others), problem)
 
 
 def openai_answers(good: type[Any], bad: type[Struct] = OpenAIError) -> dict[int, ResponseSpec]:
     """Return a route's documented responses on a provider's wire."""
-    error = ResponseSpec(bad, description="Refused or failed", generate_examples=False)
-    return {200: ResponseSpec(good, description="Done", generate_examples=False)} | dict.fromkeys(ERRORS, error)
+    error = ResponseSpec(bad, description="Error", generate_examples=False)
+    return {200: ResponseSpec(good, description="Success", generate_examples=False)} | dict.fromkeys(ERRORS, error)
 
 
 def ask_of(body: ChatBody, *, conversation: str, user: str | None, idempotency_key: str | None = None) -> Ask:
     """Convert a request to an Ask. Raises InvalidInput."""
     if not body.message and not body.attachments:
-        msg = "message: empty; say something, or attach something"
+        msg = "message: empty. Send a message or an attachment."
         raise InvalidInput(msg, where="message")
     return Ask(
         text=body.message,
@@ -333,7 +333,7 @@ def posted_of(given: PostBody, number: int) -> Posted:
     """Convert a post to its stored form. Raises InvalidInput that names the field."""
     where = f"posts[{number}]"
     if given.parts is not None and given.message is not None:
-        msg = f"{where}: has both message and parts; send one of them, and further pieces as attachments"
+        msg = f"{where}: has both message and parts. Send one of them, and further parts as attachments."
         raise InvalidInput(msg, where=f"{where}.parts")
     parts = [part for each in (*(given.parts or ()), *given.attachments) if (part := part_of(each, where))]
     message = given.message
@@ -341,9 +341,9 @@ def posted_of(given: PostBody, number: int) -> Posted:
         texts = [part.content for part in parts if part.type == "text"]
         message = "\n".join(texts)
         if len(texts) == 1 and parts[0].type == "text":
-            del parts[0]  # a text alone is the message (records.openai_messages)
+            del parts[0]  # a single text is the message (records.openai_messages)
     if not message and not parts:
-        msg = f"{where}.message: empty; say something, or send parts"
+        msg = f"{where}.message: empty. Send a message or parts."
         raise InvalidInput(msg, where=f"{where}.message")
     return Posted(
         sender=given.send_from,
@@ -359,7 +359,7 @@ def chain_of(posts: list[PostBody]) -> str | None:
     """Return the first post's parent; each further post must follow the previous one. Raises InvalidInput."""
     for number, (before, each) in enumerate(pairwise(posts), 1):
         if each.parent is not None and each.parent != before.id:
-            msg = f"posts[{number}].parent: posts of one request follow each other; send branches one by one"
+            msg = f"posts[{number}].parent: not the previous post of this request. Send branches in separate requests."
             raise InvalidInput(msg, where=f"posts[{number}].parent")
     return posts[0].parent if posts else None
 
@@ -371,7 +371,7 @@ def seconds_of(timestamp: Any, where: str) -> float:
         seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
         _ = datetime.fromtimestamp(seconds, UTC)
     except (TypeError, ValueError, OverflowError):
-        msg = f"{where}: {timestamp!r} is no time; write it as ISO 8601, like 2026-01-31T12:00:00Z"
+        msg = f"{where}: not a time: {timestamp!r}. Use ISO 8601, like 2026-01-31T12:00:00Z."
         raise InvalidInput(msg, where=where) from None
     return seconds
 

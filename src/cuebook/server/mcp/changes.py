@@ -13,16 +13,16 @@ from cuebook.server.mcp.schemas import Asker
 from cuebook.server.mcp.tools import list_tools
 
 TOOLS, PROMPTS, RESOURCES = "tools", "prompts", "resources"
-#: Addresses one client may watch.
+#: Maximum number of subscriptions per client.
 MOST: Final = 100
-#: Memories a list of resources is watched for.
+#: Maximum number of memories checked for changes of the resource list.
 WATCHED: Final = 10_000
-#: Prompts read at once.
+#: Prompts read per page.
 _PAGE: Final = 200
 
 _encode = msgspec.json.Encoder().encode
 
-#: Gives who asks as they are now. Raises Unproven for a key that opens nothing any more.
+#: Returns the caller after a new check. Raises Unproven for a revoked or expired key.
 Again = Callable[[], Awaitable[Asker]]
 
 
@@ -36,7 +36,7 @@ class Watched:
         """Watch lists or resources. Raises NotFound for an unreadable resource, InvalidInput at the limit."""
         for name in names:
             if len(self._seen) >= MOST and name not in self._seen:
-                msg = f"uri: {MOST} are watched already; end one of them first"
+                msg = f"uri: too many subscriptions: {MOST}. Unsubscribe from one first."
                 raise InvalidInput(msg, where="uri")
             self._seen[name] = await _sign(asker, name)
 

@@ -21,22 +21,22 @@ TEMPLATES: Final = [
         "uriTemplate": f"{CONVERSATIONS}{{id}}",
         "name": "conversation",
         "title": "A conversation",
-        "description": "What was said, after the summary of what came before.",
+        "description": "The newest messages, after a summary of the earlier ones.",
         "mimeType": "text/markdown",
     },
     {
         "uriTemplate": f"{MEMORIES}{{id}}",
         "name": "memory",
         "title": "A memory",
-        "description": "What is remembered, whose it is, since when, and from which posts.",
+        "description": "The text, owner, validity and source posts of a memory.",
         "mimeType": "application/json",
     },
 ]
-#: Resources of a page.
+#: Resources per page.
 PAGE: Final = 50
-#: Posts of a conversation that is read; older ones are in its summary, or in the tool `history`.
+#: Most posts of a conversation that are returned; the tool `history` returns older ones.
 POSTS: Final = 200
-#: How the cursor of a page of memories begins, of one of conversations.
+#: Cursor prefixes of pages of memories and of conversations.
 _OF_MEMORIES, _OF_CONVERSATIONS = "m", "c"
 
 
@@ -45,7 +45,7 @@ async def list_resources(asker: Asker, cursor: str | None) -> Wire:
     user, book = asker.user(), asker.book
     kind, rest = (cursor[:1], cursor[1:]) if cursor else (_OF_CONVERSATIONS, "")
     if kind not in (_OF_CONVERSATIONS, _OF_MEMORIES):
-        msg = f"cursor: {cursor!r} is none this list gave; begin again without one"
+        msg = f"cursor: invalid or expired: {cursor!r}. Start again without a cursor."
         raise InvalidInput(msg, where="cursor")
     if kind == _OF_CONVERSATIONS:
         page = await book.conversations.list(user=user, limit=PAGE, cursor=rest or None)
@@ -86,7 +86,7 @@ async def read_resource(asker: Asker, uri: str) -> Wire:
         if uri.startswith(base) and len(uri) > len(base):
             kind, text = await read(asker, named_in(uri, base))
             return {"contents": [{"uri": uri, "mimeType": kind, "text": text}]}
-    msg = f"there is no resource {uri!r}; there are {CONVERSATIONS}ID and {MEMORIES}ID"
+    msg = f"Unknown resource {uri!r}. Use {CONVERSATIONS}ID or {MEMORIES}ID."
     raise NotFound(msg)
 
 
@@ -104,7 +104,7 @@ async def _conversation(asker: Asker, name: str) -> tuple[str, str]:
 async def _one_memory(asker: Asker, name: str) -> tuple[str, str]:
     found = await asker.book.memories.get(name, user=asker.user())
     if not asker.may_know(found):
-        msg = f"no memory {name!r}; list the resources, or recall"
+        msg = f"Unknown memory {name!r}. List the resources, or call recall."
         raise NotFound(msg)
     return "application/json", msgspec.json.encode(memory_shapes.memory(found)).decode()
 
@@ -112,11 +112,11 @@ async def _one_memory(asker: Asker, name: str) -> tuple[str, str]:
 # ---- completions ----------------------------------------------------------------------------------------------------
 
 
-#: Values of one answer; the protocol allows no more.
+#: Most values of one answer; the protocol's limit.
 MOST: Final = 100
-#: Conversations, or memories, that are looked at.
+#: Most conversations or memories that are read.
 LOOKED_AT: Final = 1_000
-#: Memories read at once.
+#: Memories read per page.
 AT_ONCE: Final = 500
 _BOOLEANS: Final = ("true", "false")
 
@@ -145,14 +145,14 @@ async def _of_prompt(asker: Asker, slug: str, name: str) -> AsyncIterator[str]:
             for each in dict.fromkeys(filter(None, (param.default, *choices))):
                 yield each
             return
-    msg = f"prompt {slug!r} has no argument {name!r}"
+    msg = f"Unknown argument {name!r} of prompt {slug!r}."
     raise NotFound(msg)
 
 
 async def _of_address(asker: Asker, uri: str, name: str) -> AsyncIterator[str]:
     if name != "id" or uri not in [each["uriTemplate"] for each in TEMPLATES]:
         known = " and ".join(each["uriTemplate"] for each in TEMPLATES)
-        msg = f"{uri!r} has no argument {name!r}; there are {known}"
+        msg = f"Unknown argument {name!r} of {uri!r}. Available templates: {known}."
         raise NotFound(msg)
     ids = {CONVERSATIONS: conversations, MEMORIES: memories}[uri.removesuffix("{id}")]
     async for each in ids(asker):

@@ -31,7 +31,7 @@ class ProtocolAnswer(ASGIResponse):
 @post("/mcp", include_in_schema=False)
 async def speak(request: AnyRequest, user_id: UserQuery = None) -> ProtocolAnswer:
     """Answer an MCP message with the permissions of the caller's API key."""
-    _ = user_id  # read with the caller's key and the headers
+    _ = user_id  # authorization reads it
     server = new_server(_ASKING)
     return ProtocolAnswer(server, largest=request.app.state.book.config.settings.server.max_body)
 
@@ -43,7 +43,7 @@ async def _later(context: Any) -> Asker:
     """
     request = AnyRequest(context.request.scope)
     if request.app.state.running.stopping:
-        msg = "the server is stopping; listen again"
+        msg = "The server is stopping. Subscribe again."
         raise BackendError(msg, retryable=True)
     await admit(request)
     return asker_of(request.scope)

@@ -40,7 +40,7 @@ class Asking(Struct, frozen=True, kw_only=True):
     """Functions of a message's context: return the caller, check it again, and reserve a live connection."""
 
     now: Callable[[Any], Asker]
-    later: Callable[[Any], Awaitable[Asker]]  # raises Unproven for a key that opens nothing any more
+    later: Callable[[Any], Awaitable[Asker]]  # raises Unproven for a revoked or expired key
     seat: Callable[[Any], AbstractContextManager[None]]  # raises Busy
 
 
@@ -53,12 +53,12 @@ def asker_of(scope: Any) -> Asker:
 
 Text = Annotated[str, Meta(min_length=1)]
 Number = Annotated[int, Meta(ge=1)]
-User = Annotated[str | None, Meta(description="Whose memory; left out: nobody's in particular, the book's own.")]
-Conversation = Annotated[Text, Meta(description="The conversation's id.")]
+User = Annotated[str | None, Meta(description="User whose memory it is. Default: the project's own.")]
+Conversation = Annotated[Text, Meta(description="Conversation ID.")]
 Category = Annotated[
     str | None,
     Meta(
-        description="What kind of knowledge. Left out: user_preference of a user, else domain.",
+        description="Kind of knowledge. Default: user_preference for a user, else domain.",
         extra_json_schema={"enum": [*CATEGORIES, None]},
     ),
 ]
@@ -67,13 +67,13 @@ Category = Annotated[
 class Remember(In, frozen=True, kw_only=True):
     """What to remember."""
 
-    text: Annotated[Text, Meta(description="What to remember, in a sentence that is clear by itself.")]
+    text: Annotated[Text, Meta(description="Text to remember, as a self-contained sentence.")]
     category: Category = None
     key: Annotated[
-        str | None, Meta(description="What it is about. The same key with another text replaces what was known.")
+        str | None, Meta(description="Subject of the memory. A new text for the same key supersedes the old one.")
     ] = None
     conversation: Annotated[
-        str | None, Meta(description="Keep it as said in this conversation, in the place of knowledge.")
+        str | None, Meta(description="Store it as a post of this conversation instead of a memory.")
     ] = None
     user: User = None
 
@@ -93,10 +93,10 @@ class RememberResult(Out, frozen=True, kw_only=True):
 class RecallArguments(In, frozen=True, kw_only=True):
     """What to search for."""
 
-    query: Annotated[Text, Meta(description="A question, or words.")]
-    limit: Annotated[int, Meta(ge=1, le=100, description="How many at most.")] = 10
-    conversation: Annotated[str | None, Meta(description="Posts of this conversation only.")] = None
-    organization: Annotated[str | None, Meta(description="Also what this organization knows.")] = None
+    query: Annotated[Text, Meta(description="A question or keywords.")]
+    limit: Annotated[int, Meta(ge=1, le=100, description="Maximum number of results.")] = 10
+    conversation: Annotated[str | None, Meta(description="Search only posts of this conversation.")] = None
+    organization: Annotated[str | None, Meta(description="Also search this organization's memories.")] = None
     user: User = None
 
 
@@ -109,14 +109,15 @@ class Recalled(Out, frozen=True, kw_only=True):
 class Forget(In, frozen=True, kw_only=True):
     """What to forget: memory IDs, or a query that lists candidates."""
 
-    ids: Annotated[
-        list[Text] | None, Meta(description=f"Ids of memories, as recall or a query gave them; at most {MOST}.")
-    ] = None
+    ids: Annotated[list[Text] | None, Meta(description=f"Memory IDs from recall or from a query; at most {MOST}.")] = (
+        None
+    )
     query: Annotated[
-        str | None, Meta(description="What is meant. Nothing is forgotten: the answer names memories with their ids.")
+        str | None,
+        Meta(description="Lists matching memories with their IDs. Forgets nothing."),
     ] = None
-    conversation: Annotated[str | None, Meta(description="With a query: of this conversation only.")] = None
-    reason: Annotated[str, Meta(description="Why; it stands in the receipt.")] = ""
+    conversation: Annotated[str | None, Meta(description="With a query: only memories of this conversation.")] = None
+    reason: Annotated[str, Meta(description="Reason, stored in the receipt.")] = ""
     user: User = None
 
 
@@ -139,8 +140,8 @@ class Why(In, frozen=True, kw_only=True):
     """The turn to explain."""
 
     conversation: Conversation
-    turn: Annotated[Number | None, Meta(description="The turn's number; the last one if left out.")] = None
-    full: Annotated[bool, Meta(description="Whole texts of all blocks, in the place of their beginnings.")] = False
+    turn: Annotated[Number | None, Meta(description="Turn number. Default: the last turn.")] = None
+    full: Annotated[bool, Meta(description="Return the full texts of all blocks instead of previews.")] = False
     user: User = None
 
 
@@ -174,8 +175,8 @@ class History(In, frozen=True, kw_only=True):
     """The conversation to read."""
 
     conversation: Conversation
-    last: Annotated[int, Meta(ge=1, le=500, description="So many of the newest posts.")] = 20
-    full: Annotated[bool, Meta(description="Whole messages, however long.")] = False
+    last: Annotated[int, Meta(ge=1, le=500, description="Number of newest posts.")] = 20
+    full: Annotated[bool, Meta(description="Return full messages of any length.")] = False
     user: User = None
 
 

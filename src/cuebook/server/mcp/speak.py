@@ -15,18 +15,18 @@ from cuebook.server.mcp.telling import Unasked, listen
 from cuebook.server.mcp.tools import call_tool, list_tools
 
 INSTRUCTIONS = """\
-Cuebook keeps what was said and what is known across conversations. Recall before you answer what depends on earlier \
-talk; remember what will matter later; forget only what the user confirms. `why` explains what a prompt held."""
+Cuebook stores messages and memories across conversations. Call recall before answers that depend on earlier \
+conversations, remember for facts that matter later, and forget only what the user confirms. `why` explains a prompt."""
 
-#: JSON-RPC's code for a request that names what is not there, or may not be asked.
+#: JSON-RPC's error code for unknown names and forbidden requests.
 INVALID_PARAMS: Final = -32602
-#: The first revision whose answers are JSON or events as they need to be; and the events' kind.
+#: The first revision that allows JSON or event-stream answers; the media type of the latter.
 STREAMS, EVENTS = "2026-07-28", "text/event-stream"
 _Listed = Literal["tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"]
-#: What is answered for one caller alone, and may be other a moment later.
+#: Methods whose answers are private and must not be cached.
 _LISTS: tuple[_Listed, ...] = get_args(_Listed)
 
-#: Answers a message, given its context and its parameters.
+#: Handles a message, given its context and its parameters.
 Answering = Callable[[Any, Any], Awaitable[Wire]]
 
 
@@ -41,7 +41,7 @@ def new_server(asking: Asking, unasked: Unasked | None = None) -> Any:
         from mcp.server.lowlevel import Server
         from mcp.types import NotificationParams
     except ImportError:
-        msg = "the Model Context Protocol needs a package; install cuebook[mcp]"
+        msg = "MCP support is not installed. Install cuebook[mcp]."
         raise InvalidInput(msg) from None
 
     def refusing(work: Answering) -> Answering:

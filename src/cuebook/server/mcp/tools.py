@@ -24,10 +24,10 @@ from cuebook.validate import check
 
 T = TypeVar("T")
 
-#: Seconds between two words that it goes on.
+#: Seconds between two progress notifications.
 PAUSE_S: Final = 1.0
 
-#: Says how far work is, a number that grows, and in words.
+#: Reports progress: a growing number and a message.
 Tell = Callable[[float, str], Awaitable[None]]
 
 
@@ -46,12 +46,12 @@ async def at_work(work: Awaitable[T], tell: Tell, title: str) -> T:
             await asyncio.wait((task,))
 
 
-#: Characters of a text that is shown by its beginning.
+#: Characters of a text preview.
 BEGINNING: Final = 300
-#: Characters of a message in a history that is not asked for whole.
+#: Characters of a message in a history without `full`.
 MESSAGE: Final = 4_000
 
-#: What a tool says, and the same as data.
+#: A tool's result as text and as data.
 Answer = tuple[str, Wire]
 
 
@@ -65,7 +65,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     gives: type[Out]
     run: Callable[[Asker, Any], Awaitable[Answer]]
     hints: Wire
-    long: str = ""  # what may take long in it
+    long: str = ""  # the title of a slow operation, reported as progress
 
     def tool_row(self, name: str, asker: Asker) -> Wire:
         """Return the tool's entry in the list, without argument `user` for keys of one user."""
@@ -88,7 +88,7 @@ async def remember(asker: Asker, given: schemas.Remember) -> Answer:
     )
     if kept.memory is None:
         said = schemas.RememberResult(kept="conversation", conversation_id=kept.conversation, seq=kept.seq)
-        return f"Kept as post {kept.seq} of conversation {kept.conversation}.", _wire(said)
+        return f"Stored as post {kept.seq} of conversation {kept.conversation}.", _wire(said)
     memory = kept.memory
     told = schemas.RememberResult(
         kept="memory",
@@ -97,7 +97,7 @@ async def remember(asker: Asker, given: schemas.Remember) -> Answer:
         key=memory.name,
         confidence=round(memory.confidence, 6),
     )
-    return f"Remembered as {memory.id} ({memory.category}).", _wire(told)
+    return f"Stored memory {memory.id} ({memory.category}).", _wire(told)
 
 
 async def recall(asker: Asker, given: schemas.RecallArguments) -> Answer:
@@ -114,19 +114,19 @@ async def recall(asker: Asker, given: schemas.RecallArguments) -> Answer:
     zone = await asker.book.memory.zone(conversation=given.conversation, user=asker.user(given.user))
     lines = []
     for hit in hits:
-        where = ", ".join(filter(None, (hit.conversation, *hit.sources))) or "by hand"
+        where = ", ".join(filter(None, (hit.conversation, *hit.sources))) or "added manually"
         lines.append(f"[{shapes.day(hit.timestamp, zone)}] {hit.speaker or hit.kind}: {hit.text}")
         lines.append(f"  {hit.memory_id} · {where}")
-    return "\n".join(lines) or "Nothing found.", {"hits": [shapes.hit(each) for each in hits]}
+    return "\n".join(lines) or "No results.", {"hits": [shapes.hit(each) for each in hits]}
 
 
 async def forget(asker: Asker, given: schemas.Forget) -> Answer:
     """Forget memories by ID, or list those that match a query."""
     user = asker.user(given.user)
     if user is None:
-        asker.caller.need("owner", "forgetting what is others'")
+        asker.caller.need("owner", "Forgetting other users' memories")
     if (given.ids is None) == (given.query is None):
-        msg = "ids: give either ids, which are forgotten, or a query, which names what may be meant"
+        msg = "ids: pass either ids to forget, or a query to list candidates."
         raise InvalidInput(msg, where="ids")
     if given.ids is None:
         found = await by_hand.matching_memories(
@@ -134,14 +134,14 @@ async def forget(asker: Asker, given: schemas.Forget) -> Answer:
         )
         shown = [schemas.MemoryCandidate(id=each.id, text=each.text, category=each.category) for each in found]
         if not shown:
-            return "Nothing was forgotten: no memory answers this.", _wire(schemas.ForgetResult())
+            return "Nothing was forgotten: no memory matches.", _wire(schemas.ForgetResult())
         listed = "\n".join(f"{each.id}: {each.text}" for each in shown)
-        said = "Nothing was forgotten yet. Ask which of these are meant, then call forget with their ids:"
+        said = "Nothing was forgotten yet. Ask the user which of these to forget, then call forget with their ids:"
         return f"{said}\n{listed}", _wire(schemas.ForgetResult(candidates=tuple(shown)))
     receipt = await by_hand.forget(asker.book, given.ids, user=user, reason=given.reason)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in receipt.counts.items() if count)
     told = schemas.ForgetResult(receipt=receipt_shape(receipt))
-    return f"Forgotten for good ({counts or 'there was nothing'}). Receipt {receipt.id}, {receipt.state}.", _wire(told)
+    return f"Forgotten permanently ({counts or 'nothing'}). Receipt {receipt.id}, {receipt.state}.", _wire(told)
 
 
 async def why(asker: Asker, given: schemas.Why) -> Answer:
@@ -151,7 +151,7 @@ async def why(asker: Asker, given: schemas.Why) -> Answer:
     if n is None:
         last = await turns.last(given.conversation, user=user, last=1)
         if not last:
-            msg = f"conversation {given.conversation!r} has no turn: nothing was asked in it through Cuebook yet"
+            msg = f"Conversation {given.conversation!r} has no turns. Send a message through Cuebook first."
             raise NotFound(msg)
         n = last[0].n
     shown = await turns.show(given.conversation, n, user=user)
@@ -173,7 +173,7 @@ async def why(asker: Asker, given: schemas.Why) -> Answer:
         why=reasons,
         replay=shown["replay"],
     )
-    gone = f"the prompt cannot be shown: {shown['replay']}"
+    gone = f"prompt not available: {shown['replay']}"
     lines = [
         f"turn {n} of {given.conversation}, {shown['state']}, {shown['createdAt']}",
         f"asked: {told.query}",
@@ -202,7 +202,7 @@ async def history(asker: Asker, given: schemas.History) -> Answer:
     ]
     lines = [f"{each.seq}. {each.send_from}: {each.message}{'…' if each.cut else ''}" for each in said]
     told = schemas.TranscriptResult(conversation_id=given.conversation, posts=said)
-    return "\n".join(lines) or "Nothing was said yet.", _wire(told)
+    return "\n".join(lines) or "No posts yet.", _wire(told)
 
 
 _READS: Final = {"readOnlyHint": True}
@@ -210,8 +210,8 @@ _READS: Final = {"readOnlyHint": True}
 TOOLS: Final = {
     "remember": Tool(
         title="Remember",
-        about="Keep something for later conversations: a fact, a preference, what worked. Without a conversation it is"
-        " kept as knowledge of the user; the same again makes it surer, the same key with another text replaces it.",
+        about="Store a fact, a preference or a solution for later conversations. Without a conversation it becomes a"
+        " memory of the user. Repeating it raises its confidence; the same key with another text supersedes it.",
         needs="editor",
         takes=schemas.Remember,
         gives=schemas.RememberResult,
@@ -220,7 +220,7 @@ TOOLS: Final = {
     ),
     "recall": Tool(
         title="Recall",
-        about="Find what was said before or is remembered, best first, each with the posts it comes from. Use it before"
+        about="Search earlier messages and memories. Returns results with their source posts, best first. Use it before"
         " answering what depends on earlier conversations.",
         needs="viewer",
         takes=schemas.RecallArguments,
@@ -230,9 +230,9 @@ TOOLS: Final = {
     ),
     "forget": Tool(
         title="Forget",
-        about="Forget memories for good, with everything derived from them; answers with a signed receipt. With a query"
-        " nothing is forgotten: it names the memories that may be meant. Show them, and call again with the ids the"
-        " user confirms.",
+        about="Delete memories permanently, with everything derived from them; returns a signed receipt. With a query"
+        " nothing is deleted: the tool lists matching memories. Show them to the user, then call again with the ids"
+        " that the user confirms.",
         needs="editor",
         takes=schemas.Forget,
         gives=schemas.ForgetResult,
@@ -241,9 +241,9 @@ TOOLS: Final = {
         long="Forgetting",
     ),
     "why": Tool(
-        title="Why a prompt was as it was",
-        about="Explain a turn of a conversation: every block its prompt held with source and tokens, what was left out"
-        " and why, what was heard, and which prompts were chosen. The last turn unless one is named.",
+        title="Explain a turn",
+        about="Explain a turn of a conversation: the blocks of its prompt with sources and tokens, what was left out"
+        " and why, the sentiment, and the selected prompts. Default: last turn.",
         needs="viewer",
         takes=schemas.Why,
         gives=schemas.Explained,
@@ -252,7 +252,7 @@ TOOLS: Final = {
     ),
     "history": Tool(
         title="History",
-        about="Read the newest posts of a conversation, oldest first.",
+        about="Return the newest posts of a conversation, oldest first.",
         needs="viewer",
         takes=schemas.History,
         gives=schemas.TranscriptResult,
@@ -265,7 +265,7 @@ TOOLS: Final = {
 def list_tools(asker: Asker, cursor: str | None) -> Wire:
     """Return the tools that the caller may use, all on one page. Raises InvalidInput."""
     if cursor:
-        msg = f"cursor: {cursor!r} is none this list gave; it has one page"
+        msg = f"cursor: invalid: {cursor!r}. The list has one page; omit the cursor."
         raise InvalidInput(msg, where="cursor")
     return {"tools": [each.tool_row(name, asker) for name, each in TOOLS.items() if asker.caller.may(each.needs)]}
 
@@ -277,16 +277,16 @@ async def call_tool(asker: Asker, name: str, arguments: Wire | None, tell: Tell)
     """
     tool = TOOLS.get(name)
     if tool is None:
-        msg = f"there is no tool {name!r}; there are {', '.join(TOOLS)}"
+        msg = f"Unknown tool {name!r}. Available: {', '.join(TOOLS)}."
         raise NotFound(msg)
     try:
-        asker.caller.need(tool.needs, f"tool {name}")
+        asker.caller.need(tool.needs, f"Tool {name!r}")
         given = check(arguments or {}, tool.takes)
         if tool.long:
             await tell(0, tool.long)
         said, told = await at_work(tool.run(asker, given), tell, tool.long or tool.title)
     except CuebookError as error:
-        hint = "" if not isinstance(error, Denied) else "; nothing was done"
+        hint = "" if not isinstance(error, Denied) else " Nothing was changed."
         return {"content": [{"type": "text", "text": f"{error}{hint}"}], "isError": True}
     return {"content": [{"type": "text", "text": said}], "structuredContent": told, "isError": False}
 

@@ -25,11 +25,11 @@ from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in
 from cuebook.server.json_body import JsonBody, check_json
 from cuebook.server.streaming import Headers, Start, Streamed, encoded
 
-#: Seconds the list of models waits for the upstream's.
+#: Timeout for the upstream's list of models, in seconds.
 MODELS_WAIT_S = 5.0
-#: Told of a request that continues nothing of its conversation, in X-Cuebook-Branch.
+#: Header X-Cuebook-Branch for a request that does not continue its conversation.
 SIDE = "side; send the whole history, or X-History: server"
-#: What is kept of what passes in shadow mode.
+#: Paths that shadow mode records.
 _KEPT = ("/chat/completions", "/messages", "/responses")
 
 _encode = msgspec.json.Encoder().encode
@@ -83,7 +83,7 @@ def sends_new(request: AnyRequest) -> bool:
     """Return whether a request contains only new messages. Raises InvalidInput."""
     history = (header(request.scope, b"x-history") or "client").lower()
     if history not in ("client", "server"):
-        msg = f"X-History: {history!r} is neither client nor server"
+        msg = f"X-History: unknown value {history!r}. Use client or server."
         raise InvalidInput(msg, where="X-History")
     return history == "server"
 
@@ -128,7 +128,7 @@ async def answer_of(
         except CuebookError as error:
             if not begun or isinstance(error, UpstreamError):
                 raise
-            yield b"\n\n" + said(failure_of(error)) + b"\n\n"  # a line may stand unended before it
+            yield b"\n\n" + said(failure_of(error)) + b"\n\n"  # the previous line may be incomplete
 
 
 def _said(fault: Failure) -> bytes:
@@ -207,7 +207,7 @@ async def pass_through(request: AnyRequest) -> ASGIResponse:
     if not book.upstream_url:
         if place.methods and scope["method"] not in place.methods:
             raise MethodNotAllowedException(headers={"allow": ", ".join(place.methods)})
-        msg = f"/v1{place.rest}: an upstream answers this, and none is set; `cuebook serve --upstream URL` sets one"
+        msg = f"/v1{place.rest}: needs an upstream, and none is set. Set one with `cuebook serve --upstream URL`."
         raise NotFound(msg)
     passed = RelayRequest(
         method=scope["method"],

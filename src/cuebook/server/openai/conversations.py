@@ -17,9 +17,9 @@ from cuebook.server.openai.chat_completions import pass_through
 
 PATH = "/v1/conversations/{conversation:str}"
 
-Limit = Annotated[int, QueryParameter(ge=1, le=100, description="How many at most")]
-Sorted = Annotated[Order, QueryParameter(description="By time")]
-After = Annotated[str | None, QueryParameter(description="`last_id` of the page before")]
+Limit = Annotated[int, QueryParameter(ge=1, le=100, description="Maximum number of items")]
+Sorted = Annotated[Order, QueryParameter(description="Order by time")]
+After = Annotated[str | None, QueryParameter(description="`last_id` of the previous page")]
 
 
 class ConversationAsked(Struct, frozen=True):
@@ -93,7 +93,7 @@ async def attach(request: AnyRequest, conversation: FromPath[str], data: JSONBod
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
-    await check_first(request, name, asked_by(request), "changing another's conversation")
+    await check_first(request, name, asked_by(request), "Changing another user's conversation")
     return await from_project(book_of(request).openai_conversations.attach(name, data.metadata, user=asked_by(request)))
 
 
@@ -103,7 +103,7 @@ async def delete_conversation_(request: AnyRequest, conversation: FromPath[str])
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
-    await check_first(request, name, asked_by(request), "forgetting another's conversation")
+    await check_first(request, name, asked_by(request), "Forgetting another user's conversation")
     await book_of(request).conversations.delete(name, user=asked_by(request))
     deleted = {"id": name, "object": "conversation.deleted", "deleted": True}
     return ASGIResponse(body=json.encode(deleted), media_type="application/json")
@@ -153,7 +153,7 @@ async def delete_item(request: AnyRequest, conversation: FromPath[str], item: Fr
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
-    await check_first(request, name, asked_by(request), "forgetting in another's conversation")
+    await check_first(request, name, asked_by(request), "Deleting from another user's conversation")
     return await from_project(book_of(request).openai_conversations.erase(name, name_in(item), user=asked_by(request)))
 
 

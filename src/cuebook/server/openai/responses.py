@@ -81,7 +81,7 @@ async def delete_response(request: AnyRequest, response: FromPath[str]) -> ASGIR
     if book.upstream_url and not book.responses.is_ours(id_):
         return await pass_through(request)
     conversation = book.responses.conversation_of(id_)
-    await check_first(request, conversation, asked_by(request), "forgetting in another's conversation")
+    await check_first(request, conversation, asked_by(request), "Deleting from another user's conversation")
     return await from_project(book.responses.delete(id_, user=asked_by(request)))
 
 

@@ -14,13 +14,13 @@ from cuebook.server.page.render import show
 
 ALL = "/page/audit"
 ONE = ALL + "/{n:int}"
-#: Records a page lists.
+#: Most records on a page.
 LISTED = 50
 VIEW = "Audit"
 
-Prompt = Annotated[str | None, QueryParameter(name="promptId", description="Only of this prompt")]
-Conversation = Annotated[str | None, QueryParameter(name="conversationId", description="Only of this conversation")]
-Before = Annotated[int | None, QueryParameter(name="before", ge=1, le=HIGHEST, description="Before this record")]
+Prompt = Annotated[str | None, QueryParameter(name="promptId", description="Records of this prompt")]
+Conversation = Annotated[str | None, QueryParameter(name="conversationId", description="Records of this conversation")]
+Before = Annotated[int | None, QueryParameter(name="before", ge=1, le=HIGHEST, description="Before this record number")]
 
 
 @get(ALL, include_in_schema=False)
@@ -58,7 +58,7 @@ async def record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
 async def verify(request: AnyRequest) -> Response[bytes]:
     """Verify the integrity of all records, and render the result above the newest ones."""
     audit = book_of(request).audit
-    async with request.app.state.measures.hold("a check of the audit"):
+    async with request.app.state.measures.hold("an audit verification"):
         verdict = await audit.verify()
     found = await audit.find(limit=LISTED)
     return show(
@@ -81,7 +81,7 @@ async def replay(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
 
 def _shown(record: Record, again: dict[str, Any] | None = None) -> Response[bytes]:
     chosen = record.selection or {}
-    kept = "branch" in chosen and bool(chosen.get("number"))  # one that ships with Cuebook has no number in the book
+    kept = "branch" in chosen and bool(chosen.get("number"))  # a built-in prompt has no number in the database
     at = f"{chosen['branch']}:{chosen['number']}" if kept else ""
     how = {name: value for name, value in chosen.items() if name not in ("branch", "number")}
     return show("audit_record.html", view=VIEW, record=shapes.record(record), at=at, how=how, again=again)

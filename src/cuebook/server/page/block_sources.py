@@ -12,7 +12,7 @@ from cuebook.records.expression import counted
 from cuebook.server.page.render import place
 
 _POST: Final = "post:"
-#: Seconds of each unit an age is told in, the longest first.
+#: Seconds of each unit of age, longest first.
 _UNITS: Final = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3600), ("minute", 60))
 
 
@@ -59,7 +59,7 @@ def _words(kind: str, rest: str, source: str) -> str:
         version, _, part = rest.partition(":")
         return f"version {version}" + (f", from {part}" if part else "")
     if kind == "memory":
-        return "remembered"
+        return "stored"
     return rest if kind in ("persona", "prompt", "experience", "mind") and rest else source
 
 

@@ -26,15 +26,15 @@ from cuebook.server.page.transcript import entries_of
 ALL = "/page/conversations"
 ONE = ALL + "/{conversation:str}"
 VIEW = "Conversations"
-#: Conversations a page lists, and characters of the first words of each.
+#: Most conversations on a page, and characters of the first words of each.
 LISTED = 50
 SAID = 100
 
-#: Turns in the table of one.
+#: Most turns in the table of a conversation.
 TURNS = 200
-Behind = Annotated[int | None, QueryParameter(name="behind", ge=0, le=HIGHEST, description="Posts behind this number")]
-Branch = Annotated[int | None, QueryParameter(name="branch", ge=1, le=HIGHEST, description="The way through this post")]
-Words = Annotated[str | None, QueryParameter(name="q", description="Words of an id, a user, or a first post")]
+Behind = Annotated[int | None, QueryParameter(name="behind", ge=0, le=HIGHEST, description="Posts after this number")]
+Branch = Annotated[int | None, QueryParameter(name="branch", ge=1, le=HIGHEST, description="The branch of this post")]
+Words = Annotated[str | None, QueryParameter(name="q", description="Words of an ID, a user or a first post")]
 
 
 @get(ALL, include_in_schema=False)
@@ -134,7 +134,7 @@ async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Respon
     """Render a preview of forgetting a conversation, with the form that confirms it."""
     book, user, name = book_of(request), user_of(request), name_in(conversation)
     await book.conversations.get(name, user=user)
-    await check_first(request, name, user, "forgetting another's conversation")
+    await check_first(request, name, user, "Forgetting another user's conversation")
     return show(
         "forget.html",
         view=VIEW,
@@ -151,7 +151,7 @@ async def forget(request: AnyRequest, conversation: FromPath[str]) -> Redirect:
     """Forget a conversation and everything derived from it, then redirect to the receipt. Only for its first user."""
     book, user, name = book_of(request), user_of(request), name_in(conversation)
     await book.conversations.get(name, user=user)
-    await check_first(request, name, user, "forgetting another's conversation")
+    await check_first(request, name, user, "Forgetting another user's conversation")
     gone = await book.memory.forget(conversation=name, by=user)
     return go(f"/page/receipts/{place(gone.id)}")
 

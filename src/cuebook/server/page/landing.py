@@ -25,7 +25,7 @@ async def settings(request: AnyRequest) -> Response[bytes]:
 ROUTES = [settings]
 
 
-#: A page may load nothing and run nothing; its own style stands in it.
+#: A page may load and run nothing; its style is inline.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = {"content-security-policy": POLICY, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
 _STYLE = """
@@ -68,10 +68,10 @@ class ReferencePage(OpenAPIRenderPlugin):
         ]
         body = (
             f"<p>{escape(openapi_schema['info']['description'])}</p>"
-            '<p>As a document: <a href="/schema/openapi.json">/schema/openapi.json</a></p>'
+            '<p>OpenAPI document: <a href="/schema/openapi.json">/schema/openapi.json</a></p>'
             f"<table>{''.join(rows)}</table>"
         )
-        return page("Addresses of this server", body)
+        return page("API reference", body)
 
 
 def documents() -> Router:
@@ -84,7 +84,7 @@ def _row(method: str, path: str, operation: dict[str, Any]) -> str:
     query = f"<br>?{escape(', '.join(queries))}" if queries else ""
     content: dict[str, Any] = operation.get("requestBody", {}).get("content", {})
     schemas = [each["schema"]["$ref"].rpartition("/")[2] for each in content.values() if "$ref" in each["schema"]]
-    takes = f"<br>takes {escape(', '.join(schemas))}" if schemas else ""
+    takes = f"<br>body: {escape(', '.join(schemas))}" if schemas else ""
     return (
         f"<tr><td><code>{method.upper()} {escape(path)}</code></td>"
         f"<td>{escape(operation.get('description') or '')}{query}{takes}</td></tr>"

@@ -16,9 +16,9 @@ from cuebook.server.page.prompt_bar import kinds_shown
 from cuebook.server.page.render import HEADERS, money, number, percent, place, plain, seconds, show
 from cuebook.server.streaming import Start, Streamed, encoded
 
-#: Looks that found nothing after which a word goes out, so that who went away is noticed.
+#: Idle polls after which a comment is sent, to detect clients that disconnected.
 _QUIET = 20
-#: Looks that found nothing after which it is asked again whether who watches is let in.
+#: Idle polls after which the caller's API key is checked again.
 _LET_IN = 2
 _HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("x-accel-buffering", "no"), *HEADERS.items()]
 _encode = msgspec.json.Encoder().encode
@@ -54,7 +54,7 @@ async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
     book, user, quiet = book_of(request), user_of(request), 0
     with seat(request):
         async with aclosing(book.live.changes(user=user)) as found:
-            await anext(found)  # what changes from here on is told
+            await anext(found)  # changes from here on are reported
             yield Start(200, encoded(_HEAD))
             yield b": watching\n\n"
             async for each in found:
@@ -92,7 +92,7 @@ def _facts(turn: LiveTurn) -> Iterator[str]:
     if spent.whole > spent.tokens:
         yield f"{percent(spent.tokens / spent.whole)} of the whole history ({number(spent.whole)})"
     if turn.cached and turn.tokens:
-        yield f"{percent(min(1.0, turn.cached / turn.tokens))} from the cache"
+        yield f"{percent(min(1.0, turn.cached / turn.tokens))} from cache"
     if spent.costs:
         yield money(spent.costs)
     if turn.dropped:
@@ -105,7 +105,7 @@ def _facts(turn: LiveTurn) -> Iterator[str]:
     if turn.mood not in ("", "neutral"):
         yield f"mood {turn.mood}"
     if turn.shadow:
-        yield "in shadow: not sent"
+        yield "shadow mode: not sent"
     if turn.error:
         yield turn.error
 
@@ -118,15 +118,15 @@ def summed(sums: Sums) -> Mapping[str, Any]:
     return {
         "turns": number(sums.turns),
         "turns_of": f"{counted(sums.conversations, 'conversation')}, {counted(sums.posts, 'post')}"
-        + ("" if sums.all else "; these figures are of the newest turns"),
+        + ("" if sums.all else "; only the newest turns are counted"),
         "tokens": number(taken.tokens),
-        "tokens_of": f"{percent(share)} of the {number(taken.whole)} that whole histories would be",
+        "tokens_of": f"{percent(share)} of the {number(taken.whole)} that full histories would use",
         "cached": percent(taken.cached / taken.cache_known) if taken.cache_known else "none",
-        "cached_of": f"of the prompts' tokens; saved {money(saved)}" if saved else "of the prompts' tokens",
+        "cached_of": f"of prompt tokens; saved {money(saved)}" if saved else "of prompt tokens",
         "cost": money(taken.costs) or "–",
-        "cost_of": f"at the price of {_named(taken.models)}" if taken.costs else "no turn names a model of known price",
+        "cost_of": f"at the price of {_named(taken.models)}" if taken.costs else "no model with a known price",
         "memories": number(sums.memories),
-        "memories_of": "each with the posts it comes from",
+        "memories_of": "each with its source posts",
         "part": round(max(0.5, 100 * min(1.0, share)), 2),
     }
 

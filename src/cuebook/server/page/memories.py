@@ -39,22 +39,22 @@ from cuebook.server.streaming import Streamed
 
 ALL = "/page/memories"
 ONE = ALL + "/{memory:str}"
-#: Memories a page lists, hits a search shows, and memories before one that its view goes back to.
+#: Most memories on a page, search results, and superseded memories in a history.
 LISTED = 50
 FOUND = 30
 BACK = 20
-#: Turns named as evidence of a memory's use.
+#: Most turns named as evidence of a memory's use.
 EVIDENCE = 3
-#: Conversations a page tells something of, and items of each.
+#: Most conversations on the overview, and items of each.
 TELLING = 8
 NEWEST = 4
-#: Characters of a field of a form.
+#: Most characters of a form field.
 _MOST = 100_000
 VIEW = "Memories"
 
-Measured = Annotated[bool, QueryParameter(name="measured", description="Measure of what use it was")]
+Measured = Annotated[bool, QueryParameter(name="measured", description="Measure its usefulness")]
 ConversationQuery = Annotated[
-    str | None, QueryParameter(name="conversationId", description="Only what this conversation told")
+    str | None, QueryParameter(name="conversationId", description="Only memories of this conversation")
 ]
 
 
@@ -133,7 +133,7 @@ async def memory(
         line = [*reversed(after), found, *await _others(request, found, "supersedes", user, organization or None)]
     use = None
     if measured:
-        async with request.app.state.measures.hold("a measure of memories"):
+        async with request.app.state.measures.hold("a memory measurement"):
             uses = await book_of(request).memory.utility(user=user)
         use = next((shown_use(each) for each in uses.items if each.memory.id == found.id), {"measured": 0})
     return show(
@@ -224,7 +224,7 @@ async def _others(
         seen.add(other)
         try:
             next_one = await read_memory(request, other, user, organization)
-        except NotFound:  # it is forgotten
+        except NotFound:  # it was forgotten
             break
         found.append(next_one)
         other = getattr(next_one, link)

@@ -15,13 +15,13 @@ from cuebook.server.page.render import place, show
 from cuebook.server.route_parts import UserQuery
 
 OF_USE = ALL + "/of-use"
-#: Memories a page shows of each sort.
+#: Most memories on a page in each list.
 LISTED = 200
-#: Why a receipt says something went.
-REASON = "of no use in the turns that said it; agreed to on the page"
-#: Characters of an id in a form.
+#: The reason in the receipt.
+REASON = "not useful in the turns whose prompt contained it; confirmed in the inspector"
+#: Most characters of an ID in a form.
 _MOST = 400
-Turns = Annotated[int, QueryParameter(name="turns", ge=1, le=MOST_TURNS, description="Of each conversation the last")]
+Turns = Annotated[int, QueryParameter(name="turns", ge=1, le=MOST_TURNS, description="Last turns per conversation")]
 
 
 @get(OF_USE, include_in_schema=False)
@@ -31,7 +31,7 @@ async def of_use(
     """Render the usefulness of memories in recorded answers, first the ones proposed for deletion."""
     book, user = book_of(request), user_of(request, None, user_id)
     named = [conversation] if conversation else []
-    async with request.app.state.measures.hold("a measure of memories"):
+    async with request.app.state.measures.hold("a memory measurement"):
         found = known_of(request, await book.memory.utility(named, user=user, turns=turns))
     return show(
         "of_use.html",

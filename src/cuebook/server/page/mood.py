@@ -17,14 +17,12 @@ from cuebook.server.page.plots import WIDTH, plotted, plotted_over_time
 from cuebook.server.page.render import show
 from cuebook.server.route_parts import UserQuery
 
-#: Turns and reflections, and runs of the optimizer that are shown, the newest.
+#: Most turns, reflections and optimizer runs a page shows, newest first.
 TURNS: Final = 200
 REFLECTIONS: Final = 200
 RUNS: Final = 200
 
-ConversationQuery = Annotated[
-    str | None, QueryParameter(name="conversationId", description="Of this conversation only")
-]
+ConversationQuery = Annotated[str | None, QueryParameter(name="conversationId", description="Only this conversation")]
 
 
 @get("/page/conversations/{conversation:str}/mind", include_in_schema=False)
@@ -72,8 +70,8 @@ async def optimizer(
         ),
         parameters=plotted_over_time(
             _lines(oldest_first, {
-                "compression trigger": "compression_trigger_ratio", "least relevance": "min_relevance_score",
-                "served": "served",
+                "compression trigger": "compression_trigger_ratio", "minimum relevance": "min_relevance_score",
+                "applied": "served",
             }),
             low=0.0, high=1.0,
         ),

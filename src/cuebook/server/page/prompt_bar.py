@@ -5,20 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
-#: Per cent of a bar that a block takes at least, so that each is seen; all these together take half of it at most.
+#: Minimum width of a block in percent, so that each is visible; all minimums take half of the bar at most.
 LEAST: Final = 0.35
 _HALF: Final = 50.0
-#: Blocks from which on no gap stands between them.
+#: Number of blocks above which there are no gaps between them.
 DENSE: Final = 120
-#: Per cent that names of anchors are apart at least, to stand in one row.
+#: Minimum distance in percent of two anchor names in one row.
 _APART: Final = 22.0
-#: Characters of a block's first words.
+#: Most characters of a block's preview.
 PEEK: Final = 240
-#: What a recalled post begins with.
+#: The prefix of a recalled post.
 _QUOTED: Final = re.compile(r"^- \[[^\]]*\] [^:\n]{1,60}: ")
-#: What is said of a block that nobody named.
+#: The fields of a block without a name.
 _UNNAMED: Final = {"name": "", "href": "", "title": "", "mark": ""}
-TOOLS: Final = "tools and answer format of the request"
+TOOLS: Final = "tools and response format of the request"
 
 
 def drawn(window: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def _marks(window: Mapping[str, Any], at: Callable[[int], float]) -> list[dict[s
         else:
             ends.append(taken)
     found: list[dict[str, Any]] = []
-    rows: list[float] = []  # where the last name of each row stands
+    rows: list[float] = []  # position of the last name in each row
     for anchor in window["anchors"] if ends else ():
         x = round(at(ends[min(anchor["after"], len(ends) - 1)]), 3)
         row = next((n for n, last in enumerate(rows) if x - last >= _APART), len(rows))

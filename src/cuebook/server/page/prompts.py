@@ -24,13 +24,13 @@ from cuebook.server.page.render import show
 # ---- rollbacks ------------------------------------------------------------------------------------------------------
 
 
-#: Rollbacks that are shown with how they came, the newest.
+#: Most rollbacks shown with their evidence, newest first.
 MOST_ROLLBACKS: Final = 5
-#: The least power of ten of a stake that a picture holds.
+#: The smallest log10 of a stake that a plot shows.
 _LEAST: Final = -3.0
-#: Whose conversations evidence counts, and when they were.
-_ARMS: Final = {"baseline": "before", "window": "since", "control": "beside it", "new": "on trial"}
-_BETS: Final = {"began": "by how conversations began", "whole": "by whole conversations"}
+#: Names of the groups of conversations that the evidence compares.
+_ARMS: Final = {"baseline": "before", "window": "since", "control": "control group", "new": "trial group"}
+_BETS: Final = {"began": "by first turns of conversations", "whole": "by full conversations"}
 
 
 async def taken_back(book: Cuebook, slug: str, undone: Sequence[PromptEvent]) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def _shown(event: PromptEvent, course: Course | None) -> dict[str, Any]:
     }
     if course is None:
         return shown
-    fell = [(event.at, f"{new} taken back")]
+    fell = [(event.at, f"{new} rolled back")]
     means = {
         name: course.means[number] for name, number in ((old, event.to), (new, event.number)) if course.means[number]
     }
@@ -66,7 +66,7 @@ def _shown(event: PromptEvent, course: Course | None) -> dict[str, Any]:
     bets = {_BETS[name]: [(at, _power(held)) for at, held in points] for name, points in course.wealth.items()}
     if bets and bound:
         first = min(points[0][0] for points in bets.values())
-        bets["taken back at"] = [(first, math.log10(bound)), (event.at, math.log10(bound))]
+        bets["rollback threshold"] = [(first, math.log10(bound)), (event.at, math.log10(bound))]
         tops = [power for points in bets.values() for _, power in points]
         shown["bets"] = plotted_over_time(bets, low=min(tops), high=max(tops), events=fell)
     return shown
@@ -86,15 +86,15 @@ def _arms(told: Mapping[str, Any], new: str, old: str) -> list[dict[str, Any]]:
 def _checks(told: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the statistics of a rollback, each with its bound and its meaning."""
     found, bounds = told.get("statistics", {}), told.get("thresholds", {})
-    chance = f"{bounds['alpha']:.1%}" if "alpha" in bounds else "so small a share"
+    chance = f"{bounds['alpha']:.1%}" if "alpha" in bounds else "a small share"
     means = {
-        "drop": "fall of the mean score, and the least that is too much",
-        "sd": "standard deviation of the conversations before",
-        "effect": "what the new version changes of a conversation's score",
-        "wealth": f"a stake of 1 bet on its being worse; where it is not, {chance} at most ever get that far",
-        "detector": "the same since its promotion, for a late break",
-        "margin": "how far the fall lies beyond its confidence sequence",
-        "ratio_p": "chance of such a split by the lots drawn; below the bound nothing is decided",
+        "drop": "drop of the mean score; the bound is the smallest drop that triggers a rollback",
+        "sd": "standard deviation of the scores before",
+        "effect": "effect of the new version on a conversation's score",
+        "wealth": f"evidence that it is worse (a stake starting at 1); by chance {chance} at most reach the bound",
+        "detector": "the same evidence since its promotion, to detect late regressions",
+        "margin": "distance of the drop from its confidence sequence",
+        "ratio_p": "p-value of the traffic split; below the bound no decision is made",
     }
     return [
         {"name": name, "value": _said(value), "bound": _said(bounds.get(name)), "means": means.get(name, "")}
@@ -113,9 +113,9 @@ def _power(held: float) -> float:
 # ---- the version graph ----------------------------------------------------------------------------------------------
 
 
-#: Units between two versions, and between two branches.
+#: Units between two versions, between two branches, and at the margin.
 STEP, ROW, EDGE = 60, 64, 44
-#: Versions that are drawn, the newest.
+#: Most versions drawn, newest first.
 MOST: Final = 200
 
 
@@ -146,17 +146,17 @@ def graph_of(versions: Sequence[Mapping[str, Any]], branches: Sequence[str]) -> 
 
 ALL = "/page/prompts"
 ONE = ALL + "/{prompt:str}"
-#: Prompts and events a page lists.
+#: Most prompts and events on a page.
 LISTED = 50
 EVENTS = 100
-#: Turns a change is measured on, each with two or three assemblies.
+#: Turns a change is measured on; each assembles two or three prompts.
 TURNS = 20
 VIEW = "Prompts"
 
-At = Annotated[str | None, QueryParameter(name="at", description="Which version: branch, branch:number or a label")]
-Turns = Annotated[int, QueryParameter(name="turns", ge=0, le=MOST_TURNS, description="Measured on so many turns")]
+At = Annotated[str | None, QueryParameter(name="at", description="Version: branch, branch:number or a label")]
+Turns = Annotated[int, QueryParameter(name="turns", ge=0, le=MOST_TURNS, description="Number of turns to measure on")]
 
-Sides = Annotated[bool, QueryParameter(name="sides", description="Both texts side by side")]
+Sides = Annotated[bool, QueryParameter(name="sides", description="Show both texts side by side")]
 
 
 @get(ALL, include_in_schema=False)
@@ -239,7 +239,7 @@ async def diff(
     active = family.version() or family.active[0]
     before = await lookup.find_beside(book.prompts, active, a)
     after = await lookup.find_beside(book.prompts, active, b)
-    async with request.app.state.measures.hold("a measure of prompts"):
+    async with request.app.state.measures.hold("a prompt measurement"):
         found = await lookup.compare(book.desk, before, after, turns=turns, user=user_of(request))
     versions, _ = await prompt_views.versions_page(book.prompts, family.slug)
     return show(

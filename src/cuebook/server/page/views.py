@@ -62,15 +62,13 @@ def _marked(window: Mapping[str, Any] | None, other: Blocks) -> dict[str, Any] |
     made = drawn(window)
     for each in made["blocks"]:
         there = other.get((each["kind"], each["source"]))
-        each["mark"] = "only here" if there is None else "" if there == each["text"] else "other text"
+        each["mark"] = "only here" if there is None else "" if there == each["text"] else "different text"
     return made
 
 
 ONE = "/page/conversations/{conversation:str}"
-StepQuery = Annotated[
-    int | None, QueryParameter(name="step", ge=1, description="Which model call; the last by default")
-]
-Beside = Annotated[int | None, QueryParameter(name="with", ge=1, le=HIGHEST, description="Another turn beside it")]
+StepQuery = Annotated[int | None, QueryParameter(name="step", ge=1, description="Model call. Default: the last.")]
+Beside = Annotated[int | None, QueryParameter(name="with", ge=1, le=HIGHEST, description="Turn to compare with")]
 
 
 @get("/page/static/{name:str}", include_in_schema=False)
@@ -78,7 +76,7 @@ async def static(name: FromPath[str]) -> Response[bytes]:
     """Return a style sheet, script or icon of the inspector."""
     found = asset(name_in(name))
     if found is None:
-        raise NotFoundException(detail=f"no file {name_in(name)!r}")
+        raise NotFoundException(detail=f"No file {name_in(name)!r}.")
     return found
 
 

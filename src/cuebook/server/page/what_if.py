@@ -13,15 +13,15 @@ from cuebook.server.guard import name_in
 from cuebook.server.page.prompt_bar import drawn
 from cuebook.server.page.render import show
 
-#: What stands beside the query, and can be left away.
+#: Kinds of blocks beside the query that can be left out.
 BESIDE = ("mind", "memory", "experience")
 ONE = "/page/conversations/{conversation:str}/turns/{n:int}/what-if"
 _SUMMARY = "summary:"
-#: Characters of a field of the form.
+#: Most characters of a form field.
 _MOST = 4_096
-With = Annotated[str, QueryParameter(name="with", description="Versions of prompts, a space between them")]
-AsOf = Annotated[str, QueryParameter(name="asOf", description="A time, or the number of a turn")]
-Without = Annotated[list[str] | None, QueryParameter(name="without", description="What stood beside the query")]
+With = Annotated[str, QueryParameter(name="with", description="Prompt versions, separated by spaces")]
+AsOf = Annotated[str, QueryParameter(name="asOf", description="A time or a turn number")]
+Without = Annotated[list[str] | None, QueryParameter(name="without", description="Sources of blocks to leave out")]
 
 
 @get(ONE, include_in_schema=False)
@@ -85,7 +85,7 @@ async def _compared(
     )
 
 
-#: Which list of a comparison names what stands on one side alone.
+#: The lists of a comparison that name blocks of one side only.
 _SIDES = (("before", "leftOut"), ("after", "letIn"))
 
 

@@ -52,7 +52,7 @@ def read_statements(text: str) -> dict[str, Statement]:
     for match in _ENTRY.finditer(text):
         name = match["name"]
         if name in found:
-            msg = f"statement {name!r} is defined twice"
+            msg = f"Duplicate statement {name!r}. Rename one of them."
             raise ValueError(msg)
         found[name] = Statement(name, match["sentence"], match["sql"].strip().rstrip(";"))
     return found
@@ -128,12 +128,12 @@ def need(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row
 
 def not_found(conversation: str) -> NotFound:
     """Return the same error for a missing conversation and for one of others."""
-    return NotFound(f"no conversation {conversation!r}; `cuebook conversation list` names those there are")
+    return NotFound(f"Unknown conversation {conversation!r}. Run `cuebook conversation list` to list conversations.")
 
 
 def moved(conversation: str) -> Conflict:
     """Return the error for a conversation that changed since it was read."""
-    return Conflict(f"conversation {conversation!r} has moved on since it was read; read it again")
+    return Conflict(f"conversation {conversation!r} has changed since it was read. Read it again.")
 
 
 def own_key(scope: Scope, key: str) -> str:
@@ -153,7 +153,7 @@ def bound(connection: sqlite3.Connection, scope: Scope, once: Once | None, work:
         return work()
     place = {"tenant": scope.tenant, "key": own_key(Scope(user=once.user), once.key)}
     if one(connection, "idempotency_get", **place) is not None:
-        msg = "the Idempotency-Key is in use by another request; choose a new one"
+        msg = "The Idempotency-Key is in use by another request. Use a new key."
         raise Conflict(msg)
     result = work()
     told = {"digest": once.digest, "no": 0, "turn": 0, "response": _encode(once.answer(result)), "now": once.at}
@@ -254,7 +254,7 @@ def keep_corrections(connection: sqlite3.Connection, scope: Scope, correction: C
     if [(each.posts, each.marks, each.text) for each in newest] == [
         (correction.posts, correction.marks, correction.text)
     ]:
-        return True  # a memory of the same was corrected with it
+        return True  # its memory was corrected too
     posts, marks = json.dumps(correction.posts, ensure_ascii=False), json.dumps(correction.marks)
     run(connection, "correction_insert", **place, posts=posts, marks=marks, text=correction.text)
     return True

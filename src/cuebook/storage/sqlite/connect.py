@@ -13,15 +13,15 @@ from cuebook.errors import BackendError, InvalidInput
 from cuebook.storage.failpoints import Failpoints
 from cuebook.storage.tables import MIGRATIONS, VERSION, Migration, ddl
 
-#: "cueb", so that `file` and a stranger can tell whose database this is.
+#: "cueb", so that `file` and other programs can identify the database.
 APPLICATION_ID = 0x63756562
 
 MEMORY = ":memory:"
-#: Bytes up to which who forgets waits for a file to be written anew: about half a second of work.
+#: Most bytes of a file that an erasure rewrites before it returns: about half a second of work.
 LARGE = 64 * 1024 * 1024
-#: How long a write waits for another process's, in milliseconds.
+#: Milliseconds for which a write waits for another process.
 PATIENCE = 30000
-#: Seconds between two tries at what SQLite does not wait for itself.
+#: Seconds between two retries of operations for which SQLite does not wait.
 PAUSE = 0.02
 
 
@@ -46,7 +46,7 @@ def prepare(path: str, *, synchronous: str, failpoints: Failpoints) -> sqlite3.C
         _make(path)
     connection = _open(path)
     try:
-        tables = _look(connection, path)  # before anything is set: a stranger's file is left as it is
+        tables = _look(connection, path)  # before pragmas are set: other programs' files are not changed
         _set_up(connection, path, synchronous)
         _prepare_schema(connection, path, tables, failpoints)
         _empty_log(connection)
@@ -88,20 +88,18 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 def _check_folder(path: Path) -> None:
     if path.is_dir():
-        msg = f"database {str(path)!r} is a folder; name a file"
+        msg = f"database {str(path)!r} is a folder. Use a file."
         raise InvalidInput(msg)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = (
-            f"the folder of database {str(path)!r} cannot be made ({error.strerror}); name a place that can be written"
-        )
+        msg = f"the folder of database {str(path)!r} cannot be created ({error.strerror}). Use a writable folder."
         raise BackendError(msg) from error
 
 
 def _make(path: str) -> None:
     """Create a file readable by its owner only, whatever the umask; SQLite's log gets the same mode."""
-    with suppress(OSError):  # it is there, or SQLite says what is wrong
+    with suppress(OSError):  # it exists, or SQLite reports the problem
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
@@ -109,7 +107,7 @@ def _look(connection: sqlite3.Connection, path: str) -> set[str]:
     """Return the existing tables; refuse a database of another program."""
     tables = _tables(connection)
     if tables and connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        msg = f"{path!r} is a SQLite database but not Cuebook's; name another file"
+        msg = f"{path!r} is a SQLite database of another program. Use another file."
         raise InvalidInput(msg)
     return tables
 
@@ -123,8 +121,8 @@ def _prepare_schema(connection: sqlite3.Connection, path: str, tables: set[str],
         raise BackendError(msg)
     if version > VERSION:
         msg = (
-            f"Database {path!r} was written by a newer Cuebook (schema {version}; this one knows {VERSION}). "
-            "Upgrade Cuebook, or use a copy made before."
+            f"Database {path!r} was written by a newer Cuebook (schema {version}; this version supports {VERSION}). "
+            "Upgrade Cuebook, or restore an older backup."
         )
         raise InvalidInput(msg)
     if version < VERSION:
@@ -148,7 +146,7 @@ def migrate(
     A second process waits for the first, up to its busy timeout, and then finds nothing left to do.
     """
     with _transaction(connection):
-        version = schema_version(connection) or 1  # `_prepare_schema` refused another
+        version = schema_version(connection) or 1  # `_prepare_schema` refused any other version
         for migration in migrations[version - 1 :]:
             for statement in migration:
                 failpoints("migrate.statement")
@@ -164,7 +162,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # SQLite itself gives up on a full disk
+        if connection.in_transaction:  # SQLite itself rolls back on a full disk
             connection.execute("ROLLBACK")
         raise
 
@@ -175,7 +173,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorname", "") != "SQLITE_NOTADB":
             raise
-        msg = f"the file is no SQLite database ({error}); name another file or restore it from a backup"
+        msg = f"the file is not a SQLite database ({error}). Use another file or restore it from a backup."
         raise BackendError(msg) from error
 
 
@@ -195,7 +193,7 @@ def _empty_log(connection: sqlite3.Connection) -> None:
     try:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.OperationalError:
-        return  # others work with the file: the last of them to close it empties the log
+        return  # other processes use the file: the last one to close it truncates the log
     finally:
         connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
 
@@ -231,7 +229,7 @@ def truncated(connection: sqlite3.Connection) -> bool:
     return not busy
 
 
-# ---- who holds leases -----------------------------------------------------------------------------------------------
+# ---- lease holders --------------------------------------------------------------------------------------------------
 
 
 if sys.platform != "win32":
@@ -251,7 +249,7 @@ class Holders:
         """Return this store's holder name for leases; None if it cannot have one."""
         if self._own is None and self._database is not None:
             name = secrets.token_hex(8)
-            with suppress(OSError):  # a lease without a holder runs out by itself
+            with suppress(OSError):  # a lease without a holder expires by itself
                 file = os.open(self._file(name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
                 try:
                     _lock(file)
@@ -267,7 +265,7 @@ class Holders:
             return False
         try:
             file = os.open(self._file(name), os.O_RDWR)
-        except OSError:  # it closed well, or this is a copy of its database
+        except OSError:  # it closed cleanly, or this is a copy of its database
             return False
         try:
             _lock(file)

@@ -36,18 +36,18 @@ from cuebook.storage.sqlite.writes import take_out
 _record = msgspec.json.Decoder(Record).decode
 _texts = msgspec.json.Decoder(dict[str, CommittedText]).decode
 _observation = msgspec.json.Decoder(Observation).decode
-#: Senders that are roles: who has such a name is told by their own conversations alone.
+#: Senders that are roles: a user of such a name is found by their own conversations only.
 ROLES = frozenset({"user", ASSISTANT, SYSTEM, TOOL})
-#: Under which a prompt's values name who it is for.
+#: Prompt values that contain the user.
 _USER = ("user", "userId", "user_id", "user_name")
-#: Under which a record names who takes part in a conversation.
+#: Field of a record with the participants of a conversation.
 _COMPANY = "participants"
-#: How a receipt names the tables of a conversation.
+#: The tables of a conversation by their names in a receipt.
 NAMES = {
     "blobs": "texts",
     "conversation": "conversations",
     "idempotency": "keys",
-    "blob_uses": "",  # and what only notes how far something is
+    "blob_uses": "",  # tables with progress marks only
     "delivery": "",
     "embedded": "",
     "outbox": "",
@@ -62,15 +62,15 @@ class Taking:
         self.connection = connection
         self.scope = scope
         self.now = now
-        self.salt = secrets.token_bytes(16)  # of the names that stand for those forgotten; kept nowhere
+        self.salt = secrets.token_bytes(16)  # salt of the pseudonyms; never stored
         self.running: set[int] = set()
         self.rows: Counter[str] = Counter()
         self.more: Counter[str] = Counter()
         self.touched: list[Touched] = []
         self.gone: list[Row] = []  # memories
         self.stays: Counter[Staying] = Counter()
-        self._whole: set[int] = set()  # conversations that went
-        self._others: list[set[int]] = []  # by memory that went, where it is told too
+        self._whole: set[int] = set()  # erased conversations
+        self._others: list[set[int]] = []  # by erased memory: the conversations that also mention it
 
     def conversation(self, row: Row) -> None:
         """Erase a conversation with all of its own data."""
@@ -177,7 +177,7 @@ def conversations_of_others(connection: sqlite3.Connection, tenant: str, user: s
     ]
 
 
-# ---- what lies beside -----------------------------------------------------------------------------------------------
+# ---- audit log and observations -------------------------------------------------------------------------------------
 
 
 def _erase_audit(
@@ -190,7 +190,7 @@ def _erase_audit(
     for row in rows(connection, "audit_naming", tenant=tenant, needle=needle, inside=inside):
         try:
             record = replace(_record(row["body"]), texts=_texts(row["texts"]))
-        except (ValueError, TypeError):  # damaged: it proves nothing any more, and its words must not stay
+        except (ValueError, TypeError):  # damaged: it fails verification anyway, and its text must go
             record = None
         if record is None or ((not conversation or record.conversation == conversation) and which(record)):
             erased += run(connection, "audit_erase", tenant=tenant, seq=row["seq"]).rowcount
@@ -237,7 +237,7 @@ _receipt = msgspec.json.Decoder(Receipt).decode
 _encode = msgspec.json.Encoder().encode
 
 
-#: Conversations and memories that are named of those a forget would take.
+#: Conversations and memories that a preview lists.
 NAMED = 100
 
 
@@ -275,7 +275,7 @@ class SqliteErasure:
             await self._write(lambda c: _would_forget(c, scope, erasing))
         except _UndoneError as undone:
             return undone.found
-        msg = "what a forget would take was not told"
+        msg = "the preview of the erasure is missing"
         raise BackendError(msg)
 
     @property
@@ -320,7 +320,7 @@ class SqliteErasure:
         return [(row["tenant"], row["id"]) for row in found]
 
 
-# ---- what is taken --------------------------------------------------------------------------------------------------
+# ---- targets --------------------------------------------------------------------------------------------------------
 
 
 class _ErasureSubject(Struct, frozen=True):
@@ -328,7 +328,7 @@ class _ErasureSubject(Struct, frozen=True):
 
     conversations: list[Row]
     memories: list[Row]
-    told: list[tuple[Row, Correction]]  # what conversations tell no more
+    told: list[tuple[Row, Correction]]  # facts that conversations must no longer mention
 
     def reached(self) -> list[Row]:
         """Return the affected conversations."""

@@ -1,189 +1,189 @@
 -- name: epoch_get
--- How often something of an owner was forgotten; the tenant's own counts all of them.
+-- Select the erasure epoch of an owner; the tenant's own epoch counts all erasures.
 SELECT epoch FROM epoch WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
 
 -- name: epoch_raise
--- Outdate what was read of an owner before.
+-- Increment an owner's erasure epoch, which invalidates earlier reads.
 INSERT INTO epoch (tenant, kind, owner, epoch) VALUES (:tenant, :kind, :owner, 1)
 ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch;
 
 -- name: conversations_of_user
--- The conversations a user owns.
+-- Select the conversations that a user owns.
 SELECT * FROM conversation WHERE tenant = :tenant AND user_id = :user ORDER BY no;
 
 -- name: conversations_heard
--- Conversations of others in which somebody of this name spoke or takes part; one with too many speakers may be one.
+-- Select others' conversations in which this name spoke or takes part, and those with too many speakers to know.
 SELECT * FROM conversation WHERE tenant = :tenant AND user_id IS NOT :user AND (
     EXISTS (SELECT 1 FROM json_each(participants) WHERE value = :user) OR EXISTS (SELECT 1 FROM json_each(speakers) WHERE value = :user)
     OR json_array_length(speakers) >= :many) ORDER BY no;
 
 -- name: post_sent_by
--- Whether somebody said anything in a conversation.
+-- Check whether a user has posts in a conversation.
 SELECT 1 FROM post WHERE tenant = :tenant AND conversation = :no AND sender = :user LIMIT 1;
 
 -- name: posts_left
--- How many posts of a conversation are not erased.
+-- Count the posts of a conversation that are not erased.
 SELECT count(*) FROM post WHERE tenant = :tenant AND conversation = :no AND state <> 'erased';
 
 -- name: posts_told
--- What each post of a conversation says, and who said it, by seq.
+-- Select the text and sender of each post of a conversation, by seq.
 SELECT seq, id, parent, round, role, sender, state, message, parts, body, tokens FROM post WHERE tenant = :tenant AND conversation = :no ORDER BY seq;
 
 -- name: post_erase
--- Put nothing in the place of a post's words; the post stays in its tree.
+-- Empty the text of a post; the post stays in its tree.
 UPDATE post SET sender = :sender, recipient = '', role = :role, state = 'erased', message = :message, small = NULL, parts = NULL,
     wire = NULL, body = NULL, tokens = :tokens, small_tokens = :tokens, digest = :digest
 WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
 
 -- name: post_recipient
--- Let posts be sent to somebody who is not named.
+-- Replace a recipient by a placeholder.
 UPDATE post SET recipient = :nobody WHERE tenant = :tenant AND conversation = :no AND recipient = :user;
 
 -- name: post_sum
--- Correct the running sum at a post.
+-- Update the running sum at a post.
 UPDATE post SET path_tokens = :path_tokens WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
 
 -- name: post_text_words
--- The words full text holds of a post.
+-- Select the indexed words of a post.
 SELECT c1 FROM post_text_content WHERE id = :id;
 
 -- name: post_text_delete
--- Let a post be found no more.
+-- Delete a post from the full-text index.
 DELETE FROM post_text WHERE rowid = :id;
 
 -- name: conversation_erased
--- Note that posts of a conversation were erased: what was derived of it is gone, and what was begun is outdated.
+-- Reset a conversation after an erasure: no derived data, and open turns are invalidated.
 UPDATE conversation SET participants = :participants, company = :company, speakers = :speakers, words = :words, mark = :mark,
     backlog = :backlog, backlog_tokens = :backlog_tokens, compact_not_before = 0, generation = generation + 1 WHERE no = :no;
 
 -- name: turns_told
--- What is kept of each turn beside its posts.
+-- Select each turn's metadata.
 SELECT n, metadata FROM turn WHERE tenant = :tenant AND conversation = :no;
 
 -- name: turn_metadata
--- Replace what is kept of a turn beside its posts.
+-- Replace a turn's metadata.
 UPDATE turn SET metadata = :metadata WHERE tenant = :tenant AND conversation = :no AND n = :n;
 
 -- name: turns_of_rounds
--- The turns that answered some rounds.
+-- Select the turns that answered some rounds.
 SELECT n FROM turn WHERE tenant = :tenant AND conversation = :no AND round IN (SELECT value FROM json_each(:rounds));
 
 -- name: steps_blank
--- Forget what came of the steps of a conversation beside their posts.
+-- Clear the partial answers and errors of a conversation's steps.
 UPDATE step SET partial = NULL, error = '' WHERE tenant = :tenant AND conversation = :no;
 
 -- name: manifests_of
--- The manifests of a conversation's steps, each with the round its turn answered.
+-- Select the manifests of a conversation's steps, each with the round that its turn answered.
 SELECT step.manifest, turn.round FROM step JOIN turn ON turn.tenant = step.tenant
  AND turn.conversation = step.conversation AND turn.n = step.turn
 WHERE step.tenant = :tenant AND step.conversation = :no;
 
 -- name: text_used
--- Whether a conversation's post has its body in a text.
+-- Check whether a post of a conversation has its body in a text.
 SELECT 1 FROM post WHERE tenant = :tenant AND conversation = :no AND body = :digest LIMIT 1;
 
 -- name: text_unuse
--- Note that a conversation needs a text no more.
+-- Delete a conversation's reference to a text.
 DELETE FROM blob_use WHERE tenant = :tenant AND conversation = :no AND digest = :digest;
 
 -- name: text_drop
--- Forget a text nobody needs.
+-- Delete a text without references.
 DELETE FROM blob WHERE tenant = :tenant AND digest = :digest
     AND NOT EXISTS (SELECT 1 FROM blob_use u WHERE u.tenant = blob.tenant AND u.digest = blob.digest);
 
 -- name: keys_of_user
--- Forget the keys a user chose.
+-- Delete a user's idempotency keys.
 DELETE FROM idempotency WHERE tenant = :tenant AND substr(key, 1, length(:prefix)) = :prefix;
 
 -- name: observations_naming
--- Observations that name somebody or a conversation.
+-- Select observations that name a user or a conversation.
 SELECT no, user_id, body FROM prompt_observation WHERE tenant = :tenant
     AND (user_id = :user OR instr(CAST(body AS TEXT), :needle) > 0);
 
 -- name: observation_rename
--- Let an observation name nobody.
+-- Replace the user of an observation.
 UPDATE prompt_observation SET user_id = :user, body = :body WHERE no = :no;
 
 -- name: audit_naming
--- Records that hold texts and name something.
+-- Select records with texts that contain a name.
 SELECT seq, body, texts FROM audit_record WHERE tenant = :tenant AND length(texts) > 2
     AND (instr(CAST(body AS TEXT), :needle) > 0 OR instr(CAST(texts AS TEXT), :inside) > 0) ORDER BY seq;
 
 -- name: audit_erase
--- Take the texts off a record; its commitments stay.
+-- Erase the texts of a record; its commitments stay.
 UPDATE audit_record SET texts = CAST('{}' AS BLOB) WHERE tenant = :tenant AND seq = :seq;
 
 -- name: receipt_insert
--- Keep the receipt of a forget.
+-- Store the receipt of an erasure.
 INSERT INTO receipt (tenant, id, state, body, created_at) VALUES (:tenant, :id, :state, :body, :now);
 
 -- name: receipt_get
--- A receipt.
+-- Select a receipt.
 SELECT body FROM receipt WHERE tenant = :tenant AND id = :id;
 
 -- name: receipts_last
--- The newest receipts, the newest first.
+-- Select the newest receipts, newest first.
 SELECT body FROM receipt WHERE tenant = :tenant
 ORDER BY created_at DESC, json_extract(CAST(body AS TEXT), '$.epoch') DESC LIMIT :limit;
 
 -- name: receipts_pending
--- Receipts that are not signed, the oldest first.
+-- Select unsigned receipts, oldest first.
 SELECT tenant, body FROM receipt WHERE state = 'pending' ORDER BY created_at LIMIT :limit;
 
 -- name: receipt_finish
--- Put the signed receipt in the place of its pending form.
+-- Replace a pending receipt by the signed one.
 UPDATE receipt SET state = 'done', body = :body WHERE tenant = :tenant AND id = :id AND state = 'pending';
 
 -- name: conversations_idle
--- Conversations without a post since a time, the oldest first.
+-- Select conversations without a post since a time, oldest first.
 SELECT tenant, id FROM conversation WHERE updated_at < :before AND lease_until = 0 ORDER BY updated_at, no LIMIT :limit;
 
 -- name: memories_untouched
--- Memories nobody said, repeated, changed or ended since a time, the oldest first.
+-- Select memories that were not stated, repeated, changed or ended since a time, oldest first.
 SELECT tenant, id FROM memory WHERE used_at < :before AND coalesce(valid_to, 0) < :before ORDER BY used_at, no LIMIT :limit;
 
 -- name: memories_from
--- Memories that come from a conversation, by the post.
+-- Select memories from a conversation, by source post.
 SELECT DISTINCT m.*, s.post FROM memory_source s JOIN memory m ON m.tenant = s.tenant AND m.no = s.memory
 WHERE s.tenant = :tenant AND s.conversation = :no ORDER BY m.no;
 
 -- name: memories_superseded
--- What of a place ended with another memory: what it came after, and all that it ended. What a hand wrote stays.
+-- Select a place's memories that another one superseded or ended, except manual ones.
 SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND id = :before AND valid_to IS NOT NULL AND NOT written
 UNION SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND ended_by = :id AND valid_to IS NOT NULL AND NOT written;
 
 -- name: memories_of_persona
--- What a persona knows, of one user or of all.
+-- Select a persona's memories, of one user or of all.
 SELECT * FROM memory WHERE tenant = :tenant AND kind = 'persona' AND substr(owner, 1, length(:persona) + 1) = :persona || char(31)
     AND (:user IS NULL OR substr(owner, length(:persona) + 2) = :user) ORDER BY no;
 
 -- name: memories_of_user
--- What is a user's own: theirs, and what each persona knows of them.
+-- Select a user's memories: their own, and those of each persona about them.
 SELECT m.* FROM place p CROSS JOIN memory m ON m.tenant = p.tenant AND m.kind = p.kind AND m.owner = p.owner
 WHERE p.tenant = :tenant AND ((p.kind = 'user' AND p.owner = :user)
     OR (p.kind = 'persona' AND substr(p.owner, instr(p.owner, char(31)) + 1) = :user)) ORDER BY m.no;
 
 -- name: places_of_user
--- Let nothing name a user as the owner of memories.
+-- Remove a user as the owner of places.
 DELETE FROM place WHERE tenant = :tenant AND ((kind = 'user' AND owner = :user)
     OR (kind = 'persona' AND substr(owner, instr(owner, char(31)) + 1) = :user));
 
 -- name: memory_source_drop
--- Forget one reason why a memory is there.
+-- Delete one source of a memory.
 DELETE FROM memory_source WHERE tenant = :tenant AND memory = :memory AND conversation = :no AND post = :post;
 
 -- name: memory_forgets
--- Let no memory of a place name one of those that are gone.
+-- Remove references to deleted memories from a place.
 WITH gone (id) AS MATERIALIZED (SELECT value FROM json_each(:ids))
 UPDATE memory SET supersedes = iif(supersedes IN gone, NULL, supersedes), ended_by = iif(ended_by IN gone, NULL, ended_by)
 WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND (supersedes IN gone OR ended_by IN gone);
 
 -- name: delivery_anew
--- Deliver a conversation from its beginning; who is at it finds the mark moved.
+-- Restart the delivery of a conversation; a running delivery finds the mark moved.
 UPDATE delivery SET seq = 0, version = -:epoch, due = 1 WHERE tenant = :tenant AND conversation = :no;
 
 -- name: windows_naming
--- Steps whose window says memories of places, of a user's conversations or of all.
+-- Select steps whose window contains memories, of a user's conversations or of all.
 SELECT s.conversation AS no, s.turn, s.n, s.manifest, s.state FROM step s JOIN conversation c ON c.tenant = s.tenant AND c.no = s.conversation
 WHERE s.tenant = :tenant AND (:user IS NULL OR c.user_id = :user) AND instr(CAST(s.manifest AS TEXT), '"memory:') > 0;
 
@@ -192,5 +192,5 @@ WHERE s.tenant = :tenant AND (:user IS NULL OR c.user_id = :user) AND instr(CAST
 INSERT INTO memory_text (memory_text) VALUES ('optimize');
 
 -- name: sources_of
--- The posts a memory comes from.
+-- Select the source posts of a memory.
 SELECT conversation, post FROM memory_source WHERE tenant = :tenant AND memory = :no ORDER BY conversation, post;

@@ -55,7 +55,7 @@ class SqliteKeys:
             try:
                 run(connection, "key_insert", **values)
             except sqlite3.IntegrityError as error:
-                msg = f"there is a key {key.id!r} already; make another"
+                msg = f"Key {key.id!r} already exists. Create another one."
                 raise Conflict(msg) from error
             chained(connection, scope.tenant, audit)
 
@@ -72,7 +72,7 @@ class SqliteKeys:
             closed = run(connection, "key_revoke", tenant=scope.tenant, id=id_, now=now).rowcount
             row = one(connection, "key_by_id", id=id_)
             if row is None or row["tenant"] != scope.tenant:
-                msg = f"no key {id_!r}; `cuebook key list` names those there are"
+                msg = f"Unknown key {id_!r}. Run `cuebook key list` to list keys."
                 raise NotFound(msg)
             if closed:
                 chained(connection, scope.tenant, audit)

@@ -109,10 +109,10 @@ def _give(connection: sqlite3.Connection, row: Row, turn: int, outcome: Outcome)
     place = {"tenant": row["tenant"], "no": row["no"]}
     found = one(connection, "turn_get", **place, n=turn)
     if found is None:
-        msg = f"no turn {turn} in conversation {row['id']!r}; it has {row['turns']}"
+        msg = f"Unknown turn {turn} in conversation {row['id']!r}. It has {row['turns']} turns."
         raise NotFound(msg)
     if found["state"] == "running":
-        msg = f"turn {turn} of conversation {row['id']!r} is being answered; say how it was when it has ended"
+        msg = f"turn {turn} of conversation {row['id']!r} is still running. Send feedback after it has ended."
         raise Conflict(msg)
     run(connection, "outcome_give", **place, turn=turn, user=outcome.user, body=_encode(outcome))
     known = _known(connection, row["tenant"], row["no"], turn)

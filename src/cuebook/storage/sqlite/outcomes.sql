@@ -1,40 +1,40 @@
 -- name: outcome_get
--- What came of a turn.
+-- Select the outcome of a turn.
 SELECT * FROM outcome WHERE tenant = :tenant AND conversation = :no AND turn = :turn;
 
 -- name: outcomes_lately
--- What came of a conversation's newest turns, the newest first.
+-- Select the outcomes of a conversation's newest turns, newest first.
 SELECT body FROM outcome WHERE tenant = :tenant AND conversation = :no ORDER BY turn DESC LIMIT :limit;
 
 -- name: outcome_note
--- Keep what came of a turn, unless something is kept of it.
+-- Store the outcome of a turn unless it has one.
 INSERT INTO outcome (tenant, conversation, turn, due, revision, user_id, body, taught)
 VALUES (:tenant, :no, :turn, 1, 1, :user, :body, x'') ON CONFLICT DO NOTHING;
 
 -- name: outcome_give
--- Put another outcome of a turn in the place of what is kept, and let it be due.
+-- Replace the outcome of a turn and mark it as due.
 INSERT INTO outcome (tenant, conversation, turn, due, revision, user_id, body, taught)
 VALUES (:tenant, :no, :turn, 1, 1, :user, :body, x'')
 ON CONFLICT DO UPDATE SET due = 1, revision = revision + 1, user_id = excluded.user_id, body = excluded.body;
 
 -- name: outcome_taught
--- Note what was learnt of an outcome: it is no longer due.
+-- Mark an outcome as applied to its prompts.
 UPDATE outcome SET due = 0, taught = :taught WHERE tenant = :tenant AND conversation = :no AND turn = :turn AND revision = :revision AND due = 1;
 
 -- name: outcomes_due
--- Turns whose outcome nobody has learnt from.
+-- Select turns whose outcome was not yet applied.
 SELECT o.tenant, c.id AS conversation, o.turn FROM outcome o
 CROSS JOIN conversation c ON c.no = o.conversation
 WHERE o.due = 1 ORDER BY o.tenant, o.conversation, o.turn LIMIT :limit;
 
 -- name: delete_outcomes
--- Forget what came of a conversation's turns.
+-- Delete the outcomes of a conversation's turns.
 DELETE FROM outcome WHERE tenant = :tenant AND conversation = :no;
 
 -- name: outcomes_of
--- What came of each turn of a conversation, and who said so.
+-- Select the outcome of each turn of a conversation, and its user.
 SELECT turn, user_id, body FROM outcome WHERE tenant = :tenant AND conversation = :no;
 
 -- name: outcome_delete
--- Forget what came of a turn.
+-- Delete the outcome of a turn.
 DELETE FROM outcome WHERE tenant = :tenant AND conversation = :no AND turn = :turn;

@@ -24,7 +24,7 @@ _event = msgspec.json.Decoder(PromptEvent).decode
 _observation = msgspec.json.Decoder(Observation).decode
 _posterior = msgspec.json.Decoder(Posterior).decode
 _encode = msgspec.json.Encoder().encode
-#: SQLite holds no number from here on.
+#: The first integer too large for SQLite.
 _NO_NUMBER = 2**63
 
 
@@ -233,7 +233,7 @@ def _page(connection: sqlite3.Connection, tenant: str, prefix: str, limit: int, 
 def _need(connection: sqlite3.Connection, tenant: str, slug: str, branch: str, number: int) -> dict[str, Any]:
     row = one(connection, "prompt_version_get", tenant=tenant, slug=slug, branch=branch, number=number)
     if row is None:
-        msg = f"no version {number} of prompt {slug!r} on branch {branch!r}"
+        msg = f"Unknown version {number} of prompt {slug!r} on branch {branch!r}."
         raise NotFound(msg)
     return row
 
@@ -261,19 +261,19 @@ def _save(connection: sqlite3.Connection, tenant: str, write: Write, by: str, no
     place = {"tenant": tenant, "slug": version.slug, "branch": version.branch}
     stands = one(connection, "prompt_branch_get", **place)
     if write.base is not None and write.base != (stands["head"] if stands else 0):
-        head = f"its head is {stands['head']}" if stands else "there is no such branch"
+        head = f"its head is {stands['head']}" if stands else "the branch does not exist"
         msg = (
-            f"prompt {version.slug!r} has moved on: {head} on {version.branch!r}, you saw {write.base};"
-            " read it again and write yours on top"
+            f"branch {version.branch!r} of prompt {version.slug!r} has changed: {head}, expected {write.base}."
+            " Read it again and reapply your change."
         )
         raise Conflict(msg)
     if write.begins is not None:
         if stands:
-            msg = f"prompt {version.slug!r} has a branch {version.branch!r} already; choose another name"
+            msg = f"Branch {version.branch!r} of prompt {version.slug!r} already exists. Use another name."
             raise Conflict(msg)
         _need(connection, tenant, version.slug, *write.begins)
     elif stands is None and version.branch != "main" and _family(connection, tenant, version.slug) is not None:
-        msg = f"prompt {version.slug!r} has no branch {version.branch!r}; fork it first"
+        msg = f"Unknown branch {version.branch!r} of prompt {version.slug!r}. Fork it first."
         raise NotFound(msg)
     digest = version.digest or digest_of(version)
     if stands and write.if_changed:
@@ -306,14 +306,14 @@ def _activate(connection: sqlite3.Connection, tenant: str, slug: str, event: Pro
     marked = _need(connection, tenant, slug, event.branch, event.number)["rolled_back"]
     stands = one(connection, "prompt_branch_get", **place)
     if stands is None:
-        msg = f"prompt {slug!r} has no branch {event.branch!r}"
+        msg = f"Unknown branch {event.branch!r} of prompt {slug!r}."
         raise NotFound(msg)
     if event.kind == "clear":
         run(connection, "prompt_version_mark", **place, number=event.number, rolled_back=0)
     else:
-        cleared = not marked and event.to == stands["active"]  # explored beside the active one: marked again
+        cleared = not marked and event.to == stands["active"]  # it was explored: mark it again
         if stands["active"] != event.number and not cleared:
-            msg = f"version {stands['active']} of {slug!r} is active on {event.branch!r}, not {event.number}"
+            msg = f"version {event.number} of {slug!r} is not active on {event.branch!r}, but {stands['active']} is"
             raise Conflict(msg)
         _need(connection, tenant, slug, event.branch, event.to)
         run(connection, "prompt_version_mark", **place, number=event.number, rolled_back=1)
@@ -325,7 +325,7 @@ def _activate(connection: sqlite3.Connection, tenant: str, slug: str, event: Pro
 def _standing(connection: sqlite3.Connection, tenant: str, slug: str, branch: str) -> Branch:
     row = one(connection, "prompt_branches", tenant=tenant, slug=slug, branch=branch)
     if row is None:
-        msg = f"no branch {branch!r} of prompt {slug!r}"
+        msg = f"Unknown branch {branch!r} of prompt {slug!r}."
         raise NotFound(msg)
     return _branch(row)
 

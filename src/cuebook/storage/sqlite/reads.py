@@ -40,15 +40,15 @@ from cuebook.storage.sqlite.tree import (
 from cuebook.storage.sqlite.tree import after as runs_after
 from cuebook.storage.sqlite.tuning import standing
 
-#: Conversations asked for by each answer of a history that comes without an id, the newest,
+#: Newest conversations looked up for each answer of a history without a conversation id,
 CANDIDATES = 16
-#: and those looked at whole: the ones that hold the most of its answers.
+#: and candidates compared in full: those with the most matching answers.
 ALIGNED = 4
 
 _Size = Callable[[PathPost], int]
 _TOKENS: _Size = attrgetter("tokens")
 _SMALL_TOKENS: _Size = attrgetter("small_tokens")
-_LARGEST = (1 << 63) - 1  # number SQLite can hold
+_LARGEST = (1 << 63) - 1  # number SQLite can store
 
 
 def scene(
@@ -124,7 +124,7 @@ def _read_path(
     held = paths.stretch(connection, tenant, no, runs) if paths else None
     newest = held or stretch(connection, "path_stretch", tenant, no, runs)
     taken, left = _take(newest, runs, _TOKENS, look.full_tokens, most=most)
-    if left and not taken:  # one post in all, however long
+    if left and not taken:  # at least one post, however long
         last = left[0][1]
         taken = _all(stretch(connection, "path_stretch", tenant, no, [(last, last)]))
         left = _until(left, last - 1)
@@ -248,7 +248,7 @@ def turn(connection: sqlite3.Connection, scope: Scope, conversation: str, n: int
     row = base.need(connection, scope, conversation)
     found = one(connection, "turn_get", tenant=row["tenant"], no=row["no"], n=n)
     if found is None:
-        msg = f"conversation {conversation!r} has no turn {n}; it has turns 1 to {row['turns']}"
+        msg = f"Unknown turn {n} of conversation {conversation!r}. It has turns 1 to {row['turns']}."
         raise NotFound(msg)
     return _turn(connection, found)
 
@@ -303,7 +303,7 @@ def read_cursor(cursor: str | None) -> tuple[float, int]:
         before, _, number = cursor.partition(":")
         return float(before), min(int(number), _LARGEST)
     except ValueError:
-        msg = f"cursor {cursor!r} is none this server gave; begin again without one"
+        msg = f"Invalid cursor {cursor!r}. Start again without a cursor."
         raise InvalidInput(msg, where="cursor") from None
 
 
@@ -339,9 +339,9 @@ def _places(connection: sqlite3.Connection, row: Row, digests: Sequence[bytes]) 
     asked = list(dict.fromkeys(digests))
     known: dict[bytes, list[int]] = {digest: [] for digest in asked}
     posts: dict[int, PostSpot] = {}
-    follows: dict[int, int] = {}  # run -> the post it follows
+    follows: dict[int, int] = {}  # run -> its parent post
     values = {"tenant": tenant, "no": no, "digests": b"".join(asked), "at": json.dumps(list(range(len(asked))))}
-    # One row of JSON: a read of each row would hand the interpreter to another thread, and wait to get it back.
+    # One row of JSON: reading row by row would release and reacquire the GIL each time.
     here = json.loads(connection.execute(SQL["posts_by_digests"], values).fetchone()[0])
     for at, seq, parent, depth, run, run_parent in sorted(here):
         known[asked[at]].append(seq)
@@ -400,7 +400,7 @@ def posts_behind(
     return found
 
 
-# ---- the summary a path is read behind ------------------------------------------------------------------------------
+# ---- the summary of a path ------------------------------------------------------------------------------------------
 
 
 def read_mark(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look, *, shown: int) -> tuple[int, int]:
@@ -424,7 +424,7 @@ def read_mark(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look, 
 def _newest_summary(connection: sqlite3.Connection, row: Row, runs: Runs) -> tuple[int, int]:
     if not runs or runs[0][1] != row["head"]:
         return mark_on(connection, row["tenant"], row["no"], runs)
-    if not row["mark"]:  # the head's mark is kept in its row
+    if not row["mark"]:  # the head's mark is stored in the conversation's row
         return 0, 0
     return row["mark"], connection.execute(SQL["summary_ending"], row).fetchone()[0]
 

@@ -20,10 +20,10 @@ from cuebook.storage.sqlite.base import SnapshotRunner, current_epoch, one, rows
 from cuebook.storage.sqlite.rows import Row
 from cuebook.storage.sqlite.tree import Runs, on_path, runs_to
 
-# ---- the turn a path last had ---------------------------------------------------------------------------------------
+# ---- the last turn of a path ----------------------------------------------------------------------------------------
 
 
-#: Turns looked at in each run of a path; one round seldom has more than a few.
+#: Turns examined in each run of a path; a round seldom has more than a few.
 _AT_ONCE = 16
 
 
@@ -65,7 +65,7 @@ def read_turn(connection: sqlite3.Connection, row: Row) -> TurnOn:
     )
 
 
-_NUMBERS = 1_000_000  # reflections of one turn that can be told apart in a place
+_NUMBERS = 1_000_000  # most reflections of one turn
 _encode = msgspec.json.Encoder().encode
 _reflection = msgspec.json.Decoder(Reflection).decode
 _calls = msgspec.json.Decoder(tuple[MetapromptTask, ...]).decode
@@ -132,7 +132,7 @@ class SqliteReflections:
             tenant, no = row["tenant"], row["no"]
             last = turn_on(connection, tenant, no, runs_to(connection, tenant, no, row["head"]))
             if last is None:
-                msg = f"conversation {conversation!r} has no turn to reflect on; ask something in it first"
+                msg = f"conversation {conversation!r} has no turn to reflect on. Send a message first."
                 raise InvalidInput(msg, where="conversation")
             ask(connection, row, last.n, calls)
             return last.n

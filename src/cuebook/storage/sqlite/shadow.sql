@@ -1,5 +1,5 @@
 -- name: shadow_calls
--- The steps of turns in shadow that a user may see, of a conversation or of all, oldest first.
+-- Select the steps of shadow turns that a user may see, of one conversation or of all, oldest first.
 SELECT c.id AS conversation, t.n AS turn, s.n AS step, s.reply_usage AS usage, coalesce(p.tokens, 0) AS reply_tokens,
     json_extract(t.metadata, '$.shadow') AS kept
 FROM turn t JOIN conversation c ON c.no = t.conversation

@@ -1,5 +1,5 @@
 -- name: calls_spent
--- The model calls of some turns of a conversation, with the tokens of the path each answered and of its answer, oldest first.
+-- Select the model calls of some turns, with the tokens of the path and of the answer, oldest first.
 SELECT t.n AS turn, s.n AS step, t.steps AS steps, s.state, s.manifest, s.reply_usage AS usage, t.created_at AS at,
     coalesce(b.path_tokens, 0) AS path_tokens, coalesce(b.path_count, 0) AS posts, coalesce(r.tokens, 0) AS reply,
     json_extract(t.metadata, '$.window.cache') AS cache, json_extract(t.metadata, '$.answer.model') AS model,

@@ -19,12 +19,12 @@ from cuebook.storage.sqlite.rows import INLINE, Row, decode_body, encode_body, e
 
 #: A full-text rowid is conversation << SHIFT | seq.
 SHIFT = 32
-#: The most speakers a conversation remembers by name.
+#: Most speaker names stored per conversation.
 SPEAKERS = 64
-#: Rows of a path read at first, and at the most, in one go.
+#: Rows of a path in the first and in the largest batch.
 _AT_FIRST, _AT_ONCE = 16, 512
 _MESSAGE = attrgetter("message")
-#: Stands for parts that lie in the body only.
+#: Marks parts that are stored in the body only.
 APART = b""
 
 Runs = list[tuple[int, int]]  # (first, last) seqs, newest run first
@@ -52,7 +52,7 @@ def tip_at(connection: sqlite3.Connection, tenant: str, no: int, seq: int) -> Ti
 
 
 def _no_post(seq: int) -> NotFound:
-    return NotFound(f"no post with seq {seq} in this conversation")
+    return NotFound(f"Unknown post with seq {seq} in this conversation.")
 
 
 def runs_to(connection: sqlite3.Connection, tenant: str, no: int, head: int) -> Runs:
@@ -120,7 +120,7 @@ def grow(connection: sqlite3.Connection, conversation: Row, drafts: Sequence[Dra
         except sqlite3.IntegrityError as error:
             if error.sqlite_errorname != "SQLITE_CONSTRAINT_UNIQUE":
                 raise
-            msg = f"post id {draft.id!r} is taken in conversation {conversation['id']!r}; send it under a new id"
+            msg = f"post id {draft.id!r} already exists in conversation {conversation['id']!r}. Use a new id."
             raise Conflict(msg) from error
         if draft.key:
             connection.execute(insert_text, (no << SHIFT | seq, scope, draft.key))
@@ -221,7 +221,7 @@ def with_bodies(
 ) -> list[PathPost]:
     """Return posts of `path_stretch` or `small_stretch` with the bodies that are stored apart."""
     if not small and all(map(_MESSAGE, posts)):
-        return posts  # most often nothing lies apart
+        return posts  # usually no body is stored apart
     for at, post in enumerate(posts):
         if post.message is None and (not small or post.small is None):
             message, parts, wire = read_body(connection, tenant, post.wire)
@@ -252,12 +252,12 @@ def unread(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> 
     return tuple(reversed(found))
 
 
-# ---- posts read lately ----------------------------------------------------------------------------------------------
+# ---- cache of recent posts ------------------------------------------------------------------------------------------
 
 
-#: A shorter stretch is read from the file as quickly.
+#: A shorter stretch is read from the file as fast.
 LEAST = 64
-#: Tokens of all that is held in one process, some four bytes each.
+#: Most tokens in the cache of one process, about four bytes each.
 MOST_TOKENS = 4_000_000
 
 
@@ -310,7 +310,7 @@ class Paths:
             return
         with self._lock:
             if epoch < self._epochs.get(tenant, 0):
-                return  # read before something was forgotten
+                return  # read before an erasure
             self._tokens += _tokens(posts) - _tokens(self._held.pop((tenant, no), ()))
             self._held[tenant, no] = tuple(posts)
             while self._tokens > self._most_tokens:

@@ -152,11 +152,11 @@ def _held(connection: sqlite3.Connection, lease: Lease) -> Row:
     row = one(connection, "conversation_by_no", tenant=lease.scope.tenant, no=lease.no)
     if row is None:
         msg = (
-            f"conversation {lease.conversation!r} was forgotten while turn {lease.turn} was answered; nothing is stored"
+            f"conversation {lease.conversation!r} was deleted while turn {lease.turn} was running. Nothing was stored."
         )
         raise LeaseLost(msg)
     if row["fence"] != lease.fence or row["lease_turn"] != lease.turn:
-        msg = f"turn {lease.turn} of conversation {lease.conversation!r} was taken over; what came later is not stored"
+        msg = f"turn {lease.turn} of conversation {lease.conversation!r} was taken over. Later output was not stored."
         raise LeaseLost(msg)
     return row
 
@@ -254,7 +254,7 @@ def end_expired(connection: sqlite3.Connection, row: Row, *, now: float) -> int:
         run(connection, "conversation_release", no=no, open_round=0, now=row["updated_at"])
     else:
         reply = _kept(connection, row, step["partial"])
-        closing = Closing(state="interrupted", now=now, reply=reply, error="the process that answered went away")
+        closing = Closing(state="interrupted", now=now, reply=reply, error="the answering process ended")
         reply_seq = _finish_step(connection, row, row["lease_turn"], step["n"], closing)
     run(connection, "conversation_fence", no=no, fence=fence)
     return reply_seq
@@ -266,7 +266,7 @@ def _kept(connection: sqlite3.Connection, row: Row, partial: bytes | None) -> Dr
         return None
     try:
         draft = draft_decoder.decode(partial)
-    except msgspec.DecodeError:  # damaged, or of another version: the turn must end all the same, and others with it
+    except msgspec.DecodeError:  # damaged, or of another version: the turn must end anyway
         return None
     taken = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
     return None if taken else msgspec.structs.replace(draft, state="interrupted")
@@ -275,7 +275,7 @@ def _kept(connection: sqlite3.Connection, row: Row, partial: bytes | None) -> Dr
 # ---- overdue turns --------------------------------------------------------------------------------------------------
 
 
-#: How far the clocks of two processes may lie apart without being wrong, in seconds.
+#: Tolerated clock difference between two processes, in seconds.
 SLACK_S = 1.0
 
 

@@ -12,10 +12,10 @@ from cuebook.storage.failpoints import Failpoints
 
 T = TypeVar("T")
 
-#: The most requests one commit carries: bounds how long the first of them waits (measured: 64 gives 65x one by one).
+#: Most requests per commit, which limits the wait of the first (measured: 64 is 65 times as fast as single commits).
 BATCH = 256
 
-#: No room: ENOSPC; a quota or a limit of a file's size (EDQUOT, EFBIG); no page for the -shm file.
+#: Out of space: ENOSPC; a quota or a file size limit (EDQUOT, EFBIG); no page for the -shm file.
 _FULL = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE")
 _FORBIDDEN = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
@@ -37,7 +37,7 @@ class _GivenUpError(Exception):
     """SQLite rolled back the whole transaction inside a request: nothing of the batch is stored."""
 
 
-#: A request with its result or what it failed with.
+#: A request with its result or exception.
 Outcome = tuple[WriteRequest[Any], Any, BaseException | None]
 
 
@@ -45,15 +45,15 @@ def translate(error: sqlite3.Error) -> CuebookError:
     """Return the Cuebook error for an error of the SQLite driver."""
     text, code = str(error), getattr(error, "sqlite_errorname", "") or ""
     if code.startswith(_TAKEN):
-        return Conflict(f"this is stored already ({text})")
+        return Conflict(f"a conflicting row already exists ({text})")
     if code.startswith("SQLITE_TOOBIG"):
-        return InvalidInput(f"a value is larger than the store can hold ({text})")
+        return InvalidInput(f"a value is too large for the store ({text})")
     if code.startswith(_FULL):
-        return StoreFull(f"the store could not write ({text}); nothing of this request was stored; free some space")
+        return StoreFull(f"the store could not write ({text}). Nothing of this request was stored. Free some space.")
     for codes, sentence in (
-        (_FORBIDDEN, "the store cannot be opened or written ({}); check the file's and its folder's permissions"),
-        (_BUSY, "the store is locked by another process ({}); try again"),
-        (_DAMAGED, "the store's file is damaged or no Cuebook database ({}); restore it from a backup"),
+        (_FORBIDDEN, "the store cannot be opened or written ({}). Check the permissions of the file and its folder."),
+        (_BUSY, "the store is locked by another process ({}). Try again."),
+        (_DAMAGED, "the store's file is damaged or not a Cuebook database ({}). Restore it from a backup."),
     ):
         if code.startswith(codes):
             return BackendError(sentence.format(text), retryable=codes is _BUSY)
@@ -65,7 +65,7 @@ def explain(error: BaseException) -> BaseException:
     if isinstance(error, sqlite3.Error):
         return translate(error)
     if isinstance(error, UnicodeError):
-        return InvalidInput(f"a text cannot be stored ({error}); it holds a lone surrogate")
+        return InvalidInput(f"a text cannot be stored ({error}). It contains a lone surrogate.")
     if isinstance(error, OverflowError):
         return InvalidInput(f"a number cannot be stored ({error})")
     return error
@@ -78,7 +78,7 @@ class Writer:
         self._connect = connect
         self._failpoints = failpoints
         self._requests: queue.SimpleQueue[WriteRequest[Any] | None] = queue.SimpleQueue()
-        self._gate = threading.Lock()  # what is queued was queued before the end
+        self._gate = threading.Lock()  # all queued requests came before the end
         self._closed = False
         self.commits = 0
         ready: Future[None] = Future()
@@ -106,7 +106,7 @@ class Writer:
     def _loop(self, ready: "Future[None]") -> None:
         try:
             connection = self._connect()
-        except BaseException as error:  # noqa: BLE001  whatever it is, who opens the store waits for it
+        except BaseException as error:  # noqa: BLE001  passed to the caller that opens the store
             self._closed = True
             ready.set_exception(explain(error))
             return
@@ -163,7 +163,7 @@ class Writer:
         outcomes: list[Outcome] = []
         begun = committed = False
         try:
-            if connection.in_transaction:  # a rollback that failed before
+            if connection.in_transaction:  # an earlier rollback that failed
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
             begun = True

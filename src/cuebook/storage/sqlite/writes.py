@@ -62,7 +62,7 @@ def participate(
     first = [row["user_id"]] if row["user_id"] is not None else []
     before, after = json.loads(row["participants"]), list(dict.fromkeys([*first, *users]))
     if after != before:
-        raise_epoch(connection, scope.tenant)  # what a turn under way may say was decided on who took part before
+        raise_epoch(connection, scope.tenant)  # the running turn was planned for the previous participants
     row["participants"] = json.dumps(after, ensure_ascii=False)
     company = json.dumps(company_of(row, before, after))
     run(connection, "conversation_participants", no=row["no"], participants=row["participants"], company=company)
@@ -124,7 +124,7 @@ def check_names(row: Row, scope: Scope, drafts: Sequence[Draft]) -> None:
     others = {"user", row["user_id"], *json.loads(row["participants"])} - {scope.user}
     for draft in drafts:
         if draft.role == "user" and draft.sender in others:
-            msg = f"sendFrom: {draft.sender!r} is not who asks; {scope.user!r} speaks for themselves alone here"
+            msg = f"sendFrom: {draft.sender!r} is not the caller. {scope.user!r} can only send as themselves here."
             raise Denied(msg)
 
 
@@ -171,9 +171,7 @@ def _fresh(connection: sqlite3.Connection, row: Row, drafts: tuple[Draft, ...]) 
         if known is None:
             fresh[draft.id] = draft
         elif known != draft.digest:
-            msg = (
-                f"post id {draft.id!r} is taken by other content in conversation {row['id']!r}; send it under a new id"
-            )
+            msg = f"post id {draft.id!r} exists with other content in conversation {row['id']!r}. Use a new id."
             raise Conflict(msg)
     return list(fresh.values())
 
@@ -181,7 +179,7 @@ def _fresh(connection: sqlite3.Connection, row: Row, drafts: tuple[Draft, ...]) 
 def _seq_of(connection: sqlite3.Connection, row: Row, post: str) -> int:
     found = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=post)
     if found is None:
-        msg = f"no post {post!r} in conversation {row['id']!r}"
+        msg = f"Unknown post {post!r} in conversation {row['id']!r}."
         raise NotFound(msg)
     return int(found["seq"])
 
@@ -210,7 +208,7 @@ def bind(
     except sqlite3.IntegrityError:
         if run(connection, "idempotency_rebind", **values).rowcount:
             return
-        msg = "the Idempotency-Key is in use by another request; choose a new one"
+        msg = "The Idempotency-Key is in use by another request. Use a new key."
         raise Conflict(msg) from None
 
 
@@ -220,7 +218,7 @@ def move_head(
     """Make a post the head; later posts remain as a sibling branch."""
     row = base.need(connection, scope, conversation)
     if row["lease_until"] >= now:
-        msg = f"a turn is running in conversation {conversation!r}; move the head when it has ended"
+        msg = f"a turn is running in conversation {conversation!r}. Move the head after it has ended."
         raise Conflict(msg)
     set_head(connection, row, _seq_of(connection, row, post), now=now)
     failpoints("head.stored")

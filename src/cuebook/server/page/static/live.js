@@ -1,4 +1,4 @@
-// Turns as they come: each event is one turn or the sums, shown by text alone; nothing of it is read as HTML.
+// Show live turns: each event holds one turn or the totals. All of it is inserted as text, never as HTML.
 const list = document.getElementById("turns");
 const state = document.getElementById("state");
 const MOST = 60;
@@ -66,19 +66,19 @@ const source = new EventSource("/page/live");
 source.addEventListener("turn", (event) => {
   const turn = JSON.parse(event.data);
   place(turn);
-  state.textContent = `Watching: ${turn.name} ${turn.state}.`;
+  state.textContent = `Connected: ${turn.name} ${turn.state}.`;
 });
 source.addEventListener("sums", (event) => {
   const sums = JSON.parse(event.data);
   for (const each of document.querySelectorAll("[data-sum]")) each.textContent = sums[each.dataset.sum];
   document.getElementById("part").setAttribute("width", `${sums.part}%`);
 });
-source.addEventListener("open", () => { state.textContent = "Watching: new turns appear here as they come."; });
+source.addEventListener("open", () => { state.textContent = "Connected: new turns appear here as they arrive."; });
 source.addEventListener("error", () => {
   const ended = source.readyState === EventSource.CLOSED;
   state.textContent = ended
-    ? "Not watching: too many live views are open, or the key opens this no more. Reload to try again."
-    : "The server does not answer; trying again.";
+    ? "Disconnected: too many live views are open, or the API key is no longer valid. Reload to try again."
+    : "Connection lost. Reconnecting…";
 });
 
 for (const each of document.querySelectorAll(".copied")) {

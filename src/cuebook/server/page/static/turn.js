@@ -1,4 +1,4 @@
-// A turn's bar names the block that is pointed at, and steps through its blocks by arrow keys; n and p go to the turns beside.
+// The prompt bar shows the name of the hovered block; arrow keys move between blocks, n and p between turns.
 const bar = document.querySelector(".bar");
 const named = document.getElementById("named");
 const links = bar ? [...bar.querySelectorAll("a")] : [];
@@ -21,7 +21,7 @@ function open(number) {
 
 if (links.length) {
   bar.tabIndex = 0;
-  const said = "Point at a block, or step through them with the arrow keys; Enter shows its text.";
+  const said = "Point at a block, or use the arrow keys; press Enter to show its text.";
   named.textContent = said;
   for (const [number, link] of links.entries()) {
     link.addEventListener("pointerenter", () => name(number));
@@ -42,7 +42,7 @@ document.addEventListener("keydown", (event) => {
   document.querySelector(`a[rel="${rel}"]`)?.click();
 });
 
-// A turn that is being answered is looked at again until it is not, and shown as it is then unless somebody fills in a form.
+// Poll a running turn until it ends, then reload the page, unless a form has the focus.
 if (document.querySelector(".facts .state-running")) {
   setInterval(async () => {
     if (document.activeElement.closest("form")) return;
