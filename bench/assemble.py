@@ -39,11 +39,11 @@ async def _assemble(run: Run) -> list[Figure]:
     rounds = run.rounds(25)
     short, wordy, long = store(run, _POSTS, _WORDS), store(run, _POSTS, _LONG_WORDS), store(run, run.many, _WORDS)
     async with (
-        book_on(short) as bare,
-        book_on(wordy) as few,
-        book_on(long) as grown,
-        book_on(short, usual=True) as usual,
-        book_on(short) as cold,
+        cue_on(short) as bare,
+        cue_on(wordy) as few,
+        cue_on(long) as grown,
+        cue_on(short, usual=True) as usual,
+        cue_on(short) as cold,
     ):
         window, other = await bare.assemble(_ASK), await few.assemble(_ASK)
         with reading(short) as connection, reading(wordy) as second:
@@ -76,34 +76,34 @@ def _held(window: Window, words: int) -> str:
 
 
 @asynccontextmanager
-async def book_on(path: Path, *, usual: bool = False, model: Model | None = None) -> AsyncIterator[Cuebook]:
+async def cue_on(path: Path, *, usual: bool = False, model: Model | None = None) -> AsyncIterator[Cuebook]:
     """Open a book on a store, without summaries and work behind; recall and cache rules only as `usual`."""
     settings = Settings(
         store=StoreConfig(url=str(path)),
         memory=MemoryConfig(profile="off", recall=usual),
         upstream=UpstreamConfig(cache_rule="auto" if usual else "off"),
     )
-    async with Cuebook.open(Config(settings=settings, folder=str(path.parent)), model=model, worker=False) as book:
-        yield book
+    async with Cuebook.open(Config(settings=settings, folder=str(path.parent)), model=model, worker=False) as cue:
+        yield cue
 
 
-def _ours(book: Cuebook, *, cold: bool = False) -> AsyncRound:
+def _ours(cue: Cuebook, *, cold: bool = False) -> AsyncRound:
     """Assemble; the CPU of the whole process, since a thread reads. `cold`: as the first time a process does."""
-    store: Any = book.desk.store
+    store: Any = cue.desk.store
 
     async def one() -> float:
         if cold:
             store.paths.clear()
         began = time.process_time()
-        await book.assemble(_ASK)
+        await cue.assemble(_ASK)
         return time.process_time() - began
 
     return one
 
 
-async def _in_memory(book: Cuebook) -> AsyncRound:
+async def _in_memory(cue: Cuebook) -> AsyncRound:
     """Decide and render with everything read already."""
-    desk = book.desk
+    desk = cue.desk
     scene = await desk.store.scene(SCOPE, look_of(desk, CONVERSATION, _ASK.text, parent=None, budget=None))
     said = Posted(sender="user", recipient="assistant", message=_ASK.text, role="user")
     query = desk.writer.posted(said, id="query", now=desk.clock.now(), persona=None, user=None)
@@ -136,7 +136,7 @@ def _raw(connection: sqlite3.Connection, window: Window) -> AsyncRound:
 # ---- the peer --------------------------------------------------------------------------------------------------------
 
 
-async def _peer(run: Run, books: dict[int, Cuebook]) -> list[Figure]:
+async def _peer(run: Run, cues: dict[int, Cuebook]) -> list[Figure]:
     """Trim all messages of the conversation to the tokens of our window, by the peer's quickest counter."""
     what = "the same windows"
     if not run.peers:
@@ -145,12 +145,12 @@ async def _peer(run: Run, books: dict[int, Cuebook]) -> list[Figure]:
     if python is None:
         return [Figure(what, "", "langchain-core trim_messages: installation failed")]
     found: list[Figure] = []
-    for words, book in books.items():
-        window = await book.assemble(_ASK)
+    for words, cue in cues.items():
+        window = await cue.assemble(_ASK)
         kept = sum(1 for block in window.blocks if block.seq)
         with trimming(run, python, words, kept) as theirs:
             sides = await interleave_async(
-                run.rounds(15), {"ours": _ours(book), "memory": await _in_memory(book), "theirs": theirs}
+                run.rounds(15), {"ours": _ours(cue), "memory": await _in_memory(cue), "theirs": theirs}
             )
         peer = "trim_messages, all in memory"
         found += [

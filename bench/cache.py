@@ -184,13 +184,13 @@ async def windows(talk: Agent, profile: str, context: int) -> tuple[list[tuple[f
     history: list[dict[str, Any]] = [{"role": "system", "content": talk.system}]
     found: list[tuple[float, list[CacheChunk]]] = []
     opened = Cuebook.open(Config(settings=settings), clock=clock, dice=LoadedDice(), upstream=upstream, worker=False)
-    async with opened as book:
+    async with opened as cue:
         for steps in talk.turns:
             for number, step in enumerate(steps, 1):
                 *said, upstream.next = step
                 history.extend(said)
-                turn = await _ask(book, history, talk.tools)
-                replay = await book.turns.replay("agent", turn, step=number)
+                turn = await _ask(cue, history, talk.tools)
+                replay = await cue.turns.replay("agent", turn, step=number)
                 if replay.window is None or replay.verdict != "identical":
                     msg = f"turn {turn} cannot be shown as it was sent: {replay.verdict} {replay.reason}"
                     raise RuntimeError(msg)
@@ -198,17 +198,17 @@ async def windows(talk: Agent, profile: str, context: int) -> tuple[list[tuple[f
                 history.append(upstream.next)
                 clock.advance(_STEP)
             clock.advance(_MINUTE)
-            while await book.work():
+            while await cue.work():
                 pass
-        summary = await book.memory.summary("agent")
+        summary = await cue.memory.summary("agent")
     return found, summary.version if summary else 0
 
 
-async def _ask(book: Cuebook, history: list[dict[str, Any]], tools: bytes) -> int:
+async def _ask(cue: Cuebook, history: list[dict[str, Any]], tools: bytes) -> int:
     body = {"model": "m", "messages": history, "tools": msgspec.Raw(tools)}
     call = RelayCall(body=msgspec.json.encode(body), headers={}, conversation="agent", user="ann")
     turn = 0
-    async for piece in book.relay(call):
+    async for piece in cue.relay(call):
         if isinstance(piece, Head):
             turn = piece.turn
     return turn

@@ -60,21 +60,21 @@ def hybrid(run: Run) -> Iterator[Figure]:
 
 
 def _opened(folder: Path) -> Cuebook:
-    config = build(arguments={"store.url": str(folder / "book.db"), "memory.user": True}, folder=str(folder))
+    config = build(arguments={"store.url": str(folder / "cuebook.db"), "memory.user": True}, folder=str(folder))
     return Cuebook.open(config, embedder=_EMBEDDER, worker=False)
 
 
 async def _made(folder: Path, questions: list[str]) -> dict[str, Any]:
     """Fill a book; answers with what it holds, for the others."""
-    async with _opened(folder) as book:
-        scopes = await _fill(book)
+    async with _opened(folder) as cue:
+        scopes = await _fill(cue)
     texts = [text for scope in scopes for text in scope] + questions
     vectors = [list(array("f", vector)) for vector in await _EMBEDDER.embed(texts)]
     asked = [(0, question) for question in questions]
     return {"scopes": scopes, "questions": asked, "vectors": dict(zip(texts, vectors, strict=True))}
 
 
-async def _fill(book: Cuebook) -> list[list[str]]:
+async def _fill(cue: Cuebook) -> list[list[str]]:
     """Store the memories of Ann and of other users with their vectors. Return the texts of each user."""
     dice = random.Random(_OWN * _PLACES)  # noqa: S311
     scopes = []
@@ -86,11 +86,11 @@ async def _fill(book: Cuebook) -> list[list[str]]:
             for text in texts
         )
         change = PlaceChange(place=place, generation=0, memories=memories)
-        await book.desk.store.memories.save(Scope(), change, now=1.0)
+        await cue.desk.store.memories.save(Scope(), change, now=1.0)
         rows = tuple((number, 0, vector) for number, vector in enumerate(await _EMBEDDER.embed(texts), 1))
         model = space_of(_EMBEDDER)
         embedded = EmbeddedPlace(place=place, model=model, after=0, upto=_OWN, rows=rows, now=1.0)
-        await book.desk.store.vectors.keep_of_place(Scope(), embedded)
+        await cue.desk.store.vectors.keep_of_place(Scope(), embedded)
         scopes.append(texts)
     return scopes
 
@@ -99,15 +99,15 @@ async def _ours(folder: Path, questions: list[str]) -> tuple[float, float]:
     """Median seconds of a whole search through the book, and of its vectors alone in the store."""
     whole, near = [], []
     matrices, place = Matrices(), scope_of_place(Place("user", "ann"))
-    async with _opened(folder) as book:
-        connection = connect(str(folder / "book.db"), read_only=True)
-        await book.memory.search("nothing of it", user="ann", scopes=["user"], limit=_LIMIT)
+    async with _opened(folder) as cue:
+        connection = connect(str(folder / "cuebook.db"), read_only=True)
+        await cue.memory.search("nothing of it", user="ann", scopes=["user"], limit=_LIMIT)
         for question in questions:
             began = time.perf_counter()
-            await book.memory.search(question, user="ann", scopes=["user"], limit=_LIMIT)
+            await cue.memory.search(question, user="ann", scopes=["user"], limit=_LIMIT)
             whole.append(time.perf_counter() - began)
         for question in questions:
-            dense = await sense(book.desk, question)
+            dense = await sense(cue.desk, question)
             began = time.perf_counter()
             close = matrices.close(connection, "default", place, dense) if dense else None
             if close:

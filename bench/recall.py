@@ -82,19 +82,19 @@ def _questions(sample: dict[str, Any]) -> Iterator[tuple[int, str, set[str]]]:
 
 async def _measured(name: str, data: list[dict[str, Any]], provider: str) -> list[Figure]:
     arguments = {"embedder.provider": provider, "embedder.timeout_s": 60.0}
-    async with Cuebook.open(arguments=arguments, worker=False) as book:
+    async with Cuebook.open(arguments=arguments, worker=False) as cue:
         for sample in data:
             posts = list(_posts(sample["conversation"]))
-            await book.append(sample["sample_id"], posts, user=sample["sample_id"])
+            await cue.append(sample["sample_id"], posts, user=sample["sample_id"])
         began = time.perf_counter()
-        while provider != "none" and "embedding" in await book.settle(timeout=60):
+        while provider != "none" and "embedding" in await cue.settle(timeout=60):
             pass
         embedded, rows, took = time.perf_counter() - began, [], []
         for sample in data:
             for kind, question, evidence in _questions(sample):
                 began = time.perf_counter()
                 place = sample["sample_id"]
-                hits = await book.memory.search(question, conversation=place, user=place, limit=_LIMIT)
+                hits = await cue.memory.search(question, conversation=place, user=place, limit=_LIMIT)
                 took.append(time.perf_counter() - began)
                 rows.append((kind, *_score(hits, evidence)))
     return list(_figures(name, provider, rows, statistics.median(took), embedded))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from itertools import count, repeat
 
-from bench.assemble import book_on
+from bench.assemble import cue_on
 from bench.measure import AsyncRound, Figure, Run, Sample, compared, interleave_async, shown
 from bench.stores import CONVERSATION, copy, drafts, fill, store
 from bench.talk import Talk
@@ -44,9 +44,9 @@ async def _turn(run: Run) -> list[Figure]:
         ):
             own = copy(path, name.replace(", ", "-"))  # two books on one file would make each other read again
             model = ScriptedModel(default=_REPLY)
-            book = await stack.enter_async_context(book_on(own, usual=usual, model=model))
+            cue = await stack.enter_async_context(cue_on(own, usual=usual, model=model))
             names = (f"{CONVERSATION}{n}" for n in count()) if path is few else repeat(CONVERSATION)
-            asks[name] = _asks(book, names, spent.setdefault(name, []))
+            asks[name] = _asks(cue, names, spent.setdefault(name, []))
         sides = await interleave_async(rounds, asks)
     cpu = {name: Sample(tuple(values[1:])) for name, values in spent.items()}
     long, brief = f"{run.many:,} posts", f"{_FEW}-{_FEW + 2 * _TURNS} posts"
@@ -65,7 +65,7 @@ async def _turn(run: Run) -> list[Figure]:
     ]
 
 
-def _asks(book: Cuebook, conversations: Iterator[str], spent: list[float]) -> AsyncRound:
+def _asks(cue: Cuebook, conversations: Iterator[str], spent: list[float]) -> AsyncRound:
     """Ask some turns of one conversation: the first makes everything warm, the middle one of the others counts."""
     talk = Talk(7)
 
@@ -75,7 +75,7 @@ def _asks(book: Cuebook, conversations: Iterator[str], spent: list[float]) -> As
         for _ in range(_TURNS):
             ask = Ask(f"What do you know about {' and '.join(talk.rare(3))}?", where, token_budget=_BUDGET)
             began, used = time.perf_counter(), time.process_time()
-            await book.ask(ask)
+            await cue.ask(ask)
             took.append(time.perf_counter() - began)
             cpu.append(time.process_time() - used)
         spent.append(statistics.median(cpu[1:]))

@@ -27,8 +27,8 @@ def main() -> None:
         asyncio.run(run_demo(folder=folder, model=PRICED_AS))
         [socket] = listen("127.0.0.1", 0)
         port = socket.getsockname()[1]
-        book = Cuebook.open(demo_config(folder))
-        server = Server(create_app(book, host="127.0.0.1", port=port), grace_s=0.3)
+        cue = Cuebook.open(demo_config(folder))
+        server = Server(create_app(cue, host="127.0.0.1", port=port), grace_s=0.3)
         ready = threading.Event()
         server.when_started = ready.set
         serving = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[socket])))

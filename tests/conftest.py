@@ -15,17 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# Assertions of the shipped contract say what they compared, as those of a test do.
-for module in (
-    "contract_memory",
-    "contract_places",
-    "contract_posts",
-    "contract_reading",
-    "contract_scopes",
-    "contract_turns",
-    "compare",
-):
-    pytest.register_assert_rewrite(f"cuebook.testing.{module}")
+# Failing assertions of the store contract show the values they compared, as those of a test do.
+pytest.register_assert_rewrite("storage")
 
 #: What `make test` leaves to `make test-all`: whole folders here, single tests by `@pytest.mark.slow`.
 SLOW_FOLDERS = ("chaos", "page")

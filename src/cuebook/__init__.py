@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cuebook.app.blocking import BlockingCuebook
-    from cuebook.app.book import Cuebook, Reply
+    from cuebook.app.cuebook import Cuebook, Reply
     from cuebook.config import Config
     from cuebook.engine.core.drafts import Posted
     from cuebook.engine.turn.turn import Chunk
@@ -53,7 +53,7 @@ _PLACES = {
     "Config": "cuebook.config",
     "Conflict": "cuebook.errors",
     "Conversation": "cuebook.records.conversation",
-    "Cuebook": "cuebook.app.book",
+    "Cuebook": "cuebook.app.cuebook",
     "CuebookError": "cuebook.errors",
     "Dropped": "cuebook.records.turn",
     "Hit": "cuebook.records.memory",
@@ -64,7 +64,7 @@ _PLACES = {
     "Part": "cuebook.records.conversation",
     "Post": "cuebook.records.conversation",
     "Posted": "cuebook.engine.core.drafts",
-    "Reply": "cuebook.app.book",
+    "Reply": "cuebook.app.cuebook",
     "Round": "cuebook.records.conversation",
     "Summary": "cuebook.records.memory",
     "Window": "cuebook.records.turn",

@@ -14,13 +14,13 @@ SAID = (
 
 
 async def talk(folder: str) -> None:
-    config = build(arguments={"store.url": "book.db", "persona.default": "p"}, folder=folder)
-    async with Cuebook.open(config, worker=False) as book:
+    config = build(arguments={"store.url": "cuebook.db", "persona.default": "p"}, folder=folder)
+    async with Cuebook.open(config, worker=False) as cue:
         for text in SAID:
-            reply = await book.ask(Ask(text, "c"))
+            reply = await cue.ask(Ask(text, "c"))
             sys.stdout.write(f"{reply.turn}\n")
             sys.stdout.flush()
-            await book.settle()
+            await cue.settle()
 
 
 if __name__ == "__main__":

@@ -18,24 +18,24 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def read(book: Cuebook, over: asyncio.Event) -> None:
+async def read(cue: Cuebook, over: asyncio.Event) -> None:
     """Read what there is, of everybody."""
     while not over.is_set():
-        for each in (await book.conversations.list()).items:
+        for each in (await cue.conversations.list()).items:
             try:
-                await book.conversations.posts(each.id)
-                await book.assemble(Ask("Where is the garden?", each.id, user=each.user))
+                await cue.conversations.posts(each.id)
+                await cue.assemble(Ask("Where is the garden?", each.id, user=each.user))
             except CuebookError:
                 continue  # it was forgotten meanwhile
-        await book.memory.search("garden", user=ANN)
+        await cue.memory.search("garden", user=ANN)
         await asyncio.sleep(0.01)
 
 
-async def write(book: Cuebook, user: str, text: str, over: asyncio.Event) -> None:
+async def write(cue: Cuebook, user: str, text: str, over: asyncio.Event) -> None:
     """Append to a conversation of a user, and tell what was kept."""
     n = 0
     while not over.is_set():
-        await book.append(f"beside-{user}", [Posted(id=f"p{n}", sender=user, message=f"{text} {n}")], user=user)
+        await cue.append(f"beside-{user}", [Posted(id=f"p{n}", sender=user, message=f"{text} {n}")], user=user)
         if user != ANN:
             say(f"kept p{n}")
         n += 1
@@ -44,16 +44,16 @@ async def write(book: Cuebook, user: str, text: str, over: asyncio.Event) -> Non
 
 async def main() -> None:
     """Work until stdin says so: first for ann, then at all."""
-    settings = {"store.url": "book.db", "memory.user": True, "work.interval_s": 0.05}
+    settings = {"store.url": "cuebook.db", "memory.user": True, "work.interval_s": 0.05}
     embedder = HashingEmbedder() if sys.argv[4] == "meaning" else None
     config = build(arguments=settings, folder=sys.argv[1])
     model = ScriptedModel(default="Well.")
-    async with Cuebook.open(config, model=model, embedder=embedder, worker=True) as book:
+    async with Cuebook.open(config, model=model, embedder=embedder, worker=True) as cue:
         stop_ann, stop_all = asyncio.Event(), asyncio.Event()
-        ann = asyncio.create_task(write(book, ANN, f"My garden is in {CANARY}", stop_ann))
+        ann = asyncio.create_task(write(cue, ANN, f"My garden is in {CANARY}", stop_ann))
         others = [
-            asyncio.create_task(read(book, stop_all)),
-            asyncio.create_task(write(book, "bob", "My boat is new", stop_all)),
+            asyncio.create_task(read(cue, stop_all)),
+            asyncio.create_task(write(cue, "bob", "My boat is new", stop_all)),
         ]
         say("works")
         await asyncio.to_thread(sys.stdin.readline)

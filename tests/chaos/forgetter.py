@@ -8,8 +8,8 @@ from cuebook.config import build
 
 
 async def forget(folder: str, what: dict[str, str]) -> None:
-    async with Cuebook.open(build(arguments={"store.url": "book.db"}, folder=folder), worker=False) as book:
-        receipt = await book.memory.forget(**what)
+    async with Cuebook.open(build(arguments={"store.url": "cuebook.db"}, folder=folder), worker=False) as cue:
+        receipt = await cue.memory.forget(**what)
         sys.stdout.write(f"{receipt.state} {receipt.id}\n")
         sys.stdout.flush()
 

@@ -12,13 +12,13 @@ SLUG = "persona/assistant"
 
 async def learn(folder: str) -> None:
     """Ask twice, and do the work behind."""
-    config = build(arguments={"store.url": "book.db", "learning.observe": "all"}, folder=folder)
-    async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as book:
-        await book.prompts.save(SLUG, {"body": "Be kind."})
+    config = build(arguments={"store.url": "cuebook.db", "learning.observe": "all"}, folder=folder)
+    async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as cue:
+        await cue.prompts.save(SLUG, {"body": "Be kind."})
         for text in ("How do I sort a list?", "That works, thank you so much!"):
-            await book.ask(Ask(text, "c", user="ann"))
-        await book.work()
-        await book.turns.feedback("c", 1, thumb="down")
+            await cue.ask(Ask(text, "c", user="ann"))
+        await cue.work()
+        await cue.turns.feedback("c", 1, thumb="down")
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ class Slow:
         """Nothing is held open."""
 
 
-async def answer(book: Cuebook) -> None:
+async def answer(cue: Cuebook) -> None:
     try:
-        async for chunk in book.stream(Ask("How is the garden?", "c", user=sys.argv[3])):
+        async for chunk in cue.stream(Ask("How is the garden?", "c", user=sys.argv[3])):
             if chunk.type == "text_delta":
                 sys.stdout.write("speaks\n")
                 sys.stdout.flush()
@@ -37,10 +37,10 @@ async def answer(book: Cuebook) -> None:
 
 
 async def main() -> None:
-    arguments = {"store.url": "book.db", "work.checkpoint_s": 0.05, "memory.user": True}
-    async with Cuebook.open(build(arguments=arguments, folder=sys.argv[1]), model=Slow(), worker=True) as book:
-        await answer(book)
-        await book.settle()
+    arguments = {"store.url": "cuebook.db", "work.checkpoint_s": 0.05, "memory.user": True}
+    async with Cuebook.open(build(arguments=arguments, folder=sys.argv[1]), model=Slow(), worker=True) as cue:
+        await answer(cue)
+        await cue.settle()
 
 
 if __name__ == "__main__":

@@ -33,19 +33,19 @@ def say(line: str) -> None:
 
 
 async def talk(folder: str, lease_s: float = 1.0) -> None:
-    arguments = {"store.url": "book.db", "work.lease_s": lease_s, "work.checkpoint_s": 0.05}
+    arguments = {"store.url": "cuebook.db", "work.lease_s": lease_s, "work.checkpoint_s": 0.05}
     config = build(arguments=arguments, folder=folder)
-    async with Cuebook.open(config, model=Slow(), worker=False) as book:
+    async with Cuebook.open(config, model=Slow(), worker=False) as cue:
         for n in range(30):
             sender = "assistant" if n % 2 else "mara"
-            await book.append("c", [Posted(id=f"p{n}", sender=sender, message=f"The key {n} hangs in room {n}.")])
+            await cue.append("c", [Posted(id=f"p{n}", sender=sender, message=f"The key {n} hangs in room {n}.")])
             say(f"post p{n}")
-        async for chunk in book.stream(Ask("Where does key 7 hang?", "c")):
+        async for chunk in cue.stream(Ask("Where does key 7 hang?", "c")):
             if chunk.type == "METADATA_UPDATE":
                 say(f"query {chunk.turn}")
             elif chunk.type == "final_response":
                 say(f"reply {chunk.turn}")
-        await book.settle()
+        await cue.settle()
         say("summary")
 
 

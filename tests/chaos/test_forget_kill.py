@@ -38,7 +38,7 @@ def left(folder: Path) -> set[str]:
 
 
 def opened(folder: Path, **given: object) -> Cuebook:
-    config = build(arguments={"store.url": "book.db"}, folder=str(folder))
+    config = build(arguments={"store.url": "cuebook.db"}, folder=str(folder))
     return Cuebook.open(config, model=ScriptedModel(default=f"{CANARY}!"), worker=False, **given)  # type: ignore[arg-type]
 
 
@@ -48,13 +48,13 @@ async def told(folder: Path) -> None:
     (folder / "personas" / "guide.json").write_text(
         '{"id": "guide", "name": "Gil", "prompts": {"persona": "persona/guide"}}'
     )
-    async with opened(folder) as book:
-        await book.prompts.save("persona/guide", {"body": "You are a guide."})
+    async with opened(folder) as cue:
+        await cue.prompts.save("persona/guide", {"body": "You are a guide."})
         posts = [Posted(sender="ann", message=f"I keep {n} boats in {CANARY}.") for n in range(30)]
-        await book.append("c", posts, user="ann")
-        await book.append("other", [Posted(sender="bob", message="I like tea.")], user="bob")
-        await book.ask(Ask(f"How many boats in {CANARY}?", "c", user="ann", persona="guide"))
-        await book.settle()
+        await cue.append("c", posts, user="ann")
+        await cue.append("other", [Posted(sender="bob", message="I like tea.")], user="bob")
+        await cue.ask(Ask(f"How many boats in {CANARY}?", "c", user="ann", persona="guide"))
+        await cue.settle()
 
 
 def forgotten(folder: Path, failpoint: str, what: str = "user", name: str = "ann") -> subprocess.CompletedProcess[str]:
@@ -72,24 +72,24 @@ def forgotten(folder: Path, failpoint: str, what: str = "user", name: str = "ann
 async def test_a_killed_forget_is_whole_after_the_restart(tmp_path: Path, failpoint: str, *, happened: bool) -> None:
     await told(tmp_path)
     before = left(tmp_path)
-    assert {"book.db", "logs/prompts_audit.jsonl"} <= before
+    assert {"cuebook.db", "logs/prompts_audit.jsonl"} <= before
     assert (await asyncio.to_thread(forgotten, tmp_path, failpoint)).returncode == -9
-    async with opened(tmp_path) as book:
-        await book.settle()
-        names = {each.id for each in (await book.conversations.list()).items}
-        receipts = await book.receipts.list()
-        assert (await book.audit.verify()).ok
+    async with opened(tmp_path) as cue:
+        await cue.settle()
+        names = {each.id for each in (await cue.conversations.list()).items}
+        receipts = await cue.receipts.list()
+        assert (await cue.audit.verify()).ok
         if not happened:
             assert names == {"c", "other"}
             assert receipts == []
-            assert len(await book.conversations.posts("c")) == 32
-            receipts = [await book.memory.forget(user="ann")]
+            assert len(await cue.conversations.posts("c")) == 32
+            receipts = [await cue.memory.forget(user="ann")]
         assert [each.state for each in receipts] == ["done"]
-        assert book.receipts.verify(receipts[0], name="ann").ok
+        assert cue.receipts.verify(receipts[0], name="ann").ok
         assert left(tmp_path) == set()
-        assert {each.id for each in (await book.conversations.list()).items} == {"other"}
-        assert (await book.audit.verify()).ok
-        assert (await book.audit.verify()).erased > 0
+        assert {each.id for each in (await cue.conversations.list()).items} == {"other"}
+        assert (await cue.audit.verify()).ok
+        assert (await cue.audit.verify()).erased > 0
     assert left(tmp_path) == set()
-    with closing(sqlite3.connect(tmp_path / "book.db")) as connection:
+    with closing(sqlite3.connect(tmp_path / "cuebook.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -58,8 +58,8 @@ def left(folder: Path, words: tuple[str, ...] = CANARIES) -> dict[str, list[str]
 class Load:
     """Eight conversations of two users, each asked again and again; what was answered to bob is noted."""
 
-    def __init__(self, book: Cuebook) -> None:
-        self.book = book
+    def __init__(self, cue: Cuebook) -> None:
+        self.cue = cue
         self.stop_ann, self.stop = asyncio.Event(), asyncio.Event()
         self.kept: dict[str, list[str]] = {}
         self.cut = 0
@@ -73,7 +73,7 @@ class Load:
                 attachments=(Part("file", FILE, {"name": FILE}),), idempotency_key=f"{FILE}-{name}-{n}",
             )  # fmt: skip
             try:
-                async for _ in self.book.stream(ask):
+                async for _ in self.cue.stream(ask):
                     pass
             except CuebookError:
                 self.cut += 1
@@ -85,7 +85,7 @@ class Load:
             n += 1
             text = f"{n}: How many sails has the boat?"
             try:
-                reply = await self.book.ask(Ask(text, name, user="bob", persona="helper"))
+                reply = await self.cue.ask(Ask(text, name, user="bob", persona="helper"))
             except CuebookError:
                 await asyncio.sleep(0.01)  # it stood on words of ann's; asked again
                 continue
@@ -114,9 +114,9 @@ class Lines:
                 self.kept.add(line.removeprefix("kept "))
 
 
-async def prompted(book: Cuebook) -> None:
+async def prompted(cue: Cuebook) -> None:
     """Let the audit and its mirror hold what is said: a persona that speaks through a prompt."""
-    await book.prompts.save("persona/kind", {"body": "Be kind to $user_name."}, params=["user_name"])
+    await cue.prompts.save("persona/kind", {"body": "Be kind to $user_name."}, params=["user_name"])
 
 
 @pytest.mark.timeout(120)
@@ -127,40 +127,40 @@ async def test_a_user_is_forgotten_under_load(tmp_path: Path, kind: str, number:
     (tmp_path / "personas").mkdir()
     helper = {"id": "helper", "name": "Ada", "prompts": {"persona": "persona/kind"}}
     (tmp_path / "personas" / "helper.json").write_text(json.dumps(helper))
-    settings = {"store.url": "book.db", "memory.user": True, "work.interval_s": 0.05, "work.checkpoint_s": 0.05}
+    settings = {"store.url": "cuebook.db", "memory.user": True, "work.interval_s": 0.05, "work.checkpoint_s": 0.05}
     embedder = HashingEmbedder() if kind == "meaning" else None
     config = build(arguments=settings, folder=str(tmp_path))
-    async with Cuebook.open(config, model=Echo(), dice=SystemDice(), embedder=embedder) as book:
-        await prompted(book)
+    async with Cuebook.open(config, model=Echo(), dice=SystemDice(), embedder=embedder) as cue:
+        await prompted(cue)
         shared = [Posted(sender=ANN if n % 3 == 0 else "bob", message=_words(n)) for n in range(40)]
-        await book.append("bob-0", shared, user="bob")
-        load = Load(book)
+        await cue.append("bob-0", shared, user="bob")
+        load = Load(cue)
         other = await asyncio.create_subprocess_exec(
             sys.executable, str(COMPANION), str(tmp_path), ANN, CANARY, kind,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         lines = Lines(other)
         try:
-            first, second = await _forgotten(book, load, lines, pause=0.5 + dice.random(), twice=dice.random() < 0.5)
+            first, second = await _forgotten(cue, load, lines, pause=0.5 + dice.random(), twice=dice.random() < 0.5)
         finally:
             load.stop_ann.set()
             load.stop.set()
             if other.returncode is None:
                 other.kill()
                 await other.wait()
-        assert await book.settle() == {}
+        assert await cue.settle() == {}
         for receipt in (first, second):
-            signed = await book.receipts.get(receipt.id)
+            signed = await cue.receipts.get(receipt.id)
             assert signed.state == "done"
-            assert book.receipts.verify(signed).ok
+            assert cue.receipts.verify(signed).ok
         assert left(tmp_path) == {}
-        assert (await book.memories.page(user=ANN)).items == ()
-        assert (await book.audit.verify()).ok
-        assert (await book.audit.verify_mirror(tmp_path / "logs/prompts_audit.jsonl")).ok
+        assert (await cue.memories.page(user=ANN)).items == ()
+        assert (await cue.audit.verify()).ok
+        assert (await cue.audit.verify_mirror(tmp_path / "logs/prompts_audit.jsonl")).ok
         for name, said in load.kept.items():
-            held = [post.message for post in await book.conversations.posts(name)]
+            held = [post.message for post in await cue.conversations.posts(name)]
             assert [each for each in held if each in set(said)] == said, name
-        beside = {post.id for post in await book.conversations.posts("beside-bob")}
+        beside = {post.id for post in await cue.conversations.posts("beside-bob")}
         assert beside >= lines.kept
         assert lines.kept
     assert left(tmp_path) == {}
@@ -170,10 +170,10 @@ async def test_a_user_is_forgotten_under_load(tmp_path: Path, kind: str, number:
         vectors = {bytes(each) for each in await embedder.embed(gone[:50])}
         content = _bytes(tmp_path)
         assert not [each for each in vectors if each in content]
-    assert audit(str(tmp_path / "book.db"), integrity=True) == []
+    assert audit(str(tmp_path / "cuebook.db"), integrity=True) == []
 
 
-async def _forgotten(book: Cuebook, load: Load, lines: Lines, *, pause: float, twice: bool) -> tuple[Receipt, Receipt]:
+async def _forgotten(cue: Cuebook, load: Load, lines: Lines, *, pause: float, twice: bool) -> tuple[Receipt, Receipt]:
     """Let both processes work, and forget ann in the midst of it, with a second forget of hers at the same time."""
     ann = [asyncio.create_task(load.of_ann(f"ann-{n}")) for n in range(4)]
     bob = [asyncio.create_task(load.of_bob(f"bob-{n}")) for n in range(4)]
@@ -184,7 +184,7 @@ async def _forgotten(book: Cuebook, load: Load, lines: Lines, *, pause: float, t
     load.stop_ann.set()
     await asyncio.sleep(0.05)  # who asks from now on asks after it; what is under way goes on
     also = {"user": ANN} if twice else {"conversation": ("ann-0", "ann-1", "not-there")}
-    first, second = await asyncio.gather(book.memory.forget(user=ANN), book.memory.forget(**also))
+    first, second = await asyncio.gather(cue.memory.forget(user=ANN), cue.memory.forget(**also))
     await asyncio.gather(*ann)
     await asyncio.sleep(0.3)
     load.stop.set()
@@ -195,7 +195,7 @@ async def _forgotten(book: Cuebook, load: Load, lines: Lines, *, pause: float, t
 
 
 def _bytes(folder: Path) -> bytes:
-    return b"".join(file.read_bytes() for file in folder.glob("book.db*"))
+    return b"".join(file.read_bytes() for file in folder.glob("cuebook.db*"))
 
 
 def _words(n: int) -> str:

@@ -24,29 +24,29 @@ def left(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize(("owner", "pause"), [("ann", 0.0), ("ann", 0.3), ("ann", 0.7), ("bob", 0.1), ("bob", 0.5)])
 async def test_what_another_process_is_at_is_not_written_back(tmp_path: Path, owner: str, pause: float) -> None:
-    arguments = {"store.url": "book.db", "memory.user": True}
+    arguments = {"store.url": "cuebook.db", "memory.user": True}
     config = build(arguments=arguments, folder=str(tmp_path))
-    async with Cuebook.open(config, model=ScriptedModel(default="Well."), worker=False) as book:
+    async with Cuebook.open(config, model=ScriptedModel(default="Well."), worker=False) as cue:
         said = [Posted(sender="ann", message=f"I keep {n} quails in my garden in {CANARY}.") for n in range(30)]
-        await book.append("c", said, user=owner)
-        await book.append("other", [Posted(sender="bob", message="I like tea.")], user="bob")
+        await cue.append("c", said, user=owner)
+        await cue.append("other", [Posted(sender="bob", message="I like tea.")], user="bob")
         other = await asyncio.create_subprocess_exec(
             sys.executable, str(STREAMER), str(tmp_path), CANARY, owner, stdout=asyncio.subprocess.PIPE
         )
         while not (await other.stdout.readline()).startswith(b"speaks"):
             pass
         await asyncio.sleep(pause)
-        receipt = await book.memory.forget(user="ann")
+        receipt = await cue.memory.forget(user="ann")
         out, _ = await other.communicate()
         assert b"LeaseLost" in out
         assert other.returncode == 0
-        await book.settle()
-        assert (await book.receipts.get(receipt.id)).state == "done"
-        names = {each.id for each in (await book.conversations.list()).items}
+        await cue.settle()
+        assert (await cue.receipts.get(receipt.id)).state == "done"
+        names = {each.id for each in (await cue.conversations.list()).items}
         assert names == ({"other"} if owner == "ann" else {"c", "other"})
         assert left(tmp_path) == set()
-        assert (await book.memories.page(user="ann")).items == ()
+        assert (await cue.memories.page(user="ann")).items == ()
     assert left(tmp_path) == set()
-    assert audit(str(tmp_path / "book.db"), integrity=True) == []
-    with closing(sqlite3.connect(tmp_path / "book.db")) as connection:
+    assert audit(str(tmp_path / "cuebook.db"), integrity=True) == []
+    with closing(sqlite3.connect(tmp_path / "cuebook.db")) as connection:
         assert connection.execute("SELECT count(*) FROM receipt WHERE state = 'pending'").fetchone() == (0,)

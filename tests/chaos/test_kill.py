@@ -38,7 +38,7 @@ ELSEWHERE = {
     "stream.ended": "tests/chaos/test_turn_kill.py",
     "compact.read": "tests/chaos/test_turn_kill.py",
     "compact.made": "tests/chaos/test_turn_kill.py",
-    "migrate.statement": "tests/contracts/test_migrations.py",
+    "migrate.statement": "tests/storage/test_migrations.py",
     "forget.begin": "tests/chaos/test_forget_kill.py",
     "forget.stored": "tests/chaos/test_forget_kill.py",
     "forget.mirror": "tests/chaos/test_forget_kill.py",

@@ -34,15 +34,15 @@ def learn_until_killed(folder: Path, failpoint: str) -> subprocess.CompletedProc
 async def test_a_killed_lesson_is_taught_once_after_the_restart(tmp_path: Path, failpoint: str, scores: int) -> None:
     done = await asyncio.to_thread(learn_until_killed, tmp_path, failpoint)
     assert done.returncode == -9, done.stderr
-    config = build(arguments={"store.url": "book.db", "learning.observe": "all"}, folder=str(tmp_path))
-    async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as book:
-        assert await book.settle() == {}
-        seen = await book.desk.prompts.observations(Scope(), SLUG)
+    config = build(arguments={"store.url": "cuebook.db", "learning.observe": "all"}, folder=str(tmp_path))
+    async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as cue:
+        assert await cue.settle() == {}
+        seen = await cue.desk.prompts.observations(Scope(), SLUG)
         assert [each.turn for each in seen] == [1] * scores
-        [branch] = (await book.prompts.family(SLUG)).branches
+        [branch] = (await cue.prompts.family(SLUG)).branches
         assert branch.observations == scores
         if scores:
-            by = (await book.turns.show("c", 1))["observation"]["by"]
+            by = (await cue.turns.show("c", 1))["observation"]["by"]
             assert by == ("feedback" if failpoint.endswith("@2") else "next")
             assert branch.weight == pytest.approx(0.45 + 0.1 * seen[0].score)
-        assert (await book.audit.verify()).ok
+        assert (await cue.audit.verify()).ok

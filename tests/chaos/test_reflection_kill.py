@@ -44,15 +44,15 @@ async def test_a_reflection_is_made_once_after_a_kill(tmp_path: Path, failpoint:
     (tmp_path / "personas" / "p.json").write_text(json.dumps(PERSONA))
     said = await asyncio.to_thread(talked_until_killed, tmp_path, failpoint)
     assert said[:1] == ["1"]
-    config = build(arguments={"store.url": "book.db", "persona.default": "p"}, folder=str(tmp_path))
-    async with Cuebook.open(config, clock=Later(), worker=False) as book:
-        await book.work()
-        await book.settle()
-        state = await book.mind.show("c")
+    config = build(arguments={"store.url": "cuebook.db", "persona.default": "p"}, folder=str(tmp_path))
+    async with Cuebook.open(config, clock=Later(), worker=False) as cue:
+        await cue.work()
+        await cue.settle()
+        state = await cue.mind.show("c")
         assert (state.mind.mood, state.due) == ("empathetic", 0)
         assert [(made.turn, [run.trigger for run in made.runs]) for made in state.reflections] == [
             (2, ["event:user_frustrated"])
         ]
-        events = [record.turn for record in await book.audit.records() if record.event == "reflect"]
+        events = [record.turn for record in await cue.audit.records() if record.event == "reflect"]
         assert events == [2]
-        assert (await book.audit.verify()).ok
+        assert (await cue.audit.verify()).ok

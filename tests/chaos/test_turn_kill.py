@@ -59,52 +59,52 @@ def talk_until_killed(folder: Path, failpoint: str, *more: str) -> list[str]:
 @pytest.mark.parametrize("failpoint", PLACES)
 async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, failpoint: str) -> None:
     log = talk_until_killed(tmp_path, failpoint)
-    config: Config = build(arguments={"store.url": "book.db"}, folder=str(tmp_path))
-    async with Cuebook.open(config, clock=Later(), worker=False) as book:
-        before = await book.memory.summary("c")
-        await book.work()
-        posts = await book.conversations.posts("c", branches=True)
+    config: Config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
+    async with Cuebook.open(config, clock=Later(), worker=False) as cue:
+        before = await cue.memory.summary("c")
+        await cue.work()
+        posts = await cue.conversations.posts("c", branches=True)
         assert [post.seq for post in posts] == list(range(1, len(posts) + 1))
         told = [line.removeprefix("post ") for line in log if line.startswith("post ")]
         assert [post.id for post in posts][: len(told)] == told
-        await check_turn(book, log)
-        path = await book.conversations.posts("c")
+        await check_turn(cue, log)
+        path = await cue.conversations.posts("c")
         assert before is None or before.upto_seq in [post.seq for post in path]
         assert "summary" not in log
-        await book.settle()
-        after = await book.memory.summary("c")
+        await cue.settle()
+        after = await cue.memory.summary("c")
         assert (after is not None) == (len(path) >= 24), "a pass that died is found again"
         ids = {post.id for post in posts}
-        assert all(ids.issuperset(item.sources) for item in await book.memory.items("c"))
-        reply = await book.ask(Ask("And key 9?", "c"))
+        assert all(ids.issuperset(item.sources) for item in await cue.memory.items("c"))
+        reply = await cue.ask(Ask("And key 9?", "c"))
         assert "room 9" in reply.text
 
 
-async def check_turn(book: Cuebook, log: list[str]) -> None:
+async def check_turn(cue: Cuebook, log: list[str]) -> None:
     """A query said to be durable is there; its answer is whole if it was said to be, else what had come of it."""
-    turns = (await book.conversations.get("c")).turns
+    turns = (await cue.conversations.get("c")).turns
     assert turns == int("query 1" in log) or turns == 1
     if not turns:
         return
-    shown = await book.turns.show("c", 1)
+    shown = await cue.turns.show("c", 1)
     assert shown["query"] == "Where does key 7 hang?"
     whole = "".join(PIECES)
     if "reply 1" in log:
         assert (shown["state"], shown["reply"]) == ("finished", whole)
     assert shown["state"] in ("finished", "interrupted")
     assert whole.startswith(shown["reply"])
-    assert (await book.turns.replay("c", 1)).verdict == "identical"
+    assert (await cue.turns.replay("c", 1)).verdict == "identical"
 
 
 async def test_what_had_come_of_an_answer_is_kept(tmp_path: Path) -> None:
     talk_until_killed(tmp_path, "stream.piece:kill@35")
-    config = build(arguments={"store.url": "book.db"}, folder=str(tmp_path))
-    async with Cuebook.open(config, clock=Later(), worker=False) as book:
-        await book.work()
-        shown = await book.turns.show("c", 1)
+    config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
+    async with Cuebook.open(config, clock=Later(), worker=False) as cue:
+        await cue.work()
+        shown = await cue.turns.show("c", 1)
         assert shown["state"] == "interrupted"
         assert shown["reply"].startswith(PIECES[0])
-        [last] = [post for post in await book.conversations.posts("c") if post.state == "interrupted"]
+        [last] = [post for post in await cue.conversations.posts("c") if post.state == "interrupted"]
         assert last.message == shown["reply"]
 
 
@@ -114,23 +114,23 @@ def names_in(folder: Path) -> list[str]:
 
 async def test_the_turn_of_a_killed_process_is_over_at_once(tmp_path: Path) -> None:
     """Its lease would have lasted an hour."""
-    config = build(arguments={"store.url": "book.db"}, folder=str(tmp_path))
+    config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
     for n in (1, 2):
         talk_until_killed(tmp_path, "stream.piece:kill@35", "3600")
-        async with Cuebook.open(config, worker=False) as book, asyncio.timeout(5):
+        async with Cuebook.open(config, worker=False) as cue, asyncio.timeout(5):
             if n == 1:
-                await book.ask(Ask("And key 9?", "c"))
+                await cue.ask(Ask("And key 9?", "c"))
             else:
-                await book.work()
-            shown = await book.turns.show("c", 1)
+                await cue.work()
+            shown = await cue.turns.show("c", 1)
             assert (shown["state"], shown["steps"][0]["error"]) == (
                 "interrupted", "the answering process ended",
             )  # fmt: skip
             assert shown["reply"].startswith(PIECES[0])
-            await book.conversations.delete("c")
-    async with Cuebook.open(config, worker=False) as book:
-        await book.work()
-    assert names_in(tmp_path) == ["book.db", "book.db.key"], "and nothing lies about"
+            await cue.conversations.delete("c")
+    async with Cuebook.open(config, worker=False) as cue:
+        await cue.work()
+    assert names_in(tmp_path) == ["cuebook.db", "cuebook.db.key"], "and nothing lies about"
 
 
 async def test_who_waits_for_a_process_that_is_killed_goes_on_at_once(tmp_path: Path) -> None:
@@ -141,13 +141,13 @@ async def test_who_waits_for_a_process_that_is_killed_goes_on_at_once(tmp_path: 
     )
     while not (await talker.stdout.readline()).startswith(b"query"):
         pass
-    config = build(arguments={"store.url": "book.db"}, folder=str(tmp_path))
-    async with Cuebook.open(config, worker=False) as book:
-        waiting = asyncio.create_task(book.ask(Ask("And key 9?", "c")))
+    config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
+    async with Cuebook.open(config, worker=False) as cue:
+        waiting = asyncio.create_task(cue.ask(Ask("And key 9?", "c")))
         await asyncio.sleep(1)
         assert not waiting.done(), "a process that stands still lives"
         talker.kill()
         async with asyncio.timeout(5):
             assert (await waiting).turn == 2
-        assert (await book.turns.get("c", 1)).state == "interrupted"
+        assert (await cue.turns.get("c", 1)).state == "interrupted"
     await talker.communicate()

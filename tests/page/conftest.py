@@ -29,8 +29,8 @@ SHOTS = os.environ.get("CUEBOOK_SHOTS", "")
 class Served:
     """A book served on a real socket by a loop of its own."""
 
-    def __init__(self, book: Cuebook) -> None:
-        self.book = book
+    def __init__(self, cue: Cuebook) -> None:
+        self.cue = cue
         self._sockets = listen("127.0.0.1", 0)
         port = self._sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
@@ -42,14 +42,14 @@ class Served:
 
     async def _run(self) -> None:
         self.loop = asyncio.get_running_loop()
-        async with self.book:
-            self._server = Server(create_app(self.book, host="127.0.0.1", port=self._port), grace_s=0.3)
+        async with self.cue:
+            self._server = Server(create_app(self.cue, host="127.0.0.1", port=self._port), grace_s=0.3)
             self._server.when_started = self._ready.set
             await self._server.serve(sockets=self._sockets)
 
     def run(self, make: Callable[[Cuebook], Any]) -> Any:
         """Run a coroutine of the book where it lives."""
-        return asyncio.run_coroutine_threadsafe(make(self.book), self.loop).result(60)
+        return asyncio.run_coroutine_threadsafe(make(self.cue), self.loop).result(60)
 
     def stop(self) -> None:
         self._server.should_exit = True
@@ -58,12 +58,12 @@ class Served:
 
 
 @pytest.fixture
-def served_book() -> Iterator[Callable[[Cuebook], Served]]:
+def served_cue() -> Iterator[Callable[[Cuebook], Served]]:
     """Serve a book."""
     running: list[Served] = []
 
-    def start(book: Cuebook) -> Served:
-        running.append(Served(book))
+    def start(cue: Cuebook) -> Served:
+        running.append(Served(cue))
         return running[-1]
 
     yield start
@@ -72,11 +72,11 @@ def served_book() -> Iterator[Callable[[Cuebook], Served]]:
 
 
 @pytest.fixture
-def serve(served_book: Callable[[Cuebook], Served]) -> Callable[..., Served]:
+def serve(served_cue: Callable[[Cuebook], Served]) -> Callable[..., Served]:
     """Serve a book in a folder; settings by section__key."""
 
     def start(folder: Path, model: Any = None, **settings: Any) -> Served:
-        return served_book(Cuebook.open(config(folder, **settings), model=model))
+        return served_cue(Cuebook.open(config(folder, **settings), model=model))
 
     return start
 

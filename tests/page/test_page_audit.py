@@ -17,17 +17,17 @@ from cuebook.testing.doubles import ScriptedModel
 
 
 def project(tmp_path: Path) -> Path:
-    init_project(tmp_path / "book")
-    (tmp_path / "book" / "personas" / "kindly.json").write_text('{"id": "kindly", "name": "Ada"}')
-    return tmp_path / "book"
+    init_project(tmp_path / "project")
+    (tmp_path / "project" / "personas" / "kindly.json").write_text('{"id": "kindly", "name": "Ada"}')
+    return tmp_path / "project"
 
 
-async def tell(book: Cuebook) -> None:
-    await book.prompts.save("persona/kindly", {"body": "Be <b>kind</b> to $user_name."}, params=["user_name"])
-    await book.prompts.save("other", {"body": "Be short."})
+async def tell(cue: Cuebook) -> None:
+    await cue.prompts.save("persona/kindly", {"body": "Be <b>kind</b> to $user_name."}, params=["user_name"])
+    await cue.prompts.save("other", {"body": "Be short."})
     for text in ("hello", "and again"):
-        await book.ask(Ask(text, "c1", user="zoe", persona="kindly"))
-    await book.settle()
+        await cue.ask(Ask(text, "c1", user="zoe", persona="kindly"))
+    await cue.settle()
 
 
 def test_records_are_found_read_rendered_again_and_checked(
@@ -74,9 +74,9 @@ def test_a_record_somebody_changed_is_named(
 def test_a_search_goes_on_where_it_ended(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
 
-    async def write(book: Cuebook) -> None:
+    async def write(cue: Cuebook) -> None:
         for n in range(60):
-            await book.prompts.save("other", {"body": f"Be short, {n}."})
+            await cue.prompts.save("other", {"body": f"Be short, {n}."})
 
     served.run(write)
     page = tab(served).open("/page/audit?event=write&promptId=other")
@@ -84,7 +84,7 @@ def test_a_search_goes_on_where_it_ended(serve: Callable[..., Served], tab: Call
     page.click("a:text-is('Older')")
     assert first == 50
     expect(page.locator("main table tr:has(td)")).to_have_count(10)
-    found = served.run(lambda book: found_all(book.audit))
+    found = served.run(lambda cue: found_all(cue.audit))
     assert found == list(range(found[0], found[0] - 60, -1))
 
 
@@ -104,7 +104,7 @@ def test_who_is_no_admin_is_told_so_and_audit_views_look_well(
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
     served.run(tell)
     look_over(served, tab, "/page/audit", "/page/audit/1")
-    made = served.run(lambda book: book.keys.new("viewer", user="zoe"))
+    made = served.run(lambda cue: cue.keys.new("viewer", user="zoe"))
     seen = tab(served, extra_http_headers={"X-Cuebook-Key": made.token})
     page = seen.open("/page/audit")
     seen.faults.clear()  # the browser tells of the 403

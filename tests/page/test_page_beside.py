@@ -19,17 +19,17 @@ SAID = (
 VIEW = "/page/conversations/sorting/turns/3?with=2"
 
 
-async def talk(book: Cuebook) -> None:
+async def talk(cue: Cuebook) -> None:
     for text in SAID:
-        await book.ask(Ask(text, "sorting", persona="engineer", user="ann"))
-        await book.settle()
+        await cue.ask(Ask(text, "sorting", persona="engineer", user="ann"))
+        await cue.settle()
 
 
 def test_two_turns_stand_side_by_side_and_what_is_in_one_alone_is_marked(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
-    init_project(tmp_path / "book")
-    served = serve(tmp_path / "book", ScriptedModel(default="Change the second line."))
+    init_project(tmp_path / "project")
+    served = serve(tmp_path / "project", ScriptedModel(default="Change the second line."))
     served.run(talk)
     seen = tab(served)
     page = seen.open("/page/conversations/sorting/turns/3")
@@ -38,7 +38,7 @@ def test_two_turns_stand_side_by_side_and_what_is_in_one_alone_is_marked(
     page.keyboard.press("Enter")
     page.wait_for_url("**with=2")
     expect(page.locator(".sides > section")).to_have_count(2)
-    shown = [served.run(lambda book, n=n: book.turns.show("sorting", n))["window"]["blocks"] for n in (3, 2)]
+    shown = [served.run(lambda cue, n=n: cue.turns.show("sorting", n))["window"]["blocks"] for n in (3, 2)]
     held = [{(each["kind"], each["source"]): each["text"] for each in blocks} for blocks in shown]
     for number, (own, other) in enumerate((held, reversed(held)), 1):
         marked = sum(key not in other or other[key] != text for key, text in own.items())
@@ -48,7 +48,7 @@ def test_two_turns_stand_side_by_side_and_what_is_in_one_alone_is_marked(
     expect(page.locator(".user b")).to_have_count(0)
     seen.shoot("beside")
     look_over(served, tab, VIEW)
-    made = served.run(lambda book: book.keys.new("viewer", user="bob"))
+    made = served.run(lambda cue: cue.keys.new("viewer", user="bob"))
     other_tab = tab(served, extra_http_headers={"X-Cuebook-Key": made.token})
     assert other_tab.open(VIEW).inner_text("h1") == "404"
     other_tab.faults.clear()  # the browser tells of the 404

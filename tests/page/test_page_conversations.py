@@ -30,18 +30,18 @@ TALK = (
 
 
 def project(tmp_path: Path) -> Path:
-    init_project(tmp_path / "book")
-    return tmp_path / "book"
+    init_project(tmp_path / "project")
+    return tmp_path / "project"
 
 
-async def asked(book: Cuebook, *texts: str, conversation: str, **ask: str) -> None:
+async def asked(cue: Cuebook, *texts: str, conversation: str, **ask: str) -> None:
     for text in texts:
-        await book.ask(Ask(text, conversation, **ask))
+        await cue.ask(Ask(text, conversation, **ask))
 
 
-async def older(book: Cuebook) -> None:
+async def older(cue: Cuebook) -> None:
     for number in range(52):
-        await book.append(f"old-{number}", [{"role": "user", "content": f"Older talk {number}"}])
+        await cue.append(f"old-{number}", [{"role": "user", "content": f"Older talk {number}"}])
 
 
 def test_conversations_are_found_by_words_listed_by_page_and_forgotten(
@@ -49,13 +49,13 @@ def test_conversations_are_found_by_words_listed_by_page_and_forgotten(
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
     served.run(older)
-    served.run(lambda book: asked(book, "Wann fährt die Fähre nach Ærø?", "Danke", conversation="trip", user="mara"))
-    first = served.run(lambda book: book.conversations.posts("trip"))[0]
-    served.run(lambda book: book.append("trip", [{"role": "user", "content": "Other"}], user="mara", parent=first.id))
+    served.run(lambda cue: asked(cue, "Wann fährt die Fähre nach Ærø?", "Danke", conversation="trip", user="mara"))
+    first = served.run(lambda cue: cue.conversations.posts("trip"))[0]
+    served.run(lambda cue: cue.append("trip", [{"role": "user", "content": "Other"}], user="mara", parent=first.id))
     seen = tab(served)
     page = seen.open("/page/conversations")
     row = page.locator("tr:has-text('trip')")
-    told = served.run(lambda book: book.turns.show("trip", 2, user="mara"))["window"]["tokens"]
+    told = served.run(lambda cue: cue.turns.show("trip", 2, user="mara"))["window"]["tokens"]
     assert row.locator("td").all_inner_texts()[1:7] == ["mara", "2", "5", "2", f"{told}", "live"]
     seen.shoot("conversations")
     page.click("a:text-is('Older')")
@@ -87,15 +87,15 @@ def test_a_transcript_reads_as_a_talk_with_its_tools_branches_turns_and_the_reac
         Script(text="Half of an ans", half=True), UpstreamError("the model is away"), default="Noted."
     )
     served = serve(project(tmp_path), model)
-    served.run(lambda book: book.append("trip", TALK))
-    posts = served.run(lambda book: book.conversations.posts("trip"))
+    served.run(lambda cue: cue.append("trip", TALK))
+    posts = served.run(lambda cue: cue.conversations.posts("trip"))
     other = [{"role": "user", "content": "And the way back?"}, {"role": "assistant", "content": "At 18:30."}]
-    served.run(lambda book: book.append("trip", other, parent=posts[3].id))
-    served.run(lambda book: book.conversations.move_head("trip", posts[5].id))
+    served.run(lambda cue: cue.append("trip", other, parent=posts[3].id))
+    served.run(lambda cue: cue.conversations.move_head("trip", posts[5].id))
     for text in ("Go on", "Again", "Once more"):
         with suppress(CuebookError):
-            served.run(lambda book, text=text: book.ask(Ask(text, "trip")))
-    served.run(lambda book: book.conversations.compress("trip", older_than=posts[4].id, summary="It leaves at 9:45."))
+            served.run(lambda cue, text=text: cue.ask(Ask(text, "trip")))
+    served.run(lambda cue: cue.conversations.compress("trip", older_than=posts[4].id, summary="It leaves at 9:45."))
     seen = tab(served)
     page = seen.open("/page/conversations/trip")
     tree = page.locator(".tree")

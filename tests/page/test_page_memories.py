@@ -17,21 +17,21 @@ from cuebook.testing.doubles import ScriptedModel
 
 
 def project(tmp_path: Path) -> Path:
-    init_project(tmp_path / "book")
-    return tmp_path / "book"
+    init_project(tmp_path / "project")
+    return tmp_path / "project"
 
 
-async def tell(book: Cuebook, text: str, conversation: str, user: str = "ann") -> None:
-    await book.ask(Ask(text, conversation, user=user))
-    await book.settle()
+async def tell(cue: Cuebook, text: str, conversation: str, user: str = "ann") -> None:
+    await cue.ask(Ask(text, conversation, user=user))
+    await cue.settle()
 
 
 def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."), memory__user=True)
-    served.run(lambda book: tell(book, "I am allergic to <b>nuts</b>.", "lunch"))
-    served.run(lambda book: tell(book, "I am allergic to cats.", "pets", "bob"))
+    served.run(lambda cue: tell(cue, "I am allergic to <b>nuts</b>.", "lunch"))
+    served.run(lambda cue: tell(cue, "I am allergic to cats.", "pets", "bob"))
     seen = tab(served)
     page = seen.open("/")
     page.click("nav >> text=Memories")
@@ -68,7 +68,7 @@ def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
     seen.shoot("receipt")
     page.click("main a")
     assert "hazelnuts" not in page.inner_text("main")
-    assert served.run(lambda book: book.memories.page(user="ann")).items == ()
+    assert served.run(lambda cue: cue.memories.page(user="ann")).items == ()
 
 
 def test_what_conversations_told_is_seen_without_asking_for_one(
@@ -76,7 +76,7 @@ def test_what_conversations_told_is_seen_without_asking_for_one(
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
     for number in range(14):
-        served.run(lambda book, at=number: tell(book, f"My locker number {at} has code {at}-{at * 7}.", "lockers"))
+        served.run(lambda cue, at=number: tell(cue, f"My locker number {at} has code {at}-{at * 7}.", "lockers"))
     page = tab(served).open("/page/memories")
     card = page.locator("section.card:has-text('lockers')")
     assert "No cross-conversation memories yet" in page.inner_text("main")
@@ -88,12 +88,12 @@ def test_what_conversations_told_is_seen_without_asking_for_one(
 
 
 def test_a_memory_stands_in_its_history_and_is_found_as_it_was_at_a_time(
-    served_book: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
+    served_cue: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     clock = FrozenClock()
-    served = served_book(Cuebook.open(config(project(tmp_path)), model=ScriptedModel(default="Noted."), clock=clock))
+    served = served_cue(Cuebook.open(config(project(tmp_path)), model=ScriptedModel(default="Noted."), clock=clock))
     for city in ("Bergen", "Oslo", "Lima"):
-        served.run(lambda book, city=city: book.memories.put("domain", "city", city, user="ann"))
+        served.run(lambda cue, city=city: cue.memories.put("domain", "city", city, user="ann"))
         clock.advance(86_400)
     seen = tab(served)
     page = seen.open("/page/memories?userId=ann&ended=true")
@@ -123,7 +123,7 @@ def test_the_items_of_a_conversation_are_listed_with_their_sources(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
-    served.run(lambda book: tell(book, "We decided to use PostgreSQL for the shop.", "a/b c"))
+    served.run(lambda cue: tell(cue, "We decided to use PostgreSQL for the shop.", "a/b c"))
     seen = tab(served)
     page = seen.open("/page/memories")
     page.click("section.card:has-text('a/b c') >> text=As a list")
@@ -143,8 +143,8 @@ def test_memory_views_look_well_everywhere(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."), memory__user=True)
-    served.run(lambda book: tell(book, "I am allergic to nuts. We decided to use PostgreSQL.", "lunch"))
-    [first, *_] = served.run(lambda book: book.memories.page(user="ann")).items
+    served.run(lambda cue: tell(cue, "I am allergic to nuts. We decided to use PostgreSQL.", "lunch"))
+    [first, *_] = served.run(lambda cue: cue.memories.page(user="ann")).items
     views = ("/page/memories", "/page/memories?q=allergic&userId=ann", f"/page/memories/{first.id}?userId=ann")
     look_over(served, tab, *views)
 
@@ -153,11 +153,11 @@ def test_a_viewer_sees_their_own_memories_and_changes_none(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."), memory__user=True)
-    served.run(lambda book: tell(book, "I am allergic to nuts.", "lunch"))
-    served.run(lambda book: tell(book, "I am allergic to cats.", "pets", "bob"))
-    [own] = served.run(lambda book: book.memories.page(user="ann")).items
-    [other] = served.run(lambda book: book.memories.page(user="bob")).items
-    made = served.run(lambda book: book.keys.new("viewer", user="ann"))
+    served.run(lambda cue: tell(cue, "I am allergic to nuts.", "lunch"))
+    served.run(lambda cue: tell(cue, "I am allergic to cats.", "pets", "bob"))
+    [own] = served.run(lambda cue: cue.memories.page(user="ann")).items
+    [other] = served.run(lambda cue: cue.memories.page(user="bob")).items
+    made = served.run(lambda cue: cue.keys.new("viewer", user="ann"))
     page = tab(served, extra_http_headers={"X-Cuebook-Key": made.token}).open("/page/memories")
     assert "nuts" in page.inner_text("main")
     assert "cats" not in page.inner_text("main")
@@ -168,7 +168,7 @@ def test_a_viewer_sees_their_own_memories_and_changes_none(
         assert client.get("/page/memories?userId=bob").status_code == 403
         change = client.post(f"/page/memories/{own.id}/forget", data={"sure": "on"})
         assert (change.status_code, "role editor or higher" in change.text) == (403, True)
-    editor = served.run(lambda book: book.keys.new("editor", user="ann"))
+    editor = served.run(lambda cue: cue.keys.new("editor", user="ann"))
     with httpx.Client(base_url=served.url, headers={"X-Cuebook-Key": editor.token}) as client:
         foreign = {"Origin": "http://203.0.113.9"}
         assert client.post(f"/page/memories/{own.id}/forget", headers=foreign).status_code == 403

@@ -21,22 +21,22 @@ MIND = "/page/conversations/sorting/mind"
 
 
 def project(tmp_path: Path) -> Path:
-    init_project(tmp_path / "book")
-    return tmp_path / "book"
+    init_project(tmp_path / "project")
+    return tmp_path / "project"
 
 
-async def talk(book: Cuebook) -> None:
+async def talk(cue: Cuebook) -> None:
     for text in SAID:
-        await book.ask(Ask(text, "sorting", persona="engineer", user="ann"))
-        await book.settle()
+        await cue.ask(Ask(text, "sorting", persona="engineer", user="ann"))
+        await cue.settle()
 
 
-async def tune(book: Cuebook) -> None:
-    await talk(book)
+async def tune(cue: Cuebook) -> None:
+    await talk(cue)
     said = [{"role": ("user", "assistant")[n % 2], "content": f"Sentence {n} of a long talk."} for n in range(60)]
-    await book.append("sorting", said, user="ann")
+    await cue.append("sorting", said, user="ann")
     for _ in range(3):
-        await book.optimizer.run("sorting")
+        await cue.optimizer.run("sorting")
 
 
 def test_a_mind_is_seen_turn_by_turn(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_mind_is_seen_turn_by_turn(serve: Callable[..., Served], tab: Callable
     seen = tab(served)
     page = seen.open("/page/conversations/sorting")
     page.click("text=Sentiment by turn")
-    heard = [each.metadata["sentiment"] for each in served.run(lambda book: book.turns.last("sorting", last=9))]
+    heard = [each.metadata["sentiment"] for each in served.run(lambda cue: cue.turns.last("sorting", last=9))]
     assert page.locator("svg.plot circle").count() == sum(each["polarity"] != "unknown" for each in heard)
     assert page.locator("svg.plot line.event").count() == sum(len(each["events"]) for each in heard) > 0
     row = page.inner_text("section:has(#time) tr:has-text('user_frustrated')")
@@ -63,7 +63,7 @@ def test_runs_of_the_optimizer_are_seen_over_time(
     seen = tab(served)
     page = seen.open("/page/conversations/sorting")
     page.click("text=Tuning history")
-    runs = served.run(lambda book: book.optimizer.history("sorting"))
+    runs = served.run(lambda cue: cue.optimizer.history("sorting"))
     assert page.locator("section:has(#runs) tr:has(td)").count() == len(runs) >= 3
     expect(page.locator("section:has(#tokens) polyline")).to_have_count(2)
     assert f"{runs[0].tokens_before:,}" in page.inner_text("section:has(#runs)")
@@ -83,7 +83,7 @@ def test_a_viewer_sees_what_was_tuned_of_their_own_alone(
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
     served.run(tune)
-    made = served.run(lambda book: book.keys.new("viewer", user="bob"))
+    made = served.run(lambda cue: cue.keys.new("viewer", user="bob"))
     seen = tab(served, extra_http_headers={"X-Cuebook-Key": made.token})
     page = seen.open("/page/optimizer")
     assert "sorting" not in page.inner_text("main")

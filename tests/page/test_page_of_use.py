@@ -15,20 +15,20 @@ from cuebook.testing.doubles import ScriptedModel
 VIEW = "/page/memories/of-use?userId=ann"
 
 
-async def talk(book: Cuebook) -> None:
+async def talk(cue: Cuebook) -> None:
     for number, fact in enumerate(("My cat is called Pixel.", "I live in Oslo <b>now</b>.", "I cook for two.")):
-        await book.ask(Ask(fact, f"before-{number}", user="ann"))
-        await book.settle()
+        await cue.ask(Ask(fact, f"before-{number}", user="ann"))
+        await cue.settle()
     for number in range(10):
-        await book.ask(Ask("Who sits on my keyboard?", f"desk-{number}", user="ann"))
+        await cue.ask(Ask("Who sits on my keyboard?", f"desk-{number}", user="ann"))
 
 
 def test_what_was_of_no_use_is_proposed_and_let_go_of_once_it_is_ticked(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
-    init_project(tmp_path / "book")
+    init_project(tmp_path / "project")
     served = serve(
-        tmp_path / "book",
+        tmp_path / "project",
         ScriptedModel(default="That will be Pixel again: cats like warm keyboards."),
         memory__user=True,
     )
@@ -56,23 +56,21 @@ def test_what_was_of_no_use_is_proposed_and_let_go_of_once_it_is_ticked(
     page.check("[name=sure]")
     page.click("button:has-text('Forget selected')")
     page.wait_for_selector("h1:has-text('Forgotten')")
-    kept = [each.text for each in served.run(lambda book: book.memories.page(user="ann")).items]
+    kept = [each.text for each in served.run(lambda cue: cue.memories.page(user="ann")).items]
     assert "My cat is called Pixel." in kept
     assert not [text for text in kept if "Oslo" in text]
     assert "something of it was erased" in seen.open(VIEW).inner_text("[role=status]")
 
 
 def test_it_is_measured_over_http_for_whom_it_is(serve: Callable[..., Served], tmp_path: Path) -> None:
-    init_project(tmp_path / "book")
+    init_project(tmp_path / "project")
     served = serve(
-        tmp_path / "book",
+        tmp_path / "project",
         ScriptedModel(default="That will be Pixel again: cats like warm keyboards."),
         memory__user=True,
     )
     served.run(talk)
-    keys = {
-        name: served.run(lambda book, name=name: book.keys.new("editor", user=name)).token for name in ("ann", "bob")
-    }
+    keys = {name: served.run(lambda cue, name=name: cue.keys.new("editor", user=name)).token for name in ("ann", "bob")}
     with httpx.Client(base_url=served.url) as client:
         asked = {"conversationIds": ["desk-0", "desk-1"]}
         told = client.post("/api/memories/utility", json=asked, headers={"X-Cuebook-Key": keys["ann"]}).json()
@@ -81,9 +79,9 @@ def test_it_is_measured_over_http_for_whom_it_is(serve: Callable[..., Served], t
         assert {each["verdict"] for each in told["items"][1:]} <= {"seldom", "silent"}
         others = client.post("/api/memories/utility", json={}, headers={"X-Cuebook-Key": keys["bob"]}).json()
         assert others["items"] == []
-        mine = served.run(lambda book: book.memories.page(user="ann")).items
+        mine = served.run(lambda cue: cue.memories.page(user="ann")).items
         form = {"memory": [each.id for each in mine], "sure": "on"}
         client.post("/page/memories/of-use/forget", data=form, headers={"X-Cuebook-Key": keys["bob"]})
-        assert served.run(lambda book: book.memories.page(user="ann")).items == mine
+        assert served.run(lambda cue: cue.memories.page(user="ann")).items == mine
         none = client.post("/page/memories/of-use/forget", data={}, headers={"X-Cuebook-Key": keys["ann"]})
         assert none.status_code == 400

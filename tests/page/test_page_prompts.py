@@ -18,21 +18,21 @@ from cuebook.testing.doubles import ScriptedModel
 
 
 def project(tmp_path: Path) -> Path:
-    init_project(tmp_path / "book")
-    return tmp_path / "book"
+    init_project(tmp_path / "project")
+    return tmp_path / "project"
 
 
-async def write(book: Cuebook) -> None:
+async def write(cue: Cuebook) -> None:
     """Give a prompt three versions and a branch, talk with it, say how it was, and roll a version back."""
-    await book.prompts.save("kind", {"role": "You are kind.", "rules": "Be short."}, author="ann", description="Kind.")
-    await book.prompts.save("kind", {"role": "You are very kind.", "rules": "Be short.", "more": "Say <b>why</b>."})
-    await book.prompts.fork("kind", "trial", version=1, by="bob")
-    await book.prompts.save("kind", {"role": "You are stern.\u202e"}, branch="trial", author="bob")
-    await book.prompts.label("kind", "production", version=1, by="ann")
+    await cue.prompts.save("kind", {"role": "You are kind.", "rules": "Be short."}, author="ann", description="Kind.")
+    await cue.prompts.save("kind", {"role": "You are very kind.", "rules": "Be short.", "more": "Say <b>why</b>."})
+    await cue.prompts.fork("kind", "trial", version=1, by="bob")
+    await cue.prompts.save("kind", {"role": "You are stern.\u202e"}, branch="trial", author="bob")
+    await cue.prompts.label("kind", "production", version=1, by="ann")
     for sentiment in (0.9, 0.8, 0.2, 0.1, 0.3):
-        await book.prompts.observe("kind", sentiment=sentiment, outcome="success")
-        await book.prompts.observe("kind", sentiment=1.0, outcome="success", branch="trial")
-    await book.prompts.roll_back("kind", reason="users complain", by="ann")
+        await cue.prompts.observe("kind", sentiment=sentiment, outcome="success")
+        await cue.prompts.observe("kind", sentiment=1.0, outcome="success", branch="trial")
+    await cue.prompts.roll_back("kind", reason="users complain", by="ann")
 
 
 def test_a_prompt_shows_its_versions_what_they_learnt_and_what_was_done(
@@ -49,7 +49,7 @@ def test_a_prompt_shows_its_versions_what_they_learnt_and_what_was_done(
     expect(page.locator("svg.graph a[aria-label='main:2, rolled back']")).to_have_count(1)
     expect(page.locator("svg.plot polyline")).to_have_count(2)
     expect(page.locator("svg.plot line.event")).to_have_count(1)
-    stands = served.run(lambda book: book.prompts.family("kind")).branch("trial")
+    stands = served.run(lambda cue: cue.prompts.family("kind")).branch("trial")
     row = page.inner_text("section:has(#learnt) tr:has-text('trial:2')").split()
     assert float(row[-1]) == pytest.approx(stands.weight, abs=0.001)
     assert "users complain" in page.inner_text("section:has(#history)")
@@ -60,29 +60,29 @@ def test_a_prompt_shows_its_versions_what_they_learnt_and_what_was_done(
     assert "You are stern.⟨U+202E⟩" in page.inner_text("section:has(#text)")
 
 
-async def run_trial(book: Cuebook, clock: FrozenClock) -> None:
+async def run_trial(cue: Cuebook, clock: FrozenClock) -> None:
     """Let a worse version speak in half of the conversations until it is taken back, by nobody's hand."""
     dice = random.Random(3)
-    await book.prompts.save("kind", {"role": "You are kind."})
-    await book.prompts.save("kind", {"role": "You are rude."})
+    await cue.prompts.save("kind", {"role": "You are kind."})
+    await cue.prompts.save("kind", {"role": "You are rude."})
     for number in range(200):
         version = 1 + (dice.random() < 0.5)
         for _ in range(2):
             felt = min(max(dice.gauss((0.85, 0.25)[version - 1], 0.1), 0.0), 1.0)
             said = {"version": version, "propensity": 0.5, "conversation": f"talk {number}"}
-            if (await book.prompts.observe("kind", sentiment=felt, **said)).rolled_back:
+            if (await cue.prompts.observe("kind", sentiment=felt, **said)).rolled_back:
                 return
             clock.advance(30)
         clock.advance(3600)
 
 
 def test_a_version_taken_back_by_itself_shows_why(
-    served_book: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
+    served_cue: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     clock = FrozenClock()
-    served = served_book(Cuebook.open(config(project(tmp_path), prompts__rollback="guarded"), clock=clock))
-    served.run(lambda book: run_trial(book, clock))
-    [event, *_] = served.run(lambda book: book.prompts.events("kind"))
+    served = served_cue(Cuebook.open(config(project(tmp_path), prompts__rollback="guarded"), clock=clock))
+    served.run(lambda cue: run_trial(cue, clock))
+    [event, *_] = served.run(lambda cue: cue.prompts.events("kind"))
     told = event.evidence
     page = tab(served).open("/page/prompts/kind")
     why = page.locator("article[aria-label='main:2 rolled back']")
@@ -142,9 +142,9 @@ def test_a_version_shows_its_parameters_its_ancestors_and_how_good_it_is(
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
 
-    async def make(book: Cuebook) -> None:
-        await book.prompts.save("base", {"role": "You are kind."})
-        await book.prompts.save(
+    async def make(cue: Cuebook) -> None:
+        await cue.prompts.save("base", {"role": "You are kind."})
+        await cue.prompts.save(
             "child", {"more": "Speak of ${place}."}, inherits="base",
             params=[{"name": "place", "type": "string", "required": True, "description": "Which <i>town</i>."}],
         )  # fmt: skip
@@ -159,7 +159,7 @@ def test_a_version_shows_its_parameters_its_ancestors_and_how_good_it_is(
     ]
     assert page.inner_text("p:has-text('Inherits') a") == "base@main:1"
     page.click("text=Quality score")
-    rated = served.run(lambda book: book.prompts.rating("child"))
+    rated = served.run(lambda cue: cue.prompts.rating("child"))
     assert page.inner_text("main b") == f"{rated.score:g}"
     assert page.locator("section:has(#parts) tr:has(td)").count() == len(rated.parts)
     assert "no-description" in page.inner_text("section:has(#findings)")
@@ -173,14 +173,14 @@ def test_a_change_is_measured_on_turns_that_had_the_prompt(
     (folder / "personas" / "ferry.json").write_text(json.dumps({"id": "ferry", "name": "Ada"}))
     served = serve(folder, ScriptedModel(default="Noted."))
 
-    async def talk(book: Cuebook) -> None:
-        await book.prompts.save("persona/ferry", {"role": "You are kind."})
+    async def talk(cue: Cuebook) -> None:
+        await cue.prompts.save("persona/ferry", {"role": "You are kind."})
         for number in range(6):
             text = (
                 f"Ferry {number} leaves at {number} o'clock. " + "The sea is calm and the crew is in a good mood. " * 4
             )
-            await book.ask(Ask(text, "harbour", persona="ferry", token_budget=500))
-        await book.prompts.save("persona/ferry", {"role": "You are kind, and tell what you know of harbours. " * 12})
+            await cue.ask(Ask(text, "harbour", persona="ferry", token_budget=500))
+        await cue.prompts.save("persona/ferry", {"role": "You are kind, and tell what you know of harbours. " * 12})
 
     served.run(talk)
     seen = tab(served)

@@ -17,18 +17,18 @@ SECRET = "hunter2-of-the-proxy"
 
 
 def test_settings_say_where_they_came_from_and_keep_secrets(
-    served_book: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+    served_cue: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
-    init_project(tmp_path / "book")
-    (tmp_path / "book" / "cuebook.toml").write_text("[budget]\ncontext = 64000\n")
+    init_project(tmp_path / "project")
+    (tmp_path / "project" / "cuebook.toml").write_text("[budget]\ncontext = 64000\n")
     environment = {
         "CUEBOOK_UPSTREAM_URL": f"https://ann:{SECRET}@models.example.org/v1",
         "CUEBOOK_MODEL_NAME": KEY,
         "OPENAI_API_KEY": SECRET,
         "MEMORY_COMPACTION_COOLDOWN_MS": "5000",
     }
-    config = load_config(tmp_path / "book", environment=environment)
-    served = served_book(Cuebook.open(config, model=ScriptedModel(default="Noted.")))
+    config = load_config(tmp_path / "project", environment=environment)
+    served = served_cue(Cuebook.open(config, model=ScriptedModel(default="Noted.")))
     seen = tab(served)
     page = seen.open("/")
     page.click("nav >> text=Settings")
@@ -45,9 +45,9 @@ def test_settings_say_where_they_came_from_and_keep_secrets(
 
 
 def test_settings_are_the_owners(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
-    init_project(tmp_path / "book")
-    served = serve(tmp_path / "book", ScriptedModel(default="Noted."))
-    made = served.run(lambda book: book.keys.new("admin"))
+    init_project(tmp_path / "project")
+    served = serve(tmp_path / "project", ScriptedModel(default="Noted."))
+    made = served.run(lambda cue: cue.keys.new("admin"))
     seen = tab(served, extra_http_headers={"X-Cuebook-Key": made.token})
     page = seen.open("/page/settings")
     seen.faults.clear()  # the browser tells of the 403

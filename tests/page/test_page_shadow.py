@@ -9,14 +9,14 @@ from playwright.sync_api import expect
 
 from conftest import Served, Tab, config
 from cuebook import Cuebook
-from cuebook.app.book import RelayCall
+from cuebook.app.cuebook import RelayCall
 from cuebook.app.replay import RecordedUpstream
 from cuebook.interfaces.model import RelayRequest
 
 TURNS = 6
 
 
-async def talk(book: Cuebook, upstream: RecordedUpstream) -> None:
+async def talk(cue: Cuebook, upstream: RecordedUpstream) -> None:
     """Send a growing history, of whose beginning the last request is short."""
     messages = []
     for number in range(TURNS):
@@ -27,24 +27,24 @@ async def talk(book: Cuebook, upstream: RecordedUpstream) -> None:
         headers = {"content-type": "application/json"}
         request = RelayRequest(method="POST", path="/chat/completions", headers=headers, body=body, query="")
         call = RelayCall(body=body, headers=headers, conversation="garden")
-        async for _ in book.pass_through(request, call):
+        async for _ in cue.pass_through(request, call):
             pass
         messages.append({"role": "assistant", "content": f"Noted, {number}."})
-    await book.settle()
+    await cue.settle()
 
 
 def test_what_passed_in_shadow_is_summed_up_and_listed_call_by_call(
-    served_book: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
+    served_cue: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     upstream = RecordedUpstream("gpt-5-mini")
-    served = served_book(
+    served = served_cue(
         Cuebook.open(config(tmp_path, upstream__shadow=True, upstream__url="http://recorded/v1"), upstream=upstream)
     )
     seen = tab(served)
     assert "No shadow calls yet" in seen.open("/page/shadow").inner_text("main")
-    served.run(lambda book: talk(book, upstream))
-    found = served.run(lambda book: book.shadow.report())
-    calls = served.run(lambda book: book.shadow.calls())
+    served.run(lambda cue: talk(cue, upstream))
+    found = served.run(lambda cue: cue.shadow.report())
+    calls = served.run(lambda cue: cue.shadow.calls())
     page = seen.open("/")
     assert "Shadow mode" in page.inner_text("[role=note]")
     page.click("nav >> text=Shadow")

@@ -26,15 +26,15 @@ HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(2)> ![track](http
 STOPS = 60
 
 
-async def talk(book: Cuebook, *texts: str, conversation: str = "sorting", **ask: str) -> None:
+async def talk(cue: Cuebook, *texts: str, conversation: str = "sorting", **ask: str) -> None:
     for text in texts:
-        await book.ask(Ask(text, conversation, persona="engineer", **ask))
-        await book.settle()
+        await cue.ask(Ask(text, conversation, persona="engineer", **ask))
+        await cue.settle()
 
 
 def project(tmp_path: Path) -> Path:
-    init_project(tmp_path / "book")
-    return tmp_path / "book"
+    init_project(tmp_path / "project")
+    return tmp_path / "project"
 
 
 def test_a_newcomer_sees_how_to_begin_and_then_his_first_turn(
@@ -46,14 +46,14 @@ def test_a_newcomer_sees_how_to_begin_and_then_his_first_turn(
     page = seen.open("/")
     assert "Connect your program" in page.inner_text("main")
     seen.shoot("live-empty")
-    served.run(lambda book: talk(book, SAID[0]))
+    served.run(lambda cue: talk(cue, SAID[0]))
     page.wait_for_selector("li.turn:has-text('One two three four five.')")
     page.wait_for_selector("li.turn:has-text('finished')")
     expect(page.locator("#welcome")).to_have_count(0)
     assert "persona" in page.inner_text("li.turn .facts")
     assert "first token after" in page.inner_text("li.turn .facts")
     page.wait_for_selector("[data-sum=turns]:text-is('1')")  # the sums came behind the turn
-    told = served.run(lambda book: book.turns.show("sorting", 1))["window"]["tokens"]
+    told = served.run(lambda cue: cue.turns.show("sorting", 1))["window"]["tokens"]
     assert page.inner_text("[data-sum=tokens]") == f"{told}"
     seen.shoot("live")
     page.click("li.turn a")
@@ -65,7 +65,7 @@ def test_a_turn_that_is_opened_while_it_is_answered_goes_on_to_its_answer(
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default=Script(text="One two three four.", size=8, delay=0.5)))
     page = tab(served).open("/")
-    asked = asyncio.run_coroutine_threadsafe(talk(served.book, SAID[0]), served.loop)
+    asked = asyncio.run_coroutine_threadsafe(talk(served.cue, SAID[0]), served.loop)
     page.click("li.turn a")
     page.wait_for_selector(".assistant:has-text('One two three four.')")
     assert page.inner_text(".facts .state") == "finished"
@@ -77,9 +77,9 @@ def test_a_turn_that_failed_says_why_where_its_answer_would_stand(
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(UpstreamError("the model answered 401")))
 
-    async def ask(book: Cuebook) -> None:
+    async def ask(cue: Cuebook) -> None:
         with suppress(UpstreamError):
-            await book.ask(Ask("\N{WOMAN}\u200d\N{PERSONAL COMPUTER} می\u200cروم a\u200db \u202eevil\u202c", "sorting"))
+            await cue.ask(Ask("\N{WOMAN}\u200d\N{PERSONAL COMPUTER} می\u200cروم a\u200db \u202eevil\u202c", "sorting"))
 
     served.run(ask)
     page = tab(served).open("/")
@@ -97,10 +97,10 @@ def test_a_turn_accounts_for_every_token_and_says_why(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Change the second line."))
-    served.run(lambda book: talk(book, *SAID))
+    served.run(lambda cue: talk(cue, *SAID))
     seen = tab(served)
     page = seen.open("/page/conversations/sorting/turns/3")
-    shown = served.run(lambda book: book.turns.show("sorting", 3))
+    shown = served.run(lambda cue: cue.turns.show("sorting", 3))
     tokens = [int(re.sub(r"\D", "", each)) for each in page.locator(".legend b").all_inner_texts()]
     assert sum(tokens) == shown["window"]["tokens"]
     assert page.locator(".blocks li").count() == len(shown["window"]["blocks"])
@@ -126,9 +126,9 @@ def test_every_view_works_without_a_mouse_and_at_every_size(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
-    served.run(lambda book: talk(book, *SAID))
-    first = served.run(lambda book: book.conversations.posts("sorting"))[1]
-    served.run(lambda book: book.conversations.move_head("sorting", first.id))  # the others are on another branch
+    served.run(lambda cue: talk(cue, *SAID))
+    first = served.run(lambda cue: cue.conversations.posts("sorting"))[1]
+    served.run(lambda cue: cue.conversations.move_head("sorting", first.id))  # the others are on another branch
     look_over(
         served, tab, "/", "/page/conversations", "/page/conversations/sorting", "/page/conversations/sorting/turns/2"
     )
@@ -148,7 +148,7 @@ def test_a_hostile_transcript_runs_nothing_and_asks_nobody(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default=HOSTILE + "x" * 30_000))
-    served.run(lambda book: talk(book, HOSTILE, conversation="<b>'\"&</b> / ü", user="<script>alert(5)</script>"))
+    served.run(lambda cue: talk(cue, HOSTILE, conversation="<b>'\"&</b> / ü", user="<script>alert(5)</script>"))
     seen = tab(served)
     for view in ("/", "/page/conversations"):
         page = seen.open(view)
@@ -167,8 +167,8 @@ def test_ten_thousand_posts_stay_usable(serve: Callable[..., Served], tab: Calla
     messages = [
         {"role": ("user", "assistant")[n % 2], "content": f"Sentence {n} of a long talk."} for n in range(10_000)
     ]
-    served.run(lambda book: book.append("long", messages))
-    served.run(lambda book: talk(book, "And now?", conversation="long"))
+    served.run(lambda cue: cue.append("long", messages))
+    served.run(lambda cue: talk(cue, "And now?", conversation="long"))
     seen = tab(served)
     page = seen.open("/page/conversations/long")
     assert "Sentence 9999" in page.inner_text("main")
@@ -184,9 +184,9 @@ def test_where_there_are_keys_the_page_asks_for_one(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
-    served.run(lambda book: talk(book, SAID[0], user="ann"))
-    made = served.run(lambda book: book.keys.new("viewer", user="bob"))
-    owner = served.run(lambda book: book.keys.new("owner"))
+    served.run(lambda cue: talk(cue, SAID[0], user="ann"))
+    made = served.run(lambda cue: cue.keys.new("viewer", user="bob"))
+    owner = served.run(lambda cue: cue.keys.new("owner"))
     seen = tab(served)
     page = seen.open("/page/conversations/sorting")
     seen.faults.clear()  # the browser tells of the 401

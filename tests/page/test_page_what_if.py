@@ -11,10 +11,10 @@ from cuebook.app.setup.project_templates import init_project
 from cuebook.testing.doubles import ScriptedModel
 
 
-async def talk(book: Cuebook) -> str:
-    await book.ask(Ask("I am allergic to shrimp.", "before", user="mara"))
-    await book.settle()
-    reply = await book.ask(Ask("What am I allergic to?", "dinner", user="mara"))
+async def talk(cue: Cuebook) -> str:
+    await cue.ask(Ask("I am allergic to shrimp.", "before", user="mara"))
+    await cue.settle()
+    reply = await cue.ask(Ask("What am I allergic to?", "dinner", user="mara"))
     assert reply.window is not None
     [source] = [each.source for each in reply.window.blocks if each.source.startswith("memory:")]
     return source
@@ -23,8 +23,8 @@ async def talk(book: Cuebook) -> str:
 def test_a_memory_is_taken_away_by_a_form_and_both_prompts_stand_side_by_side(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
-    init_project(tmp_path / "book")
-    served = serve(tmp_path / "book", ScriptedModel(default="Shrimp."), memory__user=True)
+    init_project(tmp_path / "project")
+    served = serve(tmp_path / "project", ScriptedModel(default="Shrimp."), memory__user=True)
     source = served.run(talk)
     seen = tab(served)
     page = seen.open("/page/conversations/dinner/turns/1")
@@ -50,8 +50,8 @@ def test_a_memory_is_taken_away_by_a_form_and_both_prompts_stand_side_by_side(
 
 
 def test_what_cannot_be_compared_is_told(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
-    init_project(tmp_path / "book")
-    served = serve(tmp_path / "book", ScriptedModel(default="Shrimp."), memory__user=True)
+    init_project(tmp_path / "project")
+    served = serve(tmp_path / "project", ScriptedModel(default="Shrimp."), memory__user=True)
     served.run(talk)
     seen = tab(served)
     page = seen.page
@@ -64,9 +64,9 @@ def test_what_cannot_be_compared_is_told(serve: Callable[..., Served], tab: Call
 def test_the_model_is_asked_once_and_answers_beside_what_was_answered(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
-    init_project(tmp_path / "book")
+    init_project(tmp_path / "project")
     model = ScriptedModel("Noted.", "You may not eat **shrimp**.", "I do not know.")
-    served = serve(tmp_path / "book", model, memory__user=True)
+    served = serve(tmp_path / "project", model, memory__user=True)
     source = served.run(talk)
     seen = tab(served)
     page = seen.open("/page/conversations/dinner/turns/1")
@@ -78,15 +78,15 @@ def test_the_model_is_asked_once_and_answers_beside_what_was_answered(
     assert "shrimp" not in str(model.requests[-1].messages[:-1])
     assert page.is_checked(f"input[value='{source}']")
     seen.shoot("what-if-asked")
-    assert (model.left, len(served.run(lambda book: book.turns.last("dinner")))) == (0, 1)
+    assert (model.left, len(served.run(lambda cue: cue.turns.last("dinner")))) == (0, 1)
 
 
 def test_without_a_model_it_is_told_that_none_can_be_asked(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
-    init_project(tmp_path / "book")
-    served = serve(tmp_path / "book", memory__user=True)
-    served.run(lambda book: book.ask(Ask("I am allergic to shrimp.", "dinner")))
+    init_project(tmp_path / "project")
+    served = serve(tmp_path / "project", memory__user=True)
+    served.run(lambda cue: cue.ask(Ask("I am allergic to shrimp.", "dinner")))
     page = tab(served).open("/page/conversations/dinner/turns/1/what-if")
     assert "No model is set" in page.inner_text("main form")
     expect(page.locator("text=Compare and ask")).to_have_count(0)

@@ -38,7 +38,7 @@ class StoredAt(Struct, frozen=True, kw_only=True):
 
 
 async def remember(
-    book: Parts,
+    cue: Parts,
     text: str,
     *,
     category: str | None = None,
@@ -57,17 +57,17 @@ async def remember(
         raise InvalidInput(msg, where="text")
     if conversation is None:
         kind = category or (OF_A_USER if user else OF_NOBODY)
-        return StoredAt(memory=await book.memories.put(kind, key or _own_key(text), text, user=user))
+        return StoredAt(memory=await cue.memories.put(kind, key or _own_key(text), text, user=user))
     if category is not None or key is not None:
         msg = "category, key: not allowed with conversation. Omit them, or omit conversation."
         raise InvalidInput(msg, where="category")
     said = Posted(sender=user or "user", message=text)
-    appended = await book.conversations.append(conversation, [said], user=user)
+    appended = await cue.conversations.append(conversation, [said], user=user)
     return StoredAt(conversation=conversation, seq=appended.last_seq)
 
 
 async def recall(
-    book: Parts,
+    cue: Parts,
     query: str,
     *,
     conversation: str | None = None,
@@ -80,54 +80,52 @@ async def recall(
     Raises InvalidInput.
     """
     check_text(query, "query")
-    found = await book.memory.search(
-        query, conversation=conversation, user=user, organization=organization, limit=limit
-    )
+    found = await cue.memory.search(query, conversation=conversation, user=user, organization=organization, limit=limit)
     if user is not None or organization is not None or conversation is not None:
         return found
-    zone = await book.memory.zone()
-    read = read_query(query, now=book.desk.clock.now(), zone=zone)
-    known = await book.memories.search(read, limit=limit)
+    zone = await cue.memory.zone()
+    read = read_query(query, now=cue.desk.clock.now(), zone=zone)
+    known = await cue.memories.search(read, limit=limit)
     return sorted([*known, *found], key=lambda each: -each.score)[:limit]
 
 
 async def matching_memories(
-    book: Parts, query: str, *, conversation: str | None = None, user: str | None = None, limit: int = 10
+    cue: Parts, query: str, *, conversation: str | None = None, user: str | None = None, limit: int = 10
 ) -> list[Memory]:
     """Return the memories that match a query and that the caller may delete, best first.
 
     These are memories of the user and items of conversations; a matching post yields the items derived from it.
     """
-    hits = await recall(book, query, conversation=conversation, user=user, limit=READ)
+    hits = await recall(cue, query, conversation=conversation, user=user, limit=READ)
     found: dict[str, Memory] = {}
     for hit in hits:
         with suppress(NotFound):  # it was deleted meanwhile
-            for name in await _behind(book, hit, user):
+            for name in await _behind(cue, hit, user):
                 with suppress(Denied):
-                    each = await _own(book, name, user)
+                    each = await _own(cue, name, user)
                     found.setdefault(each.id, each)
     return list(found.values())[:limit]
 
 
-async def _behind(book: Parts, hit: Hit, user: str | None) -> list[str]:
+async def _behind(cue: Parts, hit: Hit, user: str | None) -> list[str]:
     """Return the ids of the memories that a hit came from. Raises NotFound."""
     if hit.kind != "post":
         return [hit.memory_id]
-    items = await book.memory.items(hit.conversation, user=user)
+    items = await cue.memory.items(hit.conversation, user=user)
     return [named(hit.conversation, item) for item in items if set(item.sources) & set(hit.sources)]
 
 
-async def _own(book: Parts, name: str, user: str | None) -> Memory:
+async def _own(cue: Parts, name: str, user: str | None) -> Memory:
     """Return a memory if the caller may delete it. Raises NotFound, Denied."""
-    found = await book.memories.get(name, user=user)
-    await check_item(book.desk, name, user)
+    found = await cue.memories.get(name, user=user)
+    await check_item(cue.desk, name, user)
     if user is not None and found.place.kind == "book":
         msg = f"Cannot forget memory {found.id!r}: it belongs to the project, not to a user. Omit the user."
         raise Denied(msg)
     return found
 
 
-async def forget(book: Parts, ids: Sequence[str], *, user: str | None = None, reason: str = "") -> Receipt:
+async def forget(cue: Parts, ids: Sequence[str], *, user: str | None = None, reason: str = "") -> Receipt:
     """Delete memories by id, all or none, with everything derived from them. Return the receipt.
 
     Raises InvalidInput, NotFound naming the unknown id, Conflict naming a hold, and, if `user` is given, Denied for
@@ -136,8 +134,8 @@ async def forget(book: Parts, ids: Sequence[str], *, user: str | None = None, re
     if not 1 <= len(ids) <= MOST:
         msg = f"ids: {len(ids)} memories. Provide 1 to {MOST}."
         raise InvalidInput(msg, where="ids")
-    known = [await _own(book, each, user) for each in ids]
-    return await book.memory.forget(memories=[each.id for each in known], reason=reason, by=user)
+    known = [await _own(cue, each, user) for each in ids]
+    return await cue.memory.forget(memories=[each.id for each in known], reason=reason, by=user)
 
 
 def _own_key(text: str) -> str:

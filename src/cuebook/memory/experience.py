@@ -4,7 +4,7 @@ A `when` is split into clauses, without framing words ("Use when the user asks f
 words, the score is the part of the clause that the query contains. A word weighs more if few experiences have it, and
 little if it is a framing word. With an embedder, cosine similarity is added. A threshold decides whether anything fits;
 a margin to the best score decides what else does. `what` is not used. The numbers are tuned on
-`tests/rooms/memory/experience_pairs.py` and measured in docs/design/014.
+`tests/unit/memory/experience_pairs.py` and measured in docs/design/014.
 """
 
 import math

@@ -37,7 +37,7 @@ class SystemDice:
         return f"{prefix}-{secrets.token_hex(10)}"
 
 
-def book_key(path: Path | None) -> bytes:
+def database_key(path: Path | None) -> bytes:
     """Return the project's key from its file, which is created once and readable by its owner only.
 
     Without a file, return a new key.

@@ -124,11 +124,11 @@ def holds_token(text: str) -> bool:
     return PREFIX in text and _TOKEN.search(text) is not None
 
 
-def digest_of_token(token: str, book_key: bytes) -> bytes:
+def digest_of_token(token: str, database_key: bytes) -> bytes:
     """Return the stored digest of a key: HMAC-SHA256 under the project's key. 256 random bits need no slow hash."""
-    return hmac.new(book_key, _DOMAIN + token.encode(), hashlib.sha256).digest()
+    return hmac.new(database_key, _DOMAIN + token.encode(), hashlib.sha256).digest()
 
 
-def fits(token: str, book_key: bytes, digest: bytes) -> bool:
+def fits(token: str, database_key: bytes, digest: bytes) -> bool:
     """Return whether a presented key matches the stored one, by a constant-time comparison."""
-    return hmac.compare_digest(digest_of_token(token, book_key), digest)
+    return hmac.compare_digest(digest_of_token(token, database_key), digest)

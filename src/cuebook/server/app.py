@@ -92,9 +92,9 @@ different request with the same key is 422. A POST that creates something return
 something 200."""
 
 
-def create_app(book: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
+def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
     """Create the app for a project and open it if needed. `host` and `port` are the bound address, if known."""
-    settings = book.config.settings.server
+    settings = cue.config.settings.server
     app = Litestar(
         route_handlers=[
             *chat.ROUTES,
@@ -146,18 +146,18 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
         ),
         request_max_body_size=settings.max_body,
     )
-    return hand_over(app, book, host=host, port=port)
+    return hand_over(app, cue, host=host, port=port)
 
 
-def hand_over(app: Litestar, book: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
+def hand_over(app: Litestar, cue: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
     """Connect an app to a project."""
     exposed = host is not None and not is_local(host)
     app.state = State(
-        {"book": book, "running": Running(), "known_query": {}, "exposed": exposed, "error_page": error_page}
+        {"cue": cue, "running": Running(), "known_query": {}, "exposed": exposed, "error_page": error_page}
         | {"watching": Counter(), "measures": Measures()}  # live connections by key, and expensive requests
     )
     app.asgi_handler = Guard(
-        app.asgi_handler, host=host, port=port, exposed=exposed, shadow=book.config.settings.upstream.shadow
+        app.asgi_handler, host=host, port=port, exposed=exposed, shadow=cue.config.settings.upstream.shadow
     )
     return app
 
@@ -182,21 +182,21 @@ class Closed(OpenAPISchemaPlugin):
 
 @asynccontextmanager
 async def _opened(app: Litestar) -> AsyncIterator[None]:
-    book: Cuebook = app.state.book
+    cue: Cuebook = app.state.cue
     try:
-        _ = book.desk
+        _ = cue.desk
     except CuebookError:
-        async with book, _warmed(book):
+        async with cue, _warmed(cue):
             yield
     else:
-        async with _warmed(book):
+        async with _warmed(cue):
             yield
 
 
 @asynccontextmanager
-async def _warmed(book: Cuebook) -> AsyncIterator[None]:
+async def _warmed(cue: Cuebook) -> AsyncIterator[None]:
     """Load the embedder and caches in the background before the first query."""
-    loading = asyncio.create_task(book.warm_up())
+    loading = asyncio.create_task(cue.warm_up())
     try:
         yield
     finally:
@@ -251,25 +251,25 @@ def serve(
 
     Raises InvalidInput for an address reachable from other machines without API keys, BackendError for a port in use.
     """
-    book = where if isinstance(where, Cuebook) else Cuebook.open(where)
-    settings = book.config.settings.server
+    cue = where if isinstance(where, Cuebook) else Cuebook.open(where)
+    settings = cue.config.settings.server
     host = host or settings.host
-    keyed = not is_local(host) and asyncio.run(_has_keys(book))
+    keyed = not is_local(host) and asyncio.run(_has_keys(cue))
     sockets = listen(host, settings.port if port is None else port, keyed=keyed)
     try:
-        asyncio.run(_serve(book, host, sockets, started=started, grace_s=grace_s, access_log=access_log))
+        asyncio.run(_serve(cue, host, sockets, started=started, grace_s=grace_s, access_log=access_log))
     finally:
         for each in sockets:
             each.close()
 
 
-async def _has_keys(book: Cuebook) -> bool:
-    async with book:
-        return await book.keys.configured()
+async def _has_keys(cue: Cuebook) -> bool:
+    async with cue:
+        return await cue.keys.configured()
 
 
 async def _serve(
-    book: Cuebook,
+    cue: Cuebook,
     host: str,
     sockets: list[socket.socket],
     *,
@@ -278,8 +278,8 @@ async def _serve(
     access_log: bool,
 ) -> None:
     port = sockets[0].getsockname()[1]
-    async with book:
-        app = create_app(book, host=host, port=port)
+    async with cue:
+        app = create_app(cue, host=host, port=port)
         server = Server(app, grace_s=grace_s, access_log=access_log)
         shown = f"[{host}]" if ":" in host else host
         server.when_started = lambda: started(f"http://{shown}:{port}") if started else None

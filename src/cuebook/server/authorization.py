@@ -27,12 +27,12 @@ AnyRequest = Request[Any, Any, Any]
 
 async def admit(request: AnyRequest) -> None:
     """Check a request's key and role, and store the caller. Raises Unproven, Denied, NotFound."""
-    scope, book = request.scope, _book(request)
+    scope, cue = request.scope, _cue(request)
     method, path = scope["method"], scope["path_template"]
     if is_open(method, path):
         scope["state"]["caller"] = None
         return
-    caller = await book.keys.admit(token_of(scope), closed=request.app.state.exposed)
+    caller = await cue.keys.admit(token_of(scope), closed=request.app.state.exposed)
     needed = declared(method, path) or "owner"
     if not caller.may(needed):
         if is_hidden(method, path):
@@ -95,15 +95,15 @@ def known_caller(request: AnyRequest) -> Caller | None:
     return caller
 
 
-def book_of(request: AnyRequest) -> Cuebook:
+def cue_of(request: AnyRequest) -> Cuebook:
     """Return the project of this server, for the caller's tenant."""
-    book, caller = _book(request), known_caller(request)
-    return book.of(caller.tenant) if caller is not None and caller.key else book
+    cue, caller = _cue(request), known_caller(request)
+    return cue.of(caller.tenant) if caller is not None and caller.key else cue
 
 
-def _book(request: AnyRequest) -> Cuebook:
-    book: Cuebook = request.app.state.book
-    return book
+def _cue(request: AnyRequest) -> Cuebook:
+    cue: Cuebook = request.app.state.cue
+    return cue
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -133,7 +133,7 @@ async def check_first(request: AnyRequest, conversation: str, user: str | None, 
     if caller.may("agent"):
         return
     with suppress(NotFound):
-        found = await book_of(request).conversations.get(conversation, user=user)
+        found = await cue_of(request).conversations.get(conversation, user=user)
         if found.user != user:
             caller.need("agent", what)
 
@@ -156,9 +156,9 @@ def idempotency_key(scope: Scope) -> str | None:
     return own + key
 
 
-def fresh_conversation(book: Cuebook, *, user: str | None, key: str | None) -> str:
+def fresh_conversation(cue: Cuebook, *, user: str | None, key: str | None) -> str:
     """Return a new conversation ID, derived from the Idempotency-Key if there is one, so that retries match."""
     if key is None:
-        return book.desk.dice.new_id("conv")
-    named = book.desk.request_digest(f"{user}\x00{key}".encode())
+        return cue.desk.dice.new_id("conv")
+    named = cue.desk.request_digest(f"{user}\x00{key}".encode())
     return f"conv-{named.hex()[:20]}"

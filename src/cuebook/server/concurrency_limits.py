@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from cuebook.errors import Busy
-from cuebook.server.authorization import AnyRequest, book_of, caller_of
+from cuebook.server.authorization import AnyRequest, caller_of, cue_of
 
 # ---- watchers -------------------------------------------------------------------------------------------------------
 
@@ -20,7 +20,7 @@ RETRY_S = 10.0
 def seat(request: AnyRequest) -> Iterator[None]:
     """Count a live connection. Raises Busy if the server or the key has too many."""
     watching: Counter[str] = request.app.state.watching
-    limits, key = book_of(request).config.settings.server, caller_of(request).key
+    limits, key = cue_of(request).config.settings.server, caller_of(request).key
     for many, most, setting in (
         (watching.total(), limits.watchers, "server.watchers"),
         (watching[key] if key else 0, limits.watchers_of_key, "server.watchers_of_key"),

@@ -87,7 +87,7 @@ class Guard:
         `exposed`: other machines can reach it under unknown names; keys identify callers. `shadow`: everything on the
         OpenAI wire is passed through.
         """
-        self.rooms = app
+        self.inner_app = app
         self._shadow = shadow
         names = {*LOOPBACK, *((_bracketed(host.lower()),) if host else ())}
         self._names = frozenset(name.encode() for name in names)
@@ -96,7 +96,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.WEBSOCKET:
-            await self.rooms(scope, receive, send)
+            await self.inner_app(scope, receive, send)
             return
         try:
             path, place = read_path(scope)
@@ -119,7 +119,7 @@ class Guard:
         meant["path"] = path
         if scope["method"] == "HEAD" and path != PASS_THROUGH:
             meant["method"] = "GET"  # the HTTP server leaves the body out
-        await self.rooms(meant, receive, send)
+        await self.inner_app(meant, receive, send)
 
     def _check(self, headers: Any) -> None:
         hosts = [value for name, value in headers if name == b"host"]

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cuebook.interfaces.store import Store
+from storage.contract.conversation_list import TalksContract
 from storage.contract.keys import KeysContract
 from storage.contract.leases import LeasesContract
 from storage.contract.memory import MemoryContract
@@ -20,7 +21,6 @@ from storage.contract.prompts import PromptContract
 from storage.contract.reading import ReadingContract
 from storage.contract.reflections import ReflectionContract
 from storage.contract.scopes import ScopesContract
-from storage.contract.talks import TalksContract
 from storage.contract.turn_on import TurnOnContract
 from storage.contract.turns import TurnsContract
 from storage.contract.vectors import VectorsContract

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.loop import LoopThread
 from cuebook.errors import CuebookError
 
@@ -16,22 +16,22 @@ T = TypeVar("T")
 class Host:
     """A `Cuebook` and, while it is open, its event loop."""
 
-    def __init__(self, book: Cuebook) -> None:
-        self.book = book
+    def __init__(self, cue: Cuebook) -> None:
+        self.cue = cue
         self._loop: LoopThread | None = None
 
     def run(self, call: Callable[[Cuebook], Coroutine[Any, Any, T]]) -> T:
         """Return the result of an asynchronous method, waiting for it."""
-        return self._opened().run(lambda: call(self.book))
+        return self._opened().run(lambda: call(self.cue))
 
     def iterate(self, call: Callable[[Cuebook], AsyncIterator[T]]) -> Iterator[T]:
         """Yield the items of an asynchronous iterator."""
-        yield from self._opened().iterate(lambda: call(self.book))
+        yield from self._opened().iterate(lambda: call(self.cue))
 
     def read(self, call: Callable[[Cuebook], T]) -> T:
         """Return the result of a synchronous method of the open `Cuebook`."""
         self._opened()
-        return call(self.book)
+        return call(self.cue)
 
     def _opened(self) -> LoopThread:
         if self._loop is None:
@@ -40,7 +40,7 @@ class Host:
 
     def of(self, tenant: str) -> "Host":
         """Return a host limited to one tenant's data."""
-        seen = Host(self.read(lambda book: book.of(tenant)))
+        seen = Host(self.read(lambda cue: cue.of(tenant)))
         seen._loop = self._loop
         return seen
 
@@ -50,7 +50,7 @@ class Host:
             raise CuebookError(msg)
         loop = LoopThread("cuebook")
         try:
-            loop.run(self.book.__aenter__)
+            loop.run(self.cue.__aenter__)
         except BaseException:
             loop.close()
             raise
@@ -59,4 +59,4 @@ class Host:
     def close(self) -> None:
         loop, self._loop = self._loop, None
         if loop is not None:
-            loop.close(last=self.book.aclose)
+            loop.close(last=self.cue.aclose)

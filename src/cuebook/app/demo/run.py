@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from cuebook.app import gold
 from cuebook.app import json_shapes as shapes
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.gold import Fact, GoldSurvival, QuestionResult
 from cuebook.app.replay import (
     RecordedCall,
@@ -193,15 +193,15 @@ async def replay(
         opened = Cuebook.open(
             demo_config(place), clock=stage.clock, dice=stage.dice, upstream=stage.upstream, worker=False
         )
-        async with opened as book:
-            meter = Meter(book.desk.count, rule_named(RULE))
+        async with opened as cue:
+            meter = Meter(cue.desk.count, rule_named(RULE))
             calls = calls_of(said_of(transcript))
             for number, call in enumerate(calls, 1):
                 progress(number, len(calls), transcript.conversation)
-                await stage.play(book, transcript, call, meter)
-                await book.work()
-            await book.settle(conversation=transcript.conversation)
-            return await _report(book, transcript, facts, meter)
+                await stage.play(cue, transcript, call, meter)
+                await cue.work()
+            await cue.settle(conversation=transcript.conversation)
+            return await _report(cue, transcript, facts, meter)
 
 
 @contextmanager
@@ -229,11 +229,11 @@ class Stage:
         self.clock, self.dice, self.upstream = ReplayClock(), ReplayDice(), RecordedUpstream(model)
         self._system: list[Mapping[str, Any]] = []
 
-    async def play(self, book: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
+    async def play(self, cue: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
         """Send the new messages and store them and the recorded answer under their own ids."""
         self.clock.at(call.new[-1].when)
         if call.answer is None or call.answer.role != "assistant":
-            await self._listen(book, transcript, call, meter)
+            await self._listen(cue, transcript, call, meter)
             return
         posts = list(dropwhile(is_system, call.new))
         self._system += [post.message for post in call.new[: len(call.new) - len(posts)]]
@@ -243,33 +243,33 @@ class Stage:
         body = msgspec.json.encode({"model": "recorded", "messages": messages})
         name, user = transcript.conversation, transcript.user
         request = Request(body=body, headers={}, conversation=name, user=user, server_history=True)
-        async for piece in book.relay(request):
+        async for piece in cue.relay(request):
             if isinstance(piece, Head):
                 self.clock.at(call.answer.when)
-        conversation = await book.conversations.get(name)
-        shown = await book.turns.replay(name, conversation.turns)
+        conversation = await cue.conversations.get(name)
+        shown = await cue.turns.replay(name, conversation.turns)
         meter.measure(call, shown.window)
         meter.replayed(shown.verdict)
 
-    async def _listen(self, book: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
+    async def _listen(self, cue: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
         """Handle a conversation among people: build the prompt that would have been sent, then store the messages."""
         text = read_message(call.new[-1].message).message
         if text and not self._system:  # an unanswered last question had no prompt
-            window = await book.assemble(Ask(text, transcript.conversation, user=transcript.user))
+            window = await cue.assemble(Ask(text, transcript.conversation, user=transcript.user))
             meter.measure(call, window)
         posts = [post.posted() for post in (*call.new, *([call.answer] if call.answer else []))]
-        await book.append(transcript.conversation, posts, user=transcript.user)
+        await cue.append(transcript.conversation, posts, user=transcript.user)
 
 
-async def _report(book: Cuebook, transcript: Transcript, facts: Sequence[Fact], meter: Meter) -> ReplayReport:
+async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], meter: Meter) -> ReplayReport:
     name, told = transcript.conversation, not transcript.questions
-    items = await book.memory.items(name, ended=True)
-    summary = await book.memory.summary(name)
+    items = await cue.memory.items(name, ended=True)
+    summary = await cue.memory.summary(name)
     current = [item for item in items if item.valid_to is None]
     markdown = summary.markdown if summary else ""
     asked = []
     for fact in _some([fact for fact in facts if fact.current]):
-        hits = await book.memory.search(fact.question, conversation=name, user=transcript.user, limit=HITS)
+        hits = await cue.memory.search(fact.question, conversation=name, user=transcript.user, limit=HITS)
         asked.append(gold.asked(fact, summary=markdown, items=current, hits=hits))
     times = [post.when for post in said_of(transcript)]
     ours, everything = meter.costs()

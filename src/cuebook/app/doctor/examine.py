@@ -49,7 +49,7 @@ from cuebook.interfaces.prompts import Family
 from cuebook.interfaces.store import Store
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.names import check_project, instructions
-from cuebook.providers.clock_and_ids import book_key
+from cuebook.providers.clock_and_ids import database_key
 from cuebook.providers.llama import LlamaModel
 from cuebook.providers.minilm.embedder import missing
 from cuebook.providers.openai import HttpUpstream
@@ -325,7 +325,7 @@ def _key(config: Config) -> Check:
     if file is None or not file.exists():
         return Check(name="key", state="ok", found="kept in memory" if file is None else f"{file} does not exist yet")
     try:
-        book_key(file)
+        database_key(file)
     except BackendError as error:
         return Check(name="key", state="fail", found=str(error))
     return Check(name="key", state="ok", found=f"{file} is valid")

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.evaluate.facts import FactToken, tokens_of
 from cuebook.app.evaluate.recall import some
 from cuebook.app.gold import Fact
@@ -162,8 +162,8 @@ class ReplayedPost(Struct, frozen=True):
 class Rehearsal:
     """The replay of one transcript: its posts so far, the passes made, and the fates of the facts they covered."""
 
-    def __init__(self, book: Cuebook, clock: ReplayClock, transcript: Transcript, facts: Sequence[Fact]) -> None:
-        self._book, self._clock, self._transcript = book, clock, transcript
+    def __init__(self, cue: Cuebook, clock: ReplayClock, transcript: Transcript, facts: Sequence[Fact]) -> None:
+        self._cue, self._clock, self._transcript = cue, clock, transcript
         self.heard: list[ReplayedPost] = []
         self.summary: Summary | None = None
         self.fates = Fates({})
@@ -183,31 +183,31 @@ class Rehearsal:
             progress(number, len(calls), name)
             posts = [*call.new, *([call.answer] if call.answer else [])]
             self._clock.at(posts[-1].when)
-            await self._book.append(name, [post.posted() for post in posts], user=self._transcript.user)
-            clean = self._book.desk.writer.clean
+            await self._cue.append(name, [post.posted() for post in posts], user=self._transcript.user)
+            clean = self._cue.desk.writer.clean
             self.heard += [
                 ReplayedPost(post.id, post.role, clean(read_message(post.message).message)) for post in posts
             ]
-            await self._book.work()
+            await self._cue.work()
             await self._look()
-        await self._book.settle(conversation=name)
+        await self._cue.settle(conversation=name)
         await self._look()
 
     async def search(self, query: str, limit: int) -> list[Hit]:
         """Search the conversation as its user does."""
         name, user = self._transcript.conversation, self._transcript.user
-        return await self._book.memory.search(query, conversation=name, user=user, limit=limit)
+        return await self._cue.memory.search(query, conversation=name, user=user, limit=limit)
 
     async def _look(self) -> None:
         """Check the facts whose posts were covered 1, 5 and 20 passes ago, once per pass."""
-        summary = await self._book.memory.summary(self._transcript.conversation)
+        summary = await self._cue.memory.summary(self._transcript.conversation)
         before = self.summary.version if self.summary else 0
         if summary is None or summary.version == before:
             return
         self._covered += [list(self._known(self.covered, summary.upto_seq))]
         self._covered += [[] for _ in range(before + 1, summary.version)]  # two passes at once count as one
         self.summary = summary
-        items = await self._book.memory.items(self._transcript.conversation, ended=True)
+        items = await self._cue.memory.items(self._transcript.conversation, ended=True)
         holds = memory_state(summary.markdown, items)
         for version in range(before + 1, summary.version + 1):
             for mark in MARKS:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app import gold
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.demo import shipped
 from cuebook.app.evaluate.gold import check_sources, read_gold
 from cuebook.app.evaluate.items import Cleanness, cleanness
@@ -124,17 +124,17 @@ async def _evaluate(transcript: Transcript, facts: Sequence[Fact], limit: int, p
     settings = Settings(store=StoreConfig(url="eval.db"), memory=MemoryConfig(profile=PROFILE))
     with tempfile.TemporaryDirectory(prefix="cuebook-eval-", ignore_cleanup_errors=True) as folder:
         config = Config(settings=settings, folder=folder)  # independent of the working directory
-        async with Cuebook.open(config, clock=clock, dice=ReplayDice(), worker=False) as book:
-            rehearsal = Rehearsal(book, clock, transcript, facts)
+        async with Cuebook.open(config, clock=clock, dice=ReplayDice(), worker=False) as cue:
+            rehearsal = Rehearsal(cue, clock, transcript, facts)
             await rehearsal.run(progress)
-            return await _report(book, rehearsal, transcript, facts, limit)
+            return await _report(cue, rehearsal, transcript, facts, limit)
 
 
 async def _report(
-    book: Cuebook, rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int
+    cue: Cuebook, rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int
 ) -> Evaluation:
     passes = rehearsal.summary.version if rehearsal.summary else 0
-    items = [each for each in await book.memory.items(transcript.conversation) if each.superseded_by is None]
+    items = [each for each in await cue.memory.items(transcript.conversation) if each.superseded_by is None]
     return Evaluation(
         title=transcript.title or transcript.conversation,
         conversations=1,

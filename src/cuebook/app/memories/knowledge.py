@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.memories.reading import BOOK, FOUND, MemoriesAt
+from cuebook.app.memories.reading import FOUND, PROJECT, MemoriesAt
 from cuebook.app.memories.writing import RETRIES, MemoryWriting, busy
 from cuebook.app.paging import check_limit, read_cursor, write_cursor
 from cuebook.engine.core.memory_selection import answers
@@ -48,7 +48,7 @@ class Knowing(MemoryWriting):
         check_limit(limit)
         if category is not None:
             _check_knowledge(category)
-        place, store = Place("user", user) if user else BOOK, self._desk.store.memories
+        place, store = Place("user", user) if user else PROJECT, self._desk.store.memories
         if query:
             asked = MemoryQuery(text=query, dense=await sense(self._desk, query), limit=FOUND, standing=0)
             matched = await store.find(Scope(), [place], asked)
@@ -82,7 +82,7 @@ class Knowing(MemoryWriting):
             msg = f"confidence: {confidence!r}. Must be between 0 and 1."
             raise InvalidInput(msg, where="confidence")
         key, value = self._said(key, "key"), self._said(value, "value")
-        place = Place("user", user) if user else BOOK
+        place = Place("user", user) if user else PROJECT
         for _ in range(RETRIES):
             if (kept := await self._put(place, (category, key, value), confidence)) is not None:
                 return kept

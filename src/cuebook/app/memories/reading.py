@@ -75,7 +75,7 @@ async def _item(desk: Desk, name: str, user: str | None) -> tuple[str, Item]:
 #: All categories: those of items, and those of knowledge.
 KINDS = (*CATEGORIES, *KNOWLEDGE)
 #: Owner of the project's shared knowledge.
-BOOK = Place("book", "")
+PROJECT = Place("book", "")
 #: Maximum number of full-text candidates of a search,
 FOUND = 200
 #: and minimum per owner: 64 posts find as much as 200 (docs/design/005).
@@ -145,7 +145,7 @@ class MemoryReading:
         """Return memories that match a query whose vector is already computed, best first."""
         wanted = SCOPES if scopes is None else scopes
         named = await self.places(user=user, persona=persona, organization=organization) or []
-        places = [each for each in named if each.kind in wanted] + ([BOOK] if scopes is None else [])
+        places = [each for each in named if each.kind in wanted] + ([PROJECT] if scopes is None else [])
         asked = MemoryQuery(text=query.text, dense=dense, at=as_of, limit=min(FOUND, max(LEAST, 2 * limit)), standing=0)
         matched = await self._desk.store.memories.find(Scope(user=user), places, asked)
         held = tuple(each for each in matched.memories if _holds(each, as_of))
@@ -194,7 +194,7 @@ class MemoryReading:
         places = await self.places(user=user, organization=organization)
         known = await self._desk.store.memories.get(Scope(user=user), id.removeprefix("memory:"))
         for each in known:
-            if places is None or each.place in places or each.place == BOOK:
+            if places is None or each.place in places or each.place == PROJECT:
                 return each
         raise missing(id)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cuebook.app.memories.reading import BOOK, MemoryReading, check_item, correct_item, missing, tell
+from cuebook.app.memories.reading import PROJECT, MemoryReading, check_item, correct_item, missing, tell
 from cuebook.engine.core.conversation_items import parted
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.jobs.erasure import forget
@@ -74,7 +74,7 @@ class MemoryWriting(MemoryReading):
         """
         found = await self.get(id, user=user, organization=organization)
         await check_item(self._desk, id, user)
-        if found.place == BOOK and (user is not None or organization is not None):
+        if found.place == PROJECT and (user is not None or organization is not None):
             msg = f"Cannot change memory {id!r}: it belongs to the project. Omit user and organization."
             raise Denied(msg)
         return found

@@ -23,7 +23,7 @@ from cuebook.interfaces.model import Analyzer, Model, Upstream
 from cuebook.interfaces.store import Store
 from cuebook.memory.scopes import Policy
 from cuebook.prompts.names import check_project
-from cuebook.providers.clock_and_ids import SystemClock, SystemDice, book_key
+from cuebook.providers.clock_and_ids import SystemClock, SystemDice, database_key
 from cuebook.providers.llama import LlamaModel
 from cuebook.providers.minilm.embedder import AT_ONCE, MiniLM
 from cuebook.providers.openai import HttpUpstream, OpenAIModel
@@ -93,7 +93,7 @@ def compose(
     methods = analyzers_of() | dict(analyzers or {})
     personas, default = load_personas(config, methods_of(methods))
     compaction, project = load_compaction(config), check_project(settings.prompts.project, where="prompts.project")
-    key, count = book_key(key_file_of(config)), counter(settings.budget.tokens)
+    key, count = database_key(key_file_of(config)), counter(settings.budget.tokens)
     upstream, model = upstream or _upstream(config), model or _model(config)
     work_model, cache_rule = _work_model(config, model, upstream), _cache_rule(config)
     advised = _advised(config, model=model, work_model=work_model, upstream=upstream)

@@ -57,7 +57,7 @@ class StoreProgress(Struct, frozen=True, kw_only=True):
 
 
 def store_transcript(
-    book: BlockingCuebook,
+    cue: BlockingCuebook,
     transcript: Transcript,
     *,
     conversation: str | None = None,
@@ -72,18 +72,18 @@ def store_transcript(
     """
     name, user = conversation or transcript.conversation, user or transcript.user
     persona, time_zone = persona or transcript.persona, time_zone or transcript.time_zone
-    known = _known(book, name, user)
+    known = _known(cue, name, user)
     done = stored = last_seq = 0
     for batch in batches_of(transcript, known):
-        appended = book.append(name, batch.posts, user=user, persona=persona, parent=batch.parent, time_zone=time_zone)
+        appended = cue.append(name, batch.posts, user=user, persona=persona, parent=batch.parent, time_zone=time_zone)
         done, stored, last_seq = done + len(batch.posts), stored + appended.stored, appended.last_seq
         yield StoreProgress(done=done, stored=stored, last_seq=last_seq)
     if transcript.head and stored and known <= set(map(id_of, transcript.posts)):
-        book.conversations.move_head(name, transcript.head, user=user)
+        cue.conversations.move_head(name, transcript.head, user=user)
 
 
-def _known(book: BlockingCuebook, name: str, user: str | None) -> set[str]:
+def _known(cue: BlockingCuebook, name: str, user: str | None) -> set[str]:
     try:
-        return {post.id for post in book.conversations.posts(name, user=user, branches=True)}
+        return {post.id for post in cue.conversations.posts(name, user=user, branches=True)}
     except NotFound:
         return set()

@@ -29,8 +29,8 @@ def tail(
     last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="Show at most N records.")] = 10,
 ) -> None:
     """Show the newest records, oldest first."""
-    with state.open() as book:
-        shown = [shapes.record(each) for each in book.audit.tail(last)]
+    with state.open() as cue:
+        shown = [shapes.record(each) for each in cue.audit.tail(last)]
     if state.json:
         screen.say_json({"items": shown})
         return
@@ -77,8 +77,8 @@ def verify(
 ) -> None:
     """Verify the integrity of the audit log. Exits with 1 and names the first changed record."""
     kept = shapes.checkpoints_of(checkpoints.read_bytes()) if checkpoints else []
-    with state.open() as book:
-        audit = book.audit
+    with state.open() as cue:
+        audit = cue.audit
         found = audit.verify(kept=kept) if mirror is None else audit.verify_mirror(mirror, kept=kept)
     if state.json:
         screen.say_json(shapes.verdict(found))
@@ -104,8 +104,8 @@ def replay(
     seq: Annotated[int, typer.Argument(metavar="SEQ", min=1, help="Record number.", show_default=False)],
 ) -> None:
     """Render the prompt of a record again and compare. Exits with 1 if it differs or the version is deleted."""
-    with state.open() as book:
-        found = book.audit.replay(seq)
+    with state.open() as cue:
+        found = cue.audit.replay(seq)
     if state.json:
         screen.say_json(shapes.replayed(found))
     else:
@@ -126,8 +126,8 @@ def export(
     ] = None,
 ) -> None:
     """Export all records as JSON lines. Includes checkpoints, for `cuebook audit verify --mirror FILE`."""
-    with state.open() as book:
-        lines = shapes.lines(book.audit.export())
+    with state.open() as cue:
+        lines = shapes.lines(cue.audit.export())
         if output is None:
             for line in lines:
                 sys.stdout.write(screen.harmless_json(line))
@@ -149,8 +149,8 @@ def export(
 )
 def checkpoints(state: State) -> None:
     """List the signed checkpoints. Store copies where database users cannot write: they reveal a truncated log."""
-    with state.open() as book:
-        shown = [shapes.checkpoint(each) for each in book.audit.checkpoints()]
+    with state.open() as cue:
+        shown = [shapes.checkpoint(each) for each in cue.audit.checkpoints()]
     if state.json:
         screen.say_json({"items": shown})
     elif not shown:

@@ -46,13 +46,13 @@ def chat(
     In a pipe, each input line is a message. Commands: /show, /help, /quit. To send /x as a message, type //x.
     """
     ask = Ask("", conversation, user=user, persona=persona, mode=mode, project=project, time_zone=time_zone)
-    with state.open(worker=True) as book:
+    with state.open(worker=True) as cue:
         if mode is not None:
-            _check_mode(book, mode)
-        talk = _Talk(book, ask, json=state.json)
+            _check_mode(cue, mode)
+        talk = _Talk(cue, ask, json=state.json)
         try:
             if screen.on_terminal() and not state.json:
-                _greet(book, ask)
+                _greet(cue, ask)
                 _converse(talk, _typed(user or "you"))
             else:
                 for line in sys.stdin:
@@ -60,26 +60,26 @@ def chat(
                         break
         finally:
             with contextlib.suppress(CuebookError):  # a later command retries it
-                book.memory.take_up(conversation)
+                cue.memory.take_up(conversation)
 
 
-def _check_mode(book: BlockingCuebook, mode: str) -> None:
+def _check_mode(cue: BlockingCuebook, mode: str) -> None:
     """Raise InvalidInput if no preset has this mode."""
-    modes = modes_of(book.config)
+    modes = modes_of(cue.config)
     if not any(each in mode for each in modes):
-        file = book.config.settings.memory.presets
+        file = cue.config.settings.memory.presets
         known = ", ".join(sorted(modes)) or "none"
         msg = f"Unknown mode {mode!r} in {file}. Available: {known}."
         raise InvalidInput(msg, where="mode")
 
 
-def _greet(book: BlockingCuebook, ask: Ask) -> None:
-    model = book.check()["model"]
+def _greet(cue: BlockingCuebook, ask: Ask) -> None:
+    model = cue.check()["model"]
     try:
-        known = f"{book.conversations.get(ask.conversation, user=ask.user).last_seq:,} posts"
+        known = f"{cue.conversations.get(ask.conversation, user=ask.user).last_seq:,} posts"
     except NotFound:
         known = "new"
-    who = ask.persona or book.config.settings.persona.default or "assistant"
+    who = ask.persona or cue.config.settings.persona.default or "assistant"
     screen.heading(f"{ask.conversation} ({known}) · {who} · {model}")
     screen.say(HELP)
 
@@ -111,8 +111,8 @@ def _converse(talk: "_Talk", lines: Iterator[str]) -> None:
 class _Talk:
     """Run one chat session: commands, messages and answers."""
 
-    def __init__(self, book: BlockingCuebook, ask: Ask, *, json: bool) -> None:
-        self._book = book
+    def __init__(self, cue: BlockingCuebook, ask: Ask, *, json: bool) -> None:
+        self._cue = cue
         self._ask = ask
         self._json = json
         self._window: Window | None = None
@@ -140,14 +140,14 @@ class _Talk:
             self._answer(text)
 
     def _answer(self, text: str) -> None:
-        for chunk in self._book.stream(msgspec.structs.replace(self._ask, text=text)):
+        for chunk in self._cue.stream(msgspec.structs.replace(self._ask, text=text)):
             self._window = chunk.window or self._window
             if chunk.type == "text_delta":
                 screen.say(chunk.text, end="")
         screen.say()
 
     def _answer_json(self, text: str) -> None:
-        reply = self._book.ask(msgspec.structs.replace(self._ask, text=text))
+        reply = self._cue.ask(msgspec.structs.replace(self._ask, text=text))
         self._window = reply.window
         answer = {"text": reply.text, "textPlain": reply.text_plain, "conversationId": reply.conversation}
         screen.say_json(answer | {"turn": reply.turn, "metadata": reply.metadata}, compact=True)

@@ -51,12 +51,12 @@ def list_(
 ) -> None:
     """List conversations, most recent first."""
     if state.json:
-        with state.open() as book:
-            shown = book.conversations.listed(q=find, user=user, limit=limit, cursor=cursor)
+        with state.open() as cue:
+            shown = cue.conversations.listed(q=find, user=user, limit=limit, cursor=cursor)
         screen.say_json({"items": list(shown.items)} | ({"next": shown.cursor} if shown.cursor else {}))
         return
-    with state.open() as book:
-        page = book.conversations.list(q=find, user=user, limit=limit, cursor=cursor)
+    with state.open() as cue:
+        page = cue.conversations.list(q=find, user=user, limit=limit, cursor=cursor)
     if find and not page.items:
         screen.say(f"no conversation matches {find!r} in ID, user or first message")
         return
@@ -95,8 +95,8 @@ def show(
     if last is not None and (limit, cursor) != (None, None):
         msg = "--last excludes --limit and --cursor. Use one or the other"
         raise typer.BadParameter(msg, param_hint="--last")
-    with state.open() as book:
-        talk = book.conversations
+    with state.open() as cue:
+        talk = cue.conversations
         about = talk.describe(conversation, user=user)
         if limit is None and cursor is None:
             page = Paged(tuple(talk.posts(conversation, user=user, branches=branches, last=last)))
@@ -150,10 +150,10 @@ def import_(
         msg = f"--conversation names one conversation, but the input has {len(found)}. Omit the option."
         raise InvalidInput(msg, where="conversation")
     done = []
-    with state.open() as book:
+    with state.open() as cue:
         for each in found:
             given = {"user": user, "persona": persona, "time_zone": time_zone}
-            done.append(_store(book, each, conversation or each.conversation, given))
+            done.append(_store(cue, each, conversation or each.conversation, given))
             if not state.json:
                 told = f"{done[-1]['stored']:,} of {len(each.posts):,} posts new"
                 screen.say(f"{done[-1]['conversationId']}: {told} (from {each.source})")
@@ -169,9 +169,9 @@ def _read(file: str) -> list[Transcript]:
     return read_transcripts(Path(file))
 
 
-def _store(book: BlockingCuebook, transcript: Transcript, name: str, given: Mapping[str, str | None]) -> dict[str, Any]:
+def _store(cue: BlockingCuebook, transcript: Transcript, name: str, given: Mapping[str, str | None]) -> dict[str, Any]:
     with screen.progress(f"importing {name}", len(transcript.posts)) as advance:
-        for so_far in store_transcript(book, transcript, conversation=name, **given):
+        for so_far in store_transcript(cue, transcript, conversation=name, **given):
             advance(so_far.done)
     return {
         "conversationId": name,
@@ -208,8 +208,8 @@ def export(
     if bool(conversations) == all_:
         msg = "Name the conversations, or use --all"
         raise typer.BadParameter(msg, param_hint="CONVERSATION")
-    with state.open() as book:
-        names = list(conversations or _every(book, user))
+    with state.open() as cue:
+        names = list(conversations or _every(cue, user))
         if form == "taskweaver-yaml" and len(names) != 1:
             msg = f"--format taskweaver-yaml allows one conversation, not {len(names)}. Export each separately."
             raise InvalidInput(msg, where="format")
@@ -217,7 +217,7 @@ def export(
         with screen.progress("exporting", len(names)) as advance:
             texts = []
             for number, name in enumerate(names, 1):
-                texts.append(_write(book, name, form, user=user, one_line=one_line))
+                texts.append(_write(cue, name, form, user=user, one_line=one_line))
                 advance(number)
     if output is None:
         sys.stdout.write(screen.harmless_json("".join(texts)) if form != "taskweaver-yaml" else "".join(texts))
@@ -229,19 +229,19 @@ def export(
         screen.say(f"wrote {output} ({len(names):,} conversation{'s' * (len(names) != 1)})")
 
 
-def _write(book: BlockingCuebook, name: str, form: Format, *, user: str | None, one_line: bool) -> str:
-    about = book.conversations.get(name, user=user)
+def _write(cue: BlockingCuebook, name: str, form: Format, *, user: str | None, one_line: bool) -> str:
+    about = cue.conversations.get(name, user=user)
     if form.startswith("taskweaver"):
-        rounds = book.conversations.rounds(name, user=user)
+        rounds = cue.conversations.rounds(name, user=user)
         return write_transcript(about, rounds=rounds, form=form, one_line=one_line)
-    posts = book.conversations.posts(name, user=user, branches=form == "cuebook")
+    posts = cue.conversations.posts(name, user=user, branches=form == "cuebook")
     return write_transcript(about, posts=posts, form=form, one_line=one_line)
 
 
-def _every(book: BlockingCuebook, user: str | None) -> Iterator[str]:
+def _every(cue: BlockingCuebook, user: str | None) -> Iterator[str]:
     cursor = None
     while True:
-        page = book.conversations.list(user=user, limit=PAGE, cursor=cursor)
+        page = cue.conversations.list(user=user, limit=PAGE, cursor=cursor)
         yield from (each.id for each in page.items)
         if not (cursor := page.cursor):
             return
@@ -256,8 +256,8 @@ def session(
     user: User = None,
 ) -> None:
     """Show the messages that a model would load. The summary comes first, then the posts after it."""
-    with state.open() as book:
-        rows = book.conversations.session(conversation, user=user, include_compressed=compressed)
+    with state.open() as cue:
+        rows = cue.conversations.session(conversation, user=user, include_compressed=compressed)
     if state.json:
         screen.say_json({"items": [shapes.session_message(each) for each in rows]})
         return
@@ -277,8 +277,8 @@ def shared(
     user: User = None,
 ) -> None:
     """List shared memory entries. The roles of a conversation leave these notes for each other."""
-    with state.open() as book:
-        found = book.conversations.shared_entries(conversation, user=user, entry_type=type_, include_failed=failed)
+    with state.open() as cue:
+        found = cue.conversations.shared_entries(conversation, user=user, entry_type=type_, include_failed=failed)
     shown = [shapes.shared_entry(each) for each in found]
     if state.json:
         screen.say_json({"items": shown})
@@ -307,11 +307,11 @@ def compress(
 ) -> None:
     """Replace older posts in the prompt with your own summary. The transcript keeps them."""
     text = sys.stdin.read() if summary == "-" else summary
-    with state.open() as book:
-        if not book.conversations.compress(conversation, older_than=before, summary=text, user=user):
+    with state.open() as cue:
+        if not cue.conversations.compress(conversation, older_than=before, summary=text, user=user):
             msg = f"Conversation {conversation!r} changed during compression. Try again."
             raise Conflict(msg)
-        made = book.memory.summary(conversation, user=user)
+        made = cue.memory.summary(conversation, user=user)
     if state.json:
         screen.say_json({"summary": shapes.summary_state(made) if made else None})
     elif made:
@@ -336,8 +336,8 @@ def participants(
     if users and nobody:
         msg = "USER and --nobody exclude each other. Use one"
         raise typer.BadParameter(msg, param_hint="--nobody")
-    with state.open() as book:
-        talk = book.of(tenant).conversations
+    with state.open() as cue:
+        talk = cue.of(tenant).conversations
         if users or nobody:
             talk.participants(conversation, users or [], by="cli")
         about = talk.describe(conversation)
@@ -356,12 +356,12 @@ def delete(
     user: User = None,
 ) -> None:
     """Permanently delete a conversation and derived data."""
-    with state.open() as book:
-        about = book.conversations.get(conversation, user=user)
+    with state.open() as cue:
+        about = cue.conversations.get(conversation, user=user)
         if not yes and not _agreed(conversation, about.last_seq):
             screen.complain(f"{conversation!r} was not deleted. Use --yes to skip the confirmation.")
             raise typer.Exit(1)
-        counts = book.conversations.delete(conversation, user=user)
+        counts = cue.conversations.delete(conversation, user=user)
     if state.json:
         screen.say_json({"conversationId": conversation, "deleted": dict(counts)})
     else:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.evaluate import QUESTIONS, CurrentFacts, Evaluation, evaluate, to_wire, together
 from cuebook.app.evaluate.items import Cleanness
 from cuebook.app.evaluate.recall import EvidenceRecall
@@ -113,8 +113,8 @@ def eval_(
 
 def _estimate(state: State, names: list[str], asked: Any) -> None:
     async def reckoned() -> MeasureCost:
-        async with Cuebook.open(state.project(), worker=False) as book:
-            return await book.memory.utility_cost(names, **asked)
+        async with Cuebook.open(state.project(), worker=False) as cue:
+            return await cue.memory.utility_cost(names, **asked)
 
     cost = asyncio.run(reckoned())
     if state.json:
@@ -125,17 +125,17 @@ def _estimate(state: State, names: list[str], asked: Any) -> None:
 
 def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, yes: bool) -> None:
     async def measured() -> tuple[Utilities, Receipt | None]:
-        async with Cuebook.open(state.project(), worker=False) as book:
-            cost = await book.memory.utility_cost(names, **asked) if asked["budget"] else None
+        async with Cuebook.open(state.project(), worker=False) as cue:
+            cost = await cue.memory.utility_cost(names, **asked) if asked["budget"] else None
             if cost is not None and cost.calls and not state.json:
                 screen.complain(cost_line(cost))
-            found = await book.memory.utility(names, **asked)
+            found = await cue.memory.utility(names, **asked)
             if not state.json:
                 for line in utility_lines(found):
                     screen.say(line)
             many = sum(each.prunes for each in found.items)
             agreed = prune and many > 0 and (yes or _agreed(many))
-            return found, await book.memory.prune(found, user=asked["user"]) if agreed else None
+            return found, await cue.memory.prune(found, user=asked["user"]) if agreed else None
 
     found, receipt = asyncio.run(measured())
     if state.json:

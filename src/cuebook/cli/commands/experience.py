@@ -24,9 +24,9 @@ Role = Annotated[
 @command(app, "cuebook experience list", "cuebook experience list --role helper --json", name="list")
 def list_(state: State, *, role: Role = None) -> None:
     """List the experiences and the errors in their files. Exits with 1 if a file is skipped."""
-    with state.open() as book:
-        found = book.experiences.list(role)
-        folder = book.config.settings.experience.folder
+    with state.open() as cue:
+        found = cue.experiences.list(role)
+        folder = cue.config.settings.experience.folder
     if state.json:
         screen.say_json({"items": [listed(each) for each in found.items], "problems": list(found.problems)})
     elif found.items:
@@ -60,8 +60,8 @@ def try_(
     role: Role = None,
 ) -> None:
     """Test which experiences a query selects. Shows the reasons and may call the model; nothing is stored."""
-    with state.open() as book:
-        found = book.experiences.select(query, role=role)
+    with state.open() as cue:
+        found = cue.experiences.select(query, role=role)
     if state.json:
         screen.say_json(found)
         return

@@ -50,8 +50,8 @@ def new(
     if role not in ROLES:
         msg = f"Unknown role {role!r}. Available: {', '.join(ROLES)}"
         raise typer.BadParameter(msg, param_hint="--role")
-    with state.open() as book:
-        keys = book.of(tenant).keys
+    with state.open() as cue:
+        keys = cue.of(tenant).keys
         first = not keys.configured()
         made = keys.new(role, user=user, organizations=organization or [], name=name, expires_days=expires, by=_BY)
     if state.json:
@@ -66,8 +66,8 @@ def new(
 @command(app, "cuebook key list", "cuebook key list --json", name="list")
 def list_(state: State, *, tenant: Tenant = DEFAULT_TENANT) -> None:
     """List the API keys, oldest first."""
-    with state.open() as book:
-        shown = book.of(tenant).keys.describe()
+    with state.open() as cue:
+        shown = cue.of(tenant).keys.describe()
     if state.json:
         screen.say_json({"items": shown})
     elif not shown:
@@ -99,8 +99,8 @@ def revoke(
     tenant: Tenant = DEFAULT_TENANT,
 ) -> None:
     """Revoke a key permanently, effective from the next request."""
-    with state.open() as book:
-        closed = book.of(tenant).keys.revoke(key, by=_BY)
+    with state.open() as cue:
+        closed = cue.of(tenant).keys.revoke(key, by=_BY)
     if state.json:
         screen.say_json(shape(closed, now=closed.revoked_at or closed.created_at))
     else:

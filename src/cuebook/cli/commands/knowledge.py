@@ -41,8 +41,8 @@ def put(
     ] = None,
 ) -> None:
     """Store a fact. The same value again raises its confidence; a new value supersedes the old one."""
-    with state.open() as book:
-        kept = shapes.knowledge(book.memories.put(category, key, value, user=user, confidence=confidence))
+    with state.open() as cue:
+        kept = shapes.knowledge(cue.memories.put(category, key, value, user=user, confidence=confidence))
     if state.json:
         screen.say_json(kept)
     else:
@@ -60,8 +60,8 @@ def list_(
     user: User = None,
 ) -> None:
     """List the facts of the project or of a user."""
-    with state.open() as book:
-        found, more = book.memories.knowledge(search, category=category, user=user, limit=limit, cursor=cursor)
+    with state.open() as cue:
+        found, more = cue.memories.knowledge(search, category=category, user=user, limit=limit, cursor=cursor)
     shown = [shapes.knowledge(each) for each in found]
     if state.json:
         screen.say_json({"items": shown} | ({"next": more} if more else {}))
@@ -93,8 +93,8 @@ def use(
     user: User = None,
 ) -> None:
     """Record a use of a fact. It raises the confidence by 0.05."""
-    with state.open() as book:
-        used = shapes.knowledge(book.memories.use(memory, user=user))
+    with state.open() as cue:
+        used = shapes.knowledge(cue.memories.use(memory, user=user))
     if state.json:
         screen.say_json(used)
     else:
@@ -111,8 +111,8 @@ def decay(
     ] = None,
 ) -> None:
     """Lower the confidence of unused facts. Each idle period of 30 days costs 0.1; facts below 0.1 are deleted."""
-    with state.open() as book:
-        done = book.memories.decay(as_of=seconds(as_of))
+    with state.open() as cue:
+        done = cue.memories.decay(as_of=seconds(as_of))
     if state.json:
         screen.say_json({"lost": done.lost, "gone": done.gone})
     else:

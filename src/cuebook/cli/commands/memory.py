@@ -75,8 +75,8 @@ def search(
     time_zone: TimeZone = None,
 ) -> None:
     """Search messages and memories, best match first."""
-    with state.open() as book:
-        hits = book.memory.search(
+    with state.open() as cue:
+        hits = cue.memory.search(
             query,
             conversation=conversation,
             user=user,
@@ -88,7 +88,7 @@ def search(
             token_budget=token_budget,
             time_zone=time_zone,
         )
-        zone = book.memory.zone(conversation=conversation, user=user, time_zone=time_zone)
+        zone = cue.memory.zone(conversation=conversation, user=user, time_zone=time_zone)
     if state.json:
         screen.say_json({"hits": [shapes.hit(hit) for hit in hits]})
         return
@@ -140,11 +140,11 @@ def list_(
         _list_across(state, user, organization, asked)
         return
     asked = {"user": user, "ended": ended, "as_of": seconds(as_of)}
-    with state.open() as book:
+    with state.open() as cue:
         if limit is None and cursor is None:
-            page = Paged(tuple(book.memory.items(conversation, **asked)))
+            page = Paged(tuple(cue.memory.items(conversation, **asked)))
         else:
-            page = book.memory.items_page(conversation, **asked, limit=limit or LIMIT, cursor=cursor)
+            page = cue.memory.items_page(conversation, **asked, limit=limit or LIMIT, cursor=cursor)
     items = page.items
     if state.json:
         screen.say_json(
@@ -177,8 +177,8 @@ def list_(
 
 def _list_across(state: State, user: str | None, organization: str | None, asked: Mapping[str, Any]) -> None:
     ended = asked["ended"] or asked["as_of"] is not None  # may be superseded since
-    with state.open() as book:
-        page = book.memories.page(user=user, organization=organization, **asked)
+    with state.open() as cue:
+        page = cue.memories.page(user=user, organization=organization, **asked)
     shown = [memory_shapes.memory(each) for each in page.items]
     if state.json:
         screen.say_json({"items": shown} | ({"next": page.cursor} if page.cursor else {}))
@@ -224,8 +224,8 @@ def correct(
     organization: Organization = None,
 ) -> None:
     """Correct the text of a memory. The old text is erased."""
-    with state.open() as book:
-        found = memory_shapes.memory(book.memories.correct(memory, text, user=user, organization=organization))
+    with state.open() as cue:
+        found = memory_shapes.memory(cue.memories.correct(memory, text, user=user, organization=organization))
     if state.json:
         screen.say_json(found)
     else:
@@ -235,8 +235,8 @@ def correct(
 @command(app, "cuebook memory export --user ann > ann.json", name="export")
 def export(state: State, *, user: User = None, organization: Organization = None) -> None:
     """Export memories as JSON with history and sources. Default: all memories of the project."""
-    with state.open() as book:
-        shown = [memory_shapes.memory(each) for each in book.memories.export(user=user, organization=organization)]
+    with state.open() as cue:
+        shown = [memory_shapes.memory(each) for each in cue.memories.export(user=user, organization=organization)]
     screen.say_json({"items": shown})
 
 
@@ -265,9 +265,9 @@ def show(
     if conversation.startswith(("item:", "memory:")):
         _show_memory(state, conversation, user)
         return
-    with state.open() as book:
-        summary = book.memory.summary(conversation, user=user, version=version)
-        if summary is None and version is not None and (newest := _newest(book, conversation, user)):
+    with state.open() as cue:
+        summary = cue.memory.summary(conversation, user=user, version=version)
+        if summary is None and version is not None and (newest := _newest(cue, conversation, user)):
             there = f"1 to {newest}" if newest > 1 else "1"
             msg = f"Unknown summary version {version} of conversation {conversation!r}. Available: {there}."
             raise NotFound(msg)
@@ -284,8 +284,8 @@ def show(
 
 
 def _show_memory(state: State, name: str, user: str | None) -> None:
-    with state.open() as book:
-        found = memory_shapes.memory(book.memories.get(name, user=user))
+    with state.open() as cue:
+        found = memory_shapes.memory(cue.memories.get(name, user=user))
     if state.json:
         screen.say_json({"memory": found})
         return
@@ -298,11 +298,11 @@ def _show_memory(state: State, name: str, user: str | None) -> None:
         screen.say(f"from {sources}")
 
 
-def _newest(book: BlockingCuebook, conversation: str, user: str | None) -> int:
+def _newest(cue: BlockingCuebook, conversation: str, user: str | None) -> int:
     """Return the version of the newest summary on any branch; 0 if there is none."""
-    summary = book.memory.summary(conversation, user=user)
+    summary = cue.memory.summary(conversation, user=user)
     newest = summary.version if summary else 0
-    while book.memory.summary(conversation, user=user, version=newest + 1):
+    while cue.memory.summary(conversation, user=user, version=newest + 1):
         newest += 1
     return newest
 
@@ -316,8 +316,8 @@ def digest(
     user: User = None,
 ) -> None:
     """Summarize the newest posts: actions, results, key facts."""
-    with state.open() as book:
-        text = book.memory.digest(conversation, user=user, last=last)
+    with state.open() as cue:
+        text = cue.memory.digest(conversation, user=user, last=last)
     if state.json:
         screen.say_json({"text": text})
     else:
@@ -330,8 +330,8 @@ def compress(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Text; - reads standard input.")] = "-",
 ) -> None:
     """Shorten a text to its first line, last line and facts. A text that cannot shrink is unchanged."""
-    with state.open() as book:
-        made = book.memory.compress(sys.stdin.read() if text == "-" else text)
+    with state.open() as cue:
+        made = cue.memory.compress(sys.stdin.read() if text == "-" else text)
     if state.json:
         screen.say_json({"text": made.text, "tokensBefore": made.tokens_before, "tokensAfter": made.tokens_after})
     else:

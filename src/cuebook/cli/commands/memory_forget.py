@@ -77,11 +77,11 @@ def forget(
     if not yes and not _agreed(", ".join(shown)):
         screen.complain("Nothing was forgotten. Use --yes to skip the confirmation.")
         raise typer.Exit(1)
-    with state.open() as book:
-        receipt = book.memory.forget(**target, reason=reason)
+    with state.open() as cue:
+        receipt = cue.memory.forget(**target, reason=reason)
         if receipt.state == "pending":
-            book.receipts.finish()  # a background job rewrites a large file; no worker may be running
-            receipt = book.receipts.get(receipt.id)
+            cue.receipts.finish()  # a background job rewrites a large file; no worker may be running
+            receipt = cue.receipts.get(receipt.id)
     if state.json:
         screen.say_json({"receipt": receipt_shape(receipt)})
         return
@@ -89,8 +89,8 @@ def forget(
 
 
 def _would_forget(state: State, target: Any) -> None:
-    with state.open() as book:
-        found = book.memory.would_forget(**target)
+    with state.open() as cue:
+        found = cue.memory.would_forget(**target)
     if state.json:
         screen.say_json({"wouldForget": preview_shape(found)})
         return
@@ -139,8 +139,8 @@ def list_(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Show at most N receipts.")] = 20,
 ) -> None:
     """List erasure receipts, newest first."""
-    with state.open() as book:
-        found = book.receipts.list(limit=limit)
+    with state.open() as cue:
+        found = cue.receipts.list(limit=limit)
     if state.json:
         screen.say_json({"items": [receipt_shape(each) for each in found]})
     elif not found:
@@ -156,8 +156,8 @@ def list_(
 @command(receipts, "cuebook memory receipt show receipt-3f2a90c41b7d5e68a0f1", name="show")
 def show(state: State, receipt: ReceiptId) -> None:
     """Show a signed receipt as JSON."""
-    with state.open() as book:
-        screen.say_json({"receipt": receipt_shape(book.receipts.get(receipt))})
+    with state.open() as cue:
+        screen.say_json({"receipt": receipt_shape(cue.receipts.get(receipt))})
 
 
 @command(
@@ -180,8 +180,8 @@ def verify(
 ) -> None:
     """Verify the signature of a receipt. Exits with 1 if it was changed or not signed by this database."""
     raw = sys.stdin.buffer.read() if receipt == "-" else Path(receipt).read_bytes() if Path(receipt).is_file() else None
-    with state.open() as book:
-        found = book.receipts.verify(raw if raw is not None else book.receipts.get(receipt), name=about)
+    with state.open() as cue:
+        found = cue.receipts.verify(raw if raw is not None else cue.receipts.get(receipt), name=about)
     if state.json:
         screen.say_json({"ok": found.ok, "reason": found.reason, "about": found.names})
     elif found.ok:

@@ -19,8 +19,8 @@ MaybeConversation = Annotated[
 @command(app, "cuebook memory analyze c1", "cuebook memory analyze c1 --json", name="analyze")
 def analyze(state: State, conversation: Conversation, *, user: User = None) -> None:
     """Find relevant and redundant posts. Suggests actions and changes nothing."""
-    with state.open() as book:
-        found = book.memory.analyze(conversation, user=user)
+    with state.open() as cue:
+        found = cue.memory.analyze(conversation, user=user)
     if state.json:
         screen.say_json(found)
         return
@@ -36,8 +36,8 @@ def analyze(state: State, conversation: Conversation, *, user: User = None) -> N
 @command(app, "cuebook memory stats", "cuebook memory stats c1", name="stats")
 def stats(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
     """Count posts, items and memories by tier."""
-    with state.open() as book:
-        found = book.memory.stats(conversation, user=user)
+    with state.open() as cue:
+        found = cue.memory.stats(conversation, user=user)
     if state.json:
         screen.say_json(found)
         return
@@ -56,8 +56,8 @@ def stats(state: State, conversation: MaybeConversation = None, *, user: User = 
 @command(app, "cuebook memory budget", "cuebook memory budget c1 --json", name="budget")
 def budget(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
     """Show the token budget for posts and its use."""
-    with state.open() as book:
-        found = book.memory.budget(conversation, user=user)
+    with state.open() as cue:
+        found = cue.memory.budget(conversation, user=user)
     if state.json:
         screen.say_json(found)
         return

@@ -27,8 +27,8 @@ def show(
     user: User = None,
 ) -> None:
     """Show the mood state and reflections. The state is the mood, the user's skill and the task complexity."""
-    with state.open() as book:
-        _say(state, book.mind.show(conversation, user=user, limit=last))
+    with state.open() as cue:
+        _say(state, cue.mind.show(conversation, user=user, limit=last))
 
 
 @command(app, "cuebook mind run c1 gmi_self_trait_adjustment", name="run")
@@ -43,15 +43,15 @@ def run(
 
     Use a metaprompt of the persona (see `cuebook persona show`) or a built-in one.
     """
-    with state.open() as book:
-        _say(state, book.mind.run(conversation, metaprompt, user=user), told=1)
+    with state.open() as cue:
+        _say(state, cue.mind.run(conversation, metaprompt, user=user), told=1)
 
 
 @command(app, "cuebook mind reset c1", name="reset")
 def reset(state: State, conversation: Conversation, *, user: User = None) -> None:
     """Reset the mood state to neutral and keep the history."""
-    with state.open() as book:
-        _say(state, book.mind.reset(conversation, user=user), told=1)
+    with state.open() as cue:
+        _say(state, cue.mind.reset(conversation, user=user), told=1)
 
 
 def _say(state: State, found: MindState, *, told: int | None = None) -> None:

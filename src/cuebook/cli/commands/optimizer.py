@@ -27,8 +27,8 @@ MaybeConversation = Annotated[
 @command(app, "cuebook optimizer status", "cuebook optimizer status c1 --json", name="status")
 def status(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
     """Show the total savings and the current parameters."""
-    with state.open() as book:
-        found = book.optimizer.status(conversation, user=user)
+    with state.open() as cue:
+        found = cue.optimizer.status(conversation, user=user)
     if state.json:
         screen.say_json(found)
         return
@@ -46,8 +46,8 @@ def status(state: State, conversation: MaybeConversation = None, *, user: User =
 @command(app, "cuebook optimizer run", "cuebook optimizer run c1", name="run")
 def run(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
     """Run the optimizer now. Default: on all conversations that changed since their last run."""
-    with state.open() as book:
-        made = book.optimizer.run(conversation, user=user)
+    with state.open() as cue:
+        made = cue.optimizer.run(conversation, user=user)
     if state.json:
         screen.say_json(snapshot(made))
     elif made.untuned:
@@ -65,8 +65,8 @@ def history(
     user: User = None,
 ) -> None:
     """List the tuning history, newest first."""
-    with state.open() as book:
-        found = book.optimizer.history(conversation, user=user, limit=limit)
+    with state.open() as cue:
+        found = cue.optimizer.history(conversation, user=user, limit=limit)
     if state.json:
         screen.say_json({"items": [snapshot(each) for each in found]})
     elif found:

@@ -23,8 +23,8 @@ Organization = Annotated[str, typer.Argument(metavar="ID", help="Organization ID
 @command(app, "cuebook organization show acme", "cuebook organization show acme --json", name="show")
 def show(state: State, organization: Organization, *, tenant: Tenant = DEFAULT_TENANT) -> None:
     """Show the memory settings of an organization."""
-    with state.open() as book:
-        found = shape(book.of(tenant).organizations.settings(organization))
+    with state.open() as cue:
+        found = shape(cue.of(tenant).organizations.settings(organization))
     _tell(state, found)
 
 
@@ -64,9 +64,9 @@ def set_(
     if not wanted:
         msg = "Nothing to change. Name a setting, such as --no-writes"
         raise typer.BadParameter(msg, param_hint="--writes")
-    with state.open() as book:
+    with state.open() as cue:
         change = {"memory": {"longTermMemory": wanted}}
-        after = shape(book.of(tenant).organizations.change(organization, change, by="cli"))
+        after = shape(cue.of(tenant).organizations.change(organization, change, by="cli"))
     _tell(state, after)
 
 

@@ -32,13 +32,13 @@ def settle(
     """Run pending background jobs and wait until none is left: summaries, memory items, reflections, prompt feedback
     and the audit mirror. Exits with 1 if jobs are left.
     """
-    with state.open() as book, screen.progress("settling", None):
-        before = _marks(book, conversation)
-        waited = book.settle(conversation=conversation, timeout=0)
-        due = book.settle(conversation=conversation, timeout=timeout)
+    with state.open() as cue, screen.progress("settling", None):
+        before = _marks(cue, conversation)
+        waited = cue.settle(conversation=conversation, timeout=0)
+        due = cue.settle(conversation=conversation, timeout=timeout)
         done = [
             {"conversationId": name, "summaryUptoSeq": mark}
-            for name, mark in _marks(book, conversation).items()
+            for name, mark in _marks(cue, conversation).items()
             if mark > before.get(name, 0)
         ]
     worked = {kind: waited[kind] - due.get(kind, 0) for kind in SAID if waited.get(kind, 0) > due.get(kind, 0)}
@@ -59,14 +59,14 @@ def settle(
         raise typer.Exit(1)
 
 
-def _marks(book: BlockingCuebook, conversation: str | None) -> dict[str, int]:
+def _marks(cue: BlockingCuebook, conversation: str | None) -> dict[str, int]:
     """Return the last summarized post of each conversation. Raises NotFound for an unknown one."""
     if conversation is not None:
-        return {conversation: book.conversations.get(conversation).mark}
+        return {conversation: cue.conversations.get(conversation).mark}
     found: dict[str, int] = {}
     cursor: str | None = None
     while True:
-        page = book.conversations.list(limit=PAGE, cursor=cursor)
+        page = cue.conversations.list(limit=PAGE, cursor=cursor)
         found |= {each.id: each.mark for each in page.items}
         if not (cursor := page.cursor):
             return found

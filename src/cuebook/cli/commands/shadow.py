@@ -30,8 +30,8 @@ def report(
     user: User = None,
 ) -> None:
     """Report tokens, cost and added latency of shadow calls. Counts the posts missing in either prompt too."""
-    with state.open() as book:
-        found = book.shadow.report(conversation, user=user)
+    with state.open() as cue:
+        found = cue.shadow.report(conversation, user=user)
     if state.json:
         screen.say_json(found)
         return

@@ -35,9 +35,9 @@ def list_(
     user: User = None,
 ) -> None:
     """List the newest turns, oldest first."""
-    with state.open() as book:
-        book.conversations.get(conversation, user=user)
-        turns = book.turns.last(conversation, user=user, last=last)
+    with state.open() as cue:
+        cue.conversations.get(conversation, user=user)
+        turns = cue.turns.last(conversation, user=user, last=last)
     shown = [shapes.turn(turn, query="", reply="", shown=None) for turn in turns]
     if state.json:
         screen.say_json({"items": [{key: each[key] for key in each if key not in _UNREAD} for each in shown]})
@@ -71,8 +71,8 @@ def show(
     user: User = None,
 ) -> None:
     """Show the prompt of a turn block by block. Shows sources, tokens, and what was left out and why."""
-    with state.open() as book:
-        shown = book.turns.show(conversation, n, step=step, user=user)
+    with state.open() as cue:
+        shown = cue.turns.show(conversation, n, step=step, user=user)
     if state.json:
         screen.say_json(shown)
         return
@@ -121,8 +121,8 @@ def feedback(
         msg = "--good, --bad and --score exclude each other. Use only one."
         raise InvalidInput(msg, where="score")
     given = 1.0 if good else 0.0 if bad else score
-    with state.open() as book:
-        known = book.turns.feedback(
+    with state.open() as cue:
+        known = cue.turns.feedback(
             conversation, n, score=given, outcome=outcome, corrections=corrections, comment=comment, user=user
         )
     said = to_wire(known)
@@ -166,11 +166,11 @@ def replay(
     Nothing is stored except a record of that call.
     """
     prompts = _prompts(with_ or [])
-    with state.open() as book:
-        found = book.turns.replay(
+    with state.open() as cue:
+        found = cue.turns.replay(
             conversation, n, step=step, user=user, with_prompt=prompts, as_of=as_of, without=without or (), ask=ask
         )
-        reply = book.turns.show(conversation, n, user=user)["reply"] if found.counterfactual else ""
+        reply = cue.turns.show(conversation, n, user=user)["reply"] if found.counterfactual else ""
     said = replay_shape(found)
     if state.json:
         screen.say_json(said)

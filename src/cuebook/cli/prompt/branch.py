@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lookup, views
@@ -41,11 +41,11 @@ def branch_(
         _list_branches(state, lookup.read_place(prompt).slug)
         return
 
-    async def fork(book: Cuebook) -> Wire:
-        found = await lookup.find(book.prompts, prompt, branch=branch, version=version)
+    async def fork(cue: Cuebook) -> Wire:
+        found = await lookup.find(cue.prompts, prompt, branch=branch, version=version)
         at: dict[str, Any] = {"branch": found.branch, "version": found.number}
-        made = await book.prompts.fork(found.slug, name, **at, by=whoever(by))
-        await write_through(book, made.slug)
+        made = await cue.prompts.fork(found.slug, name, **at, by=whoever(by))
+        await write_through(cue, made.slug)
         return shapes.written(made) | {"from": at}
 
     made = wait(state, fork)
@@ -57,7 +57,7 @@ def branch_(
 
 
 def _list_branches(state: State, slug: str) -> None:
-    items, _ = wait(state, lambda book: views.branches_page(book.prompts, slug))
+    items, _ = wait(state, lambda cue: views.branches_page(cue.prompts, slug))
     if state.json:
         screen.say_json({"items": items})
         return
@@ -94,10 +94,10 @@ def merge(
     """
     slug = lookup.read_place(prompt).slug
 
-    async def run(book: Cuebook) -> Wire:
-        made, merged = await book.prompts.merge(slug, name, into=into, by=whoever(by))
+    async def run(cue: Cuebook) -> Wire:
+        made, merged = await cue.prompts.merge(slug, name, into=into, by=whoever(by))
         if made is not None:
-            await write_through(book, made.slug)
+            await write_through(cue, made.slug)
             return shapes.written(made)
         clashes = merged.conflicts
         return {
@@ -153,11 +153,11 @@ def label(
         _list_labels(state, lookup.read_place(prompt).slug)
         return
 
-    async def move(book: Cuebook) -> Wire:
-        found = await lookup.find(book.prompts, prompt, branch=branch, version=version)
+    async def move(cue: Cuebook) -> Wire:
+        found = await lookup.find(cue.prompts, prompt, branch=branch, version=version)
         at: dict[str, Any] = {"branch": found.branch, "version": found.number}
-        moved = await book.prompts.label(found.slug, name, **at, by=whoever(by))
-        await write_through(book, found.slug)
+        moved = await cue.prompts.label(found.slug, name, **at, by=whoever(by))
+        await write_through(cue, found.slug)
         return shapes.label(moved)
 
     moved = wait(state, move)
@@ -168,7 +168,7 @@ def label(
 
 
 def _list_labels(state: State, slug: str) -> None:
-    items, _ = wait(state, lambda book: views.labels_page(book.prompts, slug))
+    items, _ = wait(state, lambda cue: views.labels_page(cue.prompts, slug))
     if state.json:
         screen.say_json({"items": items})
         return
@@ -208,12 +208,12 @@ def rollback(
     The newer version is kept, but `select` does not explore it until `clear`.
     """
 
-    async def run(book: Cuebook) -> Wire:
-        found = await lookup.find(book.prompts, prompt, branch=branch)
+    async def run(cue: Cuebook) -> Wire:
+        found = await lookup.find(cue.prompts, prompt, branch=branch)
         at = {"branch": found.branch, "by": whoever(by)}
-        stands = await book.prompts.roll_back(found.slug, to=to, reason=reason, **at)
-        await write_through(book, found.slug)
-        active = await book.prompts.get(found.slug, branch=found.branch, version=stands.active)
+        stands = await cue.prompts.roll_back(found.slug, to=to, reason=reason, **at)
+        await write_through(cue, found.slug)
+        active = await cue.prompts.get(found.slug, branch=found.branch, version=stands.active)
         return shapes.rolled_back(active, stands)
 
     done = wait(state, run)
@@ -236,11 +236,11 @@ def clear(
     """Allow a rolled-back version to be selected again."""
     place = lookup.read_place(prompt, branch=branch)
 
-    async def run(book: Cuebook) -> Wire:
-        family = await book.prompts.family(place.slug)
+    async def run(cue: Cuebook) -> Wire:
+        family = await cue.prompts.family(place.slug)
         at = {"branch": place.branch or MAIN, "by": whoever(by)}
-        stands = await book.prompts.clear(family.slug, version, reason=reason, **at)
-        return shapes.branch(stands, await book.prompts.family(family.slug))
+        stands = await cue.prompts.clear(family.slug, version, reason=reason, **at)
+        return shapes.branch(stands, await cue.prompts.family(family.slug))
 
     done = wait(state, run)
     if state.json:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lookup
@@ -50,9 +50,9 @@ def select(
     slug, signals = lookup.read_place(prompt).slug, numbers(signal, "--signal")
     given: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
 
-    async def run(book: Cuebook) -> Wire:
-        named = strategy or book.config.settings.prompts.strategy
-        return shapes.selection(await book.prompts.select(slug, signals, strategy=named, seed=seed, **given))
+    async def run(cue: Cuebook) -> Wire:
+        named = strategy or cue.config.settings.prompts.strategy
+        return shapes.selection(await cue.prompts.select(slug, signals, strategy=named, seed=seed, **given))
 
     shown = wait(state, run)
     if state.json:
@@ -112,10 +112,10 @@ def observe(
     """
     place, signals = lookup.read_place(prompt, branch=branch, version=version), numbers(signal, "--signal")
 
-    async def run(book: Cuebook) -> Wire:
+    async def run(cue: Cuebook) -> Wire:
         named = place.branch is not None or place.version is not None
-        found = await lookup.find(book.prompts, prompt, branch=branch, version=version) if named else None
-        seen = await book.prompts.observe(
+        found = await lookup.find(cue.prompts, prompt, branch=branch, version=version) if named else None
+        seen = await cue.prompts.observe(
             found.slug if found else place.slug,
             sentiment=sentiment,
             corrections=corrections,

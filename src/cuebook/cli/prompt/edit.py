@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.prompts import draft as drafts
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lookup
@@ -104,32 +104,32 @@ def new(
         msg = "FILE and text options exclude each other. Use only one of them"
         raise typer.BadParameter(msg, param_hint="FILE")
     if file is not None:
-        _tell(state, wait(state, lambda book: _save_file(book, place, file, base, author)))
+        _tell(state, wait(state, lambda cue: _save_file(cue, place, file, base, author)))
     elif sections or given:
         given |= {"base": base, "author": author}
-        _tell(state, wait(state, lambda book: _save(book, place, sections, given)))
+        _tell(state, wait(state, lambda cue: _save(cue, place, sections, given)))
     else:
         _edit(state, place, author=author, new=True)
 
 
-async def _save_file(book: Cuebook, place: VersionPlace, file: str, base: int | None, author: str) -> Version:
-    draft = await drafts.draft_of(book.desk, place.slug, place.branch, new=True)
+async def _save_file(cue: Cuebook, place: VersionPlace, file: str, base: int | None, author: str) -> Version:
+    draft = await drafts.draft_of(cue.desk, place.slug, place.branch, new=True)
     if base not in (None, draft.base):
         msg = f"Prompt {draft.slug!r} has changed: head of {draft.branch!r} is {draft.base}, not {base}. Retry."
         raise Conflict(msg)
-    made = await drafts.save_draft(book.desk, draft, drafts.read_draft(draft, _read(file), name=file), by=author)
-    await write_through(book, made.slug)
+    made = await drafts.save_draft(cue.desk, draft, drafts.read_draft(draft, _read(file), name=file), by=author)
+    await write_through(cue, made.slug)
     return made
 
 
-async def _save(book: Cuebook, place: VersionPlace, sections: dict[str, str], fields: dict[str, Any]) -> Version:
+async def _save(cue: Cuebook, place: VersionPlace, sections: dict[str, str], fields: dict[str, Any]) -> Version:
     """Write the given fields; keep the others, and the sections if none is given."""
-    before = (await drafts.draft_of(book.desk, place.slug, place.branch, new=True)).before
+    before = (await drafts.draft_of(cue.desk, place.slug, place.branch, new=True)).before
     if "metadata" in fields and before:
         fields = fields | {"metadata": {**before.metadata, **fields["metadata"]}}
     kept = dict(before.sections) if before and not sections else sections
-    made = await book.prompts.save(place.slug, kept, branch=place.branch or MAIN, **fields)
-    await write_through(book, made.slug)
+    made = await cue.prompts.save(place.slug, kept, branch=place.branch or MAIN, **fields)
+    await write_through(cue, made.slug)
     return made
 
 
@@ -159,7 +159,7 @@ def edit(state: State, prompt: Prompt, *, branch: Branch = None, author: Author 
 
 
 def _edit(state: State, place: VersionPlace, *, author: str, new: bool) -> None:
-    draft = wait(state, lambda book: drafts.draft_of(book.desk, place.slug, place.branch, new=new))
+    draft = wait(state, lambda cue: drafts.draft_of(cue.desk, place.slug, place.branch, new=new))
     folder = Path(tempfile.mkdtemp(prefix="cuebook-"))
     file = folder / f"{draft.slug.rpartition('/')[2]}.md"
     file.write_text(draft.text, "utf-8", newline="\n")
@@ -173,12 +173,12 @@ def _edit(state: State, place: VersionPlace, *, author: str, new: bool) -> None:
             screen.say("no changes")
         return
 
-    async def write(book: Cuebook) -> Version | None:
+    async def write(cue: Cuebook) -> Version | None:
         version = drafts.read_draft(draft, data, name=file.name)
         if not drafts.changes(draft, version):
             return None
-        made = await drafts.save_draft(book.desk, draft, version, by=author)
-        await write_through(book, made.slug)
+        made = await drafts.save_draft(cue.desk, draft, version, by=author)
+        await write_through(cue, made.slug)
         return made
 
     try:

@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.prompts.files import pushes_by_itself
 from cuebook.cli.group import new_app
 from cuebook.cli.output import screen
@@ -42,18 +42,18 @@ def wait(state: State, work: Callable[[Cuebook], Awaitable[T]], *, autopush: boo
 
     async def run() -> T:
         config = state.project({} if autopush is None else {"prompts.autopush": autopush})
-        async with Cuebook.open(config, worker=False) as book:
-            return await work(book)
+        async with Cuebook.open(config, worker=False) as cue:
+            return await work(cue)
 
     return asyncio.run(run())
 
 
-async def write_through(book: Cuebook, *slugs: str) -> None:
+async def write_through(cue: Cuebook, *slugs: str) -> None:
     """Write the files of changed prompts if files are synchronized automatically."""
-    if not pushes_by_itself(book.config):
+    if not pushes_by_itself(cue.config):
         return
     try:
-        await book.prompt_files.pull(slugs=slugs)
+        await cue.prompt_files.pull(slugs=slugs)
     except CuebookError as error:
         screen.complain(f"The prompt is stored, but its file was not written: {error}")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import lint as linting
 from cuebook.app.prompts import lookup
@@ -45,8 +45,8 @@ def lint(
         return
     slugs = [lookup.read_place(each).slug for each in prompts or ()]
 
-    async def run(book: Cuebook) -> list[Wire]:
-        found = await linting.lint_prompts(book.desk, PromptFolder(book.prompt_files.root), slugs)
+    async def run(cue: Cuebook) -> list[Wire]:
+        found = await linting.lint_prompts(cue.desk, PromptFolder(cue.prompt_files.root), slugs)
         return [msgspec.to_builtins(each) for each in found]
 
     found = wait(state, run, autopush=False)
@@ -81,9 +81,9 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
     The score combines lint findings, documentation, tests and observed feedback.
     """
 
-    async def run(book: Cuebook) -> Wire:
-        found = await lookup.find(book.prompts, prompt, branch=branch, version=version)
-        rating = await linting.rate_version(book.desk, PromptFolder(book.prompt_files.root), found)
+    async def run(cue: Cuebook) -> Wire:
+        found = await lookup.find(cue.prompts, prompt, branch=branch, version=version)
+        rating = await linting.rate_version(cue.desk, PromptFolder(cue.prompt_files.root), found)
         return linting.rating_to_wire(found, rating)
 
     shown = wait(state, run)
@@ -124,8 +124,8 @@ def clusters(
     Similarity comes from the configured embedder, else from shared words. Only the active version on `main` counts.
     """
 
-    async def run(book: Cuebook) -> Clusters:
-        return await book.prompts.clusters(prefix=prefix, least=least)
+    async def run(cue: Cuebook) -> Clusters:
+        return await cue.prompts.clusters(prefix=prefix, least=least)
 
     found = wait(state, run)
     if state.json:

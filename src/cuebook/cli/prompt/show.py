@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import lookup, views
 from cuebook.app.prompts.export import file_of
@@ -26,7 +26,7 @@ def list_(
     cursor: Cursor = None,
 ) -> None:
     """List prompts with their branches, labels and weights."""
-    items, more = wait(state, lambda book: views.prompts_page(book.prompts, prefix=prefix, limit=limit, cursor=cursor))
+    items, more = wait(state, lambda cue: views.prompts_page(cue.prompts, prefix=prefix, limit=limit, cursor=cursor))
     if state.json:
         screen.say_json({"items": items} | ({"next": more} if more else {}))
         return
@@ -77,11 +77,11 @@ def show(
 ) -> None:
     """Show a version: sections, parameters, labels and state."""
 
-    async def read(book: Cuebook) -> tuple[Version, Wire]:
-        whose = book.prompts.project_scope(project)
-        found = await lookup.find(book.prompts, prompt, branch=branch, version=version, project=whose)
+    async def read(cue: Cuebook) -> tuple[Version, Wire]:
+        whose = cue.prompts.project_scope(project)
+        found = await lookup.find(cue.prompts, prompt, branch=branch, version=version, project=whose)
         at: dict[str, Any] = {"branch": found.branch, "version": found.number, "project": ""}
-        return found, await views.show(book.prompts, found.slug, **at, resolve=resolve)
+        return found, await views.show(cue.prompts, found.slug, **at, resolve=resolve)
 
     found, shown = wait(state, read)
     if state.json:
@@ -138,7 +138,7 @@ def log(state: State, prompt: Prompt, *, limit: PageLimit = None, cursor: Cursor
     Each entry has its author and reason.
     """
     slug = lookup.read_place(prompt).slug
-    items, more = wait(state, lambda book: views.history_page(book.prompts, slug, limit=limit, cursor=cursor))
+    items, more = wait(state, lambda cue: views.history_page(cue.prompts, slug, limit=limit, cursor=cursor))
     if state.json:
         screen.say_json({"items": items} | ({"next": more} if more else {}))
         return
@@ -192,20 +192,20 @@ def diff(
     what the change would have left out of the last turns that used the prompt. Nothing is stored.
     """
 
-    async def read(book: Cuebook) -> Wire:
-        named = await lookup.find(book.prompts, prompt, branch=branch)
-        edited = await _edited(book, prompt, named) if a is None else None
+    async def read(cue: Cuebook) -> Wire:
+        named = await lookup.find(cue.prompts, prompt, branch=branch)
+        edited = await _edited(cue, prompt, named) if a is None else None
         if edited:
             path, draft = edited
-            return await lookup.compare(book.desk, named, draft, turns=turns) | {"file": path}
-        after = await lookup.find_beside(book.prompts, named, b) if b else named
+            return await lookup.compare(cue.desk, named, draft, turns=turns) | {"file": path}
+        after = await lookup.find_beside(cue.prompts, named, b) if b else named
         if a is None and after.number == 1:
             msg = (
                 f"{after.slug}@{after.branch}:1 is the first version of its branch. Name a version to compare it with."
             )
             raise InvalidInput(msg, where="a")
-        before = await lookup.find_beside(book.prompts, named, a or f"{after.branch}:{after.number - 1}")
-        return await lookup.compare(book.desk, before, after, turns=turns)
+        before = await lookup.find_beside(cue.prompts, named, a or f"{after.branch}:{after.number - 1}")
+        return await lookup.compare(cue.desk, before, after, turns=turns)
 
     shown = wait(state, read, autopush=None if a else False)
     if state.json:
@@ -229,12 +229,12 @@ def _draw_impact(impact: Wire) -> None:
         screen.say(f"{exact}, the others approximately")
 
 
-async def _edited(book: Cuebook, prompt: str, named: Version) -> tuple[str, Version] | None:
+async def _edited(cue: Cuebook, prompt: str, named: Version) -> tuple[str, Version] | None:
     """Return the edited file of a branch and its draft; None if a version number or label was named."""
     place = lookup.read_place(prompt)
     if place.version is not None or place.branch not in (None, named.branch):
         return None
-    return await book.prompt_files.edited(named.slug, named.branch)
+    return await cue.prompt_files.edited(named.slug, named.branch)
 
 
 def draw_difference(shown: Wire) -> None:

@@ -34,7 +34,7 @@ def push(
 
     If a file is invalid, report it and store nothing.
     """
-    done = wait(state, lambda book: book.prompt_files.push(dry_run=dry_run, force=force), autopush=False)
+    done = wait(state, lambda cue: cue.prompt_files.push(dry_run=dry_run, force=force), autopush=False)
     if state.json:
         screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in done]})
         return
@@ -62,7 +62,7 @@ def pull(
 
     Older versions go to .objects. registry.json is rebuilt.
     """
-    done = wait(state, lambda book: book.prompt_files.pull(dry_run=dry_run, force=force), autopush=False)
+    done = wait(state, lambda cue: cue.prompt_files.pull(dry_run=dry_run, force=force), autopush=False)
     if state.json:
         screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in done]})
         return
@@ -78,7 +78,7 @@ def drift(state: State) -> None:
 
     registry.json is checked too. Exits with 1 if they differ. Nothing is written.
     """
-    found = wait(state, lambda book: book.prompt_files.drift(), autopush=False)
+    found = wait(state, lambda cue: cue.prompt_files.drift(), autopush=False)
     if state.json:
         screen.say_json({"ok": not found, "items": [_wire(each) for each in found]})
     else:

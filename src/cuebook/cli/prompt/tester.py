@@ -51,7 +51,7 @@ def try_out(
     params = pairs(param, "--param")
     who = whoever(None) if log else None
     options: dict[str, Any] = {"branch": branch, "version": version, "diff": diff, "log": who, "project": project}
-    shown = wait(state, lambda book: lookup.try_out(book.desk, slug, params, **options))
+    shown = wait(state, lambda cue: lookup.try_out(cue.desk, slug, params, **options))
     if state.json:
         screen.say_json(shown)
     elif text:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lookup
@@ -38,10 +38,10 @@ def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None)
     """
     data = _data(file)
 
-    async def run(book: Cuebook) -> Wire:
-        done = await migrate_document(book.desk, read_document(data, name=file), dry_run=dry_run, by=by or "")
+    async def run(cue: Cuebook) -> Wire:
+        done = await migrate_document(cue.desk, read_document(data, name=file), dry_run=dry_run, by=by or "")
         if not dry_run:
-            await write_through(book, *(each.slug for _, _, each in done.written))
+            await write_through(cue, *(each.slug for _, _, each in done.written))
         return shapes.migrated(done)
 
     _tell(state, wait(state, run))
@@ -101,9 +101,9 @@ def import_(
         return
     data = [(Path(each).name, Path(each).read_bytes()) for each in texts]
 
-    async def run(book: Cuebook) -> list[Wire]:
-        made = await import_files(book.desk, data, by=by or "")
-        await write_through(book, *(each.slug for each in made))
+    async def run(cue: Cuebook) -> list[Wire]:
+        made = await import_files(cue.desk, data, by=by or "")
+        await write_through(cue, *(each.slug for each in made))
         return [shapes.written(each) for each in made]
 
     made = wait(state, run)
@@ -151,10 +151,10 @@ def export(
         )
         raise InvalidInput(msg, where="format")
 
-    async def run(book: Cuebook) -> tuple[str, int]:
+    async def run(cue: Cuebook) -> tuple[str, int]:
         if form == "md":
-            return file_of(await lookup.find(book.prompts, named[0])), 1
-        document: dict[str, Any] = await export_prompts(book.desk, [lookup.read_place(each).slug for each in named])
+            return file_of(await lookup.find(cue.prompts, named[0])), 1
+        document: dict[str, Any] = await export_prompts(cue.desk, [lookup.read_place(each).slug for each in named])
         return f"{screen.json_text(document)}\n", len(document["prompts"])
 
     text, count = wait(state, run)

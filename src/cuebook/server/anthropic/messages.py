@@ -10,7 +10,7 @@ from msgspec import Struct, json
 from cuebook.errors import InvalidInput
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
-from cuebook.server.authorization import AnyRequest, book_of, idempotency_key
+from cuebook.server.authorization import AnyRequest, cue_of, idempotency_key
 from cuebook.server.error_responses import AnthropicError, Failure
 from cuebook.server.json_body import JsonBody, check_json
 from cuebook.server.openai.chat_completions import answer_of, begin, call_of, pass_through, sends_new
@@ -51,16 +51,16 @@ async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIRes
     other headers are those of /v1/chat/completions.
     """
     body: Any = data
-    book = book_of(request)
-    own = book.messages.translates
+    cue = cue_of(request)
+    own = cue.messages.translates
     if own:
         check_json(body)
-    elif book.config.settings.upstream.messages == "pass" or not _is_clean(body):
+    elif cue.config.settings.upstream.messages == "pass" or not _is_clean(body):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return Streamed(
         request.app.state.running,
-        answer_of(book.message(call), _said),
+        answer_of(cue.message(call), _said),
         begin,
         to_the_end=call.idempotency_key is not None,
     )
@@ -75,11 +75,11 @@ async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIRes
 async def count_tokens(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIResponse:
     """Count a request's tokens: by the upstream if it supports Anthropic's wire, else by an estimate."""
     body: Any = data
-    book = book_of(request)
-    if not book.messages.translates:
+    cue = cue_of(request)
+    if not cue.messages.translates:
         return await pass_through(request)
     check_json(body)
-    counted = book.messages.count(call_of(request, body, server_history=False, key=None))
+    counted = cue.messages.count(call_of(request, body, server_history=False, key=None))
     return ASGIResponse(body=json.encode(counted), media_type="application/json")
 
 

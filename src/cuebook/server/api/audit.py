@@ -9,7 +9,7 @@ from msgspec import Struct
 from cuebook.app.reports import audit_shapes as shapes
 from cuebook.app.reports.audit import HIGHEST
 from cuebook.server.api.types import answers
-from cuebook.server.authorization import AnyRequest, book_of
+from cuebook.server.authorization import AnyRequest, cue_of
 from cuebook.server.route_parts import Limit, json_of
 
 ALL = "/api/audit"
@@ -68,7 +68,7 @@ class RenderedAgain(Struct, frozen=True, kw_only=True):
 @get(ALL, responses=answers(RecordPage))
 async def list_records(request: AnyRequest, after: After = 0, cursor: Cursor = 0, limit: Limit = 50) -> Response[bytes]:
     """List audit records, oldest first; `next` is the `cursor` of the next page."""
-    found = await book_of(request).audit.records(after=max(after, cursor), limit=limit + 1)
+    found = await cue_of(request).audit.records(after=max(after, cursor), limit=limit + 1)
     page = found[:limit]
     more = {"next": page[-1].seq} if len(found) > limit else {}
     return json_of({"items": [shapes.record(each) for each in page]} | more)
@@ -77,20 +77,20 @@ async def list_records(request: AnyRequest, after: After = 0, cursor: Cursor = 0
 @get(ONE, responses=answers(RecordAnswer))
 async def get_record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
     """Return a record by its number."""
-    return json_of(shapes.record(await book_of(request).audit.get(n)))
+    return json_of(shapes.record(await cue_of(request).audit.get(n)))
 
 
 @post(ALL + "/verify", status_code=200, responses=answers(VerdictAnswer))
 async def verify(request: AnyRequest) -> Response[bytes]:
     """Verify the integrity of all records in the table and the mirror file: hashes, order, signed checkpoints."""
     async with request.app.state.measures.hold("an audit verification"):
-        return json_of(shapes.verdict(await book_of(request).audit.verify()))
+        return json_of(shapes.verdict(await cue_of(request).audit.verify()))
 
 
 @post(ONE + "/replay", status_code=200, responses=answers(RenderedAgain))
 async def replay(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
     """Render a record's prompt again from the same version and values, and compare. Stores nothing."""
-    return json_of(shapes.replayed(await book_of(request).audit.replay(n)))
+    return json_of(shapes.replayed(await cue_of(request).audit.replay(n)))
 
 
 ROUTES = [list_records, get_record, verify, replay]

@@ -19,8 +19,8 @@ from cuebook.records.turn import Ask
 from cuebook.server.api import types as wire
 from cuebook.server.authorization import (
     AnyRequest,
-    book_of,
     caller_of,
+    cue_of,
     fresh_conversation,
     header,
     idempotency_key,
@@ -60,14 +60,14 @@ async def chat(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: User
     With `stream`, or Accept: text/event-stream, as events METADATA_UPDATE, text_delta, final_response, error. With an
     Idempotency-Key the turn finishes even if the client disconnects; retry to get the answer.
     """
-    book, running = book_of(request), request.app.state.running
+    cue, running = cue_of(request), request.app.state.running
     user, key = user_of(request, data.user_id, user_id), idempotency_key(request.scope)
-    conversation = data.conversation_id or fresh_conversation(book, user=user, key=key)
+    conversation = data.conversation_id or fresh_conversation(cue, user=user, key=key)
     ask = _asked(request, wire.ask_of(data, conversation=conversation, user=user, idempotency_key=key))
     accepts = header(request.scope, b"accept") or ""
     if data.stream or (data.stream is None and EVENTS in accepts):
-        return Streamed(running, _events(book, ask), to_the_end=key is not None)
-    body = _encode(await _answer(book, ask, request, running))
+        return Streamed(running, _events(cue, ask), to_the_end=key is not None)
+    body = _encode(await _answer(cue, ask, request, running))
     return ASGIResponse(body=body, media_type="application/json")
 
 
@@ -79,12 +79,12 @@ def _asked(request: AnyRequest, ask: Ask) -> Ask:
     return msgspec.structs.replace(ask, authenticated=proven, may_publish=caller.may("admin"), key=caller.key)
 
 
-async def _answer(book: Cuebook, ask: Ask, request: AnyRequest, running: Running) -> dict[str, Any]:
+async def _answer(cue: Cuebook, ask: Ask, request: AnyRequest, running: Running) -> dict[str, Any]:
     """Return the answer. Without an Idempotency-Key it is canceled when the client disconnects."""
     if ask.idempotency_key:
-        reply = await running.to_the_end(book.ask(ask))
+        reply = await running.to_the_end(cue.ask(ask))
     else:
-        reply = await running.until_gone(request.receive, book.ask(ask))
+        reply = await running.until_gone(request.receive, cue.ask(ask))
     return {
         "text": reply.text,
         "textPlain": reply.text_plain,
@@ -94,9 +94,9 @@ async def _answer(book: Cuebook, ask: Ask, request: AnyRequest, running: Running
     }
 
 
-async def _events(book: Cuebook, ask: Ask) -> AsyncGenerator[Start | bytes, None]:
+async def _events(cue: Cuebook, ask: Ask) -> AsyncGenerator[Start | bytes, None]:
     started = False
-    async with aclosing(book.stream(ask)) as chunks:  # type: ignore[type-var]
+    async with aclosing(cue.stream(ask)) as chunks:  # type: ignore[type-var]
         try:
             async for chunk in chunks:
                 if not started:
@@ -127,11 +127,11 @@ def _event(chunk: Chunk, conversation: str) -> bytes:
 @post("/api/assemble", dto=JsonBody[wire.ChatBody], status_code=200, responses=wire.answers(wire.AssembleAnswer))
 async def assemble(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: UserQuery = None) -> Response[bytes]:
     """Build the prompt of a chat request. Calls no model and stores nothing."""
-    book = book_of(request)
+    cue = cue_of(request)
     user = user_of(request, data.user_id, user_id)
-    conversation = data.conversation_id or fresh_conversation(book, user=user, key=None)
+    conversation = data.conversation_id or fresh_conversation(cue, user=user, key=None)
     ask = _asked(request, wire.ask_of(data, conversation=conversation, user=user))
-    window, metadata = await book.assemble_with_metadata(ask)
+    window, metadata = await cue.assemble_with_metadata(ask)
     shown = {
         "messages": [Raw(message) for message in window.messages],
         "window": shapes.window(window),

@@ -15,7 +15,7 @@ from cuebook.records.memory import Item
 from cuebook.records.turn import Turn
 from cuebook.server.api import types as wire
 from cuebook.server.api.long_term_memory import AsOf, moment
-from cuebook.server.authorization import AnyRequest, actor_of, book_of, caller_of, check_first, idempotency_key, user_of
+from cuebook.server.authorization import AnyRequest, actor_of, caller_of, check_first, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PATH, Limit, PageCursor, PageLimit, UserQuery, json_of, listed
@@ -44,7 +44,7 @@ async def list_conversations(
     `q` filters by words in the ID, the user or the start of the first post.
     """
     user = user_of(request, user_id)
-    page = await book_of(request).conversations.listed(q=q, user=user, limit=limit, cursor=cursor)
+    page = await cue_of(request).conversations.listed(q=q, user=user, limit=limit, cursor=cursor)
     return listed(list(page.items), page.cursor)
 
 
@@ -53,7 +53,7 @@ async def get_conversation(
     request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Return a conversation's metadata."""
-    return json_of(await book_of(request).conversations.describe(name_in(conversation), user=user_of(request, user_id)))
+    return json_of(await cue_of(request).conversations.describe(name_in(conversation), user=user_of(request, user_id)))
 
 
 @delete(PATH, status_code=200, responses=wire.answers(wire.Deleted))
@@ -61,9 +61,9 @@ async def delete_conversation(
     request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Forget a conversation and everything derived from it. Only for its first user."""
-    book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
+    cue, user, name = cue_of(request), user_of(request, user_id), name_in(conversation)
     await check_first(request, name, user, "Forgetting another user's conversation")
-    gone = await book.conversations.delete(name, user=user)
+    gone = await cue.conversations.delete(name, user=user)
     return json_of({"deleted": gone})
 
 
@@ -82,7 +82,7 @@ async def get_rounds(
 
     Returns all, or with `limit` or `cursor` a page.
     """
-    talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    talk, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
     view: Any = {"user": user, "role": role, "include_failed": include_failed}
     if limit is None and cursor is None:
         rounds, more = await talk.rounds(name, **view), None
@@ -109,7 +109,7 @@ async def get_posts(
     Returns all, with `last` the newest, or with `limit` or `cursor` a page. Pages stay on the same branch if the head
     moves.
     """
-    talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    talk, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
     if limit is None and cursor is None:
         posts, more = await talk.posts(name, user=user, branches=branches, last=last), None
     else:
@@ -131,7 +131,7 @@ async def add_posts(
     posts, messages = data.posts or [], data.messages or []
     if any(each.send_from == SYSTEM for each in posts) or any(each.get("role") in SYSTEM_ROLES for each in messages):
         caller_of(request).need("agent", "Storing a system post")
-    appended = await book_of(request).append(
+    appended = await cue_of(request).append(
         name_in(conversation),
         [wire.posted_of(each, number) for number, each in enumerate(posts)]
         or [wire.message_with_time(each, number) for number, each in enumerate(messages)],
@@ -149,10 +149,10 @@ async def put_head(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[wire.HeadBody], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Move the head to a post. The other branches are kept. Only for the conversation's first user."""
-    book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
+    cue, user, name = cue_of(request), user_of(request, user_id), name_in(conversation)
     await check_first(request, name, user, "Moving the head of another user's conversation")
-    await book.conversations.move_head(name, data.post_id, user=user)
-    return json_of(await book.conversations.describe(name, user=user))
+    await cue.conversations.move_head(name, data.post_id, user=user)
+    return json_of(await cue.conversations.describe(name, user=user))
 
 
 @put(f"{PATH}/participants", dto=JsonBody[wire.ParticipantsBody], responses=wire.answers(wire.ConversationAnswer))
@@ -163,9 +163,9 @@ async def put_participants(
     user_id: UserQuery = None,
 ) -> Response[bytes]:
     """Set the participants besides the first user. Only for owners; others get 404."""
-    book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
-    await book.conversations.participants(name, data.participants, user=user, by=actor_of(request))
-    return json_of(await book.conversations.describe(name, user=user))
+    cue, user, name = cue_of(request), user_of(request, user_id), name_in(conversation)
+    await cue.conversations.participants(name, data.participants, user=user, by=actor_of(request))
+    return json_of(await cue.conversations.describe(name, user=user))
 
 
 @get(f"{PATH}/turns", responses=wire.answers(wire.Listing))
@@ -179,13 +179,13 @@ async def get_turns(
     cursor: PageCursor = None,
 ) -> Response[bytes]:
     """Return turns without windows, oldest first: the newest 20, the newest `last`, or a page of all."""
-    book, name, user = book_of(request), name_in(conversation), user_of(request, user_id)
+    cue, name, user = cue_of(request), name_in(conversation), user_of(request, user_id)
     turns: Sequence[Turn]
     if limit is None and cursor is None:
-        turns, more = await book.turns.last(name, user=user, last=last or NEWEST), None
+        turns, more = await cue.turns.last(name, user=user, last=last or NEWEST), None
     else:
         _only_one("last", last)
-        page = await book.turns.page(name, user=user, limit=limit or LIMIT, cursor=cursor)
+        page = await cue.turns.page(name, user=user, limit=limit or LIMIT, cursor=cursor)
         turns, more = page.items, page.cursor
     shown = [shapes.turn(each, query="", reply="", shown=None) for each in turns]
     hidden = ("query", "reply", "window")
@@ -202,7 +202,7 @@ async def get_turn(
 ) -> Response[bytes]:
     """Return a turn: query, reply, and the blocks of its window with sources and tokens."""
     name, user = name_in(conversation), user_of(request, user_id)
-    return json_of(await book_of(request).turns.show(name, number_of(n), step=step, user=user))
+    return json_of(await cue_of(request).turns.show(name, number_of(n), step=step, user=user))
 
 
 @get(f"{PATH}/turns/{{n:int}}/replay", responses=wire.answers(wire.ReplayAnswer))
@@ -215,13 +215,13 @@ async def replay_turn(
 ) -> Response[bytes]:
     """Render a turn's window from stored data, and compare it with the digest of the sent bytes."""
     name, user = name_in(conversation), user_of(request, user_id)
-    return json_of(replay_shape(await book_of(request).turns.replay(name, number_of(n), step=step, user=user)))
+    return json_of(replay_shape(await cue_of(request).turns.replay(name, number_of(n), step=step, user=user)))
 
 
 @get(f"{PATH}/summary", responses=wire.answers(wire.SummaryAnswer))
 async def get_summary(request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
     """Return the rolling summary of the head's branch."""
-    summary = await book_of(request).memory.summary(name_in(conversation), user=user_of(request, user_id))
+    summary = await cue_of(request).memory.summary(name_in(conversation), user=user_of(request, user_id))
     return json_of({"summary": shapes.summary_state(summary) if summary else None})
 
 
@@ -240,7 +240,7 @@ async def get_items(
 
     `asOf` returns those valid then. Returns all, or with `limit` or `cursor` a page.
     """
-    memory, name, user = book_of(request).memory, name_in(conversation), user_of(request, user_id)
+    memory, name, user = cue_of(request).memory, name_in(conversation), user_of(request, user_id)
     items: Sequence[Item]
     asked: Any = {"user": user, "ended": ended, "as_of": moment(as_of)}
     if limit is None and cursor is None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from cuebook.app.experiences import ExperienceChoice, listed
 from cuebook.app.paging import short_page
 from cuebook.server.api.types import In, Text, answers
-from cuebook.server.authorization import AnyRequest, book_of
+from cuebook.server.authorization import AnyRequest, cue_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PageCursor, PageLimit, json_of
 
@@ -48,7 +48,7 @@ async def list_experiences(
     request: AnyRequest, role: RoleQuery = None, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
     """List the handwritten experiences of the current files."""
-    found = await book_of(request).experiences.list(role)
+    found = await cue_of(request).experiences.list(role)
     page = short_page([listed(each) for each in found.items], f"experiences {role}", limit=limit, cursor=cursor)
     more = {"next": page.cursor} if page.cursor is not None else {}
     return json_of({"items": page.items, "problems": list(found.problems)} | more)
@@ -62,7 +62,7 @@ async def list_experiences(
 )
 async def select_experiences(request: AnyRequest, data: JSONBody[SelectExperiencesBody]) -> Response[bytes]:
     """Select experiences for a query as a turn does, with reasons. May call a model; stores nothing."""
-    return json_of(await book_of(request).experiences.select(data.query, role=data.role))
+    return json_of(await cue_of(request).experiences.select(data.query, role=data.role))
 
 
 ROUTES = [list_experiences, select_experiences]

@@ -10,7 +10,7 @@ from cuebook.app.turns.feedback import to_wire
 from cuebook.records.prompt import TaskOutcome
 from cuebook.server.api import types as wire
 from cuebook.server.api.conversations import number_of
-from cuebook.server.authorization import AnyRequest, book_of, idempotency_key, user_of
+from cuebook.server.authorization import AnyRequest, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PATH, UserQuery, json_of
@@ -74,7 +74,7 @@ async def give_feedback(
     user_id: UserQuery = None,
 ) -> Response[bytes]:
     """Store feedback on a turn. It replaces earlier feedback, also in the scores of prompt versions."""
-    known = await book_of(request).turns.feedback(
+    known = await cue_of(request).turns.feedback(
         name_in(conversation),
         number_of(n),
         score=data.score,

@@ -9,7 +9,7 @@ from msgspec import Meta
 from cuebook.app.forgetting import preview_shape, receipt_shape
 from cuebook.records.erasure import Kind, Receipt, Staying, WouldForget, no_receipt
 from cuebook.server.api.types import In, Text, answers
-from cuebook.server.authorization import AnyRequest, book_of, caller_of, check_first, user_of
+from cuebook.server.authorization import AnyRequest, caller_of, check_first, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import UserQuery, json_of
@@ -115,13 +115,13 @@ async def forget(request: AnyRequest, data: JSONBody[ForgetBody]) -> Response[by
     }
     if data.dry_run:
         return json_of({"wouldForget": preview_shape(await would_forget(request, target))})
-    return _answer(await book_of(request).memory.forget(**target, reason=data.reason))
+    return _answer(await cue_of(request).memory.forget(**target, reason=data.reason))
 
 
 async def would_forget(request: AnyRequest, target: Any) -> WouldForget:
     """Return a preview of forgetting, one at a time. Raises Busy, InvalidInput."""
     async with request.app.state.measures.hold("a forget preview"):
-        return await book_of(request).memory.would_forget(**target)
+        return await cue_of(request).memory.would_forget(**target)
 
 
 async def _check(request: AnyRequest, data: ForgetBody) -> None:
@@ -162,7 +162,7 @@ async def read_receipt(request: AnyRequest, name: str, user: str | None) -> Rece
         user = None
     elif user is None and not caller.may("admin"):
         raise no_receipt(name)
-    return await book_of(request).receipts.get(name, user=user)
+    return await cue_of(request).receipts.get(name, user=user)
 
 
 async def forget_one(request: AnyRequest, name: str, user: str | None, organization: str | None) -> Receipt:
@@ -172,14 +172,14 @@ async def forget_one(request: AnyRequest, name: str, user: str | None, organizat
         caller.need("admin", "Forgetting an organization's memory")
     elif user is None:
         caller.need("owner", "Forgetting other users' memories")
-    return await book_of(request).memories.remove(name, user=user, organization=organization)
+    return await cue_of(request).memories.remove(name, user=user, organization=organization)
 
 
 async def forget_several(request: AnyRequest, names: list[str], user: str | None, reason: str) -> Receipt:
     """Forget memories of the user, or as owner of anyone. Raises Denied, InvalidInput, Conflict."""
     if user is None:
         caller_of(request).need("owner", "Forgetting other users' memories")
-    return await book_of(request).memory.forget(memories=names, reason=reason, by=user)
+    return await cue_of(request).memory.forget(memories=names, reason=reason, by=user)
 
 
 def _answer(receipt: Receipt) -> Response[bytes]:

@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 
 from cuebook.server.api import types as wire
 from cuebook.server.api.types import CompressedAnswer, DigestBody
-from cuebook.server.authorization import AnyRequest, book_of, user_of
+from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import UserQuery, json_of
 
@@ -24,7 +24,7 @@ LARGE = 20_000
 )
 async def compress(request: AnyRequest, data: JSONBody[wire.TextBody]) -> Response[bytes]:
     """Compress a text as a full window does: first line, last line, every fact; unchanged if not smaller."""
-    memory = book_of(request).memory
+    memory = cue_of(request).memory
     large = len(data.text) > LARGE
     made = await asyncio.to_thread(memory.compress, data.text) if large else memory.compress(data.text)
     shown: dict[str, Any] = {
@@ -44,7 +44,7 @@ async def compress(request: AnyRequest, data: JSONBody[wire.TextBody]) -> Respon
 async def digest(request: AnyRequest, data: JSONBody[DigestBody], user_id: UserQuery = None) -> Response[bytes]:
     """Return the newest posts of a conversation as a short digest: actions, results, key facts."""
     user = user_of(request, data.user_id, user_id)
-    text = await book_of(request).memory.digest(data.conversation_id, user=user, last=data.last)
+    text = await cue_of(request).memory.digest(data.conversation_id, user=user, last=data.last)
     return json_of({"text": text})
 
 

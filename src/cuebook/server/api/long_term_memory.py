@@ -15,7 +15,7 @@ from cuebook.app.memories import json_shapes as shapes
 from cuebook.errors import NotFound
 from cuebook.records.memory import Memory
 from cuebook.server.api.types import In, answers, seconds_of
-from cuebook.server.authorization import AnyRequest, book_of, caller_of, user_of
+from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PageCursor, UserQuery, json_of, listed
@@ -89,7 +89,7 @@ async def list_memories(
     cursor: PageCursor = None,
 ) -> Response[bytes]:
     """List memories across conversations, oldest first."""
-    page = await book_of(request).memories.page(
+    page = await cue_of(request).memories.page(
         user=user_of(request, None, user_id),
         persona=persona,
         organization=organization,
@@ -107,7 +107,7 @@ async def export_memories(
     request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> ASGIResponse:
     """Return all memories of a user or an organization with history and sources, as one streamed list."""
-    found = book_of(request).memories.export(user=user_of(request, None, user_id), organization=organization)
+    found = cue_of(request).memories.export(user=user_of(request, None, user_id), organization=organization)
     return Streamed(request.app.state.running, exported(request, found))
 
 
@@ -161,7 +161,7 @@ async def list_knowledge(
     cursor: PageCursor = None,
 ) -> Response[bytes]:
     """List knowledge, or search it by words and by meaning."""
-    memories, user = book_of(request).memories, user_of(request, None, user_id)
+    memories, user = cue_of(request).memories, user_of(request, None, user_id)
     found, more = await memories.knowledge(q, category=category, user=user, limit=limit, cursor=cursor)
     return listed([shapes.knowledge(each) for each in found], more)
 
@@ -172,7 +172,7 @@ async def put_knowledge(
 ) -> Response[bytes]:
     """Store knowledge. Repeating it raises its confidence; another value supersedes it and keeps the history."""
     user = user_of(request, data.user_id, user_id)
-    memories = book_of(request).memories
+    memories = cue_of(request).memories
     kept = await memories.put(data.category, data.key, data.value, user=user, confidence=data.confidence)
     return json_of(_counted(shapes.knowledge(kept)), 201)
 
@@ -180,13 +180,13 @@ async def put_knowledge(
 @post(KNOWLEDGE + "/{memory:str}/use", status_code=200, responses=answers(KnowledgeAnswer))
 async def use_knowledge(request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
     """Count a use, which raises the confidence by 0.05."""
-    used = await book_of(request).memories.use(name_in(memory), user=user_of(request, None, user_id))
+    used = await cue_of(request).memories.use(name_in(memory), user=user_of(request, None, user_id))
     return json_of(_counted(shapes.knowledge(used)))
 
 
 async def read_memory(request: AnyRequest, name: str, user: str | None, organization: str | None) -> Memory:
     """Return a memory if the caller may read it. Raises NotFound."""
-    found = await book_of(request).memories.get(name, user=user, organization=organization)
+    found = await cue_of(request).memories.get(name, user=user, organization=organization)
     if not may_know(request, found):
         msg = f"Unknown memory {name!r}. List memories with `cuebook memory list`."
         raise NotFound(msg)
@@ -199,7 +199,7 @@ async def correct_one(request: AnyRequest, name: str, text: str, user: str | Non
         caller_of(request).need("admin", "Correcting an organization's memory")
     elif user is None:
         caller_of(request).need("owner", "Correcting other users' memories")
-    return await book_of(request).memories.correct(name, text, user=user, organization=organization)
+    return await cue_of(request).memories.correct(name, text, user=user, organization=organization)
 
 
 def moment(as_of: str | None) -> float | None:

@@ -9,7 +9,7 @@ from litestar.params import JSONBody, QueryParameter
 from cuebook.app import json_shapes as shapes
 from cuebook.errors import BackendError
 from cuebook.server.api import types as wire
-from cuebook.server.authorization import AnyRequest, book_of, user_of
+from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.json_body import JsonBody
 
 UserQuery = Annotated[str | None, QueryParameter(name="userId", description="The acting user, if not in the body")]
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 @post("/api/memories/search", dto=JsonBody[wire.SearchBody], status_code=200, responses=wire.answers(wire.Hits))
 async def search(request: AnyRequest, data: JSONBody[wire.SearchBody], user_id: UserQuery = None) -> Response[bytes]:
     """Search messages and memories, best first; with `tokenBudget` packed by value per token."""
-    hits = await book_of(request).memory.search(
+    hits = await cue_of(request).memory.search(
         data.query,
         conversation=data.conversation_id,
         user=user_of(request, data.user_id, user_id),
@@ -39,7 +39,7 @@ async def search(request: AnyRequest, data: JSONBody[wire.SearchBody], user_id: 
 async def settle(request: AnyRequest, data: JSONBody[wire.SettleBody | None] = None) -> Response[bytes]:
     """Wait for pending background jobs: 200 if none is left, else 202 with those left."""
     body = data or wire.SettleBody()
-    work = book_of(request).settle(conversation=body.conversation_id, timeout=body.timeout)
+    work = cue_of(request).settle(conversation=body.conversation_id, timeout=body.timeout)
     due = await request.app.state.running.until_gone(request.receive, work)
     return Response(_encode({"due": due}), media_type="application/json", status_code=202 if due else 200)
 
@@ -54,10 +54,10 @@ def healthz() -> dict[str, str]:
 async def readyz(request: AnyRequest) -> Response[bytes]:
     """Check that the store answers, and report the model. A model or an embedder is not required."""
     try:
-        found = await book_of(request).check()
+        found = await cue_of(request).check()
     except BackendError as error:
         raise BackendError(f"The store does not answer: {error}", retryable=True) from error
-    if await book_of(request).keys.configured():
+    if await cue_of(request).keys.configured():
         found |= {"store": {}, "model": "", "upstream": None, "personas": []}  # this route needs no key
         found["embedderError"] = found["embedderError"] and "failed. See the server log."
     return Response(_encode({"status": "ready", **found}), media_type="application/json")

@@ -11,7 +11,7 @@ from cuebook.app.reports.memory_use import LOOKED_AT, MOST_TURNS, TURNS, Utiliti
 from cuebook.errors import InvalidInput
 from cuebook.server.api.long_term_memory import may_know
 from cuebook.server.api.types import In, Out, Text, answers
-from cuebook.server.authorization import AnyRequest, book_of, user_of
+from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import UserQuery, json_of
 
@@ -91,7 +91,7 @@ async def utility(request: AnyRequest, data: JSONBody[UtilityBody], user_id: Use
 
     `POST /api/memories/forget` with their ids deletes them. One measurement at a time: 429 if several wait.
     """
-    book, most = book_of(request), book_of(request).config.settings.server.max_calls
+    cue, most = cue_of(request), cue_of(request).config.settings.server.max_calls
     if data.budget > most:
         msg = f"budget: {data.budget:,} calls exceed server.max_calls ({most:,}). Use fewer, or raise it."
         raise InvalidInput(msg, where="budget")
@@ -99,10 +99,10 @@ async def utility(request: AnyRequest, data: JSONBody[UtilityBody], user_id: Use
     asks = data.budget > 0 and not data.estimate
     async with request.app.state.measures.hold("memory measurements by model" if asks else "a memory measurement"):
         if data.estimate:
-            cost = await book.memory.utility_cost(data.conversation_ids, **asked)
+            cost = await cue.memory.utility_cost(data.conversation_ids, **asked)
             found = Utilities(items=(), by=cost.by, turns=cost.turns)
             return json_of(to_wire(found) | {"cost": cost_to_wire(cost)})
-        found = await book.memory.utility(data.conversation_ids, **asked)
+        found = await cue.memory.utility(data.conversation_ids, **asked)
     return json_of(to_wire(known_of(request, found)))
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cuebook.app.turns.mood import mind_shape
 from cuebook.server.api.types import In, Text, answers
-from cuebook.server.authorization import AnyRequest, book_of, check_first, user_of
+from cuebook.server.authorization import AnyRequest, check_first, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PATH, UserQuery, json_of
@@ -76,7 +76,7 @@ async def get_mind(
 ) -> Response[bytes]:
     """Return a conversation's mood, the estimated user skill and task complexity, and their history."""
     user = user_of(request, user_id)
-    return json_of(mind_shape(await book_of(request).mind.show(name_in(conversation), user=user, limit=limit)))
+    return json_of(mind_shape(await cue_of(request).mind.show(name_in(conversation), user=user, limit=limit)))
 
 
 @post(f"{PATH}/mind/run", dto=JsonBody[MindRunBody], status_code=200, responses=answers(MindAnswer))
@@ -84,9 +84,9 @@ async def run_metaprompt(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[MindRunBody], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Run a metaprompt on the newest turn now."""
-    book, user, name = book_of(request), user_of(request, data.user_id, user_id), name_in(conversation)
+    cue, user, name = cue_of(request), user_of(request, data.user_id, user_id), name_in(conversation)
     await check_first(request, name, user, "Changing the mood of another user's conversation")
-    return json_of(mind_shape(await book.mind.run(name, data.metaprompt, user=user)))
+    return json_of(mind_shape(await cue.mind.run(name, data.metaprompt, user=user)))
 
 
 @post(f"{PATH}/mind/reset", dto=JsonBody[MindResetBody], status_code=200, responses=answers(MindAnswer))
@@ -98,9 +98,9 @@ async def reset_mind(
 ) -> Response[bytes]:
     """Reset the mood to neutral. The history is kept."""
     body = data or MindResetBody()
-    book, user, name = book_of(request), user_of(request, body.user_id, user_id), name_in(conversation)
+    cue, user, name = cue_of(request), user_of(request, body.user_id, user_id), name_in(conversation)
     await check_first(request, name, user, "Changing the mood of another user's conversation")
-    return json_of(mind_shape(await book.mind.reset(name, user=user)))
+    return json_of(mind_shape(await cue.mind.reset(name, user=user)))
 
 
 ROUTES = [get_mind, run_metaprompt, reset_mind]

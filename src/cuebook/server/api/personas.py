@@ -8,7 +8,7 @@ from litestar.params import FromPath, QueryParameter
 from cuebook.app.paging import short_page
 from cuebook.app.setup.personas import PersonaList, PersonaWhole, get_persona, list_personas
 from cuebook.server.api.types import answers
-from cuebook.server.authorization import AnyRequest, book_of
+from cuebook.server.authorization import AnyRequest, cue_of
 from cuebook.server.guard import name_in
 from cuebook.server.route_parts import PageCursor, PageLimit, json_of
 
@@ -20,7 +20,7 @@ async def list_all(
     request: AnyRequest, mode: Mode = None, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
     """List the personas of the current files, without their texts."""
-    found = await list_personas(book_of(request).desk, mode=mode)
+    found = await list_personas(cue_of(request).desk, mode=mode)
     page = short_page(found.items, "personas", limit=limit, cursor=cursor)
     return json_of(PersonaList(items=list(page.items), next=page.cursor))
 
@@ -28,7 +28,7 @@ async def list_all(
 @get("/api/personas/{persona:str}", responses=answers(PersonaWhole))
 async def get_one(request: AnyRequest, persona: FromPath[str], mode: Mode = None) -> Response[bytes]:
     """Return a persona: text, prompts, sentiment tracking and metaprompts."""
-    return json_of(await get_persona(book_of(request).desk, name_in(persona), mode=mode))
+    return json_of(await get_persona(cue_of(request).desk, name_in(persona), mode=mode))
 
 
 ROUTES = [list_all, get_one]

@@ -17,7 +17,7 @@ from cuebook.server.api import prompt_bodies as bodies
 from cuebook.server.api import prompt_wire as wire
 from cuebook.server.api.prompts import ALL, MIGRATE, ONE, Name
 from cuebook.server.api.types import answers
-from cuebook.server.authorization import AnyRequest, book_of, idempotency_key, user_of
+from cuebook.server.authorization import AnyRequest, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import UserQuery, json_of
@@ -31,7 +31,7 @@ async def save(request: AnyRequest, data: JSONBody[bodies.SaveBody], user_id: Us
         for name in data.__struct_fields__
         if name not in ("slug", "sections", "branch", "inherits", "author", "user_id")
     }
-    made = await book_of(request).prompts.save(
+    made = await cue_of(request).prompts.save(
         data.slug,
         data.sections,
         branch=data.branch or MAIN,
@@ -50,7 +50,7 @@ async def fork(
 ) -> Response[bytes]:
     """Create a branch with a copy of a version. 409 if the name exists."""
     origin = data.origin or bodies.Origin()
-    made = await book_of(request).prompts.fork(
+    made = await cue_of(request).prompts.fork(
         name_in(prompt),
         data.name,
         branch=origin.branch,
@@ -71,7 +71,7 @@ async def merge(
     409 if both changed a section: nothing is written, and `conflicts` lists each with the base and both texts.
     """
     made = await views.merge(
-        book_of(request).prompts,
+        cue_of(request).prompts,
         name_in(prompt),
         data.branch,
         into=data.into or MAIN,
@@ -86,7 +86,7 @@ async def put_label(
     request: AnyRequest, prompt: Name, data: JSONBody[bodies.LabelBody], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Move a label such as `production` to a version; the history records it. 409 for a branch's name."""
-    moved = await book_of(request).prompts.label(
+    moved = await cue_of(request).prompts.label(
         name_in(prompt),
         data.name,
         branch=data.branch,
@@ -106,7 +106,7 @@ async def roll_back(
 
     200: it moves a pointer and creates no version.
     """
-    prompts, slug, branch = book_of(request).prompts, name_in(prompt), data.branch or MAIN
+    prompts, slug, branch = cue_of(request).prompts, name_in(prompt), data.branch or MAIN
     by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
     stands = await prompts.roll_back(slug, branch=branch, to=data.to, reason=data.reason, by=by, idempotency_key=key)
     active = await prompts.get(slug, branch=branch, version=stands.active)
@@ -118,7 +118,7 @@ async def clear(
     request: AnyRequest, prompt: Name, data: JSONBody[bodies.ClearBody], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Allow a rolled-back version to be explored again. Returns its branch; the active version does not change."""
-    prompts, slug, branch = book_of(request).prompts, name_in(prompt), data.branch or MAIN
+    prompts, slug, branch = cue_of(request).prompts, name_in(prompt), data.branch or MAIN
     by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
     at: dict[str, Any] = {"branch": branch, "reason": data.reason, "by": by}
     stands = await prompts.clear(slug, data.version, **at, idempotency_key=key)
@@ -137,7 +137,7 @@ async def migrate(
     """Import all prompts of a migration file or none: 201 if something is new, else 200. Repeatable."""
     by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
     asked: dict[str, Any] = {"dry_run": data.dry_run, "by": by, "idempotency_key": key}
-    done = await prompt_migration.migrate(book_of(request).desk, data.document, **asked)
+    done = await prompt_migration.migrate(cue_of(request).desk, data.document, **asked)
     return json_of(shapes.migrated(done), 201 if done.written and not done.dry_run else 200)
 
 

@@ -12,7 +12,7 @@ from cuebook.app.prompts.impact import MOST_TURNS, TURNS
 from cuebook.server.api import prompt_bodies as bodies
 from cuebook.server.api import prompt_wire as wire
 from cuebook.server.api.types import answers
-from cuebook.server.authorization import AnyRequest, book_of, caller_of, idempotency_key, user_of
+from cuebook.server.authorization import AnyRequest, caller_of, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import Limit, PageCursor, PageLimit, UserQuery, json_of, listed
@@ -62,7 +62,7 @@ async def list_prompts(
     request: AnyRequest, prefix: FromQuery[str] = "", limit: Limit = 50, cursor: FromQuery[str | None] = None
 ) -> Response[bytes]:
     """List prompts by name, optionally with a `prefix`, each with its branches and labels."""
-    return listed(*await views.prompts_page(book_of(request).prompts, prefix=prefix, limit=limit, cursor=cursor))
+    return listed(*await views.prompts_page(cue_of(request).prompts, prefix=prefix, limit=limit, cursor=cursor))
 
 
 @get(ONE, responses=answers(wire.VersionAnswer))
@@ -78,7 +78,7 @@ async def get_prompt(
 ) -> Response[bytes]:
     """Return a prompt version. Default: the branch's active one. Write `~` or `%2F` for a `/` in the id."""
     at: dict[str, Any] = {"branch": branch, "version": version, "label": label, "project": project}
-    return json_of(await views.show(book_of(request).prompts, name_in(prompt), **at, resolve=resolve))
+    return json_of(await views.show(cue_of(request).prompts, name_in(prompt), **at, resolve=resolve))
 
 
 @get(f"{ONE}/versions", responses=answers(wire.VersionPage))
@@ -89,7 +89,7 @@ async def list_versions(
 
     Returns all, or with `limit` or `cursor` a page.
     """
-    prompts, slug = book_of(request).prompts, name_in(prompt)
+    prompts, slug = cue_of(request).prompts, name_in(prompt)
     return listed(*await views.versions_page(prompts, slug, branch=branch, limit=limit, cursor=cursor))
 
 
@@ -100,7 +100,7 @@ async def get_version(
     """Return a version of a prompt by its number."""
     return json_of(
         await views.show(
-            book_of(request).prompts, name_in(prompt), branch=branch, version=n, resolve=resolve, project=""
+            cue_of(request).prompts, name_in(prompt), branch=branch, version=n, resolve=resolve, project=""
         )
     )
 
@@ -110,7 +110,7 @@ async def get_diff(
     request: AnyRequest, prompt: Name, *, a: Number, b: Other = None, branch: Branch = None, turns: Turns = TURNS
 ) -> Response[bytes]:
     """Return the changes from version `a` to `b`, the change in tokens, and the impact on recorded turns."""
-    desk = book_of(request).desk
+    desk = cue_of(request).desk
     asked: Any = {"branch": branch or None, "turns": turns, "user": user_of(request)}
     async with request.app.state.measures.hold("a prompt measurement"):
         return json_of(await views.compare(desk, name_in(prompt), a, b, **asked))
@@ -121,7 +121,7 @@ async def list_branches(
     request: AnyRequest, prompt: Name, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
     """List the branches of a prompt, and the scores of their active versions."""
-    return listed(*await views.branches_page(book_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
+    return listed(*await views.branches_page(cue_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
 
 
 @get(f"{ONE}/labels", responses=answers(wire.LabelPage))
@@ -129,7 +129,7 @@ async def list_labels(
     request: AnyRequest, prompt: Name, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
     """List the labels of a prompt by name."""
-    return listed(*await views.labels_page(book_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
+    return listed(*await views.labels_page(cue_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
 
 
 @get(f"{ONE}/history", responses=answers(wire.EventPage))
@@ -137,7 +137,7 @@ async def get_history(
     request: AnyRequest, prompt: Name, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
     """Return the history of a prompt, newest first."""
-    return listed(*await views.history_page(book_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
+    return listed(*await views.history_page(cue_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
 
 
 @get(MIGRATE, include_in_schema=False)
@@ -151,7 +151,7 @@ async def get_prompt_of_that_name(
 ) -> Response[bytes]:
     """Return the prompt named `migrate`."""
     at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
-    return json_of(await views.show(book_of(request).prompts, "migrate", **at, resolve=resolve))
+    return json_of(await views.show(cue_of(request).prompts, "migrate", **at, resolve=resolve))
 
 
 @get(f"{ONE}/rating", responses=answers(wire.RatingAnswer))
@@ -160,13 +160,13 @@ async def get_rating(
 ) -> Response[bytes]:
     """Return a version's quality score from 0 to 100, by lint findings, descriptions, tests and observations."""
     at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
-    return json_of(await views.rating(book_of(request).prompts, name_in(prompt), **at))
+    return json_of(await views.rating(cue_of(request).prompts, name_in(prompt), **at))
 
 
 @get(f"{ONE}/lint", responses=answers(wire.LintAnswer))
 async def get_lint(request: AnyRequest, prompt: Name) -> Response[bytes]:
     """Lint the active versions of a prompt: secrets, injections, lost parameters, and more."""
-    return listed(await views.findings(book_of(request).prompts, name_in(prompt)), None)
+    return listed(await views.findings(cue_of(request).prompts, name_in(prompt)), None)
 
 
 @get("/api/prompt-clusters", responses=answers(Clusters))
@@ -175,7 +175,7 @@ async def get_clusters(request: AnyRequest, prefix: FromQuery[str] = "", least: 
 
     Compares the active versions on `main`. Groups are merged while their mean similarity is at least `least`.
     """
-    return json_of(await book_of(request).prompts.clusters(prefix=prefix, least=least))
+    return json_of(await cue_of(request).prompts.clusters(prefix=prefix, least=least))
 
 
 # ---- using ----------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ async def render(
     """
     if data.log:
         caller_of(request).need("editor", "log: storing an audit record")
-    made = await book_of(request).prompts.render(
+    made = await cue_of(request).prompts.render(
         name_in(prompt),
         data.params,
         branch=data.branch,
@@ -209,7 +209,7 @@ async def render(
 async def select(request: AnyRequest, prompt: Name, data: JSONBody[bodies.SelectBody]) -> Response[bytes]:
     """Select a variant of a prompt (an active version of its branches). Stores nothing."""
     given: dict[str, Any] = {} if data.epsilon is None else {"epsilon": data.epsilon}
-    picked = await book_of(request).prompts.select(
+    picked = await cue_of(request).prompts.select(
         name_in(prompt), data.signals, strategy=data.strategy, seed=data.seed, **given
     )
     return json_of(shapes.selection(picked))
@@ -223,7 +223,7 @@ async def observe(
 
     Send an Idempotency-Key, so that a retry does not count twice.
     """
-    seen = await book_of(request).prompts.observe(
+    seen = await cue_of(request).prompts.observe(
         name_in(prompt),
         sentiment=data.sentiment,
         corrections=data.correction_count,

@@ -9,7 +9,7 @@ from cuebook.app import json_shapes as shapes
 from cuebook.app.paging import page_of
 from cuebook.errors import Conflict
 from cuebook.server.api import types as wire
-from cuebook.server.authorization import AnyRequest, book_of, check_first, idempotency_key, user_of
+from cuebook.server.authorization import AnyRequest, check_first, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PATH, PageCursor, PageLimit, UserQuery, json_of, listed
@@ -26,7 +26,7 @@ async def get_session(
     cursor: PageCursor = None,
 ) -> Response[bytes]:
     """Return a conversation as a session: the summary first, then the posts after it."""
-    talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    talk, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
     found = await talk.get(name, user=user)
     rows = await talk.session(name, user=user, include_compressed=include_compressed)
     page = page_of(
@@ -47,7 +47,7 @@ async def get_shared_entries(
     cursor: PageCursor = None,
 ) -> Response[bytes]:
     """Return the notes that roles share; those of scope `round` only for the last round."""
-    talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    talk, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
     found = await talk.get(name, user=user)
     rows = await talk.shared_entries(name, user=user, entry_type=type_, include_failed=include_failed)
     view = f"shared {type_} {include_failed}"
@@ -66,16 +66,16 @@ async def compress(
 
     The transcript and the memories of these posts are kept.
     """
-    book, name, user = book_of(request), name_in(conversation), user_of(request, data.user_id, user_id)
+    cue, name, user = cue_of(request), name_in(conversation), user_of(request, data.user_id, user_id)
     await check_first(request, name, user, "Summarizing another user's conversation")
     key = idempotency_key(request.scope)
-    done = await book.conversations.compress(
+    done = await cue.conversations.compress(
         name, older_than=data.older_than, summary=data.summary, user=user, idempotency_key=key
     )
     if not done:
         msg = f"Conversation {name!r} changed during the compression. Read it again, then retry."
         raise Conflict(msg)
-    summary = await book.memory.summary(name, user=user)
+    summary = await cue.memory.summary(name, user=user)
     return json_of({"summary": shapes.summary_state(summary) if summary else None}, 201)
 
 

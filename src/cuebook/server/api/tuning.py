@@ -9,7 +9,7 @@ from cuebook.app.paging import short_page
 from cuebook.app.turns.analysis import Budget, Judgement, MemoryStats
 from cuebook.app.turns.optimizer import MOST, OptimizerStatus, snapshot
 from cuebook.server.api.types import AnalyzeBody, RunBody, SnapshotAnswer, SnapshotList, answers
-from cuebook.server.authorization import AnyRequest, book_of, caller_of, user_of
+from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PageCursor, UserQuery, json_of, listed
 
@@ -28,7 +28,7 @@ SnapshotLimit = Annotated[int, QueryParameter(name="limit", ge=1, le=MOST, descr
 async def analyze(request: AnyRequest, data: JSONBody[AnalyzeBody], user_id: UserQuery = None) -> Response[bytes]:
     """Rate posts by importance, find duplicates, and recommend an action for each. Changes nothing."""
     user = user_of(request, data.user_id, user_id)
-    return json_of(await book_of(request).memory.analyze(data.conversation_id, user=user))
+    return json_of(await cue_of(request).memory.analyze(data.conversation_id, user=user))
 
 
 @get("/learning/memory/stats", responses=answers(MemoryStats))
@@ -38,7 +38,7 @@ async def stats(
     """Count memories by tier, and posts covered by a summary."""
     caller, user = caller_of(request), user_of(request, user_id)
     own = None if caller.may("owner") else caller.organizations
-    return json_of(await book_of(request).memory.stats(conversation_id, user=user, organizations=own))
+    return json_of(await cue_of(request).memory.stats(conversation_id, user=user, organizations=own))
 
 
 @get("/learning/memory/budget", responses=answers(Budget))
@@ -46,7 +46,7 @@ async def budget(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
     """Return the token budget of posts in a prompt, and the conversation's usage."""
-    return json_of(await book_of(request).memory.budget(conversation_id, user=user_of(request, user_id)))
+    return json_of(await cue_of(request).memory.budget(conversation_id, user=user_of(request, user_id)))
 
 
 @get("/learning/optimizer/status", responses=answers(OptimizerStatus))
@@ -54,7 +54,7 @@ async def status(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
     """Return the totals of all optimizer runs, and the current parameters."""
-    return json_of(await book_of(request).optimizer.status(conversation_id, user=user_of(request, user_id)))
+    return json_of(await cue_of(request).optimizer.status(conversation_id, user=user_of(request, user_id)))
 
 
 @post(
@@ -67,7 +67,7 @@ async def run(request: AnyRequest, data: JSONBody[RunBody | None] = None, user_i
     """Run the optimizer on a conversation, or on all that changed since their last run. Waits for the result."""
     body = data or RunBody()
     user = user_of(request, body.user_id, user_id)
-    return json_of(snapshot(await book_of(request).optimizer.run(body.conversation_id, user=user)))
+    return json_of(snapshot(await cue_of(request).optimizer.run(body.conversation_id, user=user)))
 
 
 @get("/learning/optimizer/history", responses=answers(SnapshotList))
@@ -80,7 +80,7 @@ async def history(
 ) -> Response[bytes]:
     """Return optimizer runs, newest first."""
     user = user_of(request, user_id)
-    found = await book_of(request).optimizer.history(conversation_id, user=user, limit=MOST)
+    found = await cue_of(request).optimizer.history(conversation_id, user=user, limit=MOST)
     page = short_page(found, f"runs {conversation_id}", limit=limit, cursor=cursor, grows=True)
     return listed([snapshot(each) for each in page.items], page.cursor)
 

@@ -8,7 +8,7 @@ from litestar.params import FromPath, JSONBody
 from cuebook.app.turns.turns import replay_shape
 from cuebook.server.api import types as wire
 from cuebook.server.api.conversations import number_of
-from cuebook.server.authorization import AnyRequest, book_of, user_of
+from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PATH, UserQuery, json_of
@@ -95,7 +95,7 @@ async def what_if(
     user_id: UserQuery = None,
 ) -> Response[bytes]:
     """Return a turn's prompt as it would be with other prompt versions, another memory state, or fewer blocks."""
-    found = await book_of(request).turns.replay(
+    found = await cue_of(request).turns.replay(
         name_in(conversation),
         number_of(n),
         user=user_of(request, data.user_id, user_id),

@@ -73,7 +73,7 @@ async def readable(asker: Asker, uris: Iterable[str]) -> list[str]:
 async def news(watched: Watched, again: Again) -> AsyncGenerator[str, None]:
     """Yield each list and URI when it changes. Raises Unproven when the caller's key becomes invalid."""
     asker = await again()
-    async with aclosing(asker.book.live.writes()) as looks:
+    async with aclosing(asker.cue.live.writes()) as looks:
         async for written in looks:
             asker = await again()
             if written:
@@ -96,7 +96,7 @@ async def _prompts(asker: Asker) -> Any:
     """Return each prompt with the digest of its version and its labels."""
     found, after = list[Any](), ""
     while True:
-        page = await asker.book.prompts.page(limit=_PAGE, after=after)
+        page = await asker.cue.prompts.page(limit=_PAGE, after=after)
         for each in page.items:
             spoken = each.version()
             labels = sorted((label.name, label.branch, label.number) for label in each.labels)
@@ -114,6 +114,6 @@ async def _resources(asker: Asker) -> Any:
 
 async def _resource(asker: Asker, uri: str) -> Any:
     if uri.startswith(CONVERSATIONS):
-        found = await asker.book.conversations.get(named_in(uri, CONVERSATIONS), user=asker.user())
+        found = await asker.cue.conversations.get(named_in(uri, CONVERSATIONS), user=asker.user())
         return found.last_seq, found.head, found.generation, found.updated_at
     return await read_resource(asker, uri)

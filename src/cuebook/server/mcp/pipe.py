@@ -30,8 +30,8 @@ def serve_pipe(settings: Config, *, user: str | None) -> None:
 
 
 async def _serve(settings: Config, user: str | None) -> None:
-    book = Cuebook.open(settings)
-    asker = Asker(book=book, caller=Caller(user=user or None))
+    cue = Cuebook.open(settings)
+    asker = Asker(cue=cue, caller=Caller(user=user or None))
     unasked = Unasked(asker)
 
     async def look_up_asker(_: Any) -> Asker:
@@ -48,7 +48,7 @@ async def _serve(settings: Config, user: str | None) -> None:
         with suppress(NotImplementedError):  # Windows ends the process without a handler
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     given: Any = LineReader(sys.stdin.fileno())
-    async with book, stdio_server(stdin=given) as (reads, writes), ending(unasked):
+    async with cue, stdio_server(stdin=given) as (reads, writes), ending(unasked):
         await server.run(reads, writes, options)
 
 

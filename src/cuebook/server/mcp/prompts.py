@@ -11,7 +11,7 @@ PAGE = 100
 
 async def list_prompts(asker: Asker, cursor: str | None) -> Wire:
     """Return a page of prompts by name, each with its arguments. Raises InvalidInput."""
-    prompts, shown = asker.book.prompts, []
+    prompts, shown = asker.cue.prompts, []
     page, more = await prompts_page(prompts, limit=PAGE, cursor=cursor or None)
     for each in page:
         if each["branch"] != MAIN:
@@ -25,8 +25,8 @@ async def list_prompts(asker: Asker, cursor: str | None) -> Wire:
 
 async def get_prompt(asker: Asker, name: str, arguments: dict[str, str] | None) -> Wire:
     """Render a prompt. Raises NotFound, and InvalidInput that names a missing or unknown parameter."""
-    made = await asker.book.prompts.render(name, arguments or {})
-    found = await asker.book.prompts.get(made.slug, branch=made.branch, version=made.version)
+    made = await asker.cue.prompts.render(name, arguments or {})
+    found = await asker.cue.prompts.get(made.slug, branch=made.branch, version=made.version)
     return {
         "description": found.description or f"{made.slug} {made.semver}",
         "messages": [{"role": "user", "content": {"type": "text", "text": made.text}}],

@@ -42,13 +42,13 @@ _OF_MEMORIES, _OF_CONVERSATIONS = "m", "c"
 
 async def list_resources(asker: Asker, cursor: str | None) -> Wire:
     """Return a page: conversations, the most recent first, then memories. Raises InvalidInput."""
-    user, book = asker.user(), asker.book
+    user, cue = asker.user(), asker.cue
     kind, rest = (cursor[:1], cursor[1:]) if cursor else (_OF_CONVERSATIONS, "")
     if kind not in (_OF_CONVERSATIONS, _OF_MEMORIES):
         msg = f"cursor: invalid or expired: {cursor!r}. Start again without a cursor."
         raise InvalidInput(msg, where="cursor")
     if kind == _OF_CONVERSATIONS:
-        page = await book.conversations.list(user=user, limit=PAGE, cursor=rest or None)
+        page = await cue.conversations.list(user=user, limit=PAGE, cursor=rest or None)
         shown = [
             {
                 "uri": f"{CONVERSATIONS}{quote(each.id, safe='')}",
@@ -61,7 +61,7 @@ async def list_resources(asker: Asker, cursor: str | None) -> Wire:
         ]
         more = f"{_OF_CONVERSATIONS}{page.cursor}" if page.cursor else _OF_MEMORIES
         return {"resources": shown, "nextCursor": more}
-    memories = await book.memories.page(user=user, limit=PAGE, cursor=rest or None)
+    memories = await cue.memories.page(user=user, limit=PAGE, cursor=rest or None)
     known = [_memory(each) for each in memories.items if asker.may_know(each)]
     return {"resources": known} | ({"nextCursor": f"{_OF_MEMORIES}{memories.cursor}"} if memories.cursor else {})
 
@@ -91,9 +91,9 @@ async def read_resource(asker: Asker, uri: str) -> Wire:
 
 
 async def _conversation(asker: Asker, name: str) -> tuple[str, str]:
-    user, book = asker.user(), asker.book
-    posts = await book.conversations.posts(name, user=user, last=POSTS)
-    summary = await book.memory.summary(name, user=user)
+    user, cue = asker.user(), asker.cue
+    posts = await cue.conversations.posts(name, user=user, last=POSTS)
+    summary = await cue.memory.summary(name, user=user)
     lines = [f"# {name}"]
     if summary is not None:
         lines += [f"Summary of the posts up to {summary.upto_seq}:", summary.markdown]
@@ -102,7 +102,7 @@ async def _conversation(asker: Asker, name: str) -> tuple[str, str]:
 
 
 async def _one_memory(asker: Asker, name: str) -> tuple[str, str]:
-    found = await asker.book.memories.get(name, user=asker.user())
+    found = await asker.cue.memories.get(name, user=asker.user())
     if not asker.may_know(found):
         msg = f"Unknown memory {name!r}. List the resources, or call recall."
         raise NotFound(msg)
@@ -138,7 +138,7 @@ async def complete(asker: Asker, ref: Any, argument: Any) -> Wire:
 
 
 async def _of_prompt(asker: Asker, slug: str, name: str) -> AsyncIterator[str]:
-    resolved = await asker.book.prompts.resolve(slug)
+    resolved = await asker.cue.prompts.resolve(slug)
     for param in resolved.params:
         if param.name == name:
             choices = _BOOLEANS if param.type == "boolean" else ()
@@ -163,7 +163,7 @@ async def conversations(asker: Asker) -> AsyncIterator[str]:
     """Yield the IDs of the caller's newest conversations, LOOKED_AT at most."""
     user, cursor = asker.user(), None
     for _ in range(LOOKED_AT // PAGE):
-        page = await asker.book.conversations.list(user=user, limit=PAGE, cursor=cursor)
+        page = await asker.cue.conversations.list(user=user, limit=PAGE, cursor=cursor)
         for each in page.items:
             yield each.id
         if (cursor := page.cursor) is None:
@@ -174,7 +174,7 @@ async def memories(asker: Asker, *, most: int = LOOKED_AT) -> AsyncIterator[str]
     """Yield the IDs of the caller's oldest memories, `most` at most."""
     user, cursor, at_once = asker.user(), None, min(most, AT_ONCE)
     for _ in range(most // at_once):
-        page = await asker.book.memories.page(user=user, limit=at_once, cursor=cursor)
+        page = await asker.cue.memories.page(user=user, limit=at_once, cursor=cursor)
         for each in page.items:
             if asker.may_know(each):
                 yield each.id

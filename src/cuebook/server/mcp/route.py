@@ -33,7 +33,7 @@ async def speak(request: AnyRequest, user_id: UserQuery = None) -> ProtocolAnswe
     """Answer an MCP message with the permissions of the caller's API key."""
     _ = user_id  # authorization reads it
     server = new_server(_ASKING)
-    return ProtocolAnswer(server, largest=request.app.state.book.config.settings.server.max_body)
+    return ProtocolAnswer(server, largest=request.app.state.cue.config.settings.server.max_body)
 
 
 async def _later(context: Any) -> Asker:

@@ -15,7 +15,7 @@ from cuebook.app.json_shapes import Wire
 from cuebook.records.key import Caller
 from cuebook.records.memory import Memory
 from cuebook.server.api.types import HitAnswer, In, Out
-from cuebook.server.authorization import book_of, caller_of, header
+from cuebook.server.authorization import caller_of, cue_of, header
 
 # ---- the caller -----------------------------------------------------------------------------------------------------
 
@@ -23,7 +23,7 @@ from cuebook.server.authorization import book_of, caller_of, header
 class Asker(Struct, frozen=True, kw_only=True):
     """A project as a caller sees it. `named` are users that the request names besides the tool's argument."""
 
-    book: Cuebook
+    cue: Cuebook
     caller: Caller
     named: tuple[str | None, ...] = ()
 
@@ -48,7 +48,7 @@ def asker_of(scope: Any) -> Asker:
     """Return the caller of an authorized request."""
     request = Request[Any, Any, Any](scope)
     named = (request.query_params.get("userId"), header(scope, b"x-user-id"))
-    return Asker(book=book_of(request), caller=caller_of(request), named=named)
+    return Asker(cue=cue_of(request), caller=caller_of(request), named=named)
 
 
 Text = Annotated[str, Meta(min_length=1)]

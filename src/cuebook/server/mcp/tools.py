@@ -84,7 +84,7 @@ async def remember(asker: Asker, given: schemas.Remember) -> Answer:
     """Store a text as a memory or as a post."""
     user = asker.user(given.user)
     kept = await by_hand.remember(
-        asker.book, given.text, category=given.category, key=given.key, conversation=given.conversation, user=user
+        asker.cue, given.text, category=given.category, key=given.key, conversation=given.conversation, user=user
     )
     if kept.memory is None:
         said = schemas.RememberResult(kept="conversation", conversation_id=kept.conversation, seq=kept.seq)
@@ -104,14 +104,14 @@ async def recall(asker: Asker, given: schemas.RecallArguments) -> Answer:
     """Search messages and memories."""
     asker.caller.check_organization(given.organization)
     hits = await by_hand.recall(
-        asker.book,
+        asker.cue,
         given.query,
         conversation=given.conversation,
         user=asker.user(given.user),
         organization=given.organization,
         limit=given.limit,
     )
-    zone = await asker.book.memory.zone(conversation=given.conversation, user=asker.user(given.user))
+    zone = await asker.cue.memory.zone(conversation=given.conversation, user=asker.user(given.user))
     lines = []
     for hit in hits:
         where = ", ".join(filter(None, (hit.conversation, *hit.sources))) or "added manually"
@@ -130,7 +130,7 @@ async def forget(asker: Asker, given: schemas.Forget) -> Answer:
         raise InvalidInput(msg, where="ids")
     if given.ids is None:
         found = await by_hand.matching_memories(
-            asker.book, given.query or "", conversation=given.conversation, user=user
+            asker.cue, given.query or "", conversation=given.conversation, user=user
         )
         shown = [schemas.MemoryCandidate(id=each.id, text=each.text, category=each.category) for each in found]
         if not shown:
@@ -138,7 +138,7 @@ async def forget(asker: Asker, given: schemas.Forget) -> Answer:
         listed = "\n".join(f"{each.id}: {each.text}" for each in shown)
         said = "Nothing was forgotten yet. Ask the user which of these to forget, then call forget with their ids:"
         return f"{said}\n{listed}", _wire(schemas.ForgetResult(candidates=tuple(shown)))
-    receipt = await by_hand.forget(asker.book, given.ids, user=user, reason=given.reason)
+    receipt = await by_hand.forget(asker.cue, given.ids, user=user, reason=given.reason)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in receipt.counts.items() if count)
     told = schemas.ForgetResult(receipt=receipt_shape(receipt))
     return f"Forgotten permanently ({counts or 'nothing'}). Receipt {receipt.id}, {receipt.state}.", _wire(told)
@@ -146,7 +146,7 @@ async def forget(asker: Asker, given: schemas.Forget) -> Answer:
 
 async def why(asker: Asker, given: schemas.Why) -> Answer:
     """Explain a turn: every block of its prompt with its source, what was left out, and why."""
-    user, turns = asker.user(given.user), asker.book.turns
+    user, turns = asker.user(given.user), asker.cue.turns
     n = given.turn
     if n is None:
         last = await turns.last(given.conversation, user=user, last=1)
@@ -187,7 +187,7 @@ async def why(asker: Asker, given: schemas.Why) -> Answer:
 async def history(asker: Asker, given: schemas.History) -> Answer:
     """Return the newest posts of a conversation."""
     user = asker.user(given.user)
-    posts = await asker.book.conversations.posts(given.conversation, user=user, last=given.last)
+    posts = await asker.cue.conversations.posts(given.conversation, user=user, last=given.last)
     said = [
         schemas.TranscriptPost(
             id=each.id,

@@ -14,12 +14,12 @@ from litestar.response.base import ASGIResponse
 from msgspec import Raw, Struct
 
 from cuebook import Cuebook
-from cuebook.app.book import Head, RelayCall, RelayRequest
+from cuebook.app.cuebook import Head, RelayCall, RelayRequest
 from cuebook.errors import CuebookError, InvalidInput, NotFound, UpstreamError
 from cuebook.records.key import holds_token
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
-from cuebook.server.authorization import AnyRequest, book_of, caller_of, header, idempotency_key, is_ours, user_of
+from cuebook.server.authorization import AnyRequest, caller_of, cue_of, header, idempotency_key, is_ours, user_of
 from cuebook.server.error_responses import Failure, failure_of
 from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in
 from cuebook.server.json_body import JsonBody, check_json
@@ -73,7 +73,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return Streamed(
         request.app.state.running,
-        answer_of(book_of(request).relay(call), _said),
+        answer_of(cue_of(request).relay(call), _said),
         begin,
         to_the_end=call.idempotency_key is not None,
     )
@@ -152,19 +152,19 @@ def begin(head: Head) -> Start:
 @get("/v1/models", responses=wire.openai_answers(dict[str, Any]))
 async def models(request: AnyRequest) -> Response[bytes]:
     """List the personas, and the upstream's models if it is reachable."""
-    book = book_of(request)
-    await book.desk.catch_up()
-    listed: list[Any] = [_model(persona) for persona in book.personas]
-    if book.upstream_url:
-        listed += await _upstream_models(book, _headers(request.scope["headers"]), known=set(book.personas))
+    cue = cue_of(request)
+    await cue.desk.catch_up()
+    listed: list[Any] = [_model(persona) for persona in cue.personas]
+    if cue.upstream_url:
+        listed += await _upstream_models(cue, _headers(request.scope["headers"]), known=set(cue.personas))
     return Response(_encode({"object": "list", "data": listed}), media_type="application/json")
 
 
 @get("/v1/models/{model:str}", responses=wire.openai_answers(dict[str, Any]))
 async def model_(request: AnyRequest, model: FromPath[str]) -> ASGIResponse:
     """Return a persona, or the upstream's model."""
-    await book_of(request).desk.catch_up()
-    if name_in(model) in book_of(request).personas:
+    await cue_of(request).desk.catch_up()
+    if name_in(model) in cue_of(request).personas:
         return ASGIResponse(body=_encode(_model(name_in(model))), media_type="application/json")
     return await pass_through(request)
 
@@ -173,12 +173,12 @@ def _model(persona: str) -> dict[str, Any]:
     return {"id": persona, "object": "model", "created": 0, "owned_by": "cuebook"}
 
 
-async def _upstream_models(book: Cuebook, headers: Mapping[str, str], *, known: set[str]) -> list[Raw]:
+async def _upstream_models(cue: Cuebook, headers: Mapping[str, str], *, known: set[str]) -> list[Raw]:
     """Return the upstream's list of models; empty on errors."""
     request = RelayRequest(method="GET", path="/models", headers=headers, body=b"")
     try:
         async with asyncio.timeout(MODELS_WAIT_S):
-            answer = [piece async for piece in book.pass_through(request)]
+            answer = [piece async for piece in cue.pass_through(request)]
         body = b"".join(piece for piece in answer if isinstance(piece, bytes))
         found = msgspec.json.decode(body, type=_Models).data
         return [each for each in found if msgspec.json.decode(each, type=_Model).id not in known]
@@ -202,9 +202,9 @@ async def other(request: AnyRequest) -> ASGIResponse:
 
 async def pass_through(request: AnyRequest) -> ASGIResponse:
     """Pass a request to the upstream unchanged. Raises NotFound without an upstream."""
-    book, scope = book_of(request), request.scope
+    cue, scope = cue_of(request), request.scope
     place: WireAddress = scope["state"]["place"]
-    if not book.upstream_url:
+    if not cue.upstream_url:
         if place.methods and scope["method"] not in place.methods:
             raise MethodNotAllowedException(headers={"allow": ", ".join(place.methods)})
         msg = f"/v1{place.rest}: needs an upstream, and none is set. Set one with `cuebook serve --upstream URL`."
@@ -215,17 +215,17 @@ async def pass_through(request: AnyRequest) -> ASGIResponse:
         headers=_headers(scope["headers"]),
         body=await request.body(),
         query=scope["query_string"].decode("latin-1"),
-        verbatim=book.shadows,
+        verbatim=cue.shadows,
     )
-    if not book.shadows:
-        return Streamed(request.app.state.running, _passed(book.pass_through(passed), encoded))
+    if not cue.shadows:
+        return Streamed(request.app.state.running, _passed(cue.pass_through(passed), encoded))
     call = None
-    way = book.config.settings.upstream
+    way = cue.config.settings.upstream
     unkept = {"/responses": way.responses, "/messages": way.messages}.get(place.rest) == "pass"
     if place.rest in _KEPT and scope["method"] == "POST" and not unkept:
         new = (header(scope, b"x-history") or "").lower() == "server"
         call = call_of(request, passed.body, server_history=new, key=None)
-    return Streamed(request.app.state.running, _passed(book.pass_through(passed, call), _as_they_came))
+    return Streamed(request.app.state.running, _passed(cue.pass_through(passed, call), _as_they_came))
 
 
 async def _passed(

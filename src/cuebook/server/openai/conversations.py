@@ -10,7 +10,7 @@ from msgspec import Struct, json
 
 from cuebook.app.proxy.openai_conversations import Order
 from cuebook.server.api import types as wire
-from cuebook.server.authorization import AnyRequest, book_of, check_first, idempotency_key, user_of
+from cuebook.server.authorization import AnyRequest, check_first, cue_of, idempotency_key, user_of
 from cuebook.server.guard import WireAddress, name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.openai.chat_completions import pass_through
@@ -49,12 +49,12 @@ def asked_by(request: AnyRequest) -> str | None:
 
 async def _is_theirs(request: AnyRequest, conversation: str | None = None) -> bool:
     """Return whether the upstream answers, because it stores its own conversations or this one is unknown."""
-    book = book_of(request)
-    if not book.upstream_url:
+    cue = cue_of(request)
+    if not cue.upstream_url:
         return False
-    if book.config.settings.upstream.responses == "pass":
+    if cue.config.settings.upstream.responses == "pass":
         return True
-    return conversation is not None and not await book.openai_conversations.has(conversation, user=asked_by(request))
+    return conversation is not None and not await cue.openai_conversations.has(conversation, user=asked_by(request))
 
 
 async def from_project(answer: Awaitable[dict[str, Any]]) -> ASGIResponse:
@@ -72,7 +72,7 @@ async def begin_conversation(request: AnyRequest, data: JSONBody[ConversationAsk
     """Create a conversation. Send its id as `conversation` in requests that continue it."""
     if await _is_theirs(request):
         return await pass_through(request)
-    begun = book_of(request).openai_conversations.create(
+    begun = cue_of(request).openai_conversations.create(
         data.items, data.metadata, user=asked_by(request), idempotency_key=idempotency_key(request.scope)
     )
     return await from_project(begun)
@@ -84,7 +84,7 @@ async def conversation_(request: AnyRequest, conversation: FromPath[str]) -> ASG
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
-    return await from_project(book_of(request).openai_conversations.get(name, user=asked_by(request)))
+    return await from_project(cue_of(request).openai_conversations.get(name, user=asked_by(request)))
 
 
 @post(PATH, dto=JsonBody[Attached], status_code=200, responses=wire.openai_answers(dict[str, Any]))
@@ -94,7 +94,7 @@ async def attach(request: AnyRequest, conversation: FromPath[str], data: JSONBod
     if await _is_theirs(request, name):
         return await pass_through(request)
     await check_first(request, name, asked_by(request), "Changing another user's conversation")
-    return await from_project(book_of(request).openai_conversations.attach(name, data.metadata, user=asked_by(request)))
+    return await from_project(cue_of(request).openai_conversations.attach(name, data.metadata, user=asked_by(request)))
 
 
 @delete(PATH, status_code=200, responses=wire.openai_answers(dict[str, Any]))
@@ -104,7 +104,7 @@ async def delete_conversation_(request: AnyRequest, conversation: FromPath[str])
     if await _is_theirs(request, name):
         return await pass_through(request)
     await check_first(request, name, asked_by(request), "Forgetting another user's conversation")
-    await book_of(request).conversations.delete(name, user=asked_by(request))
+    await cue_of(request).conversations.delete(name, user=asked_by(request))
     deleted = {"id": name, "object": "conversation.deleted", "deleted": True}
     return ASGIResponse(body=json.encode(deleted), media_type="application/json")
 
@@ -115,7 +115,7 @@ async def add_items(request: AnyRequest, conversation: FromPath[str], data: JSON
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
-    added = book_of(request).openai_conversations.add(
+    added = cue_of(request).openai_conversations.add(
         name, data.items, user=asked_by(request), idempotency_key=idempotency_key(request.scope)
     )
     return await from_project(added)
@@ -134,7 +134,7 @@ async def list_items(
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
-    talk = book_of(request).openai_conversations
+    talk = cue_of(request).openai_conversations
     return await from_project(talk.items(name, user=asked_by(request), order=order, after=after, limit=limit))
 
 
@@ -144,7 +144,7 @@ async def item_(request: AnyRequest, conversation: FromPath[str], item: FromPath
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
-    return await from_project(book_of(request).openai_conversations.item(name, name_in(item), user=asked_by(request)))
+    return await from_project(cue_of(request).openai_conversations.item(name, name_in(item), user=asked_by(request)))
 
 
 @delete(f"{PATH}/items/{{item:str}}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
@@ -154,7 +154,7 @@ async def delete_item(request: AnyRequest, conversation: FromPath[str], item: Fr
     if await _is_theirs(request, name):
         return await pass_through(request)
     await check_first(request, name, asked_by(request), "Deleting from another user's conversation")
-    return await from_project(book_of(request).openai_conversations.erase(name, name_in(item), user=asked_by(request)))
+    return await from_project(cue_of(request).openai_conversations.erase(name, name_in(item), user=asked_by(request)))
 
 
 ROUTES = [begin_conversation, conversation_, attach, delete_conversation_, add_items, list_items, item_, delete_item]

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
-from cuebook.server.authorization import AnyRequest, book_of, check_first, idempotency_key
+from cuebook.server.authorization import AnyRequest, check_first, cue_of, idempotency_key
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody, check_json
 from cuebook.server.openai.chat_completions import begin, call_of, pass_through, sends_new
@@ -52,37 +52,37 @@ async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIR
     those of /v1/chat/completions.
     """
     body: Any = data
-    book = book_of(request)
-    passes = book.config.settings.upstream.responses == "pass"
+    cue = cue_of(request)
+    passes = cue.config.settings.upstream.responses == "pass"
     user = asked_by(request)
     if not passes:
-        body = await book.responses.with_items(body, user=user)
-    if book.upstream_url and (passes or await book.responses.refused(body, user=user)):
+        body = await cue.responses.with_items(body, user=user)
+    if cue.upstream_url and (passes or await cue.responses.refused(body, user=user)):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return Streamed(
-        request.app.state.running, book.respond(call), begin, to_the_end=call.idempotency_key is not None
+        request.app.state.running, cue.respond(call), begin, to_the_end=call.idempotency_key is not None
     )  # fmt: skip
 
 
 @get("/v1/responses/{response:str}", responses=wire.openai_answers(dict[str, Any]))
 async def response_(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
     """Return a stored response: status, output and usage. Pass the upstream's own ids to it."""
-    book, id_ = book_of(request), name_in(response)
-    if book.upstream_url and not book.responses.is_ours(id_):
+    cue, id_ = cue_of(request), name_in(response)
+    if cue.upstream_url and not cue.responses.is_ours(id_):
         return await pass_through(request)
-    return await from_project(book.responses.get(id_, user=asked_by(request)))
+    return await from_project(cue.responses.get(id_, user=asked_by(request)))
 
 
 @delete("/v1/responses/{response:str}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
 async def delete_response(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
     """Forget a response with its query and everything derived from both. Pass the upstream's own ids to it."""
-    book, id_ = book_of(request), name_in(response)
-    if book.upstream_url and not book.responses.is_ours(id_):
+    cue, id_ = cue_of(request), name_in(response)
+    if cue.upstream_url and not cue.responses.is_ours(id_):
         return await pass_through(request)
-    conversation = book.responses.conversation_of(id_)
+    conversation = cue.responses.conversation_of(id_)
     await check_first(request, conversation, asked_by(request), "Deleting from another user's conversation")
-    return await from_project(book.responses.delete(id_, user=asked_by(request)))
+    return await from_project(cue.responses.delete(id_, user=asked_by(request)))
 
 
 @get("/v1/responses/{response:str}/input_items", responses=wire.openai_answers(dict[str, Any]))
@@ -95,20 +95,20 @@ async def input_items(
     after: After = None,
 ) -> ASGIResponse:
     """Return a page of a response's input items, including those of the responses it continues."""
-    book, id_ = book_of(request), name_in(response)
-    if book.upstream_url and not book.responses.is_ours(id_):
+    cue, id_ = cue_of(request), name_in(response)
+    if cue.upstream_url and not cue.responses.is_ours(id_):
         return await pass_through(request)
-    page = book.responses.input_items(id_, user=asked_by(request), order=order, after=after, limit=limit)
+    page = cue.responses.input_items(id_, user=asked_by(request), order=order, after=after, limit=limit)
     return await from_project(page)
 
 
 @post("/v1/responses/{response:str}/cancel", status_code=200, responses=wire.openai_answers(dict[str, Any]))
 async def cancel(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
     """Reject a cancellation: responses do not run in the background. Pass the upstream's own ids to it."""
-    book, id_ = book_of(request), name_in(response)
-    if book.upstream_url and not book.responses.is_ours(id_):
+    cue, id_ = cue_of(request), name_in(response)
+    if cue.upstream_url and not cue.responses.is_ours(id_):
         return await pass_through(request)
-    return await from_project(book.responses.cancel(id_, user=asked_by(request)))
+    return await from_project(cue.responses.cancel(id_, user=asked_by(request)))
 
 
 ROUTES = [responses, response_, delete_response, input_items, cancel]

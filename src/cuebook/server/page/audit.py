@@ -9,7 +9,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from cuebook.app.reports import audit_shapes as shapes
 from cuebook.app.reports.audit import HIGHEST
 from cuebook.records.audit import Record
-from cuebook.server.authorization import AnyRequest, book_of
+from cuebook.server.authorization import AnyRequest, cue_of
 from cuebook.server.page.render import show
 
 ALL = "/page/audit"
@@ -33,7 +33,7 @@ async def records(
     before: Before = None,
 ) -> Response[bytes]:
     """Render the newest records, optionally filtered by event, prompt or conversation."""
-    found = await book_of(request).audit.find(
+    found = await cue_of(request).audit.find(
         event=event, prompt=prompt_id, conversation=conversation_id, before=before, limit=LISTED
     )
     asked = {"event": event, "promptId": prompt_id, "conversationId": conversation_id}
@@ -51,13 +51,13 @@ async def records(
 @get(ONE, include_in_schema=False)
 async def record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
     """Render a record: text, prompt version, selection and its place in the hash chain."""
-    return _shown(await book_of(request).audit.get(n))
+    return _shown(await cue_of(request).audit.get(n))
 
 
 @post(ALL + "/verify", include_in_schema=False, status_code=200)
 async def verify(request: AnyRequest) -> Response[bytes]:
     """Verify the integrity of all records, and render the result above the newest ones."""
-    audit = book_of(request).audit
+    audit = cue_of(request).audit
     async with request.app.state.measures.hold("an audit verification"):
         verdict = await audit.verify()
     found = await audit.find(limit=LISTED)
@@ -74,7 +74,7 @@ async def verify(request: AnyRequest) -> Response[bytes]:
 @post(ONE + "/replay", include_in_schema=False, status_code=200)
 async def replay(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
     """Render a record's prompt again, and show whether the text is identical."""
-    audit = book_of(request).audit
+    audit = cue_of(request).audit
     again = await audit.replay(n)
     return _shown(await audit.get(n), shapes.replayed(again))
 

@@ -17,7 +17,7 @@ _UNITS: Final = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("
 
 
 async def name_blocks(
-    book: Cuebook, conversation: str, turn: Mapping[str, Any], *, user: str | None, owner: str | None
+    cue: Cuebook, conversation: str, turn: Mapping[str, Any], *, user: str | None, owner: str | None
 ) -> dict[str, Any]:
     """Return a turn's window with `name`, `href` and `title` (source and time) of each block.
 
@@ -25,7 +25,7 @@ async def name_blocks(
     """
     window = dict(turn["window"])
     posts = [each["source"].removeprefix(_POST) for each in window["blocks"] if each["source"].startswith(_POST)]
-    places = await book.live.talks.places(conversation, posts, user=user)
+    places = await cue.live.talks.places(conversation, posts, user=user)
     then = datetime.fromisoformat(turn["createdAt"]).timestamp()
     window["blocks"] = [{**each, **named(each, conversation, places, then, owner)} for each in window["blocks"]]
     return window

@@ -16,7 +16,7 @@ from cuebook.records.conversation_list import ConversationSummary
 from cuebook.records.turn import Turn
 from cuebook.server.api.conversations import HIGHEST
 from cuebook.server.api.forgetting import would_forget
-from cuebook.server.authorization import AnyRequest, book_of, caller_of, check_first, user_of
+from cuebook.server.authorization import AnyRequest, caller_of, check_first, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.memories import go
 from cuebook.server.page.prompt_bar import kinds_shown
@@ -41,7 +41,7 @@ Words = Annotated[str | None, QueryParameter(name="q", description="Words of an 
 async def conversations(request: AnyRequest, q: Words = None, cursor: FromQuery[str | None] = None) -> Response[bytes]:
     """Render the list of conversations, most recent first, optionally filtered by words."""
     asked = (q or "").strip()
-    page = await book_of(request).live.talks.find(asked, user=user_of(request), limit=LISTED, cursor=cursor)
+    page = await cue_of(request).live.talks.find(asked, user=user_of(request), limit=LISTED, cursor=cursor)
     query = {**({"q": asked} if asked else {}), "cursor": page.cursor or ""}
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
@@ -67,20 +67,20 @@ async def conversation(
 
     Shows the newest posts, those around post `at`, or those after number `behind`.
     """
-    book, user, name = book_of(request), user_of(request), name_in(conversation)
-    known = await book.conversations.describe(name, user=user)
-    told = await book.live.talks.read(name, user=user, branch=branch, behind=behind, around=at)
-    summary = await book.memory.summary(name, user=user)
+    cue, user, name = cue_of(request), user_of(request), name_in(conversation)
+    known = await cue.conversations.describe(name, user=user)
+    told = await cue.live.talks.read(name, user=user, branch=branch, behind=behind, around=at)
+    summary = await cue.memory.summary(name, user=user)
     return show(
         "conversation.html",
         view=VIEW,
         name=name,
         known=known,
-        turns=_lines(await book.turns.last(name, user=user, last=TURNS)),
+        turns=_lines(await cue.turns.last(name, user=user, last=TURNS)),
         told=told,
         entries=entries_of(told, summary),
         summary=summary,
-        mind=mind_shape(await book.mind.show(name, user=user)),
+        mind=mind_shape(await cue.mind.show(name, user=user)),
         own="" if told.current else f"branch={told.last}&",
         changes=caller_of(request).may("editor"),
     )
@@ -132,8 +132,8 @@ def _line(turn: Turn) -> dict[str, Any]:
 @get(ONE + "/forget", include_in_schema=False)
 async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Response[bytes]:
     """Render a preview of forgetting a conversation, with the form that confirms it."""
-    book, user, name = book_of(request), user_of(request), name_in(conversation)
-    await book.conversations.get(name, user=user)
+    cue, user, name = cue_of(request), user_of(request), name_in(conversation)
+    await cue.conversations.get(name, user=user)
     await check_first(request, name, user, "Forgetting another user's conversation")
     return show(
         "forget.html",
@@ -149,10 +149,10 @@ async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Respon
 @post(ONE + "/forget", include_in_schema=False, status_code=303)
 async def forget(request: AnyRequest, conversation: FromPath[str]) -> Redirect:
     """Forget a conversation and everything derived from it, then redirect to the receipt. Only for its first user."""
-    book, user, name = book_of(request), user_of(request), name_in(conversation)
-    await book.conversations.get(name, user=user)
+    cue, user, name = cue_of(request), user_of(request), name_in(conversation)
+    await cue.conversations.get(name, user=user)
     await check_first(request, name, user, "Forgetting another user's conversation")
-    gone = await book.memory.forget(conversation=name, by=user)
+    gone = await cue.memory.forget(conversation=name, by=user)
     return go(f"/page/receipts/{place(gone.id)}")
 
 

@@ -7,14 +7,14 @@ from litestar import Response, Router, get
 from litestar.openapi.plugins import OpenAPIRenderPlugin
 
 from cuebook.app.setup.setting_rows import setting_rows, shown_setting
-from cuebook.server.authorization import AnyRequest, book_of
+from cuebook.server.authorization import AnyRequest, cue_of
 from cuebook.server.page.render import show
 
 
 @get("/page/settings", include_in_schema=False)
 async def settings(request: AnyRequest) -> Response[bytes]:
     """Render every setting with its value (secrets hidden) and its source."""
-    config = book_of(request).config
+    config = cue_of(request).config
     rows = [{**each, "value": shown_setting(each["value"])} for each in setting_rows(config)]
     sections: dict[str, list[dict[str, str]]] = {}
     for each in rows:

@@ -10,7 +10,7 @@ from litestar import Response, get
 from cuebook.app.transcript_views.live_turns import LiveTurn
 from cuebook.app.transcript_views.live_view import Sums
 from cuebook.records.expression import counted
-from cuebook.server.authorization import AnyRequest, admit, book_of, user_of
+from cuebook.server.authorization import AnyRequest, admit, cue_of, user_of
 from cuebook.server.concurrency_limits import seat
 from cuebook.server.page.prompt_bar import kinds_shown
 from cuebook.server.page.render import HEADERS, money, number, percent, place, plain, seconds, show
@@ -27,16 +27,16 @@ _encode = msgspec.json.Encoder().encode
 @get("/", include_in_schema=False)
 async def front(request: AnyRequest) -> Response[bytes]:
     """Render the newest turns with what their prompts contain, cost and leave out."""
-    book, user = book_of(request), user_of(request)
+    cue, user = cue_of(request), user_of(request)
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "live.html",
         view="Live",
-        turns=[live_row(each) for each in await book.live.newest(user=user)],
-        sums=summed(await book.live.sums(user=user)),
+        turns=[live_row(each) for each in await cue.live.newest(user=user)],
+        sums=summed(await cue.live.sums(user=user)),
         base=f"http://{host}",
-        upstream=book.upstream_url or "",
-        shadows=book.shadows,
+        upstream=cue.upstream_url or "",
+        shadows=cue.shadows,
     )
 
 
@@ -51,9 +51,9 @@ async def changes(request: AnyRequest) -> Streamed:
 
 async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
     """Yield events until the caller's API key is revoked or expires."""
-    book, user, quiet = book_of(request), user_of(request), 0
+    cue, user, quiet = cue_of(request), user_of(request), 0
     with seat(request):
-        async with aclosing(book.live.changes(user=user)) as found:
+        async with aclosing(cue.live.changes(user=user)) as found:
             await anext(found)  # changes from here on are reported
             yield Start(200, encoded(_HEAD))
             yield b": watching\n\n"

@@ -30,10 +30,10 @@ async def keep_key(request: AnyRequest) -> Response[Any]:
     """Store an API key in a cookie for this server's pages; an empty key deletes the cookie."""
     form = await request.form()
     key, to = str(form.get("key", ""))[:_MOST].strip(), _own(str(form.get("to", "/"))[:_MOST])
-    book: Cuebook = request.app.state.book
+    cue: Cuebook = request.app.state.cue
     if key:
         try:
-            await book.keys.admit(key, closed=request.app.state.exposed)
+            await cue.keys.admit(key, closed=request.app.state.exposed)
         except CuebookError as error:
             return show("key.html", 401, view="", to=to, refused=str(error))
     kept = Cookie(

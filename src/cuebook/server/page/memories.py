@@ -10,7 +10,7 @@ from litestar.response import Redirect
 from litestar.response.base import ASGIResponse
 
 from cuebook.app import json_shapes as shapes
-from cuebook.app.book import Cuebook
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.forgetting import preview_shape, receipt_shape
 from cuebook.app.memories import KINDS
 from cuebook.app.memories import json_shapes as memory_shapes
@@ -31,7 +31,7 @@ from cuebook.server.api.long_term_memory import (
     moment,
     read_memory,
 )
-from cuebook.server.authorization import AnyRequest, book_of, caller_of, user_of
+from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.render import HEADERS, place, show
 from cuebook.server.route_parts import PageCursor, UserQuery
@@ -73,7 +73,7 @@ async def memories(
     cursor: PageCursor = None,
 ) -> Response[bytes]:
     """Render cross-conversation memories, the memories of one conversation, or search results, best first."""
-    book, user = book_of(request), user_of(request, None, user_id)
+    cue, user = cue_of(request), user_of(request, None, user_id)
     asked = {
         "q": q, "userId": user_id, "personaId": persona, "organizationId": organization,
         "conversationId": conversation, "category": category, "ended": "true" if ended else None,
@@ -85,13 +85,13 @@ async def memories(
     at = moment(as_of)
     more: str | None = None
     if q:
-        found = await book.memory.search(q, conversation=conversation or None, **named, as_of=at, limit=FOUND)
+        found = await cue.memory.search(q, conversation=conversation or None, **named, as_of=at, limit=FOUND)
         hits = [{**shapes.hit(each), "page": page_of(each.memory_id)} for each in found]
     elif conversation:
-        told = await book.memory.items_page(conversation, user=user, ended=ended, as_of=at, limit=LISTED, cursor=cursor)
+        told = await cue.memory.items_page(conversation, user=user, ended=ended, as_of=at, limit=LISTED, cursor=cursor)
         items, more = [_item(shapes.item(each, conversation), conversation) for each in told.items], told.cursor
     else:
-        page = await book.memories.page(
+        page = await cue.memories.page(
             **named, category=category or None, ended=ended, as_of=at, limit=LISTED, cursor=cursor
         )
         items, more = [_shown(each) for each in page.items if may_know(request, each)], page.cursor
@@ -101,7 +101,7 @@ async def memories(
         view=VIEW,
         asked=asked,
         items=items,
-        told=await _told(book, user) if plain else [],
+        told=await _told(cue, user) if plain else [],
         narrowed=any(asked[name] for name in asked if name not in ("q", "userId")),
         hits=hits,
         own=query_of(user_id, organization),
@@ -134,7 +134,7 @@ async def memory(
     use = None
     if measured:
         async with request.app.state.measures.hold("a memory measurement"):
-            uses = await book_of(request).memory.utility(user=user)
+            uses = await cue_of(request).memory.utility(user=user)
         use = next((shown_use(each) for each in uses.items if each.memory.id == found.id), {"measured": 0})
     return show(
         "memory.html",
@@ -153,7 +153,7 @@ async def export(
     request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> ASGIResponse:
     """Stream all memories of a user or an organization with history and sources, as a file."""
-    found = book_of(request).memories.export(user=user_of(request, None, user_id), organization=organization or None)
+    found = cue_of(request).memories.export(user=user_of(request, None, user_id), organization=organization or None)
     return Streamed(request.app.state.running, exported(request, found))
 
 
@@ -203,11 +203,11 @@ async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuer
     return show("receipt.html", view=VIEW, receipt=receipt_shape(found), own=query_of(user_id))
 
 
-async def _told(book: Cuebook, user: str | None) -> list[dict[str, Any]]:
+async def _told(cue: Cuebook, user: str | None) -> list[dict[str, Any]]:
     """Return the newest memories of the most recent conversations, which only those conversations use."""
     told = []
-    for each in (await book.conversations.list(user=user, limit=TELLING)).items:
-        items = await book.memory.items(each.id, user=user)
+    for each in (await cue.conversations.list(user=user, limit=TELLING)).items:
+        items = await cue.memory.items(each.id, user=user)
         newest = [_item(shapes.item(item, each.id), each.id) for item in reversed(items[-NEWEST:])]
         if newest:
             told.append({"conversation": each.id, "count": len(items), "newest": newest})

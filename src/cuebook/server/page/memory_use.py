@@ -9,7 +9,7 @@ from litestar.response import Redirect
 from cuebook.app.reports.memory_use import MOST_TURNS, SAID, TURNS
 from cuebook.server.api.forgetting import forget_several
 from cuebook.server.api.memory_use import known_of
-from cuebook.server.authorization import AnyRequest, book_of, caller_of, user_of
+from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.page.memories import ALL, VIEW, ConversationQuery, go, query_of, shown_use
 from cuebook.server.page.render import place, show
 from cuebook.server.route_parts import UserQuery
@@ -29,10 +29,10 @@ async def of_use(
     request: AnyRequest, *, user_id: UserQuery = None, conversation: ConversationQuery = None, turns: Turns = TURNS
 ) -> Response[bytes]:
     """Render the usefulness of memories in recorded answers, first the ones proposed for deletion."""
-    book, user = book_of(request), user_of(request, None, user_id)
+    cue, user = cue_of(request), user_of(request, None, user_id)
     named = [conversation] if conversation else []
     async with request.app.state.measures.hold("a memory measurement"):
-        found = known_of(request, await book.memory.utility(named, user=user, turns=turns))
+        found = known_of(request, await cue.memory.utility(named, user=user, turns=turns))
     return show(
         "of_use.html",
         view=VIEW,

@@ -11,7 +11,7 @@ from cuebook.app.turns.mood import reflection_shape
 from cuebook.app.turns.optimizer import snapshot
 from cuebook.records.tuning import Snapshot
 from cuebook.records.turn import Turn
-from cuebook.server.authorization import AnyRequest, book_of, user_of
+from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.plots import WIDTH, plotted, plotted_over_time
 from cuebook.server.page.render import show
@@ -28,9 +28,9 @@ ConversationQuery = Annotated[str | None, QueryParameter(name="conversationId", 
 @get("/page/conversations/{conversation:str}/mind", include_in_schema=False)
 async def mind(request: AnyRequest, conversation: FromPath[str]) -> Response[bytes]:
     """Render each message's sentiment, the events, the mood and the metaprompt runs of a conversation."""
-    book, user, name = book_of(request), user_of(request), name_in(conversation)
-    turns = await book.turns.last(name, user=user, last=TURNS)
-    state = await book.mind.show(name, user=user, limit=REFLECTIONS)
+    cue, user, name = cue_of(request), user_of(request), name_in(conversation)
+    turns = await cue.turns.last(name, user=user, last=TURNS)
+    state = await cue.mind.show(name, user=user, limit=REFLECTIONS)
     heard = [_heard(each) for each in turns]
     scored = [(float(each["n"]), each["score"]) for each in heard if each["score"] is not None]
     fired = [(float(each["n"]), f"turn {each['n']}: {event['name']}") for each in heard for event in each["events"]]
@@ -53,10 +53,10 @@ async def optimizer(
     request: AnyRequest, conversation: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
     """Render the optimizer's runs: tokens before and after, and the resulting parameters."""
-    book, user = book_of(request), user_of(request, user_id)
+    cue, user = cue_of(request), user_of(request, user_id)
     named = conversation or None
-    totals = await book.optimizer.status(named, user=user)
-    runs = await book.optimizer.history(named, user=user, limit=RUNS)
+    totals = await cue.optimizer.status(named, user=user)
+    runs = await cue.optimizer.history(named, user=user, limit=RUNS)
     oldest_first = list(reversed(runs))
     most = max((each.tokens_before for each in runs), default=0)
     return show(

@@ -16,7 +16,7 @@ from cuebook.app.prompts import views as prompt_views
 from cuebook.app.prompts.impact import MOST_TURNS
 from cuebook.app.prompts.learning import Course, PromptEvent
 from cuebook.errors import CuebookError
-from cuebook.server.authorization import AnyRequest, book_of, user_of
+from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.plots import plotted_over_time
 from cuebook.server.page.render import show
@@ -33,10 +33,10 @@ _ARMS: Final = {"baseline": "before", "window": "since", "control": "control gro
 _BETS: Final = {"began": "by first turns of conversations", "whole": "by full conversations"}
 
 
-async def taken_back(book: Cuebook, slug: str, undone: Sequence[PromptEvent]) -> list[dict[str, Any]]:
+async def taken_back(cue: Cuebook, slug: str, undone: Sequence[PromptEvent]) -> list[dict[str, Any]]:
     """Return the newest rollbacks, each with its statistics and plots. Raises NotFound."""
     return [
-        _shown(each, await book.prompts.course(slug, each) if each.evidence else None)
+        _shown(each, await cue.prompts.course(slug, each) if each.evidence else None)
         for each in undone[:MOST_ROLLBACKS]
     ]
 
@@ -164,30 +164,30 @@ async def prompts(
     request: AnyRequest, prefix: FromQuery[str] = "", cursor: FromQuery[str | None] = None
 ) -> Response[bytes]:
     """Render the list of prompts with their branches and labels."""
-    book = book_of(request)
-    items, more = await prompt_views.prompts_page(book.prompts, prefix=prefix, limit=LISTED, cursor=cursor)
+    cue = cue_of(request)
+    items, more = await prompt_views.prompts_page(cue.prompts, prefix=prefix, limit=LISTED, cursor=cursor)
     return show("prompts.html", view=VIEW, items=items, next=more, prefix=prefix)
 
 
 @get("/page/prompt-clusters", include_in_schema=False)
 async def clusters(request: AnyRequest, prefix: FromQuery[str] = "") -> Response[bytes]:
     """Render groups of similar prompts and near duplicates."""
-    found = await book_of(request).prompts.clusters(prefix=prefix)
+    found = await cue_of(request).prompts.clusters(prefix=prefix)
     return show("prompt_clusters.html", view=VIEW, found=found, prefix=prefix)
 
 
 @get(ONE, include_in_schema=False)
 async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
     """Render a prompt: the version graph, one version's text, variant scores, rollbacks and history."""
-    book = book_of(request)
-    family = await book.prompts.family(name_in(prompt))
+    cue = cue_of(request)
+    family = await cue.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
-    named = await lookup.find_beside(book.prompts, active, at) if at else active
-    shown = await prompt_views.show(book.prompts, family.slug, branch=named.branch, version=named.number, project="")
-    versions, _ = await prompt_views.versions_page(book.prompts, family.slug)
-    events, _ = await prompt_views.history_page(book.prompts, family.slug, limit=EVENTS)
-    weights = await book.prompts.weights(family.slug)
-    undone = [each for each in await book.prompts.events(family.slug, limit=EVENTS) if each.kind == "rollback"]
+    named = await lookup.find_beside(cue.prompts, active, at) if at else active
+    shown = await prompt_views.show(cue.prompts, family.slug, branch=named.branch, version=named.number, project="")
+    versions, _ = await prompt_views.versions_page(cue.prompts, family.slug)
+    events, _ = await prompt_views.history_page(cue.prompts, family.slug, limit=EVENTS)
+    weights = await cue.prompts.weights(family.slug)
+    undone = [each for each in await cue.prompts.events(family.slug, limit=EVENTS) if each.kind == "rollback"]
     plot = plotted_over_time(
         {f"{each.branch}:{each.number}": [(when, weight) for when, _, weight in each.points] for each in weights},
         low=0.0, high=1.0, events=[(each.at, f"{each.branch}:{each.number} rolled back") for each in undone],
@@ -197,7 +197,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
         view=VIEW,
         slug=family.slug,
         shown=shown,
-        lineage=await _lineage(book, family.slug, named.branch, named.number),
+        lineage=await _lineage(cue, family.slug, named.branch, named.number),
         versions=list(reversed(versions)),
         names=[f"{each['branch']}:{each['version']}" for each in versions],
         graph=graph_of(versions, [each.name for each in family.branches]),
@@ -206,7 +206,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
         plot=plot,
         learnt=[_learnt(each.branch, each.number, each.points) for each in weights],
         events=events,
-        undone=await taken_back(book, family.slug, undone),
+        undone=await taken_back(cue, family.slug, undone),
         turns=TURNS,
     )
 
@@ -214,12 +214,12 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
 @get(ONE + "/quality", include_in_schema=False)
 async def quality(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
     """Render a version's quality score by part, and the prompt's lint findings."""
-    book = book_of(request)
-    family = await book.prompts.family(name_in(prompt))
+    cue = cue_of(request)
+    family = await cue.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
-    named = await lookup.find_beside(book.prompts, active, at) if at else active
-    rated = await prompt_views.rating(book.prompts, family.slug, branch=named.branch, version=named.number)
-    found = await prompt_views.findings(book.prompts, family.slug)
+    named = await lookup.find_beside(cue.prompts, active, at) if at else active
+    rated = await prompt_views.rating(cue.prompts, family.slug, branch=named.branch, version=named.number)
+    found = await prompt_views.findings(cue.prompts, family.slug)
     return show("prompt_quality.html", view=VIEW, slug=family.slug, rated=rated, findings=found)
 
 
@@ -234,14 +234,14 @@ async def diff(
     sides: Sides = False,
 ) -> Response[bytes]:
     """Render the changes from version `a` to `b`: sections, tokens and the impact on recorded turns."""
-    book = book_of(request)
-    family = await book.prompts.family(name_in(prompt))
+    cue = cue_of(request)
+    family = await cue.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
-    before = await lookup.find_beside(book.prompts, active, a)
-    after = await lookup.find_beside(book.prompts, active, b)
+    before = await lookup.find_beside(cue.prompts, active, a)
+    after = await lookup.find_beside(cue.prompts, active, b)
     async with request.app.state.measures.hold("a prompt measurement"):
-        found = await lookup.compare(book.desk, before, after, turns=turns, user=user_of(request))
-    versions, _ = await prompt_views.versions_page(book.prompts, family.slug)
+        found = await lookup.compare(cue.desk, before, after, turns=turns, user=user_of(request))
+    versions, _ = await prompt_views.versions_page(cue.prompts, family.slug)
     return show(
         "prompt_diff.html",
         view=VIEW,
@@ -276,10 +276,10 @@ def paired(lines: Sequence[str]) -> list[tuple[str, str]]:
     return [*found, *zip_longest(gone, new, fillvalue="")]
 
 
-async def _lineage(book: Cuebook, slug: str, branch: str, version: int) -> list[dict[str, str]]:
+async def _lineage(cue: Cuebook, slug: str, branch: str, version: int) -> list[dict[str, str]]:
     """Return a version and its ancestors, nearest first; empty if inheritance cannot be resolved."""
     try:
-        resolved = await book.prompts.resolve(slug, branch=branch, version=version)
+        resolved = await cue.prompts.resolve(slug, branch=branch, version=version)
     except CuebookError:
         return []
     names = [each.removeprefix("prompt:") for each in reversed(resolved.lineage)]

@@ -8,7 +8,7 @@ from litestar import Response, get
 
 from cuebook.app.reports.shadow import ModelCost, ShadowCall
 from cuebook.server.api.tuning import ConversationQuery
-from cuebook.server.authorization import AnyRequest, book_of, user_of
+from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.page.block_sources import post_address
 from cuebook.server.page.plots import plotted
 from cuebook.server.page.render import show
@@ -23,9 +23,9 @@ async def shadow(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
     """Render shadow calls and their totals: tokens and costs of both prompts, and posts that either lacked."""
-    book, user, named = book_of(request), user_of(request, user_id), conversation_id or None
-    found = await book.shadow.report(named, user=user)
-    calls = await book.shadow.calls(named, user=user)
+    cue, user, named = cue_of(request), user_of(request, user_id), conversation_id or None
+    found = await cue.shadow.report(named, user=user)
+    calls = await cue.shadow.calls(named, user=user)
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "shadow.html",
@@ -37,7 +37,7 @@ async def shadow(
         plot=_plot(calls),
         calls=list(reversed(calls[-CALLS:])),
         examples=[(each, _address(each.conversation, each.seq)) for each in found.examples],
-        shadows=book.shadows,
+        shadows=cue.shadows,
         base=f"http://{host}",
     )
 

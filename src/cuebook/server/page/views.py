@@ -12,7 +12,7 @@ from cuebook import Cuebook
 from cuebook.app.turns.explanation import told_of
 from cuebook.records.turn import SHADOW
 from cuebook.server.api.conversations import HIGHEST
-from cuebook.server.authorization import AnyRequest, book_of, user_of
+from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.block_sources import name_blocks
 from cuebook.server.page.prompt_bar import drawn
@@ -25,16 +25,16 @@ from cuebook.server.page.what_if import ask, blank_what_if, what_if
 Blocks = Mapping[tuple[str, str], str]
 
 
-async def beside(book: Cuebook, conversation: str, turns: tuple[int, int], *, user: str | None) -> Response[bytes]:
+async def beside(cue: Cuebook, conversation: str, turns: tuple[int, int], *, user: str | None) -> Response[bytes]:
     """Render two turns side by side; blocks of their prompts that differ are marked.
 
     Raises NotFound.
     """
-    shown = [await book.turns.show(conversation, n, user=user) for n in turns]
-    owner = (await book.conversations.get(conversation, user=user)).user
+    shown = [await cue.turns.show(conversation, n, user=user) for n in turns]
+    owner = (await cue.conversations.get(conversation, user=user)).user
     for each in shown:
         if each["window"]:
-            each["window"] = await name_blocks(book, conversation, each, user=user, owner=owner)
+            each["window"] = await name_blocks(cue, conversation, each, user=user, owner=owner)
     held = [_blocks(each["window"]) for each in shown]
     sides = [_side(each, other) for each, other in zip(shown, reversed(held), strict=True)]
     return show("turns.html", view="Conversations", conversation=conversation, sides=sides)
@@ -85,14 +85,14 @@ async def turn(
     request: AnyRequest, conversation: FromPath[str], n: FromPath[int], step: StepQuery = None, with_: Beside = None
 ) -> Response[bytes]:
     """Render a turn: its prompt as blocks with sources, what was left out, and why. `with` compares two turns."""
-    book, user, name = book_of(request), user_of(request), name_in(conversation)
+    cue, user, name = cue_of(request), user_of(request), name_in(conversation)
     if with_ is not None:
-        return await beside(book, name, (n, with_), user=user)
-    shown = await book.turns.show(name, n, step=step, user=user)
-    known = await book.conversations.get(name, user=user)
+        return await beside(cue, name, (n, with_), user=user)
+    shown = await cue.turns.show(name, n, step=step, user=user)
+    known = await cue.conversations.get(name, user=user)
     window = None
     if shown["window"]:
-        window = drawn(await name_blocks(book, name, shown, user=user, owner=known.user))
+        window = drawn(await name_blocks(cue, name, shown, user=user, owner=known.user))
     first_ms = shown["metadata"].get("firstTokenMs")
     return show(
         "turn.html",
@@ -101,7 +101,7 @@ async def turn(
         turn=shown,
         window=window,
         cache=window["cache"] if window else None,
-        spent=await book.live.spent.step(name, n, shown["step"], user=user),
+        spent=await cue.live.spent.step(name, n, shown["step"], user=user),
         took=None if shown["metadata"].get(SHADOW) else _between(shown["createdAt"], shown["closedAt"]),
         first=None if first_ms is None else first_ms / 1000,
         steps=[each["step"] for each in shown["steps"]],

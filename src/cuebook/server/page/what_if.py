@@ -8,7 +8,7 @@ from litestar.params import FromPath, QueryParameter
 
 from cuebook.app.turns.turns import replay_shape
 from cuebook.records.memory import NO_MODEL
-from cuebook.server.authorization import AnyRequest, book_of, caller_of, user_of
+from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.prompt_bar import drawn
 from cuebook.server.page.render import show
@@ -61,8 +61,8 @@ async def _compared(
     without: Sequence[str],
     asks: bool = False,
 ) -> Response[bytes]:
-    book, user = book_of(request), user_of(request)
-    found = await book.turns.replay(
+    cue, user = cue_of(request), user_of(request)
+    found = await cue.turns.replay(
         name, n, user=user, with_prompt=with_prompt.split(), as_of=as_of.strip() or None, without=without, ask=asks
     )
     shape = replay_shape(found)
@@ -70,7 +70,7 @@ async def _compared(
     only = {side: {(each["kind"], each["source"]) for each in said[key]} for side, key in _SIDES} if said else {}
     changed = {each["source"] for each in said["changed"]} if said else set()
     sides = [_side(said[side], side, only[side], changed) for side in ("before", "after") if said[side]] if said else []
-    answered = (await book.turns.show(name, n, user=user))["reply"] if said and said["answer"] is not None else ""
+    answered = (await cue.turns.show(name, n, user=user))["reply"] if said and said["answer"] is not None else ""
     asked = {"with": with_prompt, "as_of": as_of, "without": set(without)}
     form = blank_what_if(said["before"] if said else shape["window"], request) | asked
     return show(
@@ -94,7 +94,7 @@ def blank_what_if(window: Mapping[str, Any] | None, request: AnyRequest) -> dict
     blocks: Sequence[Mapping[str, Any]] = window["blocks"] if window else ()
     beside = [each for each in blocks if each["kind"] in BESIDE and not each["source"].startswith(_SUMMARY)]
     prompts = [each["source"].removeprefix("prompt:") for each in blocks if each["source"].startswith("prompt:")]
-    model = book_of(request).desk.model.name
+    model = cue_of(request).desk.model.name
     return {
         "beside": beside,
         "prompts": prompts,

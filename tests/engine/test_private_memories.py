@@ -1,0 +1,57 @@
+"""What is of somebody's own life reaches no organization, whatever a turn shares; nor is it a model's decision."""
+
+import pytest
+from stage import cue_on
+
+from cuebook import Ask
+from cuebook.memory.schema import items_of, parse_answer
+from cuebook.testing import FrozenClock
+
+SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "shareWithOrganization": True}}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "I am allergic to nuts.",
+        "I've decided to go gluten-free because of my stomach.",
+        "My sister Lena has cancer.",
+        "I'm gay, and my colleagues at Fjordwell have known it since March.",
+        "Since January 2026 we are trying for a baby.",
+        "I'm going to therapy on Tuesdays now.",
+        "I earn 4000 euro a month.",
+        "We are two months behind with our mortgage of 1,400 euros.",
+        "I live at Oudegracht 12.",
+        "I vote for the Greens.",
+    ],
+)
+async def test_an_organization_is_never_told_somebody_s_own_life(tmp_path, own):
+    clock = FrozenClock()
+    async with cue_on(tmp_path, clock=clock) as cue:
+        for text in (own, "We decided to ship on Monday."):
+            await cue.ask(Ask(text, "c1", user="ann", organization="acme", memory_control=SHARES))
+            clock.advance(60)
+        await cue.settle()
+        shared = [each.text for each in (await cue.memories.page(organization="acme")).items]
+        assert shared == ["We decided to ship on Monday."]
+        kept = [each.text for each in (await cue.memories.page(user="ann")).items]
+        assert own in kept
+
+
+async def test_people_are_shared_where_sharing_is_on(tmp_path):
+    async with cue_on(tmp_path, clock=FrozenClock()) as cue:
+        await cue.ask(
+            Ask("My sister Lena works at the port.", "c1", user="ann", organization="acme", memory_control=SHARES)
+        )
+        await cue.settle()
+        assert [each.category for each in (await cue.memories.page(organization="acme")).items] == ["people"]
+
+
+def test_a_model_s_decision_about_somebody_s_body_is_filed_as_a_fact():
+    told = (
+        '{"summary_markdown": "x", "memory_json": {"facts": [], "preferences": [], "people": [], "projects": [], '
+        '"decisions": [{"text": "I am allergic to nuts", "sources": ["p1"]}, '
+        '{"text": "We chose Kafka", "sources": ["p1"]}], "open_loops": [], "todo": [], "tags": []}}'
+    )
+    answer = parse_answer(told, known=frozenset({"p1"}), max_tokens=900, count=len)
+    assert [item.category for item in items_of(answer, when=1.0)] == ["facts", "decisions"]

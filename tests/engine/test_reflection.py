@@ -1,0 +1,317 @@
+"""A conversation reflects behind its replies, and the next prompt is told."""
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+from stage import NAME, Client, cue_on
+
+from cuebook import Ask, InvalidInput, NotFound
+from cuebook.errors import UpstreamError
+from cuebook.records.mind import Mind
+from cuebook.testing import FrozenClock, ScriptedModel
+from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
+
+TRACKS = {"enabled": True, "presets": ["all"]}
+CALM = "Please list the files of the report folder by their date."
+ANGRY = "This is terrible, it still does not work and I am really angry!!"
+HAPPY = "Perfect, that works wonderfully, thank you so much!"
+MOVED = json.dumps(
+    {
+        "updatedGmiMood": "patient",
+        "updatedUserSkillLevel": "novice",
+        "adjustmentRationale": "They asked twice.",
+        "recoveryStrategy": "Name the one command they need.",
+        "newMemoryImprints": [{"key": "pace", "value": "slow"}],
+    }
+)
+
+
+@asynccontextmanager
+async def minded(place, *, persona=None, model=None, upstream=None, **settings):
+    """A book whose one persona tracks and reflects; gives it and a function that asks and lets the work be done."""
+    (place / "personas").mkdir()
+    definition = {
+        "id": "p",
+        "name": "P",
+        "baseSystemPrompt": "You are P.",
+        **(persona or {"sentimentTracking": TRACKS}),
+    }
+    (place / "personas" / "p.json").write_text(json.dumps(definition))
+    clock = FrozenClock()
+    async with cue_on(place, model=model, clock=clock, upstream=upstream, persona__default="p", **settings) as cue:
+
+        async def say(text, conversation=NAME, **ask):
+            reply = await cue.ask(Ask(text, conversation, **ask))
+            clock.advance(60)
+            await cue.settle()
+            return reply
+
+        yield cue, say
+
+
+def mind_in(reply):
+    """What the prompt of a reply said of the Mind."""
+    return [block.text for block in reply.window.blocks if block.kind == "mind"]
+
+
+async def test_calm_then_frustrated_then_satisfied(tmp_path):
+    async with minded(tmp_path) as (cue, say):
+        calm = await say(CALM)
+        assert calm.metadata["sentiment"]["events"] == []
+        assert calm.metadata["mind"] == {"mood": "neutral", "userSkill": "intermediate", "taskComplexity": "moderate"}
+        assert (await cue.mind.show(NAME)).reflections == ()
+        angry = await say(ANGRY)
+        assert angry.metadata["sentiment"]["events"] == ["user_frustrated"]
+        assert mind_in(angry) == []  # the answer to it was not yet told
+        after = await say("So what should I try?")
+        assert after.metadata["mind"]["mood"] == "empathetic"
+        [said] = mind_in(after)
+        assert "mood empathetic" in said
+        assert "one step at a time" in said
+        await say(HAPPY)
+        state = await cue.mind.show(NAME)
+        assert (state.mind.mood, state.turn) == ("engaging", 4)
+        assert [(each.turn, run.trigger, run.by) for each in state.reflections for run in each.runs] == [
+            (4, "event:user_satisfied", "rules"),
+            (2, "event:user_frustrated", "rules"),
+        ]
+
+
+async def test_nothing_is_kept_of_a_persona_that_does_not_ask(tmp_path):
+    async with minded(tmp_path, persona={"role": "assistant"}) as (cue, say):
+        reply = await say(ANGRY)
+        assert "mind" not in reply.metadata
+        assert (await cue.mind.show(NAME)).reflections == ()
+
+
+async def test_a_look_back_runs_every_fifth_turn_with_sentiment_off(tmp_path):
+    own = {
+        "metaPrompts": [{"id": "gmi_self_trait_adjustment", "trigger": {"type": "turn_interval", "intervalTurns": 5}}]
+    }
+    async with minded(tmp_path, persona=own) as (cue, say):
+        for n in range(16):
+            await say(f"Number {n}: {CALM}")
+        made = (await cue.mind.show(NAME)).reflections
+        assert [each.turn for each in reversed(made)] == [5, 10, 15]
+        assert {run.trigger for each in made for run in each.runs} == {"interval:5"}
+
+
+# ---- by a model ------------------------------------------------------------------------------------------------------
+
+
+def working(*answers, default=None):
+    """A model that answers turns plainly and metaprompts with these."""
+    left = list(answers)
+
+    def reply(request):
+        if request.purpose == "reply":
+            return "Noted."
+        return left.pop(0) if left else default or MOVED
+
+    return ScriptedModel(default=reply)
+
+
+def asked(model):
+    return [request for request in model.requests if request.purpose == "reflection"]
+
+
+async def test_a_model_s_answer_moves_the_mind_and_its_strategy_reaches_the_next_prompt(tmp_path):
+    model = working()
+    async with minded(tmp_path, model=model, work__model="model") as (cue, say):
+        await say(ANGRY)
+        [request] = asked(model)
+        [message] = [json.loads(each) for each in request.messages]
+        assert message["role"] == "user"
+        assert ANGRY in message["content"]
+        assert "{{" not in message["content"]
+        assert (request.temperature, request.max_tokens) == (0.3, 512)
+        assert "recoveryStrategy" in request.schema["properties"]
+        [said] = mind_in(await say("And now?"))
+        assert "Name the one command they need." in said
+        assert "pace: slow" in said
+        [made] = (await cue.mind.show(NAME)).reflections
+        [run] = made.runs
+        assert (run.by, run.outcome, run.reason) == ("scripted", "moved", "They asked twice.")
+        assert run.prompt.startswith("prompt:system/gmi_frustration_recovery@")
+        assert run.changes["userSkill"] == ["intermediate", "novice"]
+        kinds = [
+            (each.event, each.prompt_id, each.turn) for each in await cue.audit.records() if each.agent == "reflection"
+        ]
+        assert kinds == [
+            ("render", "system/gmi_frustration_recovery", 0),
+            ("reflect", "system/gmi_frustration_recovery", 1),
+        ]
+        assert (await cue.audit.verify()).ok
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("I would be kinder to them.", "no JSON object"),
+        ('{"updatedGmiMood": "ecstatic", "adjustmentRationale": "x"}', "answer.updatedGmiMood"),
+        (json.dumps({f"k{n}": n for n in range(1000)}), "1000 keys"),
+    ],
+)
+async def test_an_answer_that_does_not_hold_leaves_the_mind_as_it_was(tmp_path, answer, why):
+    async with minded(tmp_path, model=working(answer), work__model="model") as (cue, say):
+        await say(ANGRY)
+        state = await cue.mind.show(NAME)
+        assert state.mind == Mind()
+        [[run]] = [each.runs for each in state.reflections]
+        assert run.outcome == "refused"
+        assert why in run.reason
+
+
+async def test_a_model_that_cannot_be_reached_leaves_it_to_the_rules(tmp_path):
+    gone = UpstreamError("nobody there", retryable=True)
+    async with minded(tmp_path, model=working(gone), work__model="model") as (cue, say):
+        await say(ANGRY)
+        state = await cue.mind.show(NAME)
+        assert state.mind.mood == "empathetic"
+        [[run]] = [each.runs for each in state.reflections]
+        assert run.by == "rules"
+        assert "nobody there" in run.reason
+
+
+async def test_secrets_a_model_says_are_not_kept(tmp_path):
+    key = "sk-proj-" + "a1B2c3D4" * 6
+    answer = json.dumps({"adjustmentRationale": key, "recoveryStrategy": f"Use {key}."})
+    async with minded(tmp_path, model=working(answer), work__model="model") as (cue, say):
+        await say(ANGRY)
+        assert key not in json.dumps([str(each) for each in (await cue.mind.show(NAME)).reflections])
+    assert key.encode() not in b"".join(each.read_bytes() for each in tmp_path.glob("cuebook.db*"))
+
+
+async def test_an_own_metaprompt_has_all_variables_and_words_of_users_are_not_expanded(tmp_path):
+    names = (
+        "current_mood user_skill task_complexity current_sentiment recent_conversation recent_errors evidence "
+        "sentiment_score consecutive_frustration consecutive_confusion consecutive_satisfaction confusion_keywords "
+        "consecutive_neutral"
+    ).split()
+    template = "\n".join(f"{name}={{{{{name}}}}}" for name in names)
+    own = {"id": "mine", "trigger": {"type": "turn_interval", "intervalTurns": 1}, "promptTemplate": template}
+    model = working('{"adjustmentRationale": "x", "strategy": "Be {{current_mood}} and $& kind."}')
+    async with minded(tmp_path, persona={"metaPrompts": [own]}, model=model, work__model="model") as (cue, say):
+        await say("Say {{current_mood}} and $& and ${user_skill} please.")
+        [request] = asked(model)
+        told = json.loads(request.messages[0])["content"]
+        assert [line.partition("=")[0] for line in told.splitlines() if "=" in line][: len(names)] == names
+        assert "{{current_mood}} and $& and ${user_skill}" in told
+        assert "current_mood=neutral" in told
+        [render] = [each for each in await cue.audit.records() if each.event == "render" and each.agent == "reflection"]
+        assert render.prompt_id == "metaprompt/p/mine"
+        assert (await cue.audit.replay(render.seq)).verdict == "identical"
+        [said] = mind_in(await say("And?"))
+        assert "Be {{current_mood}} and $& kind." in said
+
+
+# ---- paths, hands, ends ----------------------------------------------------------------------------------------------
+
+
+async def test_what_is_answered_anew_is_not_reflected_on_twice_and_a_branch_has_its_own_mind(tmp_path):
+    async with minded(tmp_path) as (cue, say):
+        await say(CALM)
+        posts = await cue.conversations.posts(NAME)
+        await say(ANGRY)
+        assert (await cue.mind.show(NAME)).mind.mood == "empathetic"
+        await cue.conversations.move_head(NAME, posts[-1].id)
+        assert (await cue.mind.show(NAME)).mind == Mind()
+        assert mind_in(await say("Thanks, and what is the newest one?")) == []
+
+
+async def test_by_hand_any_that_ships_runs_and_a_reset_makes_it_neutral(tmp_path):
+    async with minded(tmp_path) as (cue, say):
+        with pytest.raises(NotFound):
+            await cue.mind.run(NAME, "gmi_self_trait_adjustment")
+        await say(ANGRY)
+        state = await cue.mind.run(NAME, "gmi_engagement_boost")
+        assert [run.trigger for run in state.reflections[0].runs] == ["manual"]
+        with pytest.raises(InvalidInput, match=r"Unknown metaprompt 'nobody' of persona 'p'\. Available: gmi_"):
+            await cue.mind.run(NAME, "nobody")
+        state = await cue.mind.reset(NAME)
+        assert state.mind == Mind()
+        assert len(state.reflections) == 3
+        assert mind_in(await say("And now?")) == []
+
+
+async def test_of_a_forgotten_conversation_nothing_is_left(tmp_path):
+    secret = "Walk the heron home."
+    answer = json.dumps({"adjustmentRationale": secret, "recoveryStrategy": secret})
+    async with minded(tmp_path, model=working(answer), work__model="model") as (cue, say):
+        await say(ANGRY, user="ann")
+        await say("And now?", user="ann")
+        assert secret.encode() in b"".join(each.read_bytes() for each in tmp_path.glob("cuebook.db*"))
+        await cue.memory.forget(user="ann")
+        await cue.settle()
+    assert secret.encode() not in b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+
+
+async def test_another_user_does_not_see_a_mind(tmp_path):
+    async with minded(tmp_path) as (cue, say):
+        await say(ANGRY, user="ann")
+        with pytest.raises(NotFound):
+            await cue.mind.show(NAME, user="bob")
+
+
+async def test_behind_base_url_the_upstream_is_told_too_and_a_round_s_later_steps_keep_what_its_first_said(tmp_path):
+    upstream = ScriptedUpstream()
+    async with minded(tmp_path, upstream=upstream) as (cue, _):
+        client = Client(cue, upstream)
+        await client.say(ANGRY)
+        await cue.settle()
+        client.history.append({"role": "user", "content": "Look it up then, please."})
+        upstream.say(completion(calls=[call("c1", "search")]), completion("Found."))
+        client.history.append(json.loads(await client.send())["choices"][0]["message"])
+        first = json.dumps(upstream.sent())
+        assert "mood empathetic" in first
+        await cue.mind.reset(NAME)
+        client.history.append(result("c1", "a page"))
+        await client.send()
+        assert "mood empathetic" in json.dumps(upstream.sent())
+        turns = await cue.turns.last(NAME)
+        assert [turn.metadata["mind"]["mood"] for turn in turns] == ["neutral", "empathetic"]
+
+
+async def test_asked_again_the_same_message_is_reflected_on_once(tmp_path):
+    upstream = ScriptedUpstream()
+    async with minded(tmp_path, upstream=upstream) as (cue, _):
+        client = Client(cue, upstream)
+        client.history.append({"role": "user", "content": ANGRY})
+        upstream.say(completion("Hm."), completion("Oh."))
+        await client.send()
+        await cue.settle()
+        await client.send()
+        await cue.settle()
+        assert [len(made.runs) for made in (await cue.mind.show(NAME)).reflections] == [1]
+
+
+# ---- sentiment by a model --------------------------------------------------------------------------------------------
+
+
+async def test_where_a_model_judges_events_fire_behind_the_reply(tmp_path):
+    def reply(request):
+        if request.purpose == "sentiment":
+            return '{"score": -0.8, "intensity": 0.9}' if "hum" in json.loads(request.messages[1])["content"] else "?"
+        return MOVED if request.purpose == "reflection" else "Noted."
+
+    model = ScriptedModel(default=reply)
+    tracking = {"enabled": True, "method": "llm", "presets": ["all"]}
+    async with minded(tmp_path, persona={"sentimentTracking": tracking}, model=model, work__model="model") as (
+        cue,
+        say,
+    ):
+        first = await say("It goes hum again.")
+        assert first.metadata["sentiment"]["events"] == []
+        [made] = (await cue.mind.show(NAME)).reflections
+        assert [event.name for event in made.heard.events] == ["user_frustrated"]
+        assert made.heard.sentiment.method == "llm"
+        assert [run.trigger for run in made.runs] == ["event:user_frustrated"]
+        second = await say(
+            ANGRY
+        )  # the model says nothing that holds: the lexicon's word stands, and cool-downs with it
+        made = (await cue.mind.show(NAME)).reflections[0]
+        assert made.heard.sentiment.method == "lexicon_based"
+        assert made.heard.counters.frustration == 2
+        assert made.heard.events == ()
+        assert second.metadata["mind"]["mood"] == "patient"

@@ -1,0 +1,235 @@
+"""The audit over HTTP and on the command line: what was said, that nobody changed it, and each render again."""
+
+import asyncio
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from commands import Here, cuebook
+
+from conftest import Live
+from cuebook import Ask, Cuebook
+from cuebook.app.setup.project_files import load_config
+from cuebook.testing.doubles import ScriptedModel
+
+HELPER = {"id": "kindly", "name": "Ada", "prompts": {"persona": "persona/kind"}}
+MIRROR = "logs/prompts_audit.jsonl"
+KINDS = ["write", "render", "answer", "render", "answer"]
+
+
+def model() -> ScriptedModel:
+    return ScriptedModel(default="Noted.")
+
+
+async def tell(project: Path) -> None:
+    async with Cuebook.open(load_config(project, environment={}), model=model()) as cue:
+        await cue.prompts.save("persona/kind", {"body": "Be kind to $user_name."}, params=["user_name"], author="ann")
+        for n in range(2):
+            await cue.ask(Ask(f"hello {n}", "c1", user="zoe", persona="kindly"))
+
+
+@pytest.fixture
+def bare(project: Path) -> Path:
+    """A project without prompts in files, whose book nothing is pushed into."""
+    shutil.rmtree(project / "prompts")
+    (project / "config" / "metaprompt-presets.json").unlink()
+    return project
+
+
+@pytest.fixture
+def told(bare: Path) -> Path:
+    """A project in whose book a persona prompt was written and said twice."""
+    (bare / "personas" / "kindly.json").write_text(json.dumps(HELPER))
+    asyncio.run(tell(bare))
+    return bare
+
+
+@pytest.fixture
+def served(told: Path, serve_live: Callable[..., Live]) -> Live:
+    return serve_live(load_config(told, environment={}), model=model())
+
+
+def damage(project: Path, statement: str, *values: Any) -> None:
+    with closing(sqlite3.connect(project / ".cuebook/cuebook.db")) as connection:
+        assert connection.execute(statement, values).rowcount == 1
+        connection.commit()
+
+
+def flip(project: Path, column: str, seq: int, wanted: bytes) -> None:
+    """Flip one bit of one byte, the first of what is named."""
+    with closing(sqlite3.connect(project / ".cuebook/cuebook.db")) as connection:
+        [(cell,)] = connection.execute(f"SELECT {column} FROM audit_record WHERE seq = ?", (seq,)).fetchall()  # noqa: S608
+    raw = bytearray(cell.encode() if isinstance(cell, str) else cell)
+    raw[raw.index(wanted)] ^= 1
+    value = raw.decode() if isinstance(cell, str) else bytes(raw)
+    damage(project, f"UPDATE audit_record SET {column} = ? WHERE seq = ?", value, seq)  # noqa: S608
+
+
+# ---- HTTP -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_routes_tell_a_life_and_prove_it(served: Live) -> None:
+    with httpx.Client(base_url=served.url) as client:
+        said = {"message": "and you?", "conversationId": "c1", "userId": "zoe", "personaId": "kindly"}
+        assert client.post("/api/chat", json=said).status_code == 200
+        first = client.get("/api/audit", params={"limit": 4}).json()
+        assert [each["event"] for each in first["items"]] == KINDS[:4]
+        assert first["next"] == 4
+        rest = client.get("/api/audit", params={"after": first["next"]}).json()
+        assert ([each["seq"] for each in rest["items"]], set(rest)) == ([5, 6, 7], {"items"})
+        render = client.get("/api/audit/2").json()
+        assert render == first["items"][1]
+        assert (render["promptId"], render["version"], render["agent"]) == ("persona/kind", "1.0.0", "kindly")
+        assert (render["interpolatedText"], render["inputContext"]) == ("Be kind to zoe.", {"user_name": "zoe"})
+        assert (render["conversationId"], render["turn"]) == ("c1", 1)
+        assert client.post("/api/audit/verify").json() == {"ok": True, "records": 7}
+        again = client.post("/api/audit/6/replay")
+        assert again.json() == {"seq": 6, "verdict": "identical", "text": "Be kind to zoe."}
+
+
+def test_what_there_is_not_is_refused_by_name(served: Live) -> None:
+    with httpx.Client(base_url=served.url) as client:
+        for path in ("/api/audit/99", f"/api/audit/{2**80}", "/api/audit/0"):
+            assert client.get(path).status_code == 404
+            assert client.post(f"{path}/replay").status_code == 404
+        told = client.post("/api/audit/1/replay")
+        assert (told.status_code, told.json()["where"]) == (400, "seq")
+        for query in ("after=-1", "limit=0", "limit=201", f"after={2**60}", "since=3"):
+            assert client.get(f"/api/audit?{query}").status_code == 400
+
+
+def test_a_change_under_a_running_server_is_found(served: Live, told: Path) -> None:
+    flip(told, "body", 3, b"kindly")
+    with httpx.Client(base_url=served.url) as client:
+        found = client.post("/api/audit/verify")
+    assert found.status_code == 200
+    assert found.json()["reason"]
+    assert found.json() | {"reason": ""} == {"ok": False, "records": 5, "firstBad": 3, "reason": ""}
+
+
+# ---- command line ---------------------------------------------------------------------------------------------------
+
+
+def test_a_life_is_shown_proven_and_rendered_again(told: Path, here: Here) -> None:
+    shown = here.json("audit", "tail")["items"]
+    assert [each["event"] for each in shown] == KINDS
+    assert [each["seq"] for each in here.json("audit", "tail", "--last", "2")["items"]] == [4, 5]
+    assert "persona/kind" in here("audit", "tail")
+    assert here.json("audit", "verify") == {"ok": True, "records": 5}
+    assert here("audit", "verify") == "ok: 5 records; signed by checkpoints up to record 5\n"
+    assert here("audit", "replay", "2") == "identical\nBe kind to zoe.\n"
+    assert here.json("audit", "replay", "4")["verdict"] == "identical"
+    assert "has no prompt" in here("audit", "replay", "1", code=1)
+    assert "Unknown audit record 99" in here("audit", "replay", "99", code=1)
+
+
+def test_the_json_of_the_command_is_what_the_routes_answer(served: Live, told: Path, here: Here) -> None:
+    for command, method, path in (
+        (("tail",), "GET", "/api/audit"),
+        (("verify",), "POST", "/api/audit/verify"),
+        (("replay", "2"), "POST", "/api/audit/2/replay"),
+    ):
+        assert here.json("audit", *command) == httpx.request(method, served.url + path).json()
+
+
+@pytest.mark.parametrize(
+    ("column", "byte"),
+    [
+        ("body", b"persona/kind"),
+        ("body", b'"timestamp'),
+        ("body", b"timestamp"),
+        ("body", b'"hash":"'),
+        ("body", b"}"),
+        ("texts", b"zoe"),
+        ("texts", b"{"),
+        ("texts", b"salt"),
+        ("hash", b""),
+    ],
+)
+def test_one_flipped_byte_is_found_and_its_record_named(told: Path, here: Here, column: str, byte: bytes) -> None:
+    flip(told, column, 4, byte)
+    found = here.json("audit", "verify", code=1)
+    assert (found["ok"], found["records"], found["firstBad"]) == (False, 5, 4)
+    assert "record 4" in found["reason"]
+    assert here("audit", "verify", code=1).startswith("FAILED: record 4 ")
+    assert len(here.json("audit", "tail")["items"]) == 5
+
+
+def test_the_real_command_exits_with_one(told: Path) -> None:
+    flip(told, "body", 2, b"persona/kind")
+    done = cuebook("audit", "verify", "--json", cwd=told)
+    assert (done.returncode, done.stderr, json.loads(done.stdout)["firstBad"]) == (1, "", 2)
+
+
+@pytest.mark.parametrize(
+    ("statement", "first"),
+    [
+        ("UPDATE audit_record SET seq = 9 WHERE seq = 5", 5),
+        ("UPDATE audit_record SET seq = 9 WHERE seq = 3", 3),
+        ("DELETE FROM audit_record WHERE seq = 5", 5),
+        ("UPDATE audit_record SET body = 7 WHERE seq = 3", 3),
+    ],
+)
+def test_rows_moved_or_taken_are_found(told: Path, here: Here, statement: str, first: int) -> None:
+    damage(told, statement)
+    assert here.json("audit", "verify", code=1)["firstBad"] == first
+
+
+def test_a_damaged_checkpoint_is_told(told: Path, here: Here) -> None:
+    damage(told, "UPDATE audit_checkpoint SET body = x'7b'")
+    found = here.json("audit", "verify", code=1)
+    assert set(found) == {"ok", "records", "reason"}
+    assert "is not signed by this key" in found["reason"]
+    assert here("audit", "verify", code=1).startswith("FAILED: invalid checkpoints: ")
+
+
+def test_exported_lines_parse_and_are_checked(told: Path, here: Here, tmp_path: Path) -> None:
+    lines = here("audit", "export").splitlines()
+    assert [json.loads(line)["event"] for line in lines] == KINDS
+    assert json.loads(lines[1])["interpolated_text"] == "Be kind to zoe."
+    file = tmp_path / "audit.jsonl"
+    assert here.json("audit", "export", "-o", str(file)) == {"file": str(file), "records": 5}
+    assert file.read_bytes() == (told / MIRROR).read_bytes()
+    assert here.json("audit", "verify", "--mirror", str(file)) == {"ok": True, "records": 5}
+    file.write_text(file.read_text().replace("Be kind to zoe.", "Be kind to bob.", 1))
+    assert here.json("audit", "verify", "--mirror", str(file), code=1)["firstBad"] == 2
+    file.write_bytes((told / MIRROR).read_bytes()[:-9])
+    assert "torn" in here("audit", "verify", "--mirror", str(file), code=1)
+    assert here.json("audit", "verify") == {"ok": True, "records": 5}
+    assert "no-such" in here("audit", "verify", "--mirror", str(tmp_path / "no-such.jsonl"), code=1)
+
+
+def test_checkpoints_kept_elsewhere_show_a_cut_the_store_does_not(told: Path, here: Here, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text(here("audit", "checkpoints", "--json"))
+    assert [each["size"] for each in json.loads(kept.read_text())["items"]] == [5]
+    assert "2" in here("audit", "checkpoints")
+    damage(told, "DELETE FROM audit_record WHERE seq = 5")
+    damage(told, "DELETE FROM audit_checkpoint WHERE size = 5")
+    assert cuebook("audit", "verify", cwd=told).stdout.startswith("FAILED: record 5 "), "the mirror has it still"
+    (told / "logs/prompts_audit.jsonl").unlink()
+    assert here.json("audit", "verify") == {"ok": True, "records": 4}
+    found = here.json("audit", "verify", "--checkpoints", str(kept), code=1)
+    assert (found["firstBad"], "truncated" in found["reason"]) == (5, True)
+    kept.write_text("[1]")
+    assert "audit checkpoints --json" in here("audit", "verify", "--checkpoints", str(kept), code=1)
+
+
+def test_a_version_that_was_taken_out_of_the_database_is_told(told: Path, here: Here) -> None:
+    damage(told, "DELETE FROM prompt_version")
+    assert here("audit", "replay", "2", code=1) == "gone\n"
+
+
+def test_an_empty_audit_is_whole(bare: Path, here: Here) -> None:
+    assert here.json("audit", "tail") == {"items": []}
+    assert here("audit", "tail").startswith("no records yet")
+    assert here("audit", "export") == ""
+    assert here.json("audit", "checkpoints") == {"items": []}
+    assert here("audit", "checkpoints").startswith("no checkpoints yet")
+    assert here.json("audit", "verify") == {"ok": True, "records": 0}

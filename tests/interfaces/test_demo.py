@@ -1,0 +1,208 @@
+"""The command `cuebook demo`: what it prints is what memory gives, counted fairly, and the same every time."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from commands import CUEBOOK
+
+from cuebook.cli import main as cli
+
+pytestmark = pytest.mark.slow
+
+PICTURE = "data:image/png;base64," + "QUJD" * 20_000
+
+
+class Demo:
+    """The demo in this process, on a file with something in it."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._file = folder / "talk.json"
+        self._capsys = capsys
+
+    def __call__(self, value: object, *arguments: str) -> str:
+        self._file.write_text(json.dumps(value), "utf-8")
+        self._capsys.readouterr()
+        code = cli.run(["demo", str(self._file), *arguments])
+        shown, complaint = self._capsys.readouterr()
+        assert (code, complaint) == (0, "")
+        return shown
+
+    def report(self, value: object) -> dict[str, Any]:
+        [report] = json.loads(self(value, "--json"))["items"]
+        assert isinstance(report, dict)
+        return report
+
+
+@pytest.fixture
+def demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Demo:
+    monkeypatch.setenv("COLUMNS", "100")
+    return Demo(tmp_path, capsys)
+
+
+def talk(turns: int, **fields: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for number in range(1, turns + 1):
+        said = f"We decided that bed number {number} gets tulips of sort {number * 7}."
+        found += [
+            {"role": "user", "content": said, **fields},
+            {"role": "assistant", "content": f"Noted, {number}.", **fields},
+        ]
+    return found
+
+
+LOCOMO = {
+    "sample_id": "conv-1",
+    "conversation": {
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [
+            {"speaker": "Ann", "dia_id": "D1:1", "text": "My brother Piet moved to Terschelling last week."},
+            {"speaker": "Bo", "dia_id": "D1:2", "text": "Does he like the island?"},
+            {"speaker": "Ann", "dia_id": "D1:3", "text": "He adores it, and he repairs old bicycles there."},
+            {"speaker": "Bo", "dia_id": "D1:4", "text": "Lovely."},
+        ],
+    },
+    "qa": [
+        {"question": "Where does Piet live?", "answer": "Terschelling", "evidence": ["D1:1"], "category": 4},
+        {"question": "What does Piet repair?", "answer": "rusty two-wheelers", "evidence": ["D1:3"], "category": 4},
+        {"question": "Who plays xylophone?", "answer": 3, "evidence": ["D1:4"], "category": 4},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, Any]:
+    done = subprocess.run([CUEBOOK, "demo", "--json"], capture_output=True, timeout=100, check=True)
+    [report] = json.loads(done.stdout)["items"]
+    assert isinstance(report, dict)
+    return report
+
+
+def test_the_shipped_demo_shows_what_memory_gives_and_not_the_answer_key(shipped: dict[str, Any]) -> None:
+    summary = " ".join(shipped["summary"]["summaryText"].split())
+    items = {item["text"]: item["sources"] for item in shipped["items"]}
+    places = set()
+    for asked in shipped["asked"]:
+        for told in asked["stands"]:
+            places.add(told["where"])
+            assert told["text"] != asked["key"]
+            if told["where"] == "summary":
+                assert told["text"] in summary
+            elif told["where"] == "item":
+                assert items[told["text"]] == told["sources"]
+            else:
+                assert 1 <= told["rank"] <= 10
+    assert places == {"summary", "item", "hit"}
+    assert shipped["identical"] == shipped["rendered"] > 200
+
+
+def test_what_stands_in_the_summary_alone_is_found_too(shipped: dict[str, Any]) -> None:
+    [asked] = [each for each in shipped["asked"] if each["key"] == "End of November"]
+    assert "summary" in {told["where"] for told in asked["stands"]}
+
+
+def test_the_shipped_demo_costs_less_than_sending_everything(shipped: dict[str, Any]) -> None:
+    assert shipped["ours"]["tokens"] < 0.3 * shipped["everything"]["tokens"]
+    assert shipped["survival"]["held"] >= 0.88 * shipped["survival"]["current"]
+
+
+def test_every_run_says_the_same_wherever_it_is_made(tmp_path: Path) -> None:
+    assert cli.run(["init", str(tmp_path / "project")]) == 0
+    (tmp_path / "project/personas/broken.json").write_text("{")  # nothing of a folder has a say
+    (tmp_path / "talk.json").write_text(json.dumps(talk(40)))
+    found = []
+    for folder in ("project", "."):
+        command = [CUEBOOK, "demo", str(tmp_path / "talk.json"), "--json"]
+        environment = {**os.environ, "PYTHONHASHSEED": str(len(found))}
+        done = subprocess.run(
+            command, cwd=tmp_path / folder, env=environment, capture_output=True, timeout=60, check=True
+        )
+        found.append(done.stdout)
+    assert found[0] == found[1]
+
+
+def test_a_picture_counts_the_same_on_both_sides(demo: Demo) -> None:
+    look = [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": PICTURE}}]
+    report = demo.report([{"role": "user", "content": look}, {"role": "assistant", "content": "Nice."}])
+    assert report["ours"]["tokens"] == report["everything"]["tokens"] < 2_000
+
+
+def test_system_text_stands_in_every_prompt_and_moves_no_source(demo: Demo) -> None:
+    system = {"role": "system", "content": "You are a gardener who keeps to what was decided. " * 8}
+    plain, report = demo.report(talk(15)), demo.report([system, *talk(15)])
+    more = (report["ours"]["tokens"] - plain["ours"]["tokens"]) / 15
+    assert more > 60
+    last = report["items"][-1]
+    assert ("bed number 15" in last["text"], last["sources"]) == (True, ["import-30"])  # the system text is import-1
+
+
+def test_where_no_post_has_a_time_no_day_is_told(demo: Demo) -> None:
+    shown = demo(talk(40))
+    assert shown.startswith("talk: 80 posts, without")
+    assert "summary, version" in shown
+    for told in ("1970", "2026", "day"):
+        assert told not in shown
+    report = demo.report(talk(40))
+    assert report["days"] is None
+    assert report["summary"]["summaryUptoTimestamp"] is None
+    assert {item["validFrom"] for item in report["items"]} == {None}
+
+
+def test_days_are_told_where_they_are_known(demo: Demo) -> None:
+    posts = talk(2)
+    for day, post in enumerate(posts, 1):
+        post["timestamp"] = f"2026-03-0{day}T09:00:00Z"
+    assert demo(posts).startswith("talk: 4 posts over 3 days, without")
+    assert demo(posts[:2]).startswith("talk: 2 posts over 1 day, without")
+    del posts[1]["timestamp"]
+    assert demo(posts[:2]).startswith("talk: 2 posts within a day, without")
+    assert demo(posts[:1]).startswith("talk: 1 post within a day, without")
+
+
+def test_a_files_own_questions_are_put_to_memory(demo: Demo) -> None:
+    lives, repairs, plays = demo.report([LOCOMO])["asked"]
+    assert [(told["where"], told["sources"]) for told in lives["stands"]][-1] == ("hit", ["D1:1"])
+    assert (lives["key"], lives["evidence"]) == ("Terschelling", 1.0)
+    assert (repairs["stands"], repairs["source"]["sources"]) == ([], ["D1:3"])
+    assert (plays["key"], plays["stands"]) == ("3", [])
+    shown = demo([LOCOMO])
+    assert "questions asked at the end: 3\n" in shown
+    assert "  Where does Piet live? [Terschelling]\n" in shown
+
+
+def test_the_columns_of_the_costs_stand_in_line(demo: Demo) -> None:
+    lines = demo(talk(3)).splitlines()
+    at = lines.index(next(line for line in lines if line.startswith("prompt cost")))
+    heads, rows = lines[at], lines[at + 1 : at + 5]
+    ends = [heads.index("Cuebook") + len("Cuebook"), len(heads)]
+    for row in rows:
+        for end in ends:
+            assert row[end - 1] != " "
+            assert row[end : end + 1] in ("", " ")
+    assert "a token costs" in lines[at + 5]
+
+
+def test_its_page_is_served_and_the_book_is_gone_when_that_ends(tmp_path: Path) -> None:
+    place, file = tmp_path / "temporary", tmp_path / "talk.json"
+    place.mkdir()
+    file.write_text(json.dumps(talk(3)), "utf-8")
+    process = subprocess.Popen(
+        [CUEBOOK, "demo", str(file), "--serve", "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(place), "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    with process.stdout as shown:
+        address = next(line.split()[-1] for line in shown if "http://" in line)
+        page = httpx.get(address).text
+        assert "talk · turn 3" in page
+        assert "at the price of gpt-5-mini" in page
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert list(place.iterdir()) == []

@@ -1,0 +1,293 @@
+"""Embedders as their users meet them: the shipped English model, a server of the OpenAI wire, doctor and readiness."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from array import array
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+from commands import cuebook
+from shared_app import app_of
+
+from cuebook import Cuebook, Posted
+from cuebook.config import build
+from cuebook.errors import BackendError, InvalidInput
+from cuebook.providers.minilm.compute_thread import ComputeQueue
+from cuebook.providers.minilm.embedder import MODEL_SHA256, MiniLM, verified
+from cuebook.testing.embedder import HashingEmbedder
+from cuebook.testing.embedding_server import Embeddings, embedding_server
+
+TEXTS = ["I adopted a puppy.", "The cat sat on the mat; it was 3 °C outside.", "dog", "word " * 300]
+
+
+def numbers(vector: bytes) -> array:
+    return array("f", vector)
+
+
+def cosine(one: bytes, other: bytes) -> float:
+    return sum(a * b for a, b in zip(numbers(one), numbers(other), strict=True))
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    """A server whose vectors say how often the letters a, b and c stand in a text; it fails for "fail"."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            failed = "fail" in asked["input"] or self.path != "/v1/embeddings" or asked["model"] != "letters"
+            rows = [[1.0 + text.count(letter) for letter in "abc"] for text in asked["input"]]
+            data = [{"index": at, "embedding": row} for at, row in reversed(list(enumerate(rows)))]
+            body = json.dumps({"error": "no"} if failed else {"data": data}).encode()
+            self.send_response(500 if failed else 200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+async def test_vectors_of_close_meanings_are_close() -> None:
+    vectors = await MiniLM().embed(TEXTS)
+    assert {len(vector) for vector in vectors} == {4 * 384}
+    assert cosine(vectors[0], vectors[2]) > 0.4 > cosine(vectors[1], vectors[2])
+
+
+def test_other_weights_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"other weights")
+    with pytest.raises(BackendError, match=r"'model.onnx' has sha256 .* set embedder.provider to none"):
+        verified(tmp_path / "model.onnx", MODEL_SHA256)
+    with pytest.raises(BackendError, match="cannot be read"):
+        verified(tmp_path / "none.onnx", MODEL_SHA256)
+
+
+async def test_the_shipped_model_finds_what_means_the_same_and_readiness_names_it() -> None:
+    settings = {"embedder.provider": "minilm", "embedder.timeout_s": 60.0}
+    async with Cuebook.open(arguments=settings, worker=False) as cue:
+        said = ("We adopted a puppy on Sunday", "The invoice is paid", "Let us paint the kitchen blue")
+        posts = [Posted(sender="ann", message=text, id=f"p{n}") for n, text in enumerate(said)]
+        await cue.append("c", posts)
+        assert await cue.settle() == {}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app_of(cue)), base_url="http://localhost") as client:
+            body = {"query": "When did ann get a young dog?", "conversationId": "c"}
+            hits = (await client.post("/api/memories/search", json=body)).json()["hits"]
+            assert (hits[0]["sources"], "meaning 1.00" in hits[0]["why"]) == (["p0"], True)
+            assert (await client.get("/readyz")).json()["embedder"].startswith("all-MiniLM-L6-v2-int8:")
+    async with Cuebook.open() as cue:
+        assert (await cue.check())["embedder"] is None
+
+
+async def test_a_server_of_the_openai_wire_embeds(endpoint: str) -> None:
+    settings = {"embedder.provider": "openai", "embedder.name": "letters", "embedder.base_url": endpoint}
+    async with Cuebook.open(arguments=settings, worker=False) as cue:
+        posts = [Posted(sender="u", message=text, id=text[:2]) for text in ("aaaaaaaa", "bbbbbbbb", "cccccccc")]
+        await cue.append("c", posts)
+        assert await cue.settle() == {}
+        assert (await cue.memory.search("xbbbbx", conversation="c"))[0].sources == ("bb",)
+        assert (await cue.memory.search("fail aaaaaaaa", conversation="c"))[0].sources == ("aa",)
+
+
+DOGS = {"hund": "dog", "puppy": "dog", "chien": "dog"}
+
+
+def served(server: Embeddings, **settings: object) -> dict[str, object]:
+    settings = {
+        "provider": "openai",
+        "name": server.model,
+        "base_url": server.url,
+        "timeout_s": 60.0,
+        "akin": 0.3,
+    } | settings
+    return {f"embedder.{name}": value for name, value in settings.items()}
+
+
+async def said_of(cue: Cuebook, query: str) -> list[str]:
+    """Give what a user's memories answer."""
+    return [hit.text for hit in await cue.memory.search(query, user="ann", scopes=["user"]) if hit.kind == "knowledge"]
+
+
+async def test_a_servers_model_of_many_languages_finds_across_them_and_a_gate_can_be_set() -> None:
+    german, french = "Wir haben einen Hund", "Nous avons un chien et il est gentil"
+    with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
+        for languages, asked in (("", 2), ("de", 1), ("en, de fr", 2)):
+            server.embedder.asked.clear()
+            async with Cuebook.open(arguments=served(server, languages=languages), worker=False) as cue:
+                await cue.memories.put("domain", "pet", german, user="ann")
+                await cue.memories.put("domain", "animal", french, user="bob")
+                assert await cue.settle() == {}
+                assert len([text for text in server.embedder.asked if ":" in text]) == asked
+                assert await said_of(cue, "puppy") == [f"pet: {german}"]
+    with pytest.raises(InvalidInput, match=r"embedder.languages: 'english' is not a language code"):
+        build(arguments={"embedder.languages": "english, de"})
+
+
+async def test_a_model_of_another_size_is_refused_until_the_restart_and_embeds_all_anew_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
+        settings = served(server) | {"store.url": str(tmp_path / "cuebook.db")}
+        async with Cuebook.open(arguments=settings, worker=False) as cue:
+            await cue.memories.put("domain", "pet", "We have a puppy", user="ann")
+            said = ("I walked the puppy", "The invoice is paid", "Rain again all week")
+            await cue.append("c", [Posted(sender="ann", message=text, id=f"p{n}") for n, text in enumerate(said, 1)])
+            await cue.settle()
+            assert await said_of(cue, "hund") == ["pet: We have a puppy"]
+            server.embedder = HashingEmbedder(dimension=64, synonyms=DOGS)
+            await cue.memories.put("domain", "bill", "The invoice is paid", user="ann")
+            assert await cue.settle() == {"embedding": 1}
+            assert "sent vectors of 64 numbers where many-tongues had 256: the model has changed" in caplog.text
+            assert await said_of(cue, "chien") == [], "its vector is of the other size"
+            assert await said_of(cue, "invoice") == ["bill: The invoice is paid"]
+            assert await said_of(cue, "hund") == ["pet: We have a puppy"], "asked before"
+        async with Cuebook.open(arguments=settings, worker=False) as cue:
+            assert await said_of(cue, "chien") == []
+            assert await said_of(cue, "puppy") == ["pet: We have a puppy"]
+            assert await cue.settle() == {}
+            assert await said_of(cue, "Hund?") == ["pet: We have a puppy"]
+            assert (await cue.memory.search("ein Hund", conversation="c"))[0].sources == ("p1",)
+
+
+async def test_a_text_a_server_refuses_for_good_holds_up_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
+        server.refuses = "cursed"
+        settings = served(server) | {"store.url": str(tmp_path / "cuebook.db")}
+        said = ("I walked the puppy", "A cursed invoice", "Rain again all week")
+        async with Cuebook.open(arguments=settings, worker=False) as cue:
+            await cue.memories.put("domain", "bill", "The cursed invoice is paid", user="ann")
+            await cue.memories.put("domain", "pet", "We have a puppy", user="ann")
+            for name in ("c", "d"):
+                posts = [Posted(sender="ann", message=each, id=f"{name}{n}") for n, each in enumerate(said, 1)]
+                await cue.append(name, posts)
+            assert await cue.settle() == {}
+            assert await said_of(cue, "hund") == ["pet: We have a puppy"]
+            assert await said_of(cue, "invoice") == ["bill: The cursed invoice is paid"], "by its words"
+            for name in ("c", "d"):
+                assert (await cue.memory.search("hund", conversation=name))[0].sources == (f"{name}1",)
+                assert (await cue.memory.search("invoice", conversation=name))[0].sources == (f"{name}2",)
+            told = [each.message for each in caplog.records if "rejected" in each.message]
+            assert len(told) == 3, "each once"
+            assert not [each for each in told if "invoice" in each], "a log says no one's words"
+            before = len(server.keys)
+            assert await cue.settle() == {}
+            assert len(server.keys) == before
+
+
+async def test_knowledge_is_found_by_meaning_in_python_and_over_http() -> None:
+    embedder = HashingEmbedder(dimension=256, synonyms=DOGS)
+    async with Cuebook.open(embedder=embedder, worker=False) as cue:
+        for user in (None, "ann"):
+            await cue.memories.put("domain", "bill", "The invoice is paid", user=user)
+            await cue.memories.put("domain", "pet", "We have a puppy", user=user)
+            await cue.memories.put("user_preference", "food", "The chien eats at noon", user=user)
+        assert await cue.settle() == {}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app_of(cue)), base_url="http://localhost") as client:
+            for user in (None, "ann"):
+                found, more = await cue.memories.knowledge("hund", user=user)
+                assert ({each.name for each in found}, more) == ({"pet", "food"}, None)
+                [only], _ = await cue.memories.knowledge("hund", user=user, category="domain", limit=5)
+                assert only.name == "pet"
+                asked = {"q": "hund", "category": "domain"} | ({"userId": user} if user else {})
+                [shown] = (await client.get("/learning/knowledge", params=asked)).json()["items"]
+                assert shown["key"] == "pet"
+            assert (await cue.memories.knowledge("quantum chromodynamics"))[0] == []
+
+
+@pytest.mark.parametrize("status", [401, 429, 503])
+async def test_a_server_that_refuses_everything_or_for_now_loses_no_vector(tmp_path: Path, status: int) -> None:
+    with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
+        settings = served(server) | {"store.url": str(tmp_path / "cuebook.db")}
+        async with Cuebook.open(arguments=settings, worker=False) as cue:
+            await cue.append("c", [Posted(sender="ann", message="I walked the puppy.", id="p1")])
+            assert await cue.settle() == {}
+            server.refuses, server.refused_with = ".", status
+            await cue.append("c", [Posted(sender="ann", message="We named it chien.", id="p2")])
+            before = len(server.keys)
+            assert await cue.settle() == {"embedding": 1}
+            assert len(server.keys) - before <= 2
+        server.refuses = ""
+        async with Cuebook.open(arguments=settings, worker=False) as cue:
+            assert await cue.settle() == {}
+            hits = await cue.memory.search("hund", conversation="c")
+            assert [hit.sources for hit in hits if "meaning" in hit.why] == [("p2",), ("p1",)]
+
+
+@pytest.mark.slow
+def test_doctor_looks_at_the_embedder(tmp_path: Path, endpoint: str) -> None:
+    def found(**settings: str) -> dict[str, str]:
+        done = cuebook("doctor", "--json", cwd=tmp_path, **settings)
+        [check] = [each for each in json.loads(done.stdout)["checks"] if each["name"] == "embedder"]
+        return check
+
+    cuebook("init", cwd=tmp_path)
+    assert found()["found"].startswith("none: recall uses full-text search only")
+    shipped = found(CUEBOOK_EMBEDDER_PROVIDER="minilm")
+    assert (shipped["state"], "384 dimensions, languages: en" in shipped["found"]) == ("ok", True)
+    here = {"CUEBOOK_EMBEDDER_PROVIDER": "openai", "CUEBOOK_EMBEDDER_BASE_URL": endpoint}
+    assert found(**here, CUEBOOK_EMBEDDER_NAME="letters")["state"] == "ok"
+    assert "answered 500" in found(**here, CUEBOOK_EMBEDDER_NAME="other")["found"]
+    assert "embedder.name: missing" in found(**here)["found"]
+
+
+def test_import_loads_nothing_of_an_embedder() -> None:
+    heavy = "{'numpy', 'tokenizers', 'onnxruntime'}"
+    program = f"import sys, cuebook; cuebook.Cuebook; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+async def test_a_query_passes_a_long_list_which_goes_on_and_what_is_given_up_is_not_computed() -> None:
+    line, done = ComputeQueue("pieces", passed_s=60.0), list[str]()
+    held = threading.Event()
+
+    async def run(name: str, *, urgent: bool) -> None:
+        await line.run(lambda: done.append(name), urgent=urgent)
+
+    async with asyncio.timeout(60):
+        first = asyncio.create_task(line.run(held.wait, urgent=False))  # under way when the others come
+        listed = [asyncio.create_task(run(f"piece {n}", urgent=False)) for n in (1, 2)]
+        asked, gone = (asyncio.create_task(run(name, urgent=True)) for name in ("query", "given up"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        held.set()
+        await asyncio.gather(first, asked, *listed)
+    assert done == ["query", "piece 1", "piece 2"]
+    line.close()
+    with pytest.raises(BackendError, match="the embedder is closed"):
+        await run("too late", urgent=True)
+
+
+async def test_a_server_loads_the_embedder_when_it_starts_and_readiness_says_why_it_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with embedding_server(HashingEmbedder(dimension=256)) as server:
+        server.refuses, server.refused_with = ".", 503
+        async with Cuebook.open(arguments=served(server), worker=False) as cue:
+            app = app_of(cue)
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+                assert (await client.get("/readyz")).json()["embedderError"] is None, "nobody asked it yet"
+                async with app.lifespan(), asyncio.timeout(60):
+                    while not (told := (await client.get("/readyz")).json())["embedderError"]:  # noqa: ASYNC110  # a task of the server's
+                        await asyncio.sleep(0.01)
+                assert (told["status"], "answered 503" in told["embedderError"]) == ("ready", True)
+                assert "The embedder is unavailable; search uses full text only" in caplog.text
+                server.refuses = ""
+                await cue.memory.search("a dog", user="ann")
+                assert (await client.get("/readyz")).json()["embedderError"] is None

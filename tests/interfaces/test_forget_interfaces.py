@@ -1,0 +1,166 @@
+"""Forgetting over HTTP and on the command line: what is asked, the receipt, the holds, and what is refused."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from commands import Here, cuebook
+from shared_app import app_of
+
+from conftest import BASE, config
+from cuebook import Cuebook
+from cuebook.testing.doubles import ScriptedModel
+
+POSTS = {"posts": [{"sendFrom": "ann", "message": "My boat lies in Zanzibarquokka."}], "userId": "ann"}
+
+
+async def stored(client: httpx.AsyncClient, conversation: str = "c1", **more: Any) -> None:
+    answer = await client.post(f"/api/conversations/{conversation}/posts", json=POSTS | more)
+    assert answer.status_code == 201
+
+
+async def test_a_user_is_forgotten_over_http_and_the_receipt_can_be_read(client: httpx.AsyncClient) -> None:
+    await stored(client)
+    await stored(client, "c2")
+    answer = await client.post("/api/memories/forget", json={"userId": "ann", "reason": "asked by mail"})
+    assert answer.status_code == 200
+    receipt = answer.json()["receipt"]
+    assert (receipt["state"], receipt["kind"], receipt["reason"]) == ("done", "user", "asked by mail")
+    assert receipt["counts"]["conversations"] == 2
+    assert receipt["signature"].startswith("ed25519:")
+    assert "ann" not in receipt["asked"]
+    assert (await client.get("/api/conversations")).json()["items"] == []
+    again = await client.get(f"/api/receipts/{receipt['id']}")
+    assert (again.status_code, again.json()["receipt"]) == (200, receipt)
+    assert (await client.get("/api/receipts/receipt-x")).status_code == 404
+    zeros = await client.post("/api/memories/forget", json={"userId": "ann"})
+    assert (zeros.status_code, sum(zeros.json()["receipt"]["counts"].values())) == (200, 0)
+
+
+async def test_one_thing_is_named_over_http(client: httpx.AsyncClient) -> None:
+    for body in ({}, {"userId": "ann", "conversationId": "c1"}, {"memoryIds": []}, {"userId": ""}, {"user": "ann"}):
+        answer = await client.post("/api/memories/forget", json=body)
+        assert answer.status_code == 400, body
+
+
+async def test_a_dry_run_says_what_would_go_and_takes_nothing(client: httpx.AsyncClient, cue: Cuebook) -> None:
+    await stored(client)
+    answer = await client.post("/api/memories/forget", json={"userId": "ann", "dryRun": True})
+    assert (answer.status_code, list(answer.json())) == (200, ["wouldForget"])
+    told = answer.json()["wouldForget"]
+    assert (told["counts"]["posts"], told["conversations"]) == (1, [{"conversationId": "c1", "posts": 1, "left": 0}])
+    assert (await client.get("/api/conversations/c1")).status_code == 200
+    assert await cue.receipts.list() == []
+
+
+async def test_who_asks_forgets_nothing_of_others(client: httpx.AsyncClient) -> None:
+    await stored(client)
+    asks = {"conversationId": "c1"}
+    answer = await client.post("/api/memories/forget", json=asks, headers={"x-user-id": "bob"})
+    assert (answer.status_code, sum(answer.json()["receipt"]["counts"].values())) == (200, 0)
+    assert (await client.get("/api/conversations/c1")).status_code == 200
+    answer = await client.post("/api/memories/forget", json=asks, headers={"x-user-id": "ann"})
+    assert answer.json()["receipt"]["counts"]["conversations"] == 1
+
+
+async def test_while_another_reads_the_answer_is_202(tmp_path: Path) -> None:
+    cue = Cuebook.open(config(store=str(tmp_path / "cuebook.db")), model=ScriptedModel(default="Noted."), worker=False)
+    async with cue:
+        transport = httpx.ASGITransport(app=app_of(cue))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            await stored(client)
+            with closing(sqlite3.connect(tmp_path / "cuebook.db", isolation_level=None)) as reader:
+                reader.execute("BEGIN")
+                reader.execute("SELECT count(*) FROM post").fetchone()
+                answer = await client.post("/api/memories/forget", json={"conversationId": "c1"})
+                assert (answer.status_code, answer.json()["receipt"]["state"]) == (202, "pending")
+                place = f"/api/receipts/{answer.json()['receipt']['id']}"
+                assert (await client.get(place)).status_code == 202
+            signed = await client.get(place)
+            assert (signed.status_code, signed.json()["receipt"]["state"]) == (200, "done")
+
+
+async def test_a_memory_is_forgotten_by_its_id(client: httpx.AsyncClient, cue: Cuebook) -> None:
+    kept = {"longTermMemory": {"scopes": {"user": True}}}
+    body = {"message": "I live in Oslo.", "conversationId": "c1", "userId": "ann", "memoryControl": kept}
+    assert (await client.post("/api/chat", json=body)).status_code == 200
+    await cue.settle()
+    [memory] = (await client.get("/api/memories?userId=ann")).json()["items"]
+    place = f"/api/memories/{memory['id']}"
+    assert (await client.delete(place, headers={"x-user-id": "bob"})).status_code == 404
+    answer = await client.delete(f"{place}?userId=ann")
+    assert (answer.status_code, answer.json()["receipt"]["counts"]["memories"]) == (200, 1)
+    assert (await client.get("/api/memories?userId=ann")).json()["items"] == []
+    assert (await client.delete(f"{place}?userId=ann")).status_code == 404
+    answer = await client.post("/api/memories/forget", json={"memoryIds": [memory["id"]]})
+    assert sum(answer.json()["receipt"]["counts"].values()) == 0
+
+
+async def test_what_went_is_counted_by_one_rule_of_names(client: httpx.AsyncClient, cue: Cuebook) -> None:
+    await stored(client)
+    assert (await client.post("/api/chat", json={"message": "Hm?", "conversationId": "c1", "userId": "ann"})).is_success
+    await cue.settle()
+    deleted = (await client.delete("/api/conversations/c1?userId=ann")).json()["deleted"]
+    [receipt] = await cue.receipts.list()
+    assert deleted == dict(receipt.counts)
+    assert (deleted["conversations"], deleted["posts"], deleted["turns"]) == (1, 3, 1)
+    assert all(name.isalpha() and name[0].islower() for name in deleted), "camelCase"
+
+
+# ---- the command line -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(here: Here) -> Callable[[], None]:
+    """Store ann's post in c1."""
+
+    def tell() -> None:
+        file = here.folder / "talk.json"
+        file.write_text(json.dumps([{"role": "user", "content": "My boat lies in Zanzibarquokka."}]))
+        here("conversation", "import", str(file), "--conversation", "c1", "--user", "ann")
+
+    return tell
+
+
+def test_the_command_forgets_gives_a_receipt_and_checks_it(here: Here, told: Callable[[], None]) -> None:
+    told()
+    refused = here("memory", "forget", "--user", "ann", code=1)
+    assert "Nothing was forgotten. Use --yes to skip the confirmation." in refused
+    assert len(here.json("conversation", "list")["items"]) == 1
+    would = here("memory", "forget", "--user", "ann", "--dry-run")
+    assert would.startswith("dry run, nothing was erased; would erase: 1 conversations, 1 fullText, 1 posts")
+    assert "  conversation c1: 1 post\n" in would
+    would = here.json("memory", "forget", "--user", "ann", "--dry-run")["wouldForget"]
+    receipt = here.json("memory", "forget", "--user", "ann", "--yes")["receipt"]
+    assert {kind: count for kind, count in receipt["counts"].items() if count} == would["counts"]
+    assert here.json("conversation", "list")["items"] == []
+    assert not [file for file in here.folder.rglob("*") if file.is_file() and b"Zanzibarquokka" in file.read_bytes()
+                and file.name != "talk.json"]  # fmt: skip
+    listed = here.json("memory", "receipt", "list")["items"]
+    assert listed == [receipt]
+    assert here("memory", "receipt", "verify", receipt["id"], "--about", "ann").startswith(
+        "ok: signed by this database"
+    )
+    assert "it does not cover this id" in here("memory", "receipt", "verify", receipt["id"], "--about", "bob", code=1)
+    file = here.folder / "receipt.json"
+    file.write_text(here("memory", "receipt", "show", receipt["id"]))
+    assert here.json("memory", "receipt", "verify", str(file))["ok"] is True
+    file.write_text(file.read_text().replace('"conversations": 1', '"conversations": 0'))
+    assert here.json("memory", "receipt", "verify", str(file), code=1)["ok"] is False
+    file.write_text("{}")
+    assert "Not a receipt" in here("memory", "receipt", "verify", str(file), code=1)
+
+
+def test_forgetting_needs_a_name_and_in_a_pipe_yes(tmp_path: Path) -> None:
+    cuebook("init", "project", cwd=tmp_path)
+    done = cuebook("memory", "forget", cwd=tmp_path / "project")
+    assert done.returncode == 2
+    assert "Nothing to forget" in done.stderr
+    done = cuebook("memory", "forget", "--user", "ann", cwd=tmp_path / "project", said="y\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--yes" in done.stderr

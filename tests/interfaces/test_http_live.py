@@ -1,0 +1,325 @@
+"""Real connections: clients that go away, keys used at once, full lines, and a server that stops."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from upstream import Upstream
+
+from conftest import Live, config
+from cuebook import Cuebook
+from cuebook.errors import BackendError, InvalidInput
+from cuebook.server.app import listen, serve
+from cuebook.testing.doubles import Script, ScriptedModel
+from cuebook.testing.upstream import Answer, ScriptedUpstream, streamed
+
+
+def until(what: Callable[[], Any], *, within_s: float = 60.0) -> Any:
+    end = time.monotonic() + within_s
+    while not (found := what()):
+        assert time.monotonic() < end, "it did not come in time"
+        time.sleep(0.02)
+    return found
+
+
+def turn(live: Live, conversation: str, n: int = 1) -> dict[str, Any]:
+    answer = httpx.get(f"{live.url}/api/conversations/{conversation}/turns/{n}")
+    return answer.json() if answer.status_code == 200 else {}
+
+
+def test_no_answer_waits_for_the_clients_acks() -> None:
+    for listening in listen("127.0.0.1", 0):
+        with listening, socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_client_that_goes_away_ends_its_turn_and_the_upstreams_call(relayed: Live, upstream: Upstream) -> None:
+    body = {"model": "stuck", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+    with httpx.Client() as client:
+        url = f"{relayed.url}/c/c1/v1/chat/completions"
+        with client.stream("POST", url, json=body, timeout=10) as answer:
+            pieces = answer.iter_raw()
+            got = b""
+            while b"from" not in got:
+                got += next(pieces)
+    shown = until(lambda: (found := turn(relayed, "c1")).get("state") == "interrupted" and found)
+    assert shown["reply"] == "Grüße from"
+    until(lambda: upstream.last.gone_after)
+
+
+def test_a_client_that_goes_away_before_the_first_byte_does_too(relayed: Live, upstream: Upstream) -> None:
+    for streams in (True, False):
+        body = {"model": "never", "stream": streams, "messages": [{"role": "user", "content": "Hi"}]}
+        name = f"c{streams}"
+        upstream.received.clear()
+        said = json.dumps(body).encode()
+        lines = (
+            f"POST /c/{name}/v1/chat/completions HTTP/1.1",
+            f"Host: 127.0.0.1:{relayed.port}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(said)}",
+        )
+        with socket.create_connection(("127.0.0.1", relayed.port)) as leaving:
+            leaving.sendall("\r\n".join((*lines, "", "")).encode() + said)
+            until(lambda: upstream.received)
+        until(lambda name=name: turn(relayed, name).get("state") == "interrupted")
+        until(lambda: upstream.last.gone_after)
+
+
+def test_a_client_that_leaves_a_passed_answer_ends_it_at_once(serve_live: Callable[..., Live]) -> None:
+    upstream = ScriptedUpstream(default=Answer(pieces=[b"one", *[b"more"] * 50], delay=0.2))
+    live = serve_live(upstream=upstream)
+    with httpx.stream("GET", f"{live.url}/v1/files/f/content", timeout=10) as answer:
+        assert next(answer.iter_raw()) == b"one"
+    until(lambda: upstream.closed, within_s=5)  # of the ten it would go on
+
+
+def test_a_client_that_takes_nothing_of_its_answer_ends_its_turn(serve_live: Callable[..., Live]) -> None:
+    live = serve_live(model=ScriptedModel(default=Script(text="word " * 2_000_000, size=100_000)))
+    live.ask_cue(lambda: _impatient(live))
+    body = b'{"message": "Hi", "conversationId": "c1", "stream": true}'
+    head = f"POST /api/chat HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", live.port)) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(head + body)
+        until(lambda: turn(live, "c1").get("state") == "interrupted", within_s=10)
+
+
+async def _impatient(live: Live) -> None:
+    live.server.config.app.state.running.patience_s = 0.2  # type: ignore[union-attr]
+
+
+def test_a_stream_by_any_spelling_of_its_type_comes_as_it_is_said(serve_live: Callable[..., Live]) -> None:
+    said = streamed("Hello there.", size=1)
+    upstream = ScriptedUpstream(Answer(pieces=said.pieces, headers={"content-type": "Text/Event-Stream"}, delay=0.2))
+    live = serve_live(upstream=upstream)
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+    with httpx.stream("POST", f"{live.url}/v1/chat/completions", json=body, timeout=10) as answer:
+        assert said.pieces[-1] not in next(answer.iter_raw()), "the first event is there before the last"
+        assert "content-length" not in answer.headers
+
+
+def test_api_chat_ends_with_its_client_unless_it_has_a_key(serve_live: Callable[..., Live]) -> None:
+    model = ScriptedModel(default=Script(text="Slowly said.", size=4, delay=0.3))
+    live = serve_live(model=model)
+    for name, more, headers, state in (
+        ("a", {}, {}, "interrupted"),
+        ("b", {"stream": True}, {}, "interrupted"),
+        ("c", {}, {"Idempotency-Key": "k"}, "finished"),
+        ("d", {"stream": True}, {"Idempotency-Key": "k2"}, "finished"),
+    ):
+        body = {"message": "Hi", "conversationId": name} | more
+        url = f"{live.url}/api/chat"
+        with (
+            suppress(httpx.ReadTimeout),
+            httpx.stream("POST", url, json=body, headers=headers, timeout=0.5) as said,
+        ):
+            next(said.iter_raw())
+        until(lambda name=name, state=state: turn(live, name).get("state") == state)
+    again = httpx.post(
+        f"{live.url}/api/chat", json={"message": "Hi", "conversationId": "c"}, headers={"Idempotency-Key": "k"}
+    )
+    assert (again.status_code, again.json()["text"]) == (200, "Slowly said.")
+    assert len(model.requests) == 4
+
+
+def test_one_key_at_once_is_one_turn(serve_live: Callable[..., Live]) -> None:
+    model = ScriptedModel(default=Script(text="Once.", delay=0.2))
+    live = serve_live(model=model)
+
+    def ask(n: int) -> httpx.Response:
+        body = {"message": "Hi", "userId": "ann"} | ({"conversationId": "c1"} if n < 20 else {})
+        return httpx.post(f"{live.url}/api/chat", json=body, headers={"Idempotency-Key": f"k{n < 20}"}, timeout=20)
+
+    with ThreadPoolExecutor(40) as pool:
+        answers = list(pool.map(ask, range(40)))
+    assert {each.status_code for each in answers} == {200}
+    assert {each.json()["turn"] for each in answers} == {1}
+    assert len({each.json()["conversationId"] for each in answers}) == 2
+    assert len(model.requests) == 2
+
+    def store(_: int) -> dict[str, int]:
+        url = f"{live.url}/api/conversations/p1/posts"
+        body = {"posts": [{"sendFrom": "ann", "message": "Hi"}]}
+        answer = httpx.post(url, json=body, headers={"Idempotency-Key": "p"}, timeout=20)
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    with ThreadPoolExecutor(20) as pool:
+        assert list(pool.map(store, range(20))) == [{"stored": 1, "lastSeq": 1}] * 20
+
+
+def test_a_full_line_is_429(serve_live: Callable[..., Live]) -> None:
+    model = ScriptedModel(default=Script(text="Ok.", delay=0.15))
+    live = serve_live(config(line=3), model=model)
+
+    def ask(_: int) -> httpx.Response:
+        return httpx.post(f"{live.url}/api/chat", json={"message": "Hi", "conversationId": "c1"}, timeout=30)
+
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(ask, range(12)))
+    busy = [each for each in answers if each.status_code == 429]
+    fine = [each for each in answers if each.status_code == 200]
+    assert len(busy) + len(fine) == 12
+    assert busy
+    assert len(fine) >= 4
+    assert all(int(each.headers["retry-after"]) >= 1 for each in busy)
+    assert sorted(each.json()["turn"] for each in fine) == list(range(1, len(fine) + 1))
+
+
+def test_a_stopping_server_keeps_what_had_come(relayed: Live, upstream: Upstream, tmp_path: Path) -> None:
+    cut: list[object] = []
+
+    def listen_in() -> None:
+        body = {"model": "stuck", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+        try:
+            with httpx.stream("POST", f"{relayed.url}/c/c1/v1/chat/completions", json=body, timeout=10) as answer:
+                cut.extend(answer.iter_raw())
+        except httpx.RemoteProtocolError as error:
+            cut.append(error)
+
+    listener = threading.Thread(target=listen_in)
+    listener.start()
+    until(lambda: b"from" in b"".join(each for each in cut if isinstance(each, bytes)))
+    states: list[str] = []
+    close = relayed.cue.aclose
+
+    async def look_and_close() -> None:
+        states.append((await relayed.cue.turns.get("c1", 1)).state)
+        await close()
+
+    relayed.cue.aclose = look_and_close  # type: ignore[method-assign]
+    relayed.stop()
+    listener.join(5)
+    assert isinstance(cut[-1], httpx.RemoteProtocolError)
+    assert states == ["interrupted"]
+
+
+PROGRAM = """
+import sys
+from cuebook.config import Config, Settings, StoreConfig
+from cuebook.server.app import serve
+from cuebook import Cuebook
+from cuebook.testing.doubles import Script, ScriptedModel
+config = Config(settings=Settings(store=StoreConfig(url=sys.argv[1])))
+model = ScriptedModel("Hello.", default=Script(text="Hello there.", size=6, delay=1.0))
+serve(Cuebook.open(config, model=model), port=0, started=lambda url: print(url, flush=True), grace_s=float(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_stops_well_on_a_signal(tmp_path: Path, number: int) -> None:
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(tmp_path / "cuebook.db"), "0.5"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        url = process.stdout.readline().strip()
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        assert httpx.post(f"{url}/api/chat", json={"message": "Hi", "conversationId": "c1"}).status_code == 200
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as idle:
+            idle.sendall(b"GET /healthz HTTP/1.1\r\n")  # half a request holds nobody up
+            time.sleep(0.2)
+            os.kill(process.pid, number)
+            assert process.wait(15) == 0
+        assert process.stderr.read() == ""
+
+
+async def states(store: Path) -> list[str]:
+    async with Cuebook.open(config(store=str(store)), worker=False) as cue:
+        return [each.state for each in await cue.turns.last("c1")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("grace_s", "signals", "state"), [(10, 1, "finished"), (0.2, 1, "interrupted"), (60, 2, "interrupted")]
+)
+def test_a_turn_of_a_stopped_server_is_finished_or_kept(
+    tmp_path: Path, grace_s: float, signals: int, state: str
+) -> None:
+    store = tmp_path / "cuebook.db"
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(store), str(grace_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        url = process.stdout.readline().strip()
+        chat = {"message": "Hi", "conversationId": "c1", "stream": True}
+        httpx.post(f"{url}/api/chat", json=chat)
+        with (
+            suppress(httpx.RemoteProtocolError),
+            httpx.stream("POST", f"{url}/api/chat", json=chat, timeout=20) as said,
+        ):
+            for piece in said.iter_text():
+                if "text_delta" in piece:
+                    while signals:
+                        signals -= 1
+                        process.send_signal(signal.SIGINT)
+                        time.sleep(0.3)
+        assert process.wait(15) == 0
+        assert process.stderr.read() == ""
+    assert asyncio.run(states(store)) == ["finished", state]
+
+
+def test_a_body_over_the_limit_is_answered_while_it_is_sent(serve_live: Callable[..., Live]) -> None:
+    live = serve_live()
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(160):
+            yield b" " * 65536
+
+    for content in (b" " * (9 * 1024 * 1024), pieces()):
+        with httpx.Client(base_url=live.url) as client:
+            answer = client.post("/api/chat", content=content)
+            assert (answer.status_code, answer.json()["status"]) == (413, 413)
+            assert client.get("/api/conversations").json() == {"items": []}
+
+
+def test_only_this_machine_may_call() -> None:
+    for host in ("0.0.0.0", "::", "8.8.8.8", "192.0.2.7"):  # noqa: S104 - refused
+        with pytest.raises(InvalidInput, match="keys") as refused:
+            serve(config(), host=host, port=0)
+        assert refused.value.where == "server.host"
+        assert host in str(refused.value)
+
+
+def test_a_taken_port_is_one_clear_error() -> None:
+    first = listen("127.0.0.1", 0)
+    port = first[0].getsockname()[1]
+    with pytest.raises(BackendError, match=f"Port {port} is already in use"):
+        serve(config(), host="127.0.0.1", port=port)
+    first[0].close()
+
+
+def test_a_dribbled_and_a_broken_request(serve_live: Callable[..., Live]) -> None:
+    live = serve_live()
+    body = b'{"message": "Hi"}'
+    head = f"POST /api/chat HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", live.port)) as client:
+        for byte in head + body:
+            client.sendall(bytes([byte]))
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+    with socket.create_connection(("127.0.0.1", live.port)) as client:
+        client.sendall(head + body[:5])  # and away, half a body in
+    for broken in (b"GET\r\n\r\n", b"POST /api/chat HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"\x16\x03\x01\x02\x00"):
+        with socket.create_connection(("127.0.0.1", live.port)) as client:
+            client.sendall(broken)
+            client.shutdown(socket.SHUT_WR)
+            assert client.recv(65536)[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 403", b"")
+    assert httpx.get(f"{live.url}/api/conversations").json()["items"][0]["turns"] == 1
+
+
+def test_importing_cuebook_loads_no_server() -> None:
+    code = "import sys, cuebook; print([each for each in ('litestar', 'uvicorn', 'httpx2') if each in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

@@ -1,0 +1,75 @@
+"""Every route × every role, from the server's own document: each route says which role it needs, and holds to it."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from api_keys import Keyed, served
+
+from conftest import config
+from cuebook import Cuebook
+from cuebook.records.key import OF_ONE_USER, ROLES, Role
+from cuebook.server.app import create_app
+from cuebook.server.roles import declared, is_hidden, is_open
+
+APP = create_app(Cuebook.open(config()))
+DOCUMENT = APP.openapi_schema.to_schema()
+METHODS = ("get", "post", "put", "patch", "delete")
+ROUTES = [
+    (method.upper(), path) for path, item in sorted(DOCUMENT["paths"].items()) for method in METHODS if item.get(method)
+]
+SERVED = [
+    (method, route.path)
+    for route in APP.routes
+    for method in sorted(getattr(route, "methods", ()))
+    if method != "OPTIONS"
+]
+
+
+@pytest.mark.parametrize(("method", "path"), SERVED)
+def test_every_route_declares_its_role(method: str, path: str) -> None:
+    shown = path.replace(":str", "").replace(":int", "")
+    assert is_open(method, shown) or declared(method, shown), f"add `{method} {shown}` to cuebook.server.roles.ROUTES"
+
+
+@pytest.fixture(scope="module")
+async def keyed() -> AsyncIterator[Keyed]:
+    async with served() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+async def holders(keyed: Keyed) -> dict[Role, httpx.AsyncClient]:
+    return {
+        role: await keyed.holder(role, "ann" if role in OF_ONE_USER else None, organizations=["1"]) for role in ROLES
+    }
+
+
+def address(path: str) -> str:
+    """Name something that is not there, but may: organization 1, prompt `prompt`, turn 1."""
+    return path.replace("{n}", "1").replace("{organization}", "1").replace("{", "").replace("}", "")
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_a_route_lets_in_its_role_and_higher_ones_only(
+    keyed: Keyed, holders: dict[Role, httpx.AsyncClient], method: str, path: str
+) -> None:
+    nobody = await keyed.client().request(method, address(path), json={})
+    if is_open(method, path):
+        assert nobody.status_code == 200
+        return
+    assert nobody.status_code == 401
+    assert nobody.headers["www-authenticate"].startswith("Bearer")
+    needed = declared(method, path)
+    assert needed is not None
+    for role, client in holders.items():
+        answer = await client.request(method, address(path), json={"timeout": 0} if "settle" in path else {})
+        assert answer.status_code < 500, answer.text
+        if ROLES.index(role) >= ROLES.index(needed):
+            assert answer.status_code != 401, role
+            assert f"{method} /" not in answer.text.partition("detail")[2], (role, answer.text)  # the route itself
+        elif is_hidden(method, path):
+            assert answer.status_code == 404, role
+        else:
+            assert answer.status_code == 403, role
+            assert f"role {needed} or higher" in answer.text

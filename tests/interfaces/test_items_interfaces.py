@@ -1,0 +1,76 @@
+"""A conversation's items over HTTP and on the command line: shown, corrected and forgotten by their ids."""
+
+from api_keys import served
+from commands import Here, write_messages
+
+from cuebook import Config
+from cuebook.config import MemoryConfig, Settings, StoreConfig
+from cuebook.testing import ScriptedModel
+
+WRONG, RIGHT = "I am allergic to nuts.", "Allergic to peanuts, not to nuts."
+SAID = (
+    WRONG,
+    "I work as a nurse in Bergen.",
+    "My sister Ida lives in Turku.",
+    *(f"Bed {n} is done." for n in range(30)),
+)
+
+
+async def test_an_item_is_shown_corrected_and_forgotten_by_its_user_alone() -> None:
+    settings = Settings(store=StoreConfig(url=":memory:"), memory=MemoryConfig(user=True))
+    async with served(where=Config(settings=settings), model=ScriptedModel(default="Noted.")) as keyed:
+        ann, bob = await keyed.holder("agent", "ann"), await keyed.holder("agent", "bob")
+        agent = await keyed.holder("agent")
+        for text in SAID:
+            answer = await ann.post("/api/chat", json={"message": text, "conversationId": "c1"})
+            assert answer.status_code == 200, answer.text
+        await keyed.cue.settle()
+        items = (await ann.get("/api/conversations/c1/items")).json()["items"]
+        [nuts] = [each for each in items if "nuts" in each["text"]]
+        name = nuts["memoryId"]
+        one = f"/api/memories/{name}"
+        shown = (await ann.get(one)).json()
+        assert shown["sources"] == [{"conversationId": "c1", "postId": nuts["sources"][0]}]
+        assert (shown["id"], shown["scope"], shown["corrected"]) == (name, "conversation", False)
+        for refused in (await bob.get(one), await bob.patch(one, json={"text": RIGHT}), await bob.delete(one)):
+            assert refused.status_code == 404, refused.text
+        missing = await bob.get("/api/memories/item:c9:0000000000000000")
+        assert (await bob.get(one)).json()["detail"].replace("c1", "c9") == missing.json()["detail"]
+        assert (await agent.patch(one, json={"text": RIGHT})).status_code == 403
+        assert (await ann.patch(one, json={"text": " "})).status_code == 400
+        fixed = await ann.patch(one, json={"text": RIGHT})
+        assert (fixed.status_code, fixed.json()["text"], fixed.json()["corrected"]) == (200, RIGHT, True)
+        assert (await ann.get(one)).status_code == 404
+        one = f"/api/memories/{fixed.json()['id']}"
+        assert (await ann.get(one)).json() == fixed.json()
+        known = (await ann.get("/api/memories")).json()["items"]
+        assert {each["text"] for each in known if "nuts" in each["text"]} == {RIGHT}
+        memory = (await ann.get("/api/conversations/c1/summary")).text
+        assert "peanuts" in memory
+        assert "allergic to nuts" not in memory
+        gone = await ann.delete(one)
+        assert gone.json()["receipt"]["counts"]["memories"] == 2, "the user's and their persona's"
+        await keyed.cue.settle()
+        for path in ("/api/conversations/c1/summary", "/api/conversations/c1/items?ended=true", "/api/memories"):
+            assert "nuts" not in (await ann.get(path)).text, path
+        receipt = f"/api/receipts/{gone.json()['receipt']['id']}"
+        assert ((await ann.get(receipt)).status_code, (await bob.get(receipt)).status_code) == (200, 404)
+
+
+def test_an_operator_corrects_and_forgets_what_the_list_shows(here: Here) -> None:
+    talk = write_messages(here.folder, *[("user", text) for text in SAID])
+    here("conversation", "import", talk, "--conversation", "c1")
+    here("settle")
+    [name] = [each["memoryId"] for each in here.json("memory", "list", "c1")["items"] if "nuts" in each["text"]]
+    assert name in here("memory", "list", "c1"), "an id is shown whole"
+    assert WRONG in here("memory", "show", name)
+    assert ": Allergic to peanuts" in here("memory", "correct", name, RIGHT)
+    assert "Unknown memory" in here("memory", "show", name, code=1)
+    [name] = [each["memoryId"] for each in here.json("memory", "list", "c1")["items"] if "nuts" in each["text"]]
+    assert here.json("memory", "show", name)["memory"]["corrected"] is True
+    shown = here("memory", "show", "c1")
+    assert "peanuts" in shown
+    assert "allergic to nuts" not in shown
+    assert "items" in here("memory", "forget", "--id", name, "--yes")
+    here("settle")
+    assert "nuts" not in here("memory", "show", "c1") + here("memory", "list", "c1", "--ended")

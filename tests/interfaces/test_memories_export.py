@@ -1,0 +1,82 @@
+"""An export of any length leaves piece by piece, and nothing of it behind where nobody reads on."""
+
+import asyncio
+import json
+import tracemalloc
+from collections.abc import Callable
+
+import httpx
+from shared_app import app_of
+
+from conftest import BASE, Live
+from cuebook import Cuebook
+from cuebook.interfaces.memories import PlaceChange
+from cuebook.records.memory import Memory, Place, Scope
+
+MANY = 3_000
+LONG = 2_000
+
+
+async def keep(cue: Cuebook, user: str, count: int) -> None:
+    """Keep memories of about LONG characters."""
+    place = Place("user", user)
+    made = [
+        Memory(id=f"{user}{n}", place=place, category="facts", text=f"{user} {n} " + "x" * LONG, written=True)
+        for n in range(count)
+    ]
+    change = PlaceChange(place=place, generation=0, memories=tuple(made))
+    assert await cue.desk.store.memories.save(Scope(), change, now=1.0)
+
+
+async def test_an_export_is_one_list_of_all_a_users_memories(cue: Cuebook, client: httpx.AsyncClient) -> None:
+    await keep(cue, "ann", 450)
+    await keep(cue, "bob", 3)
+    exported = await client.get("/api/memories/export?userId=ann")
+    assert exported.headers["content-type"] == "application/json"
+    assert [each["id"] for each in exported.json()["items"]] == [f"ann{n}" for n in range(450)]
+    assert set(exported.json()) == {"items"}
+    assert (await client.get("/api/memories/export?userId=nobody")).json() == {"items": []}
+    assert len((await client.get("/api/memories/export")).json()["items"]) == 453
+
+
+def test_a_long_export_takes_little_memory_and_leaves_nothing_where_its_client_goes(
+    serve_live: Callable[..., Live],
+) -> None:
+    live = serve_live()
+    live.ask_cue(lambda: keep(live.cue, "ann", MANY))
+    tasks = live.ask_cue(_tasks)
+    with httpx.Client(base_url=live.url, timeout=30) as client:
+        size, body = 0, b""
+        tracemalloc.start()
+        with client.stream("GET", "/api/memories/export?userId=ann") as answer:
+            assert answer.status_code == 200
+            assert "content-length" not in answer.headers
+            for piece in answer.iter_raw():
+                size, body = size + len(piece), (body + piece)[-200:]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert size > MANY * LONG
+        assert body.endswith(b"]}")
+        assert peak < size / 2, "it is not held whole"
+    with httpx.Client(base_url=live.url) as client, client.stream("GET", "/api/memories/export?userId=ann") as answer:
+        assert next(answer.iter_raw(10))
+    for _ in range(100):
+        if live.ask_cue(_tasks) <= tasks:
+            break
+        live.ask_cue(lambda: asyncio.sleep(0.05))
+    assert live.ask_cue(_tasks) <= tasks, "who went away leaves nothing running"
+    assert httpx.get(f"{live.url}/api/memories?userId=ann&limit=1").json()["items"][0]["id"] == "ann0"
+
+
+async def _tasks() -> int:
+    return len([each for each in asyncio.all_tasks() if "export" in str(each.get_coro()) or "_send" in str(each)])
+
+
+async def test_an_export_that_is_refused_says_so_before_it_begins(cue: Cuebook) -> None:
+    key = await cue.keys.new("editor", user="ann")
+    transport = httpx.ASGITransport(app_of(cue))
+    shown = {"authorization": f"Bearer {key.token}"}
+    async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=shown) as client:
+        refused = await client.get("/api/memories/export?userId=bob")
+        assert (refused.status_code, json.loads(refused.content)["status"]) == (403, 403)
+        assert (await client.get("/api/memories/export?organizationId=acme")).status_code == 404

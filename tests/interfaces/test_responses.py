@@ -1,0 +1,345 @@
+"""The Responses wire with the real client: a scripted upstream behind it, or the book's own model."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from upstream import Upstream
+
+from conftest import Live, config
+from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
+from cuebook.testing.doubles import ScriptedModel
+
+TOOL: Any = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False}
+
+
+@pytest.fixture
+def client(relayed: Live) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{relayed.url}/v1", api_key="sk-theirs", max_retries=0) as opened:
+        yield opened
+
+
+@pytest.fixture
+def alone(serve_live: Callable[..., Live]) -> Iterator[openai.OpenAI]:
+    """A client of a book that answers by its own model."""
+    live = serve_live(config(), model=ScriptedModel(default="Hello there."))
+    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as opened:
+        yield opened
+
+
+def said(upstream: Upstream) -> list[tuple[str, Any]]:
+    return [(each["role"], each.get("content")) for each in upstream.last.fields["messages"]]
+
+
+# ---- one answer
+
+
+def test_an_answer_in_one_piece(client: openai.OpenAI, upstream: Upstream) -> None:
+    made = client.responses.create(
+        model="plain", input="Hello you!", instructions="Be brief.", max_output_tokens=50, temperature=0.5,
+        metadata={"app": "mine"}, reasoning={"effort": "low"},
+        text={"format": {"type": "json_schema", "name": "x", "schema": {"type": "object"}, "strict": True}},
+    )  # fmt: skip
+    assert made.output_text == "You said 2 messages — “Hello you!”."
+    assert (made.status, made.object, made.error, made.incomplete_details) == ("completed", "response", None, None)
+    assert (made.instructions, made.temperature, made.metadata) == ("Be brief.", 0.5, {"app": "mine"})
+    sent = upstream.last.fields
+    assert upstream.last.path == "/v1/chat/completions"
+    assert sent["messages"][0]["content"].endswith("Be brief.")
+    assert sent["messages"][-1] == {"role": "user", "content": "Hello you!"}
+    assert (sent["max_completion_tokens"], sent["temperature"], sent["reasoning_effort"]) == (50, 0.5, "low")
+    schema = {"name": "x", "schema": {"type": "object"}, "strict": True}
+    assert sent["response_format"] == {"type": "json_schema", "json_schema": schema}
+    assert not {"input", "instructions", "text", "reasoning", "max_output_tokens"} & sent.keys()
+    kept = client.responses.retrieve(made.id)
+    assert (kept.id, kept.status, kept.output_text) == (made.id, "completed", made.output_text)
+    assert kept.output == made.output
+    assert (kept.usage, kept.metadata) == (made.usage, made.metadata)
+
+
+def test_a_stream_tells_every_event_in_order(client: openai.OpenAI, upstream: Upstream) -> None:
+    events = list(client.responses.create(model="plain", input="Hi", stream=True))
+    kinds = [event.type for event in events]
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    first = ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added"]
+    last = ["output_text.done", "content_part.done", "output_item.done", "completed"]
+    assert kinds == first + [each.type for each in deltas] + [f"response.{name}" for name in last]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert "".join(event.delta for event in deltas) == "Grüße from upstream."
+    done = events[-1]
+    assert done.type == "response.completed"
+    assert done.response.output_text == "Grüße from upstream."
+    assert done.response.usage is not None
+    assert (done.response.usage.input_tokens, done.response.usage.output_tokens) == (7, 5)
+    assert client.responses.retrieve(done.response.id).output == done.response.output
+    with client.responses.stream(model="plain", input="Hi") as stream:  # what the client itself makes of the events
+        assert stream.get_final_response().output_text == "Grüße from upstream."
+
+
+def test_a_stream_that_is_cut_above_has_failed(client: openai.OpenAI, upstream: Upstream) -> None:
+    events = list(client.responses.create(model="half", input="Hi", stream=True))
+    assert events[-1].type == "response.failed"
+    assert events[-1].response.status == "failed"
+    kept = client.responses.retrieve(events[-1].response.id)
+    assert kept.status == "failed"
+    assert kept.output_text.startswith("Grüße from")
+
+
+def test_an_error_comes_down_as_it_is(client: openai.OpenAI, upstream: Upstream) -> None:
+    with pytest.raises(openai.RateLimitError):
+        client.responses.create(model="limited", input="Hi")
+
+
+# ---- what it continues
+
+
+def test_an_answer_continues_another_and_may_branch(client: openai.OpenAI, upstream: Upstream) -> None:
+    one = client.responses.create(model="plain", input="My name is Ann.")
+    two = client.responses.create(model="plain", input="And I live in Oslo.", previous_response_id=one.id)
+    assert two.previous_response_id == client.responses.retrieve(two.id).previous_response_id == one.id
+    assert two.conversation == one.conversation
+    texts = [("user", "My name is Ann."), ("assistant", one.output_text), ("user", "And I live in Oslo.")]
+    assert [each for each in said(upstream) if each[0] != "system"][-3:] == texts
+    client.responses.create(model="plain", input="No, in Rome.", previous_response_id=one.id)
+    assert [each for each in said(upstream) if each[0] != "system"] == [*texts[:2], ("user", "No, in Rome.")]
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model="plain", input="Hi", previous_response_id="resp_" + "W10")
+
+
+def test_a_conversation_is_named(alone: openai.OpenAI) -> None:
+    one = alone.responses.create(input="My name is Ann.", conversation="ann", model="any")
+    two = alone.responses.create(input="What is it?", conversation={"id": "ann"}, model="any")
+    assert one.output_text == "Hello there."
+    assert one.conversation is not None
+    assert one.conversation.id == two.conversation.id == "ann"
+    posts = httpx.get(str(alone.base_url).replace("/v1/", "/api/conversations/ann/posts")).json()
+    assert [post["message"] for post in posts["items"]] == [
+        "My name is Ann.", "Hello there.", "What is it?", "Hello there.",
+    ]  # fmt: skip
+    events = list(alone.responses.create(input="Again.", conversation="ann", model="any", stream=True))
+    assert events[-1].type == "response.completed"
+    assert events[-1].response.output_text == "Hello there."
+
+
+def test_a_function_is_called_and_its_result_goes_on(client: openai.OpenAI, upstream: Upstream) -> None:
+    for stream in (False, True):
+        if stream:
+            events = list(client.responses.create(model="tools", input="Call f.", tools=[TOOL], stream=True))
+            made = events[-1].response
+            pieces = [event for event in events if event.type == "response.function_call_arguments.delta"]
+            for done in (event for event in events if event.type == "response.function_call_arguments.done"):
+                assert done.arguments == "".join(each.delta for each in pieces if each.item_id == done.item_id)
+        else:
+            made = client.responses.create(model="tools", input="Call f.", tools=[TOOL])
+        assert upstream.last.fields["tools"][0] == {
+            "type": "function",
+            "function": {"name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False},
+        }
+        calls = [item for item in made.output if item.type == "function_call"]
+        assert calls
+        assert made.status == "completed"
+        outputs: Any = [
+            {"type": "function_call_output", "call_id": call.call_id, "output": f"result {n}"}
+            for n, call in enumerate(calls)
+        ]
+        after = client.responses.create(model="plain", input=outputs, previous_response_id=made.id, tools=[TOOL])
+        assert after.output_text.startswith("You said")
+        messages = [each for each in upstream.last.fields["messages"] if each["role"] != "system"]
+        assert [each["role"] for each in messages][-1 - len(calls) :] == ["assistant", *["tool"] * len(calls)]
+        assert messages[-1]["content"] == f"result {len(calls) - 1}"
+        assert [call["function"]["arguments"] for call in messages[-1 - len(calls)]["tool_calls"]] == [
+            call.arguments for call in calls
+        ]
+
+
+def test_a_client_that_sends_all_of_it_is_known_again(client: openai.OpenAI, upstream: Upstream) -> None:
+    history: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": "My name is Ann."}]}]
+    one = client.responses.create(model="plain", input=history, store=False)
+    history += [item.model_dump(exclude_none=True) for item in one.output]
+    history.append({"role": "user", "content": "What is it?"})
+    two = client.responses.create(model="plain", input=history, store=False)
+    assert one.conversation is not None
+    assert two.conversation == one.conversation
+    assert [each for each in said(upstream) if each[0] == "user"] == [
+        ("user", "My name is Ann."), ("user", "What is it?"),
+    ]  # fmt: skip
+
+
+# ---- whose it is
+
+
+def test_what_is_not_ours_goes_up_as_it_came(client: openai.OpenAI, upstream: Upstream) -> None:
+    search: Any = [{"type": "web_search"}]
+    for asked in ({"tools": search}, {"previous_response_id": "resp_68a0theirs"}, {"background": True}):
+        with pytest.raises(openai.NotFoundError, match="nothing here"):
+            client.responses.create(model="plain", input="Hi", **asked)
+        assert upstream.last.path == "/v1/responses"
+        assert upstream.last.fields == {"model": "plain", "input": "Hi"} | asked
+    with pytest.raises(openai.NotFoundError, match="nothing here"):
+        client.responses.retrieve("resp_68a0theirs")
+
+
+def test_where_it_is_set_all_of_it_goes_up_as_it_came(
+    serve_live: Callable[..., Live], upstream: Upstream, openai_of: Callable[..., openai.OpenAI]
+) -> None:
+    settings = Settings(
+        store=StoreConfig(url=":memory:", synchronous="OFF"),
+        upstream=UpstreamConfig(url=upstream.url, responses="pass"),
+    )
+    live = serve_live(Config(settings=settings))
+    client = openai_of(live)
+    with pytest.raises(openai.NotFoundError, match="nothing here"):
+        client.responses.create(model="plain", input="Hi")
+    assert (upstream.last.path, upstream.last.fields) == ("/v1/responses", {"model": "plain", "input": "Hi"})
+    assert live.ask_cue(live.cue.conversations.list).items == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "where"),
+    [
+        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"background": True}, "background"),
+        ({"input": []}, "input"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]}, "input[0].content[0]"),
+        ({"input": [{"role": "user", "content": 1}]}, "input[0].content"),
+        ({"conversation": "a", "previous_response_id": "b"}, "previous_response_id"),
+        ({"conversation": 7}, "conversation"),
+        ({"instructions": ["x"]}, "instructions"),
+    ],
+)
+def test_without_an_upstream_it_says_what_it_cannot_do(alone: openai.OpenAI, asked: dict[str, Any], where: str) -> None:
+    body = {"model": "m", "input": "Hi"} | asked
+    answer = httpx.post(f"{alone.base_url}responses", content=json.dumps(body))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == where
+
+
+def test_an_answer_is_its_users(serve_live: Callable[..., Live]) -> None:
+    live = serve_live(config(), model=ScriptedModel(default="Hello there."))
+    url = f"{live.url}/u/{{}}/v1"
+    with openai.OpenAI(base_url=url.format("ann"), api_key="none", max_retries=0) as ann:
+        made = ann.responses.create(model="m", input="Hi")
+        assert ann.responses.retrieve(made.id).output_text == "Hello there."
+    with openai.OpenAI(base_url=url.format("bob"), api_key="none", max_retries=0) as bob:
+        with pytest.raises(openai.NotFoundError):
+            bob.responses.retrieve(made.id)
+        with pytest.raises(openai.NotFoundError):
+            bob.responses.create(model="m", input="Hi", previous_response_id=made.id)
+
+
+def test_the_same_request_again_gets_the_same_answer(client: openai.OpenAI, upstream: Upstream) -> None:
+    same: Any = {"model": "plain", "input": "Hi", "extra_headers": {"Idempotency-Key": "k-1"}}
+    one, two = client.responses.create(**same), client.responses.create(**same)
+    assert (one.id, one.output_text) == (two.id, two.output_text)
+    assert len(upstream.received) == 1
+
+
+# ---- what is kept of it
+
+
+def test_an_answer_says_what_it_answers(client: openai.OpenAI) -> None:
+    one = client.responses.create(model="plain", input="My name is Ann.", instructions="Be brief.")
+    two = client.responses.create(
+        model="plain", input=[{"role": "developer", "content": "Rhyme."}, {"role": "user", "content": "And you?"}],
+        previous_response_id=one.id,
+    )  # fmt: skip
+    found = list(client.responses.input_items.list(two.id, order="asc", limit=2))
+    assert [item.content[0].text for item in found if item.type == "message"] == [  # type: ignore[union-attr]
+        "My name is Ann.", one.output_text, "Rhyme.", "And you?",
+    ]  # fmt: skip
+    assert found[1].id == one.output[0].id
+    assert [each.id for each in client.responses.input_items.list(two.id)] == [each.id for each in found[::-1]]
+    assert len(client.responses.input_items.list(one.id).data) == 1
+    with pytest.raises(openai.NotFoundError):
+        client.responses.input_items.list(two.id, after=two.output[0].id + "0")
+
+
+def test_instructions_hold_for_one_answer_and_a_developers_words_for_all(
+    client: openai.OpenAI, upstream: Upstream
+) -> None:
+    one = client.responses.create(model="plain", input="Hi", instructions="Be brief.")
+    said_by_developer: Any = [{"role": "developer", "content": "Rhyme."}, {"role": "user", "content": "Hello"}]
+    asked: Any = {"model": "plain", "input": said_by_developer, "instructions": "Be long."}
+    two = client.responses.create(**asked, previous_response_id=one.id)
+    assert "Be long." in str(said(upstream))
+    client.responses.create(model="plain", input="Bye", previous_response_id=two.id)
+    assert ("developer", "Rhyme.") in said(upstream)
+    assert "Be " not in str(said(upstream))
+
+
+def test_an_answer_that_is_not_stored_has_an_id_that_leads_nowhere(client: openai.OpenAI) -> None:
+    made = client.responses.create(model="plain", input="Hi", store=False)
+    assert made.conversation is not None
+    for ask in (
+        lambda: client.responses.retrieve(made.id),
+        lambda: client.responses.input_items.list(made.id),
+        lambda: client.responses.create(model="plain", input="Hi", previous_response_id=made.id),
+    ):
+        with pytest.raises(openai.NotFoundError, match="store: false"):
+            ask()
+    listed = client.conversations.items.list(made.conversation.id)
+    assert [each.id for each in listed if each.type == "message" and each.role == "assistant"] == [made.output[0].id]
+
+
+def test_items_may_be_named_by_their_ids(client: openai.OpenAI, upstream: Upstream) -> None:
+    one = client.responses.create(model="plain", input="My name is Ann.")
+    named: Any = [
+        {"role": "user", "content": "My name is Ann."}, {"type": "item_reference", "id": one.output[0].id},
+        {"role": "user", "content": "What is it?"},
+    ]  # fmt: skip
+    two = client.responses.create(model="plain", input=named)
+    assert two.conversation == one.conversation
+    assert [each for each in said(upstream) if each[0] != "system"][1] == ("assistant", one.output_text)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model="plain", input=[{"type": "item_reference", "id": one.output[0].id + "9"}])
+
+
+def test_what_nobody_can_answer_is_refused(client: openai.OpenAI, upstream: Upstream) -> None:
+    one = client.responses.create(model="plain", input="Hi")
+    search: Any = {"model": "plain", "input": "Go on.", "tools": [{"type": "web_search"}]}
+    for continued in ({"previous_response_id": one.id}, {"conversation": client.conversations.create().id}):
+        with pytest.raises(openai.BadRequestError, match="the upstream does not know"):
+            client.responses.create(**search, **continued)
+    with pytest.raises(openai.BadRequestError, match="background"):
+        client.responses.cancel(one.id)
+    assert len(upstream.received) == 1
+    with pytest.raises(openai.NotFoundError, match="nothing here"):
+        client.responses.cancel("resp_68a0theirs")
+
+
+def test_an_answer_is_forgotten_with_what_it_was_asked(client: openai.OpenAI, upstream: Upstream) -> None:
+    one = client.responses.create(model="plain", input="My name is Ann.")
+    named: Any = {"previous_response_id": one.id, "metadata": {"who": "Ann of Oslo"}}
+    two = client.responses.create(model="plain", input="I live in Oslo.", **named)
+    client.responses.delete(two.id)
+    assert two.conversation is not None
+    turns = httpx.get(str(client.base_url).replace("/v1/", f"/api/conversations/{two.conversation.id}/turns"))
+    assert "Oslo" not in turns.text
+    for ask in (
+        lambda: client.responses.retrieve(two.id),
+        lambda: client.responses.delete(two.id),
+        lambda: client.responses.create(model="plain", input="Hi", previous_response_id=two.id),
+    ):
+        with pytest.raises(openai.NotFoundError, match="Unknown response"):
+            ask()
+    client.responses.create(model="plain", input="Who am I?", previous_response_id=one.id)
+    texts = [("user", "My name is Ann."), ("assistant", one.output_text), ("user", "Who am I?")]
+    assert [each for each in said(upstream) if each[0] != "system"] == texts
+    many: Any = [{"role": "user", "content": f"I live in Oslo, in house {number}."} for number in range(250)]
+    long = client.responses.create(model="plain", input=many)
+    client.responses.delete(long.id)
+    assert long.conversation is not None
+    assert (
+        "Oslo"
+        not in httpx.get(str(client.base_url).replace("/v1/", f"/api/conversations/{long.conversation.id}/posts")).text
+    ), "however much was asked"
+    made = client.conversations.create()
+    named = client.responses.create(model="plain", input="Hi", conversation=made.id)
+    with pytest.raises(openai.BadRequestError, match="Delete them there"):
+        client.responses.delete(named.id)
+    with pytest.raises(openai.NotFoundError, match="nothing here"):
+        client.responses.delete("resp_68a0theirs")

@@ -1,0 +1,313 @@
+"""In shadow mode nothing is changed on the way, and what would have been sent is kept beside it."""
+
+import asyncio
+import gzip
+import json
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from commands import Here
+
+from conftest import Live, config
+from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+
+
+def shadow(url: str, store: str = ":memory:") -> Config:
+    return Config(
+        settings=Settings(
+            store=StoreConfig(url=store, synchronous="OFF"), upstream=UpstreamConfig(url=url, shadow=True)
+        )
+    )
+
+
+class Recorder:
+    """A server of raw bytes: keeps each request as it came, and answers with what was written down."""
+
+    def __init__(self) -> None:
+        self.requests: list[bytes] = []
+        self.answers: list[list[bytes]] = []
+        self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            with closing(connection):
+                self.requests.append(read_request(connection))
+                for piece in self.answers.pop(0):
+                    connection.sendall(piece)
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+def read_request(connection: socket.socket) -> bytes:
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += connection.recv(65536)
+    head, _, body = got.partition(b"\r\n\r\n")
+    length = next((int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0)
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+def say(url: str, path: str, body: bytes, *headers: str, method: str = "POST") -> bytes:
+    """Send a request over a socket of its own; answers with all that comes."""
+    host, _, port = url.removeprefix("http://").partition("/")[0].partition(":")
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}:{port}", "Connection: close", f"Content-Length: {len(body)}"]
+    with closing(socket.create_connection((host, int(port)))) as connection:
+        connection.sendall("\r\n".join([*lines, *headers, "", ""]).encode("latin-1") + body)
+        got = b""
+        while piece := connection.recv(65536):
+            got += piece
+    return got
+
+
+def split(message: bytes) -> tuple[bytes, list[bytes], bytes]:
+    """Give the first line, the end-to-end headers, and the body with its chunks joined."""
+    head, _, body = message.partition(b"\r\n\r\n")
+    first, *lines = head.split(b"\r\n")
+    named = [(line.partition(b":")[0].lower(), line.partition(b":")[2].strip()) for line in lines]
+    if (b"transfer-encoding", b"chunked") in named:
+        body = joined(body)
+    hop = (b"connection", b"transfer-encoding", b"host", b"date", b"keep-alive")
+    return first, sorted(name + b": " + value for name, value in named if name not in hop), body
+
+
+def joined(body: bytes) -> bytes:
+    whole = b""
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        count = int(size, 16)
+        whole, body = whole + rest[:count], rest[count + 2 :]
+        if not count:
+            break
+    return whole
+
+
+def whole(body: bytes, *headers: str, status: str = "200 OK") -> list[bytes]:
+    # The recorder closes each connection: one that said nothing of it would be used again, and fail now and then.
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers, "", ""]
+    return ["\r\n".join(lines).encode("latin-1") + body]
+
+
+def chunked(*pieces: bytes, headers: tuple[str, ...] = ("Content-Type: text/event-stream",)) -> list[bytes]:
+    head = "\r\n".join(["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Connection: close", *headers, "", ""]).encode(
+        "latin-1"
+    )
+    return [head, *(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n"]
+
+
+def asks(*said: str, **more: Any) -> bytes:
+    roles = ("user", "assistant")
+    messages = [{"role": roles[n % 2], "content": text} for n, text in enumerate(said)]
+    return json.dumps({"model": "gpt-5.2", "messages": messages, **more}).encode()
+
+
+def answers(text: str) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return json.dumps({"id": "c1", "choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}).encode()
+
+
+def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
+    return (
+        b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}).encode() + b"\n\n"
+    )
+
+
+STREAM = (
+    event({"role": "assistant", "content": "Grü"}),
+    event({"content": "ße"}),
+    event({}, "stop"),
+    b"data: [DONE]\n\n",
+)
+CHAT = "/v1/chat/completions"
+ODD = (
+    "X-Odd: caf\xe9  two",
+    "OpenAI-Beta: a=1, b=2",
+    "Idempotency-Key: k1",
+    "User-Agent: mine/1",
+    "Authorization: Bearer sk",
+)
+CORPUS: dict[str, tuple[str, bytes, tuple[str, ...], list[bytes]]] = {
+    "plain": (CHAT, b' {"messages":[{"role":"user","content":"hi"}], "x":1.50}', (), whole(answers("ho"), "Odd: \xe9")),
+    "headers": (CHAT, asks("hi"), ODD, whole(answers("ho"), "X-Request-Id: 7", "Server: theirs", "Retry-After: 1")),
+    "query": (f"{CHAT}?api-version=2%20b&x=", asks("hi"), (), whole(answers("ho"))),
+    "stream": (CHAT, asks("hi", stream=True), ("Accept: text/event-stream",), chunked(*STREAM)),
+    "torn": (CHAT, asks("hi", stream=True), (), chunked(*(bytes([byte]) for byte in b"".join(STREAM)))),
+    "error": (CHAT, asks("hi"), (), whole(b'{"error":{"message":"slow down"}}', status="429 Too Many Requests")),
+    "fault": (CHAT, asks("hi"), (), whole(b"<html>oops", "Content-Type: text/html", status="503 Service Unavailable")),
+    "tools": (
+        CHAT,
+        asks("hi", tools=TOOLS, stream=True),
+        (),
+        chunked(event({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "weather", "arguments": "{}"}}]})),
+    ),
+    "image": (
+        CHAT,
+        json.dumps({"messages": [{"role": "user", "content": [IMAGE]}]}).encode(),
+        (),
+        whole(answers("a dot")),
+    ),
+    "packed answer": (
+        CHAT,
+        asks("hi"),
+        ("Accept-Encoding: gzip, deflate",),
+        whole(gzip.compress(answers("packed")), "Content-Encoding: gzip", "Content-Type: application/json"),
+    ),
+    "packed request": (CHAT, gzip.compress(asks("packed")), ("Content-Encoding: gzip",), whole(answers("ho"))),
+    "large": (CHAT, asks("x" * 1_000_000), (), whole(answers("y" * 1_000_000))),
+    "no JSON": (CHAT, b"\xff\x00 not json", (), whole(b'{"error":{}}', status="400 Bad Request")),
+    "empty": (CHAT, b"", (), whole(b'{"error":{}}', status="400 Bad Request")),
+    "deep": (CHAT, b"[" * 5000, (), whole(b"{}")),
+    "wrong": (CHAT, b'{"messages": "none"}', (), whole(b"{}", status="400 Bad Request")),
+    "others": ("/v1/embeddings", b'{"input": "a"}', (), whole(b'{"data":  []}')),
+    "binary": ("/v1/audio/speech", b"{}", (), chunked(b"\x00\x01", b"\xff", headers=("Content-Type: audio/mpeg",))),
+}  # fmt: skip
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    server = Recorder()
+    yield server
+    server.close()
+
+
+def test_what_passes_is_the_same_byte_for_byte(recorder: Recorder, serve_live: Callable[..., Live]) -> None:
+    live = serve_live(shadow(recorder.url))
+    for name, (path, body, headers, answer) in CORPUS.items():
+        recorder.answers, recorder.requests = [answer, answer], []
+        direct = say(recorder.url, path, body, *headers)
+        through = say(live.url, path, body, *headers, "X-Conversation-Id: ours", "Cookie: ours")
+        sent, passed = map(split, recorder.requests)
+        assert passed == sent, name
+        assert split(through)[1:] == split(direct)[1:], name
+        assert split(through)[0].split()[1] == split(direct)[0].split()[1], name
+
+
+def test_places_name_a_conversation_and_the_list_of_models_is_the_upstreams(
+    recorder: Recorder, serve_live: Callable[..., Live]
+) -> None:
+    live = serve_live(shadow(recorder.url))
+    recorder.answers = [whole(answers("Hello Ann.")), whole(b'{"data": ["theirs"]}')]
+    say(live.url, "/c/trip/u/ann/v1/chat/completions", asks("I am Ann."), "X-Cuebook-Note: ours")
+    listed = say(live.url, "/v1/models", b"", method="GET")
+    assert split(listed)[2] == b'{"data": ["theirs"]}'
+    assert recorder.requests[0].startswith(b"POST /v1/chat/completions HTTP")
+    assert b"cuebook" not in recorder.requests[0].lower()
+    live.ask_cue(live.cue.settle)
+    turn = live.ask_cue(lambda: live.cue.turns.show("trip", 1, user="ann"))
+    assert (turn["query"], turn["reply"], turn["replay"]) == ("I am Ann.", "Hello Ann.", "identical")
+    assert turn["metadata"]["shadow"]["1"]["model"] == "gpt-5.2"
+    assert turn["window"]["tokens"] > 0
+
+
+def test_the_real_client_talks_through_it_and_the_conversation_is_found_again(
+    upstream: Any, serve_live: Callable[..., Live], openai_of: Callable[..., openai.OpenAI]
+) -> None:
+    live = serve_live(shadow(upstream.url))
+    client = openai_of(live)
+    history: list[Any] = [{"role": "user", "content": "My name is Ann."}]
+    said = client.chat.completions.create(model="m", messages=history).choices[0].message.content
+    history += [{"role": "assistant", "content": said}, {"role": "user", "content": "What is it?"}]
+    pieces = client.chat.completions.create(model="m", messages=history, stream=True)
+    text = "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices)
+    assert text == "Grüße from upstream."
+    live.ask_cue(live.cue.settle)
+    [found] = live.ask_cue(live.cue.conversations.list).items
+    assert live.ask_cue(lambda: live.cue.turns.show(found.id, 2))["reply"] == text
+
+
+def test_a_stream_that_breaks_off_is_cut_for_the_client_and_kept_as_far_as_it_came(
+    recorder: Recorder, serve_live: Callable[..., Live]
+) -> None:
+    live = serve_live(shadow(recorder.url))
+    recorder.answers = [chunked(*STREAM[:2])[:-1]]
+    got = say(live.url, "/c/cut/v1/chat/completions", asks("hi", stream=True))
+    assert STREAM[1] in got
+    assert not got.endswith(b"0\r\n\r\n")
+    live.ask_cue(live.cue.settle)
+    turn = live.ask_cue(lambda: live.cue.turns.show("cut", 1))
+    assert (turn["state"], turn["reply"]) == ("interrupted", "Grüße")
+
+
+def test_an_upstream_that_is_away_is_told_and_the_query_is_kept(serve_live: Callable[..., Live]) -> None:
+    live = serve_live(shadow("http://127.0.0.1:9/v1"))
+    assert b" 502 " in say(live.url, "/c/away/v1/chat/completions", asks("hi"))
+    live.ask_cue(live.cue.settle)
+    assert live.ask_cue(lambda: live.cue.turns.show("away", 1))["state"] == "failed"
+
+
+async def test_in_the_same_book_a_live_server_goes_on_where_shadow_left(
+    recorder: Recorder, tmp_path: Path, serve_live: Callable[..., Live]
+) -> None:
+    store = str(tmp_path / "cuebook.db")
+    live = serve_live(shadow(recorder.url, store))
+    recorder.answers = [whole(answers("Noted.")), whole(answers("Nuts."))]
+    say(live.url, "/c/trip/v1/chat/completions", asks("I am allergic to nuts."))
+    await asyncio.to_thread(live.stop)  # what waits is kept first
+    after = serve_live(config(store=store, upstream=recorder.url))
+    body = asks("I am allergic to nuts.", "Noted.", "What am I allergic to?")
+    await asyncio.to_thread(say, after.url, "/c/trip/v1/chat/completions", body)
+    shown = await asyncio.to_thread(after.ask_cue, lambda: after.cue.turns.show("trip", 2))
+    assert "shadow" not in shown["metadata"]
+    assert shown["reply"] == "Nuts."
+    told = [block["text"] for block in shown["window"]["blocks"]]
+    assert told == ["I am allergic to nuts.", "Noted.", "What am I allergic to?"]
+
+
+def test_a_store_that_hangs_holds_up_nobody(
+    recorder: Recorder, tmp_path: Path, serve_live: Callable[..., Live]
+) -> None:
+    store = tmp_path / "cuebook.db"
+    live = serve_live(shadow(recorder.url, str(store)))
+    recorder.answers = [whole(answers(f"answer {n}")) for n in range(3)]
+    with closing(sqlite3.connect(store, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # nobody else writes now
+        for n in range(3):
+            assert f"answer {n}".encode() in say(live.url, f"/c/c{n}/v1/chat/completions", asks("hi"))
+        other.execute("ROLLBACK")
+    live.ask_cue(live.cue.settle)
+    assert [live.ask_cue(partial(live.cue.turns.show, f"c{n}", 1))["reply"] for n in range(3)] == [
+        "answer 0", "answer 1", "answer 2",
+    ]  # fmt: skip
+
+
+def test_the_report_is_the_same_over_http_and_on_the_command_line(
+    recorder: Recorder, here: Here, serve_live: Callable[..., Live]
+) -> None:
+    assert here("shadow", "report").startswith("no calls recorded yet")
+    live = serve_live(shadow(recorder.url, str(here.folder / ".cuebook" / "cuebook.db")))
+    recorder.answers = [whole(answers("Hello."))]
+    say(live.url, "/c/trip/v1/chat/completions", asks("Hi there."))
+    live.ask_cue(live.cue.settle)
+    status, _, body = split(say(live.url, "/api/shadow?conversationId=trip", b"", method="GET"))
+    assert b" 200 " in status
+    told = json.loads(body)
+    assert (told["calls"], told["reportedTokens"], told["outputTokens"]) == (1, 9, 2)
+    assert told["addedMsP95"] < 1000
+    assert json.loads(here("shadow", "report", "--json")) == told
+    shown = here("shadow", "report")
+    assert "1 call of 1 conversation" in shown
+    assert "gpt-5.2" in shown
+    assert "shadow mode: this prompt was not sent" in here("turn", "show", "trip", "1")
+
+
+def test_shadow_without_an_upstream_is_refused(here: Here) -> None:
+    assert "upstream.shadow: shadow mode needs an upstream" in here("serve", "--shadow", code=1)

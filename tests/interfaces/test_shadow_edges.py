@@ -1,0 +1,66 @@
+"""What was forgotten is not brought back by calls that passed in shadow before, and waited to be kept."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuebook import Cuebook
+from cuebook.app.cuebook import RelayCall, RelayRequest
+from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
+from cuebook.records.memory import DEFAULT_TENANT
+from cuebook.testing.upstream import ScriptedUpstream, completion
+
+HEADERS = {"content-type": "application/json"}
+
+
+async def say(cue: Cuebook, text: str, *, user: str | None, conversation: str | None = None) -> None:
+    """Let a call pass to the end of its answer."""
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
+    call = RelayCall(body=body, headers=HEADERS, user=user, conversation=conversation)
+    passed = RelayRequest(method="POST", path="/chat/completions", headers=HEADERS, body=body, verbatim=True)
+    async for _ in cue.pass_through(passed, call):
+        pass
+
+
+def bytes_in(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("user", "gone"), [("ann", {"user": "ann"}), (None, {"conversation": "trip"}), ("ann", {"organization": "acme"})]
+)
+async def test_what_waits_to_be_kept_is_forgotten_too(tmp_path: Path, user: str | None, gone: dict[str, Any]) -> None:
+    settings = Settings(
+        store=StoreConfig(url=str(tmp_path / "cuebook.db")),
+        upstream=UpstreamConfig(url="http://up.test/v1", shadow=True),
+    )
+    async with Cuebook.open(Config(settings=settings), upstream=ScriptedUpstream(default=completion("Ok."))) as cue:
+        async with cue.desk.lines.hold(DEFAULT_TENANT, "trip"):  # what is kept of it waits here
+            await say(cue, "My pilot is called Zqcanary.", user=user, conversation="trip")
+            receipt = await cue.memory.forget(**gone)
+            assert receipt.state == "done"
+        await say(cue, "My pilot is called Bo.", user="bob", conversation="other")
+        await say(cue, "My pilot is called Al.", user=user, conversation="trip")  # said anew
+        await cue.settle()
+        assert (await cue.shadow.report()).lost == {"forgotten": 1}
+        kept = {each.id: each.last_seq for each in (await cue.conversations.list()).items}
+        assert kept == {"trip": 2, "other": 2}
+        told = bytes_in(tmp_path)
+        assert b"Bo." in told
+        assert b"Zqcanary" not in told
+
+
+async def test_a_forget_of_others_takes_no_call_away() -> None:
+    settings = Settings(
+        store=StoreConfig(url=":memory:"), upstream=UpstreamConfig(url="http://up.test/v1", shadow=True)
+    )
+    async with Cuebook.open(Config(settings=settings), upstream=ScriptedUpstream(default=completion("Ok."))) as cue:
+        async with cue.desk.lines.hold(DEFAULT_TENANT, "trip"):
+            await say(cue, "My pilot is called Al.", user="ann", conversation="trip")
+            for gone in ({"user": "bob"}, {"conversation": "other"}):
+                await cue.memory.forget(**gone)
+        await cue.settle()
+        assert (await cue.turns.last("trip", user="ann"))[0].state == "finished"
+        assert (await cue.shadow.report()).lost == {}

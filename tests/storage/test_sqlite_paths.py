@@ -1,0 +1,89 @@
+"""Posts held in memory say what the file says, whoever writes to it."""
+
+import random
+
+import pytest
+
+from cuebook.errors import NotFound
+from cuebook.interfaces.store import Batch, Look
+from cuebook.records.memory import Scope
+from cuebook.storage.sqlite.search import neighbours
+from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.sqlite.tree import Paths
+from storage.makers import draft
+
+
+@pytest.fixture
+async def stores(tmp_path):
+    """Two stores that hold what they read, as two processes would."""
+    both = [SqliteStore(str(tmp_path / "cuebook.db"), synchronous="OFF") for _ in range(2)]
+    for store in both:
+        store.paths = Paths(least=1)
+    yield both
+    for store in both:
+        await store.aclose()
+
+
+async def read(store, name, **caps):
+    look = Look(conversation=name, use_summary=False, **({"full_tokens": 10**9} | caps))
+    return [(post.seq, post.message, post.parts, post.wire) for post in (await store.scene(Scope(), look)).path]
+
+
+async def fresh(store, name, **caps):
+    other = SqliteStore(store.path)
+    try:
+        return await read(other, name, **caps)
+    finally:
+        await other.aclose()
+
+
+async def test_what_is_held_is_what_stands_in_the_file(stores):
+    dice, last, ids = random.Random(5), 0, []
+    for n in range(60):
+        writer, reader = dice.sample(stores, 2)
+        parent = None if dice.random() < 0.7 or not last else dice.choice(ids)
+        said = [
+            draft(f"p{n}-{k}", dice.choice(["short", "long " * 9000]), tokens=10) for k in range(dice.randint(1, 9))
+        ]
+        ids += [each.id for each in said]
+        last = (
+            await writer.append(Scope(), Batch(conversation="c", drafts=tuple(said), parent=parent, now=1.0))
+        ).last_seq
+        for store in (writer, reader):
+            caps = {"full_tokens": dice.choice([25, 100, 10**9]), "small_tokens": dice.choice([0, 60]), "parent": None}
+            caps["parent"] = dice.choice([None, None, dice.randint(1, last)])
+            assert await read(store, "c", **caps) == await fresh(store, "c", **caps)
+
+
+async def test_a_deleted_conversation_is_held_no_more(stores):
+    mine, theirs = stores
+    batch = Batch(conversation="c", drafts=tuple(draft(f"p{n}", f"old {n}") for n in range(9)), now=1.0)
+    await mine.append(Scope(), batch)
+    assert len(await read(mine, "c")) == len(await read(theirs, "c")) == 9
+    await mine.delete(Scope(), "c")
+    assert mine.paths.size == (0, 0)
+    await theirs.append(Scope(), Batch(conversation="c", drafts=(draft("p0", "new"),), now=2.0))
+    for store in stores:
+        assert [message for _, message, *_ in await read(store, "c")] == ["new"]
+    with pytest.raises(NotFound):
+        await theirs.conversation(Scope(), "gone")
+
+
+async def test_what_is_held_is_bounded(stores):
+    stores[0].paths = Paths(least=1, most_tokens=350)
+    for name in "abcde":
+        said = tuple(draft(f"{name}{n}", "text", tokens=10) for n in range(10))
+        await stores[0].append(Scope(), Batch(conversation=name, drafts=said, now=1.0))
+        assert len(await read(stores[0], name)) == 10
+    assert stores[0].paths.size == (3, 300)
+
+
+@pytest.mark.parametrize("seq", range(1, 21))
+@pytest.mark.parametrize("reach", [1, 3, 19, 30])
+def test_the_neighbours_of_a_post_are_the_same_however_many_runs_its_path_has(seq: int, reach: int) -> None:
+    near = neighbours([(1, 20)], seq, reach)
+    assert near == neighbours([(16, 20), (6, 15), (1, 5)], seq, reach)
+    assert near == [
+        *(other for other in range(seq - 1, seq - reach - 1, -1) if other >= 1),
+        *(other for other in range(seq + 1, seq + reach + 1) if other <= 20),
+    ]

@@ -1,0 +1,219 @@
+"""Settings: where each value comes from, and what is said about one that cannot be."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cuebook import InvalidInput
+from cuebook.app.setup.project_files import load_compaction, load_config, load_personas
+from cuebook.app.setup.project_templates import FILES
+from cuebook.config import Config, Settings, build, has_path
+from cuebook.memory.profiles import SHIPPED
+from cuebook.prompts.names import candidates
+from cuebook.records.persona import CHAIN
+from cuebook.window.cache import RULES
+
+TEMPLATES = Path(__file__).parents[2] / "src/cuebook/app/setup/project"
+
+
+def test_without_anything_every_value_is_a_default() -> None:
+    assert build() == Config()
+
+
+def test_defaults_give_way_to_file_environment_and_arguments_in_this_order() -> None:
+    config = build(
+        file={"model": {"name": "file", "provider": "openai"}, "server": {"port": 1}},
+        environment={"CUEBOOK_MODEL_NAME": "environment", "CUEBOOK_SERVER_PORT": "2", "HOME": "/home"},
+        arguments={"server.port": 3},
+    )
+    assert (config.settings.model.provider, config.settings.model.name, config.settings.server.port) == (
+        "openai",
+        "environment",
+        3,
+    )
+    assert config.origins == {
+        "model.provider": "cuebook.toml",
+        "model.name": "environment CUEBOOK_MODEL_NAME",
+        "server.port": "argument",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place", "value"),
+    [
+        ("CUEBOOK_DATABASE_URL", "other.db", "store.url", "other.db"),
+        ("CUEBOOK_STORE_URL", "other.db", "store.url", "other.db"),
+        ("CUEBOOK_BUDGET_MAX_SHORT_TERM", "9000", "budget.max_short_term", 9000),
+        ("CUEBOOK_BUDGET_TRIGGER", "0.5", "budget.trigger", 0.5),
+        ("CUEBOOK_MEMORY_RECALL", "no", "memory.recall", False),
+        ("CUEBOOK_SECRETS_REDACT", "True", "secrets.redact", True),
+    ],
+)
+def test_the_environment_sets_any_value(name: str, text: str, place: str, value: object) -> None:
+    section, key = place.split(".")
+    assert getattr(getattr(build(environment={name: text}).settings, section), key) == value
+
+
+def test_names_of_the_environment_that_are_no_settings_are_left_alone() -> None:
+    environment = {"CUEBOOK_CONFIG": "x", "CUEBOOK_FAILPOINT": "y", "MEMORY_COMPACTION_TAIL_TURNS": "3"}
+    config = build(environment=environment)
+    assert config.settings == Settings()
+    assert config.compaction_env == {"MEMORY_COMPACTION_TAIL_TURNS": "3"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"file": {"a": 1}}, "cuebook.toml: 'a' is outside a section"),
+        ({"file": {"modle": {"name": "x"}}}, "cuebook.toml: modle: unknown field 'modle'. Did you mean 'model'?"),
+        ({"file": {"model": {"nmae": "x"}}}, "model.nmae: unknown field 'nmae'. Did you mean 'name'?"),
+        ({"file": {"budget": {"context": "x"}}}, "cuebook.toml: budget.context: expected a whole number, got 'x'"),
+        ({"file": {"model": {"provider": "x"}}}, "model.provider: unknown value 'x'"),
+        ({"environment": {"CUEBOOK_MODLE_NAME": "x"}}, "environment CUEBOOK_MODLE_NAME: unknown setting"),
+        ({"environment": {"CUEBOOK_SERVER_PORT": "x"}}, "environment CUEBOOK_SERVER_PORT: expected int, got 'x'"),
+        ({"environment": {"CUEBOOK_MEMORY_RECALL": "x"}}, "environment CUEBOOK_MEMORY_RECALL: expected bool, got 'x'"),
+    ],
+    ids=["loose", "section", "key", "type", "choice", "environment", "number", "truth"],
+)
+def test_a_wrong_setting_names_its_place_and_where_it_came_from(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(said)):
+        build(**given)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("budget.trigger", 7.0, "budget.trigger: 7.0 is out of range. Use a number above 0 and at most 1"),
+        ("budget.trigger", 0.0, "Use a number above 0 and at most 1"),
+        ("budget.trigger", float("nan"), "budget.trigger: expected a number"),
+        ("budget.context", -5, "budget.context: -5 is out of range. Use a number from 1 to 1,000,000,000"),
+        ("budget.context", 100, "budget.context: 100 tokens must exceed budget.reply (4,096)"),
+        ("budget.reply", 200_000, "budget.context: 200,000 tokens must exceed budget.reply (200,000)"),
+        ("budget.window_posts", 0, "budget.window_posts: 0 is out of range"),
+        ("server.port", -1, "server.port: -1 is out of range. Use a number from 0 to 65,535"),
+        ("server.port", 99_999, "server.port: 99999 is out of range"),
+        ("work.lease_s", 0.0, "work.lease_s: 0.0 is out of range. Use a number above 0"),
+        ("upstream.read_timeout_s", float("inf"), "upstream.read_timeout_s: expected a number"),
+        ("memory.recall_hits", 1000, "memory.recall_hits: 1000 is out of range. Use a number from 0 to 200"),
+        ("upstream.cache_rule", "zz", "upstream.cache_rule: unknown value 'zz'. Available: "),
+        ("upstream.url", "nowhere", "upstream.url: 'nowhere' is not a valid URL. Use one like http://127.0.0.1:8080/v1."),
+        ("upstream.url", "ftp://127.0.0.1/v1", "upstream.url: 'ftp://127.0.0.1/v1' is not a valid URL"),
+        ("upstream.url", "http://:80/v1", "is not a valid URL"),
+        ("upstream.url", "http://host:0/v1", "is not a valid URL"),
+        ("upstream.url", "http://host:70000/v1", "is not a valid URL"),
+        ("upstream.url", "http://host/v1?x=1", "is not a valid URL"),
+        ("model.base_url", "", "model.base_url: '' is not a valid URL"),
+        ("store.url", "postgresql://host/book", "store.url: 'postgresql' databases are not supported"),
+        ("store.url", "sqlite://cuebook.db", "store.url: 'sqlite' databases are not supported"),
+    ],
+)  # fmt: skip
+def test_a_setting_out_of_its_range_says_where_what_and_what_is_allowed(place: str, value: object, said: str) -> None:
+    section, key = place.split(".")
+    with pytest.raises(InvalidInput, match=re.escape(said)) as caught:
+        build(file={section: {key: value}})
+    assert str(caught.value).startswith("cuebook.toml: ")
+    assert str(caught.value.where).split(".")[0] == section
+
+
+def test_an_address_that_is_none_shows_no_password() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        build(arguments={"upstream.url": "http://me:hunter2@host:99999/v1"})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("http://127.0.0.1:8080/v1", True),
+        ("HTTPS://me:secret@[::1]:8080/openai/v1/", True),
+        ("http://localhost", False),
+        ("http://localhost:8080/", False),
+    ],
+)
+def test_an_address_may_have_a_port_a_password_and_a_path(url: str, path: bool) -> None:
+    assert build(file={"upstream": {"url": url}}).settings.upstream.url == url
+    assert has_path(url) is path
+
+
+def test_every_cache_rule_can_be_set() -> None:
+    for name in ("auto", "off", *RULES):
+        assert build(file={"upstream": {"cache_rule": name}}).settings.upstream.cache_rule == name
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"server": {"port": 0}, "budget": {"trigger": 1, "memory": 0, "context": 4097}},
+        {"store": {"url": "sqlite:////tmp/cuebook.db"}, "work": {"interval_s": 5}, "memory": {"recall_hits": 0}},
+        {"store": {"url": ":memory:"}, "server": {"line": 0}},
+    ],
+)
+def test_the_ends_of_a_range_are_allowed(given: dict[str, Any]) -> None:
+    assert build(file=given).origins
+
+
+def test_a_file_or_its_folder_names_a_project(tmp_path: Path) -> None:
+    (tmp_path / "cuebook.toml").write_text('[model]\nname = "m"\n')
+    for path in (tmp_path, tmp_path / "cuebook.toml"):
+        config = load_config(path, environment={})
+        assert (config.settings.model.name, config.folder) == ("m", str(tmp_path))
+
+
+@pytest.mark.parametrize(("text", "said"), [(b"x = [", "cuebook.toml: invalid TOML"), (b"x = '\xff'", "invalid TOML")])
+def test_a_broken_file_is_one_clear_error(tmp_path: Path, text: bytes, said: str) -> None:
+    (tmp_path / "cuebook.toml").write_bytes(text)
+    with pytest.raises(InvalidInput, match=said):
+        load_config(tmp_path, environment={})
+
+
+def test_a_file_named_and_missing_is_an_error_and_one_not_named_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidInput, match="cuebook init"):
+        load_config(tmp_path / "nowhere.toml", environment={})
+    monkeypatch.chdir(tmp_path)
+    assert load_config(environment={}) == Config()
+
+
+# ---- the templates of `cuebook init` --------------------------------------------------------------------------------
+
+
+def test_every_template_is_there() -> None:
+    assert sorted(path.relative_to(TEMPLATES).as_posix() for path in TEMPLATES.rglob("*.*") if path.is_file()) == (
+        sorted(set(FILES.values()) - {"gitignore"})
+    )
+    assert ".cuebook/" in (TEMPLATES / "gitignore").read_text().splitlines()
+
+
+def test_the_settings_file_sets_the_persona_alone() -> None:
+    document = tomllib.loads((TEMPLATES / "cuebook.toml").read_text("utf-8"))
+    assert {section: keys for section, keys in document.items() if keys} == {"persona": {"default": "helper"}}
+
+
+def test_the_settings_file_shows_every_setting_with_its_default() -> None:
+    text = (TEMPLATES / "cuebook.toml").read_text("utf-8")
+    document = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE))
+    assert document.pop("persona") == {"folder": "personas", "default": "helper", "speaks": "always"}
+    expected = msgspec.to_builtins(Settings())
+    del expected["persona"]
+    assert document == expected
+
+
+def test_the_presets_are_the_profiles_that_ship(tmp_path: Path) -> None:
+    presets = json.loads((TEMPLATES / "config/metaprompt-presets.json").read_text("utf-8"))
+    assert presets["memoryCompaction"].keys() == {"defaultProfile", "defaultProfileByMode", "profiles"}
+    assert load_compaction(Config(folder=str(TEMPLATES))) == SHIPPED
+
+
+def test_the_persona_is_whole() -> None:
+    [persona, *_] = [each for each in load_personas(Config(folder=str(TEMPLATES)))[0].values() if each.id == "helper"]
+    assert (persona.name, persona.version) == ("Helper", "1.0.0")
+    assert persona.base_system_prompt
+    for slug in persona.chain.values():
+        assert any((TEMPLATES / f"prompts/{each}.md").is_file() for each in candidates(slug))
+    assert list(persona.chain) == list(CHAIN)
