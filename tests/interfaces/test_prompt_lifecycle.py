@@ -23,6 +23,9 @@ def life(here: Here, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Here:
     """A project whose persona speaks by a prompt of the book, and an editor that makes a text terse."""
     persona = here.folder / "personas" / "helper.json"
     persona.write_text(json.dumps(json.loads(persona.read_text()) | {"prompts": {"persona": ID}}))
+    state = here.folder / ".cuebook"
+    state.mkdir(exist_ok=True)
+    (state / "cuebook.db.key").write_text("07" * 32)  # the key seeds the random selection of variants
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed -i "s/Answer fully/Answer in three words/" "$1"\n')
     editor.chmod(0o755)
