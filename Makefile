@@ -1,4 +1,4 @@
-# Every target is a short script in scripts/ that also works alone. ARGS reaches it: make test ARGS='-k window'
+# Every target runs a script in scripts/ and passes ARGS to it: make test ARGS='-k window'
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -7,19 +7,19 @@ ARGS ?=
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup:  ## make .venv and install everything into it (other targets run it)
+setup:  ## create .venv and install all dependencies (other targets run it)
 	@scripts/setup
 
-demo: setup  ## replay a long conversation; ARGS=FILE for your own
+demo: setup  ## replay a long conversation; ARGS=FILE for your own file
 	@scripts/demo $(ARGS)
 
-test: setup  ## run the tests, without the slow ones
+test: setup  ## run the tests except slow ones
 	@scripts/test $(ARGS)
 
-test-all: setup  ## run all tests, also with browsers, crashes, models and several processes
+test-all: setup  ## run all tests, including slow ones (browsers, crashes, models, processes)
 	@scripts/test-all $(ARGS)
 
-check: setup  ## format, lint, types, imports; ARGS=--fix fixes what it can
+check: setup  ## check format, lint, types and imports; ARGS=--fix fixes what it can
 	@scripts/check $(ARGS)
 
 bench: setup  ## run the benchmarks; each figure is a ratio within one run
@@ -28,13 +28,13 @@ bench: setup  ## run the benchmarks; each figure is a ratio within one run
 chaos: setup  ## run the fault tests: kills, crashes, full disks
 	@scripts/chaos $(ARGS)
 
-snapshot: setup  ## compare public surfaces with the saved snapshot; ARGS=--save accepts, ARGS=--prose lists sentences
+snapshot: setup  ## compare public surfaces with the saved snapshot; ARGS=--save accepts changes, ARGS=--prose lists sentences
 	@scripts/snapshot $(ARGS)
 
-house: setup  ## print the size of the source, its wording, and what tests, import and start cost
+house: setup  ## print measures of source size, wording and cost (tests, import, start)
 	@scripts/house
 
-docs: setup  ## build the documentation's site into site/; ARGS=serve previews it
+docs: setup  ## build the documentation site in site/; ARGS=serve previews it
 	@scripts/docs $(ARGS)
 
 clean:  ## remove .venv, caches and builds

@@ -1,4 +1,4 @@
-"""The documentation is a test: every Python block and every console block of README.md and docs/ runs."""
+"""Tests of the documentation: every Python block and every console block of README.md and docs/ runs."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipP
 
 
 def run_console(example: Example) -> str | None:
-    """Run the lines behind `$ ` as one script in a fresh folder; the first that fails fails the block."""
+    """Run the lines after `$ ` as one script in a new folder. The block fails with its first failing line."""
     script = "\n".join(line[2:] for line in example.parsed.splitlines() if line.startswith("$ "))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as folder:
@@ -32,7 +32,7 @@ def run_console(example: Example) -> str | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark the examples that start processes as slow, and run those of a document in its order.
+    """Mark examples that start processes as slow, and run the examples of a document in order.
 
     Later examples build on earlier ones, whatever order the tests are in.
     """

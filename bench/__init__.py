@@ -1,1 +1,1 @@
-"""Benchmarks of `make bench`: each row of the quality targets, measured against a baseline in the same run."""
+"""Benchmarks of `make bench`: each row of the quality targets, compared with a baseline of the same run."""

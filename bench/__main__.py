@@ -1,4 +1,4 @@
-"""Run benchmark rows and print each figure as it is measured. The exit status is 0, whatever the figures are."""
+"""Run benchmark rows and print each figure as it is measured. The exit status is always 0."""
 
 import argparse
 import time

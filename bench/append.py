@@ -1,4 +1,4 @@
-"""Appending: what the writer adds to the bare statements, what group commit saves, what a long conversation costs."""
+"""Append benchmark: the writer compared with its bare SQL statements, group commit, and long conversations."""
 
 import asyncio
 import os
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import Figure, Run, Sample, compared, cpu, fsync_seconds, interleave, interleave_async, shown
+from bench.random_text import TextGenerator
 from bench.stores import BEGINNING, CONVERSATION, SCOPE, copy, drafting, drafts, fill, store, writing
-from bench.talk import Talk
 from cuebook.engine.core.drafts import Posted
 from cuebook.interfaces.store import Batch
 from cuebook.memory.compress import compress
@@ -26,13 +26,13 @@ from cuebook.storage.sqlite.store import SqliteStore
 from cuebook.storage.sqlite.tree import SHIFT, owner_token
 
 WORDS = 100
-_AT_ONCE = 25  # appends of one round
-_BEFORE = 1_000  # posts that stand there already
+_AT_ONCE = 25  # appends per round
+_BEFORE = 1_000  # posts that are already stored
 
 
 @dataclass(frozen=True)
 class Bare:
-    """One append as its statements' values, reckoned before the clock runs."""
+    """The statement values of one append, computed before the clock starts."""
 
     lookups: tuple[dict[str, object], dict[str, object], dict[str, object]]
     post: tuple[object, ...]
@@ -41,7 +41,7 @@ class Bare:
 
 
 def append(run: Run) -> Iterator[Figure]:
-    """One post in the writer beside the same statements on the bare driver; then what is done before the writer."""
+    """Compare one post in the writer with the same statements on the bare driver, then the work before the writer."""
     rounds = run.rounds(40)
     start = run.fast / "append.db"
     fill(start, {CONVERSATION: drafts(_BEFORE, WORDS)})
@@ -100,7 +100,7 @@ def _by_hand(connection: sqlite3.Connection, appends: Iterator[Bare], *, reads: 
 
 
 def _bare_appends(connection: sqlite3.Connection, said: list[Draft]) -> list[Bare]:
-    """Reckon what the store would: seqs, sums, the full-text row, the counters."""
+    """Compute what the store would: seqs, sums, the full-text row and the counters."""
     row = dict(zip(*_conversation(connection), strict=True))
     no, tenant, head, words = row["no"], row["tenant"], row["head"], row["words"]
     sums = connection.execute(SQL["post_at"], {"tenant": tenant, "no": no, "seq": head}).fetchone()
@@ -147,8 +147,8 @@ async def _through_api(path: Path, said: Iterator[Draft], rounds: int) -> Sample
 
 
 def _drafting(run: Run) -> Iterator[Figure]:
-    """Measure what is made of a post before it is queued, outside the writer."""
-    talk, writer, redactor = Talk(3), drafting(), Redactor(b"k" * 32)
+    """Measure the work on a post before it is queued for the writer."""
+    talk, writer, redactor = TextGenerator(3), drafting(), Redactor(b"k" * 32)
     texts = [talk.post(WORDS) for _ in range(50)]
     parts: dict[str, Callable[[str], object]] = {
         "the whole draft": lambda text: writer.posted(
@@ -179,12 +179,12 @@ def _over(texts: list[str], do: Callable[[str], object]) -> Callable[[], float]:
 
 _TOGETHER = 16
 _CHAT = 23  # words of a post, as in LoCoMo
-#: Below this an fsync does not stand for a disk's, and the bar says nothing.
+#: Below this time an fsync does not represent a real disk, and the target does not apply.
 _FSYNC_S = 0.003
 
 
 def durable(run: Run) -> Iterator[Figure]:
-    """Sixteen writers at once on the disk, each sure that its post stays, beside the same one after another."""
+    """Compare sixteen concurrent durable appends on the disk with the same appends in sequence."""
     rounds = run.rounds(15)
     path = run.disk / "durable.db"
     fill(path, {f"{CONVERSATION}{n}": drafts(10, _CHAT, prefix=f"p{n}-") for n in range(_TOGETHER)})
@@ -245,7 +245,7 @@ async def _durable(path: Path, said: Iterator[Draft], rounds: int) -> tuple[dict
 
 
 def growth(run: Run) -> Iterator[Figure]:
-    """One append where ten posts stand, and where many do; each round of the small side begins with ten again."""
+    """Compare an append to ten posts with one to many. Each round of the small side starts with ten again."""
     rounds = run.rounds(40)
     few, many = store(run, 10, _CHAT), copy(store(run, run.many, _CHAT), "grown")
     plenty = list(drafts((rounds + 1) * _AT_ONCE, _CHAT, seed=5, prefix="n"))

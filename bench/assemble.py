@@ -1,4 +1,4 @@
-"""Assembling a full window from a long conversation: beside reading and encoding the same posts, and beside a peer."""
+"""Assemble benchmark: build a full window of a long conversation, compared with raw reading and with a peer library."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ _ASK = Ask("What did we say about the budget of the new garden, and who wanted i
 
 
 def assemble(run: Run) -> Iterator[Figure]:
-    """Windows of 190,000 tokens without a summary, so that the path is as long as it can be."""
+    """Assemble windows of 190,000 tokens without a summary, so the path is as long as possible."""
     return iter(asyncio.run(_assemble(run)))
 
 
@@ -61,8 +61,8 @@ async def _assemble(run: Run) -> list[Figure]:
             )
         raw, without = "raw read and JSON", "without"
         figures = [
-            compared(_held(window, _WORDS), sides["ours"], raw, sides["raw"], bar=2),
-            compared(_held(other, _LONG_WORDS), sides["few"], raw, sides["few raw"], bar=2),
+            compared(_describe_window(window, _WORDS), sides["ours"], raw, sides["raw"], bar=2),
+            compared(_describe_window(other, _LONG_WORDS), sides["few"], raw, sides["few raw"], bar=2),
             compared("the same with a cold cache", sides["cold"], raw, sides["raw"]),
             compared(f"from {run.many:,} posts", sides["grown"], f"from {_POSTS:,}", sides["ours"], bar=1.3),
             compared("with recall and cache rules", sides["usual"], without, sides["ours"]),
@@ -70,14 +70,14 @@ async def _assemble(run: Run) -> list[Figure]:
         return [*figures, *await _peer(run, {_WORDS: bare, _LONG_WORDS: few})]
 
 
-def _held(window: Window, words: int) -> str:
+def _describe_window(window: Window, words: int) -> str:
     kept = sum(1 for block in window.blocks if block.seq)
     return f"{window.tokens:,} tokens, {kept:,} of {_POSTS:,} posts of {words} words"
 
 
 @asynccontextmanager
 async def cue_on(path: Path, *, usual: bool = False, model: Model | None = None) -> AsyncIterator[Cuebook]:
-    """Open a book on a store, without summaries and work behind; recall and cache rules only as `usual`."""
+    """Open a project on a store without summaries and background jobs; `usual` enables recall and cache rules."""
     settings = Settings(
         store=StoreConfig(url=str(path)),
         memory=MemoryConfig(profile="off", recall=usual),
@@ -88,7 +88,7 @@ async def cue_on(path: Path, *, usual: bool = False, model: Model | None = None)
 
 
 def _ours(cue: Cuebook, *, cold: bool = False) -> AsyncRound:
-    """Assemble; the CPU of the whole process, since a thread reads. `cold`: as the first time a process does."""
+    """Assemble and measure the CPU of the whole process, since a thread reads. `cold` empties the caches first."""
     store: Any = cue.desk.store
 
     async def one() -> float:
@@ -102,7 +102,7 @@ def _ours(cue: Cuebook, *, cold: bool = False) -> AsyncRound:
 
 
 async def _in_memory(cue: Cuebook) -> AsyncRound:
-    """Decide and render with everything read already."""
+    """Plan and render with everything already loaded."""
     desk = cue.desk
     scene = await desk.store.scene(SCOPE, look_of(desk, CONVERSATION, _ASK.text, parent=None, budget=None))
     said = Posted(sender="user", recipient="assistant", message=_ASK.text, role="user")
@@ -118,7 +118,7 @@ async def _in_memory(cue: Cuebook) -> AsyncRound:
 
 
 def _raw(connection: sqlite3.Connection, window: Window) -> AsyncRound:
-    """Read the rows the window holds with the same columns, and encode them as a request's messages."""
+    """Read the window's rows with the same columns, and encode them as a request's messages."""
     seqs = [block.seq for block in window.blocks if block.seq and block.kind == "post"]
     values = {"tenant": SCOPE.tenant, "no": 1, "first": min(seqs), "last": max(seqs)}
     statement = SQL["path_stretch"]
@@ -137,7 +137,7 @@ def _raw(connection: sqlite3.Connection, window: Window) -> AsyncRound:
 
 
 async def _peer(run: Run, cues: dict[int, Cuebook]) -> list[Figure]:
-    """Trim all messages of the conversation to the tokens of our window, by the peer's quickest counter."""
+    """Trim the conversation to the tokens of our window with the peer's fastest counter."""
     what = "the same windows"
     if not run.peers:
         return [Figure(what, "", "langchain-core trim_messages: needs --peers")]
@@ -162,7 +162,7 @@ async def _peer(run: Run, cues: dict[int, Cuebook]) -> list[Figure]:
 
 @contextmanager
 def trimming(run: Run, python: str, words: int, kept: int) -> Iterator[AsyncRound]:
-    """Start the peer with a conversation's messages in its memory; each round trims them once."""
+    """Start the peer with a conversation's messages in memory. Each round trims them once."""
     posts = run.disk / "messages.json"
     whole = {"tenant": SCOPE.tenant, "no": 1, "first": 1, "last": _POSTS}
     with reading(store(run, _POSTS, words)) as connection:

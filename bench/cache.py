@@ -1,4 +1,4 @@
-"""What providers' prompt caches make of a long conversation: the windows of sixty turns under each provider's rules."""
+"""Prompt cache benchmark: simulated costs of a sixty-turn conversation under each provider's cache rules."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from bench.measure import Figure, Run
+from bench.random_text import TextGenerator
 from bench.stores import BEGINNING
-from bench.talk import Talk
 from cuebook import Cuebook
 from cuebook.config import BudgetConfig, Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
 from cuebook.engine.core.desk import chunks_of
@@ -22,9 +22,9 @@ from cuebook.window.tokens import counter
 
 TURNS = 60
 _RULES = ("openai-prefix", "openai-breakpoints", "anthropic", "gemini")
-_WIDE, _NARROW = 200_000, 48_000  # context: with the second a summary is needed
+_WIDE, _NARROW = 200_000, 48_000  # context sizes: the second needs a summary
 _CASES = (("budget", _WIDE), ("budget", _NARROW), ("standard", _WIDE), ("off", _WIDE), ("off", _NARROW))
-_JUDGED = ("budget", "standard")  # what conversations on the OpenAI wire get, and what all others do
+_JUDGED = ("budget", "standard")  # the profile of OpenAI clients, and of all other clients
 _READ, _COST = 0.85, 0.25  # QUALITY, "The provider's cache"
 _FRONT_TOKENS = (3_500, 2_500)  # system text, tools
 _POST_TOKENS = (150, 600)
@@ -34,7 +34,7 @@ count = counter("estimate")
 
 
 class Agent(Struct, frozen=True):
-    """What is said in sixty turns: of each the messages of user and tools, and what the model says to them."""
+    """The messages of sixty turns: those of user and tools, and the model's answers."""
 
     system: str
     tools: bytes
@@ -42,8 +42,8 @@ class Agent(Struct, frozen=True):
 
 
 def cache(run: Run) -> Iterator[Figure]:
-    """Shares read and costs for each profile and rule; profiles `budget` and `standard` are held against the bars."""
-    talk = agent(Talk(11))
+    """Yield read shares and costs by profile and rule. The targets apply to the profiles `budget` and `standard`."""
+    talk = agent(TextGenerator(11))
     seen: dict[str, list[int]] = {}
     for profile, context in _CASES[::2][:2] if run.quick else _CASES:
         requests, compactions = asyncio.run(windows(talk, profile, context))
@@ -59,9 +59,9 @@ def cache(run: Run) -> Iterator[Figure]:
         )
         for name in () if same else _RULES:
             totals = simulate(RULES[name], requests)
-            yield from _judged(name, totals) if profile in _JUDGED else _told(name, totals)
-            if RULES[name].implicit == "message" and not run.quick:  # Anthropic places its own only where asked to
-                yield from _told(
+            yield from _judged(name, totals) if profile in _JUDGED else _totals_figure(name, totals)
+            if RULES[name].implicit == "message" and not run.quick:  # Anthropic sets its own markers only on request
+                yield from _totals_figure(
                     f"{name} and the provider's own marks", simulate(RULES[name], requests, explicit=False)
                 )
 
@@ -71,10 +71,10 @@ def _judged(name: str, totals: CacheTotals) -> Iterator[Figure]:
     yield Figure(
         f"   {name}: read from cache", share, "of the input", ratio=totals.read_share, bar=_READ, least=True, unit=""
     )
-    yield from _told(f"{name}: cost", totals, bar=_COST)
+    yield from _totals_figure(f"{name}: cost", totals, bar=_COST)
 
 
-def _told(name: str, totals: CacheTotals, *, bar: float | None = None) -> Iterator[Figure]:
+def _totals_figure(name: str, totals: CacheTotals, *, bar: float | None = None) -> Iterator[Figure]:
     yield Figure(
         f"   {name}",
         f"{totals.cost:,.0f}",
@@ -88,8 +88,8 @@ def _told(name: str, totals: CacheTotals, *, bar: float | None = None) -> Iterat
 # ---- the conversation -----------------------------------------------------------------------------------------------
 
 
-def agent(talk: Talk) -> Agent:
-    """Make up an agent's conversation; every third turn uses tools, one to three times."""
+def agent(talk: TextGenerator) -> Agent:
+    """Generate an agent's conversation. Every third turn uses tools, one to three times."""
     tools: list[dict[str, Any]] = []
     while count(msgspec.json.encode(tools).decode()) < _FRONT_TOKENS[1]:
         tools.append(_tool(talk, len(tools)))
@@ -100,36 +100,36 @@ def agent(talk: Talk) -> Agent:
     )
 
 
-def _steps(talk: Talk, number: int) -> Iterator[tuple[dict[str, Any], ...]]:
-    asked: list[dict[str, Any]] = [{"role": "user", "content": _said(talk)}]
+def _steps(talk: TextGenerator, number: int) -> Iterator[tuple[dict[str, Any], ...]]:
+    asked: list[dict[str, Any]] = [{"role": "user", "content": _user_text(talk)}]
     for call in range(talk.number(1, 3) if number % 3 == 2 else 0):
         name = f"call_{number}_{call}"
         function = {"name": "tool_0", "arguments": msgspec.json.encode({"query": talk.post(8)}).decode()}
         calls = [{"id": name, "type": "function", "function": function}]
         yield (*asked, {"role": "assistant", "content": None, "tool_calls": calls})
         asked = [{"role": "tool", "tool_call_id": name, "content": _printed(talk)}]
-    yield (*asked, {"role": "assistant", "content": _said(talk)})
+    yield (*asked, {"role": "assistant", "content": _user_text(talk)})
 
 
-def _tool(talk: Talk, number: int) -> dict[str, Any]:
+def _tool(talk: TextGenerator, number: int) -> dict[str, Any]:
     fields = {word: {"type": "string", "description": talk.post(12)} for word in dict.fromkeys(talk.rare(4))}
     parameters = {"type": "object", "properties": {"query": {"type": "string"}, **fields}, "required": ["query"]}
     function = {"name": f"tool_{number}", "description": talk.post(30), "parameters": parameters}
     return {"type": "function", "function": function}
 
 
-def _said(talk: Talk) -> str:
+def _user_text(talk: TextGenerator) -> str:
     return _sized(talk, talk.number(*_POST_TOKENS))
 
 
-def _printed(talk: Talk) -> str:
+def _printed(talk: TextGenerator) -> str:
     most, text = talk.number(*_POST_TOKENS), talk.log(3)
     while count(text) < most:
         text += "\n" + talk.log(2)
     return text
 
 
-def _sized(talk: Talk, tokens: int) -> str:
+def _sized(talk: TextGenerator, tokens: int) -> str:
     text = talk.post(20)
     while count(text) < tokens:
         text += ("\n\n" if talk.number(1, 5) == 1 else " ") + talk.post(12)
@@ -140,7 +140,7 @@ def _sized(talk: Talk, tokens: int) -> str:
 
 
 class _Answer:
-    """An answer in one piece."""
+    """A reply that is not streamed."""
 
     status = 200
     headers: Mapping[str, str] = {"content-type": "application/json"}
@@ -157,7 +157,7 @@ class _Answer:
 
 
 class _Upstream:
-    """An upstream that says the next thing of the conversation."""
+    """An upstream that answers with the conversation's next message."""
 
     base_url = "http://127.0.0.1/v1"
 
@@ -173,7 +173,7 @@ class _Upstream:
 
 
 async def windows(talk: Agent, profile: str, context: int) -> tuple[list[tuple[float, list[CacheChunk]]], int]:
-    """Relay the conversation as a client that resends everything; give each window as chunks, with its time."""
+    """Relay the conversation of a client that resends its history. Return each window as chunks with its time."""
     clock, upstream = FrozenClock(BEGINNING), _Upstream()
     settings = Settings(
         store=StoreConfig(url=":memory:"),

@@ -1,4 +1,4 @@
-"""Hybrid search of 1,000 memories of one scope among 5,000, beside the vector search of other libraries."""
+"""Hybrid search benchmark: 1,000 memories of one scope among 5,000, compared with vector search of other libraries."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ _EMBEDDER = HashingEmbedder(dimension=384)
 _WORDS = (
     "lamp harbour bread kitchen invoice bicycle winter garden letter piano market river stone window ticket"
 ).split()
-#: Library, its packages, and how much faster QUALITY wants a search.
+#: Library, its packages, and the speedup that QUALITY requires.
 _PEERS = (
     ("langgraph InMemoryStore", ("langgraph", "numpy"), 5),
     ("chroma, filtered", ("chromadb", "numpy"), 10),
@@ -37,7 +37,7 @@ _PEERS = (
 
 
 def hybrid(run: Run) -> Iterator[Figure]:
-    """Each library in turn, ours right behind it: the whole search, and its part that compares vectors."""
+    """Measure each library, and ours right after it: the whole search and its vector part."""
     if not run.peers:
         yield Figure("hybrid search", "", "langgraph, chroma, mem0: need --peers")
         return
@@ -59,14 +59,14 @@ def hybrid(run: Run) -> Iterator[Figure]:
         yield compared("— vector search alone, in the store", Sample((near,)), name, beside, bar=bar, inverse=True)
 
 
-def _opened(folder: Path) -> Cuebook:
+def _open_project(folder: Path) -> Cuebook:
     config = build(arguments={"store.url": str(folder / "cuebook.db"), "memory.user": True}, folder=str(folder))
     return Cuebook.open(config, embedder=_EMBEDDER, worker=False)
 
 
 async def _made(folder: Path, questions: list[str]) -> dict[str, Any]:
-    """Fill a book; answers with what it holds, for the others."""
-    async with _opened(folder) as cue:
+    """Fill a project. Return its contents for the other libraries."""
+    async with _open_project(folder) as cue:
         scopes = await _fill(cue)
     texts = [text for scope in scopes for text in scope] + questions
     vectors = [list(array("f", vector)) for vector in await _EMBEDDER.embed(texts)]
@@ -96,10 +96,10 @@ async def _fill(cue: Cuebook) -> list[list[str]]:
 
 
 async def _ours(folder: Path, questions: list[str]) -> tuple[float, float]:
-    """Median seconds of a whole search through the book, and of its vectors alone in the store."""
+    """Return the median seconds of a whole search, and of its vector part in the store."""
     whole, near = [], []
     matrices, place = Matrices(), scope_of_place(Place("user", "ann"))
-    async with _opened(folder) as cue:
+    async with _open_project(folder) as cue:
         connection = connect(str(folder / "cuebook.db"), read_only=True)
         await cue.memory.search("nothing of it", user="ann", scopes=["user"], limit=_LIMIT)
         for question in questions:

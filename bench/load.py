@@ -1,4 +1,4 @@
-"""Loading the newest posts: whether the length of a conversation matters, and what records and threads cost."""
+"""Load benchmark: reading the newest posts of long and short conversations, and the cost of records and threads."""
 
 import asyncio
 import sqlite3
@@ -14,7 +14,7 @@ from cuebook.storage.sqlite.base import SQL
 from cuebook.storage.sqlite.store import SqliteStore
 
 LAST = 30
-_FEW = 40  # the least a conversation must hold to give 30
+_FEW = 40  # the shortest conversation with 30 posts
 _WORDS = 23
 _AT_ONCE = 50
 
@@ -22,7 +22,7 @@ Clock = Callable[[int, Callable[[], object]], float]
 
 
 def load(run: Run) -> Iterator[Figure]:
-    """Load the last 30 posts in the reader and through the API, beside the bare driver and a short conversation."""
+    """Load the last 30 posts in the reader and with the API, compared with the bare driver and a short conversation."""
     rounds = run.rounds(60)
     many, few = store(run, run.many, _WORDS), store(run, _FEW, _WORDS)
     with ExitStack() as stack:
@@ -36,7 +36,7 @@ def load(run: Run) -> Iterator[Figure]:
 
 
 def _product(connection: sqlite3.Connection) -> Callable[[], float]:
-    """Read as `SqliteStore` does: in one snapshot, the conversation, its path, the posts as records."""
+    """Read like `SqliteStore`: the conversation, its path and the posts as records, in one snapshot."""
 
     def one() -> None:
         connection.execute("BEGIN")

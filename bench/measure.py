@@ -1,4 +1,4 @@
-"""How something is measured: in rounds that take turns, by the median, as a ratio of two sides of one run."""
+"""Measurement tools: alternating rounds, medians, and ratios of two sides of one run."""
 
 import os
 import sqlite3
@@ -11,25 +11,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-Round = Callable[[], float]  # does one round, answers with seconds (or whatever is compared) of one operation
+Round = Callable[[], float]  # runs one round and returns the seconds (or another quantity) of one operation
 AsyncRound = Callable[[], Awaitable[float]]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What the rounds of one side gave."""
+    """The results of the rounds of one side."""
 
     values: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """The median of the rounds."""
         return statistics.median(self.values)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the report: two sides, their ratio, and the bar it is held against."""
+    """One line of the report: two sides, their ratio, and its target."""
 
     what: str
     ours: str
@@ -37,13 +37,13 @@ class Figure:
     ratio: float | None = None
     spread: tuple[float, float] | None = None
     bar: float | None = None
-    least: bool = False  # the bar is the least the ratio should be, not the most
+    least: bool = False  # the target is a minimum of the ratio, not a maximum
     unit: str = "×"
     note: str = ""
 
     @property
     def verdict(self) -> str:
-        """Whether the bar is met; nothing where there is none."""
+        """Return whether the target is met; empty without a target."""
         if self.bar is None or self.ratio is None:
             return ""
         met = self.ratio >= self.bar if self.least else self.ratio <= self.bar
@@ -52,27 +52,27 @@ class Figure:
 
 @dataclass
 class Run:
-    """One run of the bench: how long it may take, and where its files lie."""
+    """One benchmark run: its options, and the folders of its files."""
 
     quick: bool
     peers: bool
     disk: Path
-    fast: Path  # on tmpfs where there is one
-    stores: dict[tuple[int, int], Path] = field(default_factory=dict)  # posts, words -> a store made for them
+    fast: Path  # on tmpfs if available
+    stores: dict[tuple[int, int], Path] = field(default_factory=dict)  # posts, words -> the store created for them
 
     def rounds(self, usual: int) -> int:
-        """How many rounds are done, fewer when in a hurry."""
+        """Return the number of rounds; fewer with `--quick`."""
         return max(5, usual // 5) if self.quick else usual
 
     @property
     def many(self) -> int:
-        """Posts in the largest store."""
+        """The number of posts in the largest store."""
         return 20_000 if self.quick else 100_000
 
 
 @contextmanager
 def run_in_folders(*, quick: bool, peers: bool) -> Iterator[Run]:
-    """Yield a run two folders, gone afterwards: one on the disk, one in memory."""
+    """Yield a run with two temporary folders: one on the disk, one in memory."""
     memory = "/dev/shm"  # noqa: S108  # the name of Linux's tmpfs
     usable = os.path.isdir(memory) and os.access(memory, os.W_OK)  # noqa: PTH112
     with (
@@ -83,7 +83,7 @@ def run_in_folders(*, quick: bool, peers: bool) -> Iterator[Run]:
 
 
 def interleave(rounds: int, sides: Mapping[str, Round]) -> dict[str, Sample]:
-    """Do the rounds of all sides in turn, each time beginning with another; the first round warms up."""
+    """Run the rounds of all sides in turn, with a rotating start. The first round is a warm-up."""
     values: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(rounds + 1):
         for name in _in_turn(list(sides), number):
@@ -92,7 +92,7 @@ def interleave(rounds: int, sides: Mapping[str, Round]) -> dict[str, Sample]:
 
 
 async def interleave_async(rounds: int, sides: Mapping[str, AsyncRound]) -> dict[str, Sample]:
-    """Do the same with rounds that are awaited."""
+    """Run asynchronous rounds like `interleave`."""
     values: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(rounds + 1):
         for name in _in_turn(list(sides), number):
@@ -115,7 +115,7 @@ def compared(
     inverse: bool = False,
     note: str = "",
 ) -> Figure:
-    """Return two sides as a figure: ours over theirs, or with `inverse` how many times faster we are."""
+    """Return two sides as a figure: the ratio ours/theirs, or with `inverse` our speedup."""
     above, below = (against, ours) if inverse else (ours, against)
     ratios = sorted(one / other for one, other in zip(above.values, below.values, strict=True) if other)
     quartiles = (ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]) if ratios else None
@@ -132,7 +132,7 @@ def compared(
 
 
 def cpu(times: int, do: Callable[[], object]) -> float:
-    """Seconds of this thread's CPU one call takes, over so many: neighbours on the machine do not count."""
+    """Return the CPU seconds of one call in this thread, averaged over `times`. Other processes do not count."""
     began = time.thread_time()
     for _ in range(times):
         do()
@@ -140,7 +140,7 @@ def cpu(times: int, do: Callable[[], object]) -> float:
 
 
 def wall(times: int, do: Callable[[], object]) -> float:
-    """Seconds one call takes, over so many."""
+    """Return the wall seconds of one call, averaged over `times`."""
     began = time.perf_counter()
     for _ in range(times):
         do()
@@ -148,7 +148,7 @@ def wall(times: int, do: Callable[[], object]) -> float:
 
 
 def shown(seconds: float) -> str:
-    """Return a time as a person reads it."""
+    """Return a time in a readable unit."""
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
         if seconds * factor >= 1 or unit == "µs":
             return f"{seconds * factor:.3g} {unit}"
@@ -156,7 +156,7 @@ def shown(seconds: float) -> str:
 
 
 def fsync_seconds(folder: Path, *, times: int = 40) -> float:
-    """Seconds one fdatasync of a fresh page takes, the median."""
+    """Return the median seconds of one fdatasync of a new page."""
     took = []
     with tempfile.NamedTemporaryFile(dir=folder) as file:
         for _ in range(times):
@@ -169,7 +169,7 @@ def fsync_seconds(folder: Path, *, times: int = 40) -> float:
 
 
 def machine(run: Run) -> str:
-    """Return what was measured on."""
+    """Return a description of the machine."""
     model = "unknown CPU"
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -186,7 +186,7 @@ def machine(run: Run) -> str:
 
 
 def _kind(folder: Path) -> str:
-    """Name the file system a folder lies on: the longest mount point above it."""
+    """Return the file system of a folder: that of the longest mount point above it."""
     mounts = Path("/proc/mounts")
     best, kind = "", "unknown"
     for line in mounts.read_text().splitlines() if mounts.exists() else ():

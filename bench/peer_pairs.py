@@ -1,4 +1,4 @@
-"""Runs in the peer's own environment: finds the texts of a file that a later one says again, three times."""
+"""Peer program of the redundancy benchmark: finds texts that a later text repeats, in the peer's own environment."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from SetSimilaritySearch import all_pairs  # type: ignore[import-not-found]
 
 
 def main() -> None:
-    """Answer with the seconds of CPU each time took, and which texts they are."""
+    """Print the CPU seconds of each run and the texts it found."""
     texts = json.loads(Path(sys.argv[1]).read_text())
     seconds = []
     found: set[int] = set()

@@ -1,4 +1,4 @@
-"""Runs in the peer's own environment: trims a file's messages to what our window holds, at each line of its input."""
+"""Peer program of the assemble benchmark: trims a file's messages to the tokens of our window, once per input line."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from langchain_core.messages.utils import count_tokens_approximately  # type: ig
 
 
 def main() -> None:
-    """Read the messages, then answer each line with the seconds of CPU one trimming took."""
+    """Load the messages, then print the CPU seconds of one trim for each input line."""
     rows = json.loads(Path(sys.argv[1]).read_text())
     kept = int(sys.argv[2])
     messages: list[BaseMessage] = [

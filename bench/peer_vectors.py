@@ -1,8 +1,8 @@
-"""Run in another library's environment: what a search of one scope among others takes there, or what it finds.
+"""Peer program of the search benchmarks: measures a search of one scope in another library, or prints its results.
 
-What it searches lies in a file: texts with their vectors, scope by scope, and questions with theirs, each with its
-scope, so that every library embeds with the same embedder at no cost. `found` prints for each question the numbers of
-the texts found, best first, instead of the median seconds.
+Its input file holds texts with vectors, scope by scope, and questions with vectors, each with its scope. So every
+library uses the same embeddings at no cost. `found` prints the numbers of the texts found for each question (best
+first) instead of the median seconds.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any
 
 LIMIT, DEEP = 10, 50
 
-#: Gives what a scope, a question and a limit bring: the numbers of the texts, the best first.
+#: Returns the numbers of the texts found for a scope, a question and a limit, best first.
 Search = Callable[[int, str, int], list[int]]
 
 
@@ -107,7 +107,7 @@ LIBRARIES = {
 
 
 def main() -> None:
-    """Build, search, print."""
+    """Build the index, search, and print the result."""
     told: dict[str, Any] = json.loads(Path(sys.argv[2]).read_text("utf-8"))
     search, questions = LIBRARIES[sys.argv[1]](told["scopes"], told["vectors"]), told["questions"]
     if sys.argv[3:] == ["found"]:

@@ -1,4 +1,4 @@
-"""How other libraries come into a run: each into an environment of its own, thrown away with the run's folder."""
+"""Installs other libraries for a run: each into its own environment, deleted with the run's folder."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def install(folder: Path, *packages: str) -> str | None:
-    """Put packages into an environment of their own, once; None where that does not work."""
+    """Install packages into their own environment, once. Return None if that fails."""
     uv = Path(sys.executable).with_name("uv")
     python = str(folder / "bin" / "python")
     if Path(python).exists():
@@ -25,7 +25,7 @@ def install(folder: Path, *packages: str) -> str | None:
 
 
 def run_peer(python: str, package: str, *arguments: str) -> str | None:
-    """Search with another library in its own process (`peer_vectors`): its last line, None where it failed."""
+    """Search with another library in its own process (`peer_vectors`). Return its last line, or None if it failed."""
     quiet = {**os.environ, "ANONYMIZED_TELEMETRY": "False"}
     program = str(Path(__file__).with_name("peer_vectors.py"))
     try:

@@ -1,7 +1,7 @@
-"""Recall, in process: of the posts that answer a question, how many come first, with embeddings and without.
+"""Recall benchmark: how many of the posts with the evidence rank first, with and without embeddings.
 
-Two made-up sets of kinds LoCoMo is not: chats with long answers, and a transcript full of tool results. A file in
-LoCoMo's form (RECALL_DATA) is measured too.
+Two synthetic data sets differ from LoCoMo: chats with long answers, and a transcript full of tool results. A file in
+LoCoMo's format (RECALL_DATA) is measured too.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _HEADLINE = (1, 2, 3, 4)
 
 
 def recall(run: Run) -> Iterator[Figure]:
-    """Per cent of the evidence among the first 10 posts, and within 1000 tokens of hits."""
+    """Yield the percentage of evidence in the first 10 posts, and within 1000 tokens of hits."""
     sets = {"chats": chats(), "tools": tools(rounds=40 if run.quick else 120)}
     if named := os.environ.get("RECALL_DATA"):
         sets["file"] = json.loads(Path(named).read_text("utf-8"))
@@ -47,7 +47,7 @@ def recall(run: Run) -> Iterator[Figure]:
 
 
 def _peers(run: Run, name: str, data: list[dict[str, Any]]) -> Iterator[Figure]:
-    """Other libraries on the same texts, each with its date and speaker, and with the same embedder."""
+    """Yield the figures of other libraries on the same texts with date and speaker, and the same embedder."""
     talks: list[list[Line]] = []
     questions: list[Question] = []
     for scope, sample in enumerate(data):
@@ -67,7 +67,7 @@ def _peers(run: Run, name: str, data: list[dict[str, Any]]) -> Iterator[Figure]:
 
 
 def _line(post: Posted) -> Line:
-    """Return a turn as the others get it: its date and speaker before its words."""
+    """Return a turn as the other libraries get it: date and speaker before the text."""
     when = datetime.fromtimestamp(post.created_at or 0, UTC)
     return post.id or "", f"[{when:%d %B %Y}] {post.sender}: {post.message}"
 
@@ -131,7 +131,7 @@ def _posts(talk: dict[str, Any]) -> Iterator[Posted]:
 
 
 def _score(hits: list[Any], evidence: set[str]) -> tuple[float, float]:
-    """Return R@10, and the part of the evidence in the hits that fit the budget, up to the first that does not."""
+    """Return R@10, and the share of evidence in the hits before the first that exceeds the budget."""
     first = {source for hit in hits[:10] for source in hit.sources}
     used, within = 0, set()
     for hit in hits:

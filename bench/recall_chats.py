@@ -1,6 +1,6 @@
-"""Made-up chats of a user with an assistant whose answers are long: what the user said once is asked for much later.
+"""Synthetic chats for the recall benchmark: long answers, and facts that a question asks for much later.
 
-Nothing here is anybody's: names, places and texts are put together by a seed, in the form of LoCoMo's files.
+The data is about no real person: a seeded generator combines names, places and texts in the format of LoCoMo's files.
 """
 
 import random
@@ -26,7 +26,7 @@ _SPORTS = ("climbing", "fencing", "rowing", "badminton", "judo", "swimming")
 _ILLS = (("peanuts", "nuts"), ("shellfish", "seafood"), ("penicillin", "antibiotics"), ("pollen", "flowers"))
 _RELATIONS = ("sister", "brother", "neighbour", "colleague", "cousin", "aunt", "flatmate", "old friend")
 
-#: What the user says, a question in its words, and one in other words. Each is used with new names.
+#: A user's fact, a question in its words, and a question in other words. Each is used with new names.
 _FACTS = (
     ("My {relation} {name} got a {pet}, it is called {petname}", "What is {name}'s {pet} called?",
      "Which name did they give the animal that lives at {name}'s place?"),
@@ -90,8 +90,8 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
 
 def chats(seed: int = 7, *, sessions: int = SESSIONS, facts: int = 160) -> list[dict[str, Any]]:
-    """Return one conversation: sessions days apart, long answers, facts said in passing, questions with evidence."""
-    dice = random.Random(seed)  # noqa: S311 - the same in every run is the point
+    """Return one conversation: sessions days apart, long answers, incidental facts, and questions with evidence."""
+    dice = random.Random(seed)  # noqa: S311 - every run needs the same data
     told = _facts(dice, facts)
     talk: dict[str, Any] = {"speaker_a": "user", "speaker_b": "assistant"}
     asked: list[dict[str, Any]] = []
@@ -109,7 +109,7 @@ def chats(seed: int = 7, *, sessions: int = SESSIONS, facts: int = 160) -> list[
 
 
 def _facts(dice: random.Random, count: int) -> Iterator[tuple[str, str, str]]:
-    """Yield facts whose names and places differ, in mixed order."""
+    """Yield facts with different names and places, in random order."""
     seen: set[str] = set()
     for number in range(10 * count):  # some forms run out of new names
         if len(seen) >= 2 * count:
@@ -138,7 +138,7 @@ def _exchange(
     dice: random.Random, session: int, turns: list[dict[str, str]], asked: list[dict[str, Any]],
     fact: tuple[str, str, str] | None,
 ) -> None:  # fmt: skip
-    """Say a question, a long answer with a recommendation somewhere in it, a fact in passing, and an answer to that."""
+    """Add a question, a long answer that contains a recommendation, an incidental fact, and its answer."""
     thing, verb, values = dice.choice(_THINGS), dice.choice(_VERBS), _values(dice)
     _say(turns, session, "user", dice.choice(_ASKS).format(thing=thing, verb=verb))
     lines = [each.format(thing=thing, verb=verb, number=values["number"]) for each in dice.sample(_ADVICE, 10)]

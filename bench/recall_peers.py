@@ -1,4 +1,4 @@
-"""Recall of other libraries on the same conversations: the same texts, questions, evidence and embedder."""
+"""Recall of other libraries on the same texts, questions, evidence and embeddings."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from bench.measure import Run
 from bench.peers import install, run_peer
 from cuebook.providers.minilm.embedder import MiniLM
 
-#: Library and what it searches with, and its packages.
+#: Library with its search method, and its packages.
 PEERS = (
     ("langgraph InMemoryStore, vectors", ("langgraph", "numpy")),
     ("chroma, vectors", ("chromadb", "numpy")),
@@ -19,16 +19,16 @@ PEERS = (
     ("llama-index BM25Retriever", ("llama-index-retrievers-bm25", "llama-index-core")),
 )
 
-#: A question of a set: its category, the conversation's place in it, the text, and the ids of its evidence.
+#: A question: its category, the index of its conversation, the text, and the ids of its evidence.
 Question = tuple[int, int, str, set[str]]
-#: A text of a conversation: its id, and itself with date and speaker.
+#: A text of a conversation: its id, and the text with date and speaker.
 Line = tuple[str, str]
 
 
 def found_by_peers(
     run: Run, talks: list[list[Line]], questions: list[Question]
 ) -> Iterator[tuple[str, list[tuple[int, list[Line]]] | None]]:
-    """Yield for each library what it found for each question, with the question's category; None: it did not run."""
+    """Yield each library's results by question, with the question's category, or None if it did not run."""
     data = run.disk / "recall.json"
     data.write_text(json.dumps(asyncio.run(_made(talks, questions))))
     for name, packages in PEERS:
@@ -42,7 +42,7 @@ def found_by_peers(
 
 
 def score(lines: list[Line], evidence: set[str], *, budget: int) -> tuple[float, float]:
-    """Return R@10, and the part of the evidence in what fits a budget of tokens, up to the first line that does not."""
+    """Return R@10, and the share of evidence in the lines before the first that exceeds the token budget."""
     used, within = 0, set()
     for id_, text in lines:
         used += math.ceil((len(text) + 1) / 4)

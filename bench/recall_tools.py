@@ -1,6 +1,6 @@
-"""A made-up transcript of an agent at work on code: long tool results, short remarks, what was seen is asked for later.
+"""A synthetic transcript of a coding agent for the recall benchmark: long tool results and questions about details.
 
-Nothing here is anybody's: it is put together by a seed, in the form of LoCoMo's files, over 200,000 tokens.
+A seeded generator creates over 200,000 tokens in the format of LoCoMo's files. The data is about no real person.
 """
 
 import random
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 ROUNDS = 120
-#: Characters of a tool's result, about: 120 of them are over 200,000 tokens.
+#: Approximate characters of a tool result: 120 of them are over 200,000 tokens.
 RESULT = 7_200
 _PARTS = (
     "billing", "retry", "session", "search", "upload", "export", "cache", "login", "audit", "webhook", "invoice",
@@ -31,8 +31,8 @@ _PEOPLE = ("Ruth", "Bogdan", "Aiko", "Samir", "Elif", "Jonas")
 
 
 def tools(seed: int = 11, *, rounds: int = ROUNDS) -> list[dict[str, Any]]:
-    """Return one conversation of `rounds` rounds in sessions of six: request, call, long result, word of the agent."""
-    dice = random.Random(seed)  # noqa: S311 - the same in every run is the point
+    """Return one conversation of `rounds` rounds in sessions of six: request, call, long result, remark."""
+    dice = random.Random(seed)  # noqa: S311 - every run needs the same data
     places = [(part, kind) for part in _PARTS for kind in _KINDS]
     dice.shuffle(places)
     talk: dict[str, Any] = {"speaker_a": "user", "speaker_b": "assistant"}
@@ -79,7 +79,7 @@ def _say(turns: list[dict[str, str]], session: int, speaker: str, text: str) -> 
     return turns[-1]["dia_id"]
 
 
-# ---- what tools print: each hides one line that is asked for --------------------------------------------------------
+# ---- tool output: each text contains one line that a question asks for ----------------------------------------------
 
 
 def _filled(dice: random.Random, line: Callable[[], str], hidden: str) -> str:

@@ -1,4 +1,4 @@
-"""Redundancy (which older posts a newer one repeats) and relevance (scores of all posts at a time): cost and result."""
+"""Benchmarks of redundancy (older posts that a newer post repeats) and relevance (batch scores): cost and result."""
 
 import json
 import random
@@ -52,7 +52,7 @@ def by_all_pairs(texts: Sequence[str]) -> set[int]:
 
 
 def redundancy(run: Run) -> Iterator[Figure]:
-    """Compare the cost per message with that in a short list, with all pairs, and with SetSimilaritySearch."""
+    """Compare the cost per message with a short list, all pairs, and SetSimilaritySearch."""
     for words in (SHORT, LONG):
         texts = made_up(run.many, words)
         few = texts[:1000]

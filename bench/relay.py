@@ -1,4 +1,4 @@
-"""The server beside a bare one that does the same: the CPU of a relayed event, and of a read of posts."""
+"""Server benchmark: the CPU of a relayed event and of a read of posts, compared with a bare server."""
 
 import asyncio
 import subprocess
@@ -14,15 +14,15 @@ from bench.measure import AsyncRound, Figure, Run, compared, interleave_async
 from bench.stores import CONVERSATION, copy, store
 
 _STREAMS = 6
-_LONG, _SHORT = 124, 4  # events of a stream; the difference is what an event takes
-_PACE_US = 2_000  # between two events: each comes by itself, as a model's do
+_LONG, _SHORT = 124, 4  # events of a stream; the difference gives the cost of an event
+_PACE_US = 2_000  # between two events, so each arrives separately, like a model's
 _LAST = 30
 _READS, _READERS = 30, 4
 _WORDS = 23
 
 
 class Server:
-    """A server of ours in a process of its own, which tells the CPU it has used."""
+    """A benchmark server in its own process that reports its CPU time."""
 
     def __init__(self, *arguments: str) -> None:
         self._command = [sys.executable, "-m", "bench.servers", *arguments]
@@ -39,7 +39,7 @@ class Server:
         return line
 
     def cpu(self) -> float:
-        """Seconds of CPU used so far."""
+        """Return the CPU seconds used so far."""
         if self._child.stdin is None:
             raise AssertionError
         self._child.stdin.write("\n")
@@ -47,7 +47,7 @@ class Server:
         return float(self._line())
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the server."""
         self._child.terminate()
         self._child.wait(30)
 
@@ -63,7 +63,7 @@ def serving(*arguments: str) -> Iterator[Server]:
 
 
 def relay(run: Run) -> Iterator[Figure]:
-    """Streams through Cuebook and through a bare relay, from one scripted upstream on the same machine."""
+    """Compare streams through Cuebook and through a bare relay, from one scripted upstream on this machine."""
     path = str(copy(store(run, 1_000, _WORDS), "relay"))
     rounds = 4 if run.quick else 10
     with ExitStack() as stack:
@@ -112,7 +112,7 @@ def _per_turn(server: Server, names: Iterator[int]) -> AsyncRound:
 
 
 async def _streams(server: Server, names: Iterator[int], events: int, pace_us: int) -> float:
-    """Read some streams at once, each a turn of its own conversation; CPU seconds one took."""
+    """Read concurrent streams, each a turn of its own conversation. Return the CPU seconds of one."""
     began = server.cpu()
     await asyncio.gather(*(_stream(server.address, next(names), events, pace_us) for _ in range(_STREAMS)))
     return (server.cpu() - began) / _STREAMS
@@ -150,7 +150,7 @@ def _reads(server: Server) -> AsyncRound:
 
 
 async def _read(address: str) -> None:
-    """Read over one connection again and again."""
+    """Read repeatedly over one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(address).port)
     asked = (
         f"GET /api/conversations/{CONVERSATION}/posts?last={_LAST} HTTP/1.1\r\nHost: {urlsplit(address).netloc}\r\n\r\n"

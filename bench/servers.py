@@ -1,7 +1,7 @@
-"""Programs the relay row starts: a scripted upstream, a bare relay, a bare reader, and Cuebook itself.
+"""Server programs of the relay benchmark: a scripted upstream, a bare relay, a bare reader, and Cuebook itself.
 
-`python -m bench.servers KIND ARGUMENT...` prints its address, then answers each line of its input with the CPU seconds
-it has used.
+`python -m bench.servers KIND ARGUMENT...` prints its address, then answers each input line with the CPU seconds that it
+has used.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-#: As OpenAI sends them, fields that nobody asked for included.
+#: Events as OpenAI sends them, including unrequested fields.
 _EVENT = (
     'data: {"id":"chatcmpl-CZ1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5.2",'
     '"service_tier":"default","system_fingerprint":"fp_4f1c","choices":[{"index":0,"delta":{%s},"logprobs":null,'
@@ -36,14 +36,14 @@ _STREAM = [(b"content-type", b"text/event-stream; charset=utf-8")]
 
 
 class Asked(msgspec.Struct):
-    """What the scripted upstream reads of a request: how many events, and how many microseconds between them."""
+    """The request fields of the scripted upstream: number of events, and microseconds between them."""
 
     max_tokens: int = 1
     seed: int = 0
 
 
 async def upstream(scope: Message, receive: Receive, send: Send) -> None:
-    """Answer a chat completion with as many events as were asked for."""
+    """Answer a chat completion with the requested number of events."""
     asked = msgspec.json.decode(await _body(receive), type=Asked)
     await send({"type": "http.response.start", "status": 200, "headers": _STREAM})
     await _event(send, _EVENT % ('"role":"assistant","content":""', "null"))
@@ -69,7 +69,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 def bare_relay(base_url: str) -> App:
-    """Return the least there is between a client and its upstream: bytes in, bytes out."""
+    """Return a minimal relay between a client and its upstream: bytes in, bytes out."""
     client = httpx2.AsyncClient(timeout=60, trust_env=False)
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -86,7 +86,7 @@ def bare_relay(base_url: str) -> App:
 
 
 def bare_reader(path: str) -> App:
-    """Return the least there is between a client and the store: the same read, the records as JSON."""
+    """Return a minimal server for the store: the same read, with the records as JSON."""
     store = SqliteStore(path)
     encode = msgspec.json.Encoder().encode
 
@@ -116,7 +116,9 @@ def main() -> None:
         return
     app = upstream if kind == "upstream" else bare_relay(*arguments) if kind == "relay" else bare_reader(*arguments)
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as providers' servers: no event waits for an ACK
+    listening.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # like providers' servers: no event waits for an ACK
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
     server.run(sockets=[listening])

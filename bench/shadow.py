@@ -1,6 +1,6 @@
-"""Time to the first token with 32 streams at once: straight to the upstream, and through Cuebook in shadow and live.
+"""Shadow benchmark: time to first token of 32 streams, direct and through Cuebook in shadow and live mode.
 
-A conversation is seen twice: first with a history nobody here knows, all of which is read and kept, then as it goes on.
+A conversation arrives twice: first with an unknown history, which is parsed and stored, then with its continuation.
 """
 
 import asyncio
@@ -20,39 +20,39 @@ from bench.relay import Server, serving
 from bench.stores import copy, store
 from cuebook.providers.minilm.embedder import missing
 
-_STREAMS = 32  # at once: each begins so long behind the one before that as many are under way
+_STREAMS = 32  # concurrent: start times are spread so that this many streams overlap
 _EVENTS, _PACE_US = 50, 20_000
 _IN_ALL = 2 * _STREAMS
 _WORDS = 23
-_ROUNDS_OF_TALK = 10  # that each client sends again
+_ROUNDS_OF_TALK = 10  # that each client resends
 _SAID = "What do you know of the harbour, its ships and what they carried last year? " * 4
 _FIRST = b'"content":" word'
-#: A server is quiet that uses less of a core; so long is waited for it at most, in seconds.
+#: The share of a core below which a server is idle, and the longest wait for that in seconds.
 _QUIET, _QUIET_WITHIN_S = 0.05, 60.0
 _LOOK_S = 0.5
 _NONE, _BARE = "the upstream alone", "a bare relay"
-#: How a conversation comes, and that it does.
+#: The ways in which a conversation arrives.
 _SEEN = ("first seen", "going on")
 
 
 class Side(msgspec.Struct):
-    """What the rounds of one server gave, by how conversations came: p95 in seconds, CPU seconds of a call."""
+    """The results of one server by kind of conversation: p95 in seconds, and CPU seconds of a call."""
 
     server: Server
     first: dict[str, list[float]] = msgspec.field(default_factory=lambda: {each: [] for each in _SEEN})
     cpu: dict[str, list[float]] = msgspec.field(default_factory=lambda: {each: [] for each in _SEEN})
 
     def sample(self, seen: str) -> Sample:
-        """Return the p95 of each round but the one that warms up."""
+        """Return the p95 of each round except the warm-up."""
         return Sample(tuple(self.first[seen][1:]))
 
     def spent(self, seen: str) -> Sample:
-        """Return the CPU of a call, with what is done behind it; likewise."""
+        """Return the CPU of a call including its background jobs, without the warm-up."""
         return Sample(tuple(self.cpu[seen][1:]))
 
 
 def shadow(run: Run) -> Iterator[Figure]:
-    """Thirty-two streams at once from a scripted upstream, memory on; the p95 of each round, and the rounds' median."""
+    """Measure 32 concurrent streams of a scripted upstream with memory on: the median of the rounds' p95."""
     rounds, path = 1 if run.quick else 8, store(run, 1_000, _WORDS)
     with ExitStack() as stack:
         upstream = stack.enter_context(serving("upstream"))
@@ -62,7 +62,7 @@ def shadow(run: Run) -> Iterator[Figure]:
         live = stack.enter_context(serving("cuebook", str(copy(path, "live")), base))
         servers = {_NONE: upstream, _BARE: bare, "shadow": shadowed, "live": live}
         yield from _figures(rounds, servers)
-        if not missing():  # apart, for it embeds behind each round for a while
+        if not missing():  # separate, because it embeds in the background after each round
             embedding = stack.enter_context(serving("embedding", str(run.fast / "embedding.db"), base))
             yield from _figures(1 if run.quick else 2, {_NONE: upstream, _BARE: bare, "live, embeddings": embedding})
 
@@ -106,7 +106,7 @@ def _round(side: Side, names: Iterator[int], loads: list[float]) -> AsyncRound:
             streams = (_first(side.server.address, name, seen, after=apart * number) for number, name in enumerate(own))
             took = sorted(await asyncio.gather(*streams))
             loads.append(os.getloadavg()[0])
-            await _quiet(side.server)  # what is done behind the answers is not the next round's
+            await _quiet(side.server)  # background jobs must not count for the next round
             side.first[seen].append(took[math.ceil(0.95 * _IN_ALL) - 1])
             side.cpu[seen].append((side.server.cpu() - began) / _IN_ALL)
         return side.first[_SEEN[-1]][-1]
@@ -115,7 +115,7 @@ def _round(side: Side, names: Iterator[int], loads: list[float]) -> AsyncRound:
 
 
 async def _quiet(server: Server) -> None:
-    """Wait until a server has done what it does behind its answers."""
+    """Wait until a server has finished its background jobs."""
     until, used = time.monotonic() + _QUIET_WITHIN_S, -math.inf
     while time.monotonic() < until and (now := server.cpu()) - used > _QUIET * _LOOK_S:
         used = now
@@ -130,7 +130,7 @@ def _body(name: int, seen: str) -> bytes:
     ]
     messages = [{"role": "system", "content": "You help."}, *said, {"role": "user", "content": f"And {name}?"}]
     if seen != _SEEN[0]:
-        answer = "".join(f" word{number % 97}" for number in range(_EVENTS))  # what the scripted upstream said
+        answer = "".join(f" word{number % 97}" for number in range(_EVENTS))  # the answer of the scripted upstream
         messages.append({"role": "assistant", "content": answer})
         messages.append({"role": "user", "content": f"And which of the ships of {name} came back?"})
     return msgspec.json.encode(
@@ -139,7 +139,7 @@ def _body(name: int, seen: str) -> bytes:
 
 
 async def _first(address: str, name: int, seen: str, *, after: float) -> float:
-    """Begin `after` seconds and read one stream to its end; seconds until its first word."""
+    """Start after `after` seconds and read one stream to its end. Return the seconds until its first token."""
     await asyncio.sleep(after)
     body = _body(name, seen)
     head = (

@@ -1,4 +1,4 @@
-"""Importing: how long `import cuebook` takes beside what it cannot do without, and what it loads."""
+"""Import benchmark: the time of `import cuebook` compared with its required packages, and the modules it loads."""
 
 import os
 import subprocess
@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from bench.measure import Figure, Run, compared, interleave
 from bench.peers import install
 
-#: Loaded where they are used, never by `import cuebook`.
+#: Modules that are loaded at first use, never by `import cuebook`.
 _LATER = ("openai", "litestar", "uvicorn", "httpx2", "typer", "rich", "vader")
 _TIMED = "import time; began = time.process_time(); import {what}; print(time.process_time() - began)"
-#: Importing the name is what loads: the package itself loads it then.
+#: Importing this name loads the package's modules, which are lazy.
 _BOOK = "cuebook; cuebook.Cuebook"
 _HEAVIEST = 10
-_TIMES = 5  # looks at what takes long; the least of each counts, since the wall clock is all there is
+_TIMES = 5  # runs of the import profile; the minimum counts, because only wall time is available
 
 
 def start(run: Run) -> Iterator[Figure]:
-    """CPU seconds of the import statement in a fresh interpreter, its bytecode compiled."""
+    """Yield the CPU seconds of the import statement in a new interpreter with compiled bytecode."""
     sides = interleave(
         run.rounds(15),
         {"bare": _import("asyncio, json, sqlite3"), "ours": _import("cuebook"), "book": _import(_BOOK)},
@@ -59,7 +59,7 @@ def _import(what: str, python: str = sys.executable) -> Callable[[], float]:
 
 
 def _heaviest() -> list[tuple[str, int, int]]:
-    """Return the modules that take longest by themselves: name, own microseconds, with what they import."""
+    """Return the slowest modules: name, own microseconds, and microseconds including imports."""
     times: dict[str, tuple[int, int]] = {}
     for _ in range(_TIMES):
         lines = _python("-X", "importtime", "-c", f"import {_BOOK}").stderr.splitlines()

@@ -1,4 +1,4 @@
-"""Stores that rows begin with: one long conversation, made once in a run and copied for each who writes to it."""
+"""Test stores for the benchmarks: one long conversation, created once per run and copied for each writer."""
 
 import shutil
 import sqlite3
@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from bench.measure import Run
-from bench.talk import Talk
+from bench.random_text import TextGenerator
 from cuebook.engine.core.drafts import Posted, PostFactory
 from cuebook.interfaces.store import Batch
 from cuebook.records.conversation import Draft
@@ -24,17 +24,17 @@ from cuebook.window.tokens import counter
 CONVERSATION = "long"
 SCOPE = Scope()
 BEGINNING = 1_700_000_000.0
-#: Posts said once and stored again and again under other ids: drafting a hundred thousand would take a minute.
+#: Distinct posts, stored repeatedly under other ids: drafting a hundred thousand would take a minute.
 _DIFFERENT = 2_000
 _AT_ONCE = 500
 
 
 def drafting() -> PostFactory:
-    """Return what makes drafts, as a book has it by default."""
+    """Return the default draft factory of a project."""
     return PostFactory(counter("estimate"), Redactor(b"k" * 32), 2 * 1024 * 1024)
 
 
-def posted(talk: Talk, number: int, words: int) -> Posted:
+def posted(talk: TextGenerator, number: int, words: int) -> Posted:
     """Return a post of a conversation: user and assistant in turn."""
     sender, recipient = ("user", "assistant") if number % 2 else ("assistant", "user")
     return Posted(sender=sender, recipient=recipient, message=talk.about(words))
@@ -42,7 +42,7 @@ def posted(talk: Talk, number: int, words: int) -> Posted:
 
 def drafts(count: int, words: int, *, seed: int = 1, prefix: str = "p", start: int = 1) -> Iterator[Draft]:
     """Yield drafts of a conversation, a minute between them."""
-    talk, writer = Talk(seed), drafting()
+    talk, writer = TextGenerator(seed), drafting()
     said: list[Draft] = []
     for number in range(start, start + count):
         if len(said) < _DIFFERENT:
@@ -57,9 +57,7 @@ def drafts(count: int, words: int, *, seed: int = 1, prefix: str = "p", start: i
 
 
 def store(run: Run, posts: int, words: int) -> Path:
-    """Return a store with one conversation of so many posts, of about so many
-    words each. It is not to be written to.
-    """
+    """Return a store with one conversation of `posts` posts of about `words` words. Do not write to it."""
     known = run.stores.get((posts, words))
     if known is None:
         known = run.stores[posts, words] = run.fast / f"store-{posts}-{words}.db"
@@ -68,7 +66,7 @@ def store(run: Run, posts: int, words: int) -> Path:
 
 
 def fill(path: Path, conversations: dict[str, Iterator[Draft]]) -> None:
-    """Make a store with these conversations."""
+    """Create a store with these conversations."""
     with closing(prepare(str(path), synchronous="OFF", failpoints=Failpoints())) as connection:
         for name, said in conversations.items():
             while batch := tuple(draft for _, draft in zip(range(_AT_ONCE), said, strict=False)):

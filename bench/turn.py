@@ -1,4 +1,4 @@
-"""A whole turn but for the model: whether the length of the conversation matters when the window is the same size."""
+"""Turn benchmark: the overhead of a whole turn without the model, in short and long conversations."""
 
 import asyncio
 import statistics
@@ -9,8 +9,8 @@ from itertools import count, repeat
 
 from bench.assemble import cue_on
 from bench.measure import AsyncRound, Figure, Run, Sample, compared, interleave_async, shown
+from bench.random_text import TextGenerator
 from bench.stores import CONVERSATION, copy, drafts, fill, store
-from bench.talk import Talk
 from cuebook import Ask, Cuebook
 from cuebook.testing import ScriptedModel
 
@@ -18,12 +18,12 @@ _WORDS = 23
 _FEW, _SOME = 10, 1_000
 #: Tokens of every window: about what ten posts take, so that a long conversation shows no more than a short one.
 _BUDGET = 700
-_TURNS = 4  # in a round; a short conversation begins anew for each round
+_TURNS = 4  # per round; each round starts a new short conversation
 _REPLY = "That was said before; the garden is next, and then the kitchen."
 
 
 def turn(run: Run) -> Iterator[Figure]:
-    """Ask with a model that answers at once: read, decide, open, hear, close, all durable."""
+    """Run turns with a model that answers at once: read, plan, open, stream and close, all durable."""
     return iter(asyncio.run(_turn(run)))
 
 
@@ -42,7 +42,9 @@ async def _turn(run: Run) -> list[Figure]:
             ("many, bare", many, False),
             ("few, bare", few, False),
         ):
-            own = copy(path, name.replace(", ", "-"))  # two books on one file would make each other read again
+            own = copy(
+                path, name.replace(", ", "-")
+            )  # two open projects on one file would invalidate each other's caches
             model = ScriptedModel(default=_REPLY)
             cue = await stack.enter_async_context(cue_on(own, usual=usual, model=model))
             names = (f"{CONVERSATION}{n}" for n in count()) if path is few else repeat(CONVERSATION)
@@ -66,8 +68,8 @@ async def _turn(run: Run) -> list[Figure]:
 
 
 def _asks(cue: Cuebook, conversations: Iterator[str], spent: list[float]) -> AsyncRound:
-    """Ask some turns of one conversation: the first makes everything warm, the middle one of the others counts."""
-    talk = Talk(7)
+    """Time some turns of one conversation. The first warms up, and the median of the others counts."""
+    talk = TextGenerator(7)
 
     async def one() -> float:
         where = next(conversations)

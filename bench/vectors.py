@@ -1,4 +1,4 @@
-"""Vectors of one scope searched: beside the bare product, as the store grows, and beside other libraries."""
+"""Vector search benchmark: one scope, compared with the bare product, a growing store, and other libraries."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ _TIMES = 50
 
 
 def vectors(run: Run) -> Iterator[Figure]:
-    """One scope of 1,000 vectors: warm beside numpy's product and top ten, cold beside the blobs alone, as N grows."""
+    """Search 1,000 vectors: warm compared with numpy's product and top ten, cold with reading the blobs, as N grows."""
     import numpy as np
 
     sizes = (1_000, 20_000) if run.quick else (1_000, 200_000)
@@ -85,7 +85,7 @@ def _bodies(connection: sqlite3.Connection) -> Iterator[bytes]:
 
 
 def _fill(path: Path, size: int, dice: Any) -> None:
-    """Make a store of so many vectors, 1,000 a scope."""
+    """Create a store of `size` vectors, 1,000 per scope."""
     with closing(prepare(str(path), synchronous="OFF", failpoints=Failpoints())) as connection:
         connection.execute("BEGIN")
         for no in range(1, size // _SCOPE + 1):

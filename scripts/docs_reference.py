@@ -1,9 +1,9 @@
-"""Write the reference pages of the documentation from the code itself, so that they cannot say anything else.
+"""Writes the reference pages of the documentation from the code, so they always match it.
 
     python scripts/docs_reference.py FOLDER
 
-FOLDER gets `commands.md`, `settings.md`, `routes.md`, `errors.md` and `design.md`; what was there under these names is
-replaced. `scripts/docs` calls this before it builds the site.
+The script writes `commands.md`, `settings.md`, `routes.md`, `errors.md` and `design.md` to FOLDER and replaces existing
+files. `scripts/docs` calls it before it builds the site.
 """
 
 import ast
@@ -26,18 +26,18 @@ from cuebook.server import roles
 from cuebook.server.app import create_app
 
 DESIGN = Path(__file__).resolve().parents[1] / "docs/design"
-#: Options every command has; said once.
+#: Options that every command has. They are documented once.
 SHARED = ("--json", "--config", "-C")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table; a `|` in a cell stays a character of its text."""
+    """Return a Markdown table with escaped `|` in cells."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
 
 
 def text(value: str | None) -> str:
-    """Return plain text as Markdown shows it: neither tags nor emphasis outside of code."""
+    """Return plain text escaped for Markdown: no tags and no emphasis outside of code."""
     pieces = re.split(r"(`[^`]*`)", value or "")
     return "".join(
         each if each.startswith("`") else re.sub(r"([<>*_\[\]])", r"\\\1", each).replace("\n", " ") for each in pieces
@@ -46,7 +46,7 @@ def text(value: str | None) -> str:
 
 # ---------------------------------------------------------------- commands
 def commands() -> str:
-    """Every command with its arguments, options and examples."""
+    """Return the page of commands with their arguments, options and examples."""
     parts = [
         (
             "# Commands\n\nEvery command takes `--json` (the shapes of the HTTP API), `--config FILE` and `-C DIR` (the"
@@ -92,7 +92,7 @@ def section(path: str, command: Any, context: Any) -> str:
 
 # ---------------------------------------------------------------- settings
 def settings() -> str:
-    """Every setting with its default, what it may be and what it means."""
+    """Return the page of settings with their defaults, allowed values and meanings."""
     parts = [
         (
             "# Settings\n\nThey stand in `cuebook.toml`, each under its section, or in the environment as"
@@ -116,7 +116,7 @@ def settings() -> str:
 
 
 def between(place: str, kind: type) -> str:
-    """Return which numbers a setting may be; nothing where any is taken, or none."""
+    """Return the range of a numeric setting; empty without a range."""
     if place not in config.RANGES:
         return ""
     least, most = config.RANGES[place]
@@ -124,12 +124,12 @@ def between(place: str, kind: type) -> str:
 
 
 def toml(value: object) -> str:
-    """Write a value as `cuebook.toml` has it."""
+    """Return a value in TOML."""
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def comments(source: str) -> Mapping[tuple[str, str], str]:
-    """Read what is said of each field of each class: the comment beside it, or the `#:` lines above it."""
+    """Parse the comment of each field of each class: beside it, or in `#:` lines above it."""
     lines = {
         token.start[0]: token.string.removeprefix("#").removeprefix(":").strip()
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
@@ -151,7 +151,7 @@ def comments(source: str) -> Mapping[tuple[str, str], str]:
 
 # ---------------------------------------------------------------- routes
 def routes() -> str:
-    """Every route with its parameters, its body, and the role a key needs."""
+    """Return the page of routes with their parameters, body and required role."""
     app = create_app(Cuebook.open())
     document = app.openapi_schema.to_schema()
     rows: dict[str, list[tuple[str, str, str, str]]] = {}
@@ -180,25 +180,25 @@ def routes() -> str:
 
 
 def served(app: Any) -> Iterator[tuple[str, str, Any]]:
-    """Yield every route that takes requests: its path as the document writes it, its method and its handler."""
+    """Yield every route: its path as in the OpenAPI document, its method and its handler."""
     for route in app.routes:
         path = re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
         for method, (handler, _) in getattr(route, "route_handler_map", {}).items():
             if path == "/v1/-":
                 if method == "POST":
-                    yield "/v1/…", "any", handler  # one handler for whatever is below
+                    yield "/v1/…", "any", handler  # one handler for all paths below
             elif method != "OPTIONS":
                 yield path, method, handler
 
 
 def area(path: str) -> str:
-    """Name the group of routes a path belongs to."""
+    """Return the group of a route by its path."""
     parts = path.strip("/").split("/")
     return "/" + "/".join(parts[:2] if parts[0] in ("api", "learning") else parts[:1])
 
 
 def properties(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """Name the fields of a body."""
+    """Return the fields of a request body."""
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     return list(schema.get("properties", ()))
@@ -206,7 +206,7 @@ def properties(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[s
 
 # ---------------------------------------------------------------- errors
 def families() -> str:
-    """Every error with its family, its status over HTTP and what it means."""
+    """Return the page of errors with their family, HTTP status and meaning."""
     rows = []
     for name in errors.__all__:
         kind = getattr(errors, name)
@@ -225,7 +225,7 @@ def families() -> str:
 
 # ---------------------------------------------------------------- design notes
 def design() -> str:
-    """Every design note by its title."""
+    """Return the page of design notes by title."""
     rows = [
         f"- [{path.read_text('utf-8').partition(chr(10))[0].removeprefix('# ')}](../design/{path.name})"
         for path in sorted(DESIGN.glob("*.md"))
@@ -243,7 +243,7 @@ PAGES = {
 
 
 def write(folder: Path) -> None:
-    """Write all pages into a folder, which is made where it is missing."""
+    """Write all pages into a folder, and create it if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")

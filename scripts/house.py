@@ -1,4 +1,4 @@
-"""Print the measures of size and wording that the project keeps an eye on, one line each."""
+"""Prints measures of size, wording and cost of the source, one per line."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ VERBS = ("Give", "Gives", "Tell", "Tells", "Say", "Says")
 PARTICIPLES = frozenset(
     "told heard given said known found kept held meant opened placed shown spent taken whose own once again".split()
 )
-#: Phrases of earlier texts that read like a translation. None may come back.
+#: Phrases of earlier texts that read like a translation. Texts must not contain them.
 PHRASES = (
     "what was said", "what was told", "the model was told", "you risk nothing", "in front of your model",
     "what it notices", "when the past is", "what one tells", "narrower", "if it had been otherwise",
@@ -25,7 +25,7 @@ PHRASES = (
 )  # fmt: skip
 MOST_WORDS = 30
 TABLE = re.compile("CREATE TABLE")
-#: How a module takes the sentence of msgspec's decoder apart to say what is wrong in its own words.
+#: The pattern that a module uses to parse the message of msgspec's decoder.
 DECODER_SENTENCE = re.compile(r'" - at `')
 
 

@@ -1,4 +1,4 @@
-"""Take the pictures of the page that the documentation shows, from the demo: scripts/pictures.py, with a chromium."""
+"""Takes screenshots of the inspector page for the documentation, from the demo: scripts/pictures.py, needs Chromium."""
 
 import asyncio
 import os
@@ -12,14 +12,14 @@ from cuebook.app.demo import demo_config, demo_folder, run_demo
 from cuebook.server.app import Server, create_app, listen
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
-#: Each picture with its view, and how high it is in pixels; all are as wide as WIDTH.
+#: Each picture with its view and its height in pixels. All have the width WIDTH.
 VIEWS = {"live": ("/", 720), "turn": ("/page/conversations/mara/turns/150", 1010)}
 WIDTH = 1160
 PRICED_AS = "gpt-5-mini"
 
 
 def main() -> None:
-    """Replay the demo, serve its page, and photograph it."""
+    """Replay the demo, serve its page, and take the screenshots."""
     chromium = os.environ.get("CUEBOOK_CHROMIUM") or shutil.which("chromium")
     if chromium is None:
         sys.exit("no chromium: scripts/browser installs it")

@@ -1,4 +1,4 @@
-"""Train the sentiment classifier on GoEmotions and write `weights.bin`. Needs numpy; takes about a minute.
+"""Trains the sentiment classifier on GoEmotions and writes `weights.bin`. Needs numpy and about a minute.
 
     python scripts/train_sentiment.py FOLDER [OUT] [--scores FILE]
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cuebook.signals.classifier import FILE, Weights, features, pack, probabilities
 
-KEPT = 20_000  # features with the largest weights, of 52,000; all of them are no better (measured on dev.tsv)
+KEPT = 20_000  # features with the largest weights, of 52,000; using all is not better (measured on dev.tsv)
 LEAST = 2  # texts that contain a feature
 STRENGTH = 2.0  # scikit-learn's C: weight of the loss against the squared weights. 1 to 4 were tried on dev.tsv
 ROUNDS = 400

@@ -1,4 +1,4 @@
-"""What every test gets: Hypothesis profiles, asyncio as the only loop, and a network that ends at this machine."""
+"""Shared fixtures: Hypothesis profiles, asyncio as the only event loop, and a network limited to this machine."""
 
 import gc
 import inspect
@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# Failing assertions of the store contract show the values they compared, as those of a test do.
+# Failing assertions of the store contract show the compared values, like those of a test module.
 pytest.register_assert_rewrite("storage")
 
-#: What `make test` leaves to `make test-all`: whole folders here, single tests by `@pytest.mark.slow`.
+#: Folders that only `make test-all` runs. Single slow tests are marked with `@pytest.mark.slow`.
 SLOW_FOLDERS = ("chaos", "page")
 
-#: Examples of a property test, for each Hypothesis profile: of one that computes, and of one that opens a database.
+#: Examples per property test in each Hypothesis profile: for pure tests, and for tests that open a database.
 EXAMPLES = {"ci": (100, 20), "full": (300, 60), "deep": (2000, 400)}
 
 
 def register_profiles(chosen: str) -> None:
-    """Register the profiles, and as "database" that of tests that open one, with the examples of the chosen profile.
+    """Register the profiles. "database" is for tests that open one, with the examples of the chosen profile.
 
-    Only "deep" has new examples each time: a failure of the others is about the change and not about luck.
+    Only "deep" draws new examples each time, so failures of the other profiles come from a change and not from chance.
     """
     for name, (examples, _) in EXAMPLES.items():
         settings.register_profile(
@@ -57,17 +57,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Search for garbage only among what tests make: thousands of tests and their modules are there to stay."""
+    """Freeze the garbage collector: thousands of collected tests and modules stay alive anyway."""
     gc.collect()
     gc.freeze()
 
 
-# A shell starts what runs in its background with interrupts ignored, and so would every program a test starts.
+# A shell ignores interrupts in background processes, and programs that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class NetworkIsOffError(RuntimeError):
-    """A test tried to reach beyond this machine; no OSError, so that no client takes it for a failed connection."""
+    """A test tried to reach another machine. It is no OSError, so no client takes it for a failed connection."""
 
 
 def is_loopback(host: object) -> bool:
@@ -84,8 +84,8 @@ def is_loopback(host: object) -> bool:
 class NetworkGuard:
     """Refuses connections, datagrams and name look-ups to other hosts while closed.
 
-    It listens to Python's audit events, so nothing is patched and no client can go around it. A hook cannot be
-    removed, hence the switch. Binding is free: a server under test may listen where it likes.
+    It listens to Python's audit events, so nothing is patched and no client can bypass it. An audit hook cannot be
+    removed, so there is a switch. Binding is allowed: a server under test may listen anywhere.
     """
 
     def __init__(self) -> None:
@@ -113,16 +113,16 @@ network_guard = NetworkGuard()
 
 @pytest.fixture(autouse=True, scope="session")
 def network_off() -> Iterator[None]:
-    """Close the network for the whole session, fixtures of wider scope included."""
+    """Block the network for the whole session, including session fixtures."""
     network_guard.closed = True
     yield
     network_guard.closed = False
 
 
 class SocketWatch:
-    """Finds sockets that a test leaves open, so that it fails and not the later one they happen to be collected in.
+    """Finds sockets that a test leaves open, so that this test fails and not the one in which they are collected.
 
-    What servers accepted is left out: their side ends a moment after the client's.
+    Accepted server sockets are ignored: they close a moment after the client's side.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class SocketWatch:
         if event != "socket.__new__":
             return
         frame: Any = inspect.currentframe()
-        frame = frame.f_back.f_back  # who made it: behind this is socket.__init__
+        frame = frame.f_back.f_back  # the creator of the socket: the caller of socket.__init__
         if frame.f_code.co_name == "accept":
             return
         while frame.f_back is not None and os.sep + "tests" + os.sep not in frame.f_code.co_filename:
@@ -141,14 +141,14 @@ class SocketWatch:
         self._made.append((weakref.ref(args[0]), f"{frame.f_code.co_filename}:{frame.f_lineno}"))
 
     def dropped(self) -> list[str]:
-        """Give the places whose sockets are open and nobody's. What somebody still holds is looked at again."""
+        """Return the places of open sockets without references. Sockets still referenced are checked again later."""
         opened = [made for made in self._made if (one := made[0]()) is not None and one.fileno() >= 0]
         one = None
         if opened:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ResourceWarning)
                 gc.collect()
-        self._made = []  # a socket that lives on belongs to a fixture of wider scope
+        self._made = []  # a socket that stays alive belongs to a session fixture
         return [place for held, place in opened if held() is None]
 
 
@@ -162,7 +162,7 @@ def socket_watch() -> SocketWatch:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Iterator[None]:
-    """Fail a test that leaves a socket open which nobody can close any more."""
+    """Fail a test that leaves a socket open that nobody can close."""
     yield
     if dropped := watch.dropped():
         pytest.fail(f"left open, close what opened it: {', '.join(dropped)}")

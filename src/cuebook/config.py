@@ -71,7 +71,7 @@ class WorkConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BudgetConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The token budget of a prompt. Defaults are those of seed C."""
+    """The token budget of a prompt. Defaults are those of BrowserOS."""
 
     tokens: Literal["estimate", "chars4", "o200k", "cl100k"] = "estimate"  # tokenizer that counts tokens
     context: int = 200_000  # tokens of the model's context window, including the answer
@@ -343,13 +343,13 @@ def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
             yield (place,), f"{value} is out of range. Use a number {allowed}."
     budget = settings.budget
     if budget.context <= budget.reply:
-        said = f"{budget.context:,} tokens must exceed budget.reply ({budget.reply:,}). Raise it or lower budget.reply."
-        yield ("budget.context", "budget.reply"), said
+        text = f"{budget.context:,} tokens must exceed budget.reply ({budget.reply:,}). Raise it or lower budget.reply."
+        yield ("budget.context", "budget.reply"), text
     addresses = {"upstream.url": settings.upstream.url, "model.base_url": settings.model.base_url}
     for place, url in (addresses | {"embedder.base_url": settings.embedder.base_url}).items():
         if (url or place != "upstream.url") and not _is_address(url):
-            shown = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
-            yield (place,), f"{shown!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
+            content = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
+            yield (place,), f"{content!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
     yield from _lacking(settings)
     for code in languages_of(settings.embedder):
         if not re.fullmatch("[a-z]{2,3}", code):
@@ -371,14 +371,14 @@ def languages_of(settings: EmbedderConfig) -> frozenset[str]:
 
 
 def _is_address(url: str) -> bool:
-    found = _ADDRESS.fullmatch(url)
-    return found is not None and 0 < int(found[1] or 1) <= 65_535
+    result = _ADDRESS.fullmatch(url)
+    return result is not None and 0 < int(result[1] or 1) <= 65_535
 
 
 def has_path(url: str) -> bool:
     """Return whether a URL has a path: most servers offer the OpenAI API below a path such as /v1."""
-    found = _ADDRESS.fullmatch(url)
-    return found is not None and (found[2] or "/").strip("/") != ""
+    result = _ADDRESS.fullmatch(url)
+    return result is not None and (result[2] or "/").strip("/") != ""
 
 
 def without_secret(address: str) -> str:

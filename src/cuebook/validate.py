@@ -194,15 +194,15 @@ class _Reader:
 
     def mapping(self, value: Mapping[Any, Any], kind: inspect.DictType, path: str, _whole: Any) -> Any:
         """Return an object as a dictionary."""
-        found = {}
+        data = {}
         for key, member in value.items():
             if not isinstance(key, str):
                 self.fault(path, f"expected string keys, got {format_value(key)}")
                 continue
             read = self.read(member, kind.value_type, join(path, key))
             if read is not _WRONG:
-                found[key] = read
-        return found
+                data[key] = read
+        return data
 
     def items(self, value: Any, kind: Any, path: str, _whole: Any) -> Any:
         """Return a list."""

@@ -1,4 +1,4 @@
-"""kill -9 at each step of a forget: nothing of it happened, or it is finished after the restart. Nothing comes back."""
+"""Tests of a forget killed by SIGKILL at each step: it did not happen, or it completes after the restart."""
 
 import asyncio
 import os
@@ -14,11 +14,11 @@ from cuebook import Ask, Cuebook, Posted
 from cuebook.config import build
 from cuebook.testing import ScriptedModel
 
-FORGETTER = Path(__file__).with_name("forgetter.py")
+FORGET_PROCESS = Path(__file__).with_name("forget_process.py")
 CANARY = "Zanzibarquokka"
 
-#: Each place, and whether the forget had happened by then.
-PLACES = [
+#: Each failpoint, and whether the forget is durable by then.
+FAILPOINTS = [
     ("forget.begin:kill", False),
     ("forget.stored:kill", False),
     ("commit.before:kill", False),
@@ -31,24 +31,24 @@ PLACES = [
 ]
 
 
-def left(folder: Path) -> set[str]:
+def files_with_canary(folder: Path) -> set[str]:
     needle = CANARY.lower().encode()
     files = (file for file in folder.rglob("*") if file.is_file())
     return {str(file.relative_to(folder)) for file in files if needle in file.read_bytes().lower()}
 
 
-def opened(folder: Path, **given: object) -> Cuebook:
+def open_database(folder: Path, **options: object) -> Cuebook:
     config = build(arguments={"store.url": "cuebook.db"}, folder=str(folder))
-    return Cuebook.open(config, model=ScriptedModel(default=f"{CANARY}!"), worker=False, **given)  # type: ignore[arg-type]
+    return Cuebook.open(config, model=ScriptedModel(default=f"{CANARY}!"), worker=False, **options)  # type: ignore[arg-type]
 
 
-async def told(folder: Path) -> None:
-    """Tell the canary to a book whose persona speaks through a prompt, so that the audit and its mirror hold it."""
+async def store_canary(folder: Path) -> None:
+    """Store the canary in a database with a managed persona prompt, so that the audit and its mirror contain it."""
     (folder / "personas").mkdir()
     (folder / "personas" / "guide.json").write_text(
         '{"id": "guide", "name": "Gil", "prompts": {"persona": "persona/guide"}}'
     )
-    async with opened(folder) as cue:
+    async with open_database(folder) as cue:
         await cue.prompts.save("persona/guide", {"body": "You are a guide."})
         posts = [Posted(sender="ann", message=f"I keep {n} boats in {CANARY}.") for n in range(30)]
         await cue.append("c", posts, user="ann")
@@ -57,9 +57,9 @@ async def told(folder: Path) -> None:
         await cue.settle()
 
 
-def forgotten(folder: Path, failpoint: str, what: str = "user", name: str = "ann") -> subprocess.CompletedProcess[str]:
+def run_forget(folder: Path, failpoint: str, what: str = "user", name: str = "ann") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(FORGETTER), str(folder), what, name],
+        [sys.executable, str(FORGET_PROCESS), str(folder), what, name],
         env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
         capture_output=True,
         text=True,
@@ -68,13 +68,13 @@ def forgotten(folder: Path, failpoint: str, what: str = "user", name: str = "ann
     )
 
 
-@pytest.mark.parametrize(("failpoint", "happened"), PLACES)
-async def test_a_killed_forget_is_whole_after_the_restart(tmp_path: Path, failpoint: str, *, happened: bool) -> None:
-    await told(tmp_path)
-    before = left(tmp_path)
+@pytest.mark.parametrize(("failpoint", "happened"), FAILPOINTS)
+async def test_a_killed_forget_is_complete_after_the_restart(tmp_path: Path, failpoint: str, *, happened: bool) -> None:
+    await store_canary(tmp_path)
+    before = files_with_canary(tmp_path)
     assert {"cuebook.db", "logs/prompts_audit.jsonl"} <= before
-    assert (await asyncio.to_thread(forgotten, tmp_path, failpoint)).returncode == -9
-    async with opened(tmp_path) as cue:
+    assert (await asyncio.to_thread(run_forget, tmp_path, failpoint)).returncode == -9
+    async with open_database(tmp_path) as cue:
         await cue.settle()
         names = {each.id for each in (await cue.conversations.list()).items}
         receipts = await cue.receipts.list()
@@ -86,10 +86,10 @@ async def test_a_killed_forget_is_whole_after_the_restart(tmp_path: Path, failpo
             receipts = [await cue.memory.forget(user="ann")]
         assert [each.state for each in receipts] == ["done"]
         assert cue.receipts.verify(receipts[0], name="ann").ok
-        assert left(tmp_path) == set()
+        assert files_with_canary(tmp_path) == set()
         assert {each.id for each in (await cue.conversations.list()).items} == {"other"}
         assert (await cue.audit.verify()).ok
         assert (await cue.audit.verify()).erased > 0
-    assert left(tmp_path) == set()
+    assert files_with_canary(tmp_path) == set()
     with closing(sqlite3.connect(tmp_path / "cuebook.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

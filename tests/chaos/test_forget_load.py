@@ -1,6 +1,6 @@
-"""A user is forgotten while eight conversations stream and a second process reads and writes: no byte is left.
+"""Tests of forgetting a user while eight conversations stream and a second process works: no byte is left.
 
-The short slice is a part of the suite. The long one is scripts/chaos: CUEBOOK_CHAOS_KILLS=1000.
+The suite runs a short version. The long one is scripts/chaos: CUEBOOK_CHAOS_KILLS=1000.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from cuebook.records.erasure import Receipt
 from cuebook.testing.embedder import HashingEmbedder
 from storage.audit import audit
 
-COMPANION = Path(__file__).with_name("companion.py")
+READER_WRITER = Path(__file__).with_name("reader_writer.py")
 ROUNDS = max(1, int(os.environ.get("CUEBOOK_CHAOS_KILLS", "10")) // 100)
 CANARY, ANN, FILE = "Zanzibarquokka", "ann-Xylorimba", "Quetzalfile"
 CANARIES = (CANARY, ANN, FILE)
 
 
 class Echo:
-    """Says again, slowly, where the garden is, where that was asked."""
+    """A model that slowly repeats where the garden is, if the prompt contains it."""
 
     name = "echo"
 
@@ -42,26 +42,26 @@ class Echo:
         yield Piece(finish="stop")
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: the model holds no resource."""
 
 
-def left(folder: Path, words: tuple[str, ...] = CANARIES) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def files_with(folder: Path, words: tuple[str, ...] = CANARIES) -> dict[str, list[str]]:
+    files: dict[str, list[str]] = {}
     for file in folder.rglob("*"):
         if file.is_file():
             content = file.read_bytes().lower()
-            if held := [each for each in words if each.lower().encode() in content]:
-                found[str(file.relative_to(folder))] = held
-    return found
+            if matches := [each for each in words if each.lower().encode() in content]:
+                files[str(file.relative_to(folder))] = matches
+    return files
 
 
 class Load:
-    """Eight conversations of two users, each asked again and again; what was answered to bob is noted."""
+    """Eight conversations of two users that ask repeatedly; bob's answers are recorded."""
 
     def __init__(self, cue: Cuebook) -> None:
         self.cue = cue
         self.stop_ann, self.stop = asyncio.Event(), asyncio.Event()
-        self.kept: dict[str, list[str]] = {}
+        self.stored: dict[str, list[str]] = {}
         self.cut = 0
 
     async def of_ann(self, name: str) -> None:
@@ -87,35 +87,35 @@ class Load:
             try:
                 reply = await self.cue.ask(Ask(text, name, user="bob", persona="helper"))
             except CuebookError:
-                await asyncio.sleep(0.01)  # it stood on words of ann's; asked again
+                await asyncio.sleep(0.01)  # the answer used ann's words: ask again
                 continue
-            self.kept.setdefault(name, []).extend((text, reply.text))
+            self.stored.setdefault(name, []).extend((text, reply.text))
 
 
 class Lines:
-    """What the other process says."""
+    """The lines of the other process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self.kept: set[str] = set()
+        self.stored: set[str] = set()
 
     def send(self) -> None:
-        """Let it end the next of what it does."""
+        """Let the process end its next stage."""
         self._process.stdin.write(b"\n")
 
     async def until(self, wanted: str) -> None:
-        """Read on to a line."""
+        """Read up to a line."""
         while True:
             line = (await self._process.stdout.readline()).decode().strip()
-            assert line, "it ended"
+            assert line, "the process ended"
             if line == wanted:
                 return
             if line.startswith("kept "):
-                self.kept.add(line.removeprefix("kept "))
+                self.stored.add(line.removeprefix("kept "))
 
 
-async def prompted(cue: Cuebook) -> None:
-    """Let the audit and its mirror hold what is said: a persona that speaks through a prompt."""
+async def add_prompt(cue: Cuebook) -> None:
+    """Add a persona with a managed prompt, so that the audit and its mirror contain the texts."""
     await cue.prompts.save("persona/kind", {"body": "Be kind to $user_name."}, params=["user_name"])
 
 
@@ -131,12 +131,12 @@ async def test_a_user_is_forgotten_under_load(tmp_path: Path, kind: str, number:
     embedder = HashingEmbedder() if kind == "meaning" else None
     config = build(arguments=settings, folder=str(tmp_path))
     async with Cuebook.open(config, model=Echo(), dice=SystemDice(), embedder=embedder) as cue:
-        await prompted(cue)
+        await add_prompt(cue)
         shared = [Posted(sender=ANN if n % 3 == 0 else "bob", message=_words(n)) for n in range(40)]
         await cue.append("bob-0", shared, user="bob")
         load = Load(cue)
         other = await asyncio.create_subprocess_exec(
-            sys.executable, str(COMPANION), str(tmp_path), ANN, CANARY, kind,
+            sys.executable, str(READER_WRITER), str(tmp_path), ANN, CANARY, kind,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         lines = Lines(other)
@@ -153,28 +153,28 @@ async def test_a_user_is_forgotten_under_load(tmp_path: Path, kind: str, number:
             signed = await cue.receipts.get(receipt.id)
             assert signed.state == "done"
             assert cue.receipts.verify(signed).ok
-        assert left(tmp_path) == {}
+        assert files_with(tmp_path) == {}
         assert (await cue.memories.page(user=ANN)).items == ()
         assert (await cue.audit.verify()).ok
         assert (await cue.audit.verify_mirror(tmp_path / "logs/prompts_audit.jsonl")).ok
-        for name, said in load.kept.items():
-            held = [post.message for post in await cue.conversations.posts(name)]
-            assert [each for each in held if each in set(said)] == said, name
+        for name, expected in load.stored.items():
+            messages = [post.message for post in await cue.conversations.posts(name)]
+            assert [each for each in messages if each in set(expected)] == expected, name
         beside = {post.id for post in await cue.conversations.posts("beside-bob")}
-        assert beside >= lines.kept
-        assert lines.kept
-    assert left(tmp_path) == {}
+        assert beside >= lines.stored
+        assert lines.stored
+    assert files_with(tmp_path) == {}
     if embedder is not None:
-        gone = [text for text in embedder.asked if CANARY in text]
-        assert gone, "they had vectors"
-        vectors = {bytes(each) for each in await embedder.embed(gone[:50])}
+        forgotten_texts = [text for text in embedder.asked if CANARY in text]
+        assert forgotten_texts, "they had vectors"
+        vectors = {bytes(each) for each in await embedder.embed(forgotten_texts[:50])}
         content = _bytes(tmp_path)
         assert not [each for each in vectors if each in content]
     assert audit(str(tmp_path / "cuebook.db"), integrity=True) == []
 
 
 async def _forgotten(cue: Cuebook, load: Load, lines: Lines, *, pause: float, twice: bool) -> tuple[Receipt, Receipt]:
-    """Let both processes work, and forget ann in the midst of it, with a second forget of hers at the same time."""
+    """Let both processes work and forget ann meanwhile, with a second forget of her at the same time."""
     ann = [asyncio.create_task(load.of_ann(f"ann-{n}")) for n in range(4)]
     bob = [asyncio.create_task(load.of_bob(f"bob-{n}")) for n in range(4)]
     await lines.until("works")
@@ -182,7 +182,7 @@ async def _forgotten(cue: Cuebook, load: Load, lines: Lines, *, pause: float, tw
     lines.send()
     await lines.until("left ann")
     load.stop_ann.set()
-    await asyncio.sleep(0.05)  # who asks from now on asks after it; what is under way goes on
+    await asyncio.sleep(0.05)  # new asks come after the forget; running ones continue
     also = {"user": ANN} if twice else {"conversation": ("ann-0", "ann-1", "not-there")}
     first, second = await asyncio.gather(cue.memory.forget(user=ANN), cue.memory.forget(**also))
     await asyncio.gather(*ann)

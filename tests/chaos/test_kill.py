@@ -1,6 +1,6 @@
-"""Workers are killed at every named place and at any moment; whatever they were told was stored is stored.
+"""Tests of storage workers killed at every failpoint and at any moment: every acknowledged write is stored.
 
-The short slice is a part of the suite. The long one is scripts/chaos: CUEBOOK_CHAOS_KILLS=1000.
+The suite runs a short version. The long one is scripts/chaos: CUEBOOK_CHAOS_KILLS=1000.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from nursery import Nursery
+from worker_process import WorkerProcess
 
 from cuebook.storage import failpoints
 from cuebook.storage.sqlite.store import SqliteStore
@@ -22,15 +22,15 @@ from storage.history import Checker
 
 ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("CUEBOOK_CHAOS_KILLS", "10"))
-#: A file is checked in full after each kill; a fresh one now and then keeps that quick.
+#: A file is checked in full after each kill; a new file now and then keeps the check fast.
 KILLS_PER_FILE = 25
 
-#: Where each place is exercised. A name of failpoints.NAMES that is missing here fails a test.
-HERE = (
+#: The test of each failpoint. A name of failpoints.NAMES that is missing here fails a test.
+TESTED_HERE = (
     "append.begin", "append.stored", "open.begin", "open.stored", "checkpoint.stored", "close.begin", "close.stored",
     "commit.before", "commit.after", "expire.stored", "summary.begin", "summary.stored", "head.stored", "delete.stored",
 )  # fmt: skip
-ELSEWHERE = {
+TESTED_ELSEWHERE = {
     "outcome.folded": "tests/chaos/test_loop_kill.py",
     "reflect.read": "tests/chaos/test_reflection_kill.py",
     "reflect.made": "tests/chaos/test_reflection_kill.py",
@@ -48,22 +48,22 @@ ELSEWHERE = {
 
 
 @pytest.fixture(scope="module")
-def nursery():
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+def process():
+    process = WorkerProcess()
+    yield process
+    process.close()
 
 
 @pytest.fixture
 def shared(tmp_path):
-    """A folder in memory, if there is such a place."""
+    """A folder in memory, if the machine has one."""
     memory = Path("/dev/shm")  # noqa: S108
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
         yield folder
 
 
-class Fate:
-    """A file, the workers that wrote to it, and what must be in it."""
+class DatabaseFile:
+    """A database file, the workers that wrote to it, and its expected contents."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,68 +71,70 @@ class Fate:
         self.run = 0
 
     def settle(self) -> None:
-        """Open the file again and compare."""
+        """Open the file again and compare its contents."""
 
-        async def look() -> None:
+        async def compare() -> None:
             store = SqliteStore(str(self.path))
             try:
                 await self.checker.settle(store, now=(self.run + 1) * RUN - 1)
             finally:
                 await store.aclose()
 
-        asyncio.run(look())
+        asyncio.run(compare())
         self.run += 1
         assert self.checker.problems == []
         assert audit(str(self.path), integrity=True) == []
 
 
-def test_every_place_is_exercised():
-    assert set(failpoints.NAMES) == {*HERE, *ELSEWHERE}
-    assert not set(HERE) & set(ELSEWHERE)
-    for place, test in ELSEWHERE.items():
-        assert place in (ROOT / test).read_text("utf-8"), f"{place} is not exercised by {test}"
+def test_every_failpoint_is_tested():
+    assert set(failpoints.NAMES) == {*TESTED_HERE, *TESTED_ELSEWHERE}
+    assert not set(TESTED_HERE) & set(TESTED_ELSEWHERE)
+    for failpoint, test in TESTED_ELSEWHERE.items():
+        assert failpoint in (ROOT / test).read_text("utf-8"), f"{failpoint} is not exercised by {test}"
 
 
 @pytest.mark.timeout(600)
-def test_killed_at_each_place_nothing_acknowledged_is_lost(nursery, tmp_path):
-    fate = Fate(tmp_path / "cuebook.db")
-    for place in HERE:
+def test_a_kill_at_each_failpoint_loses_no_acknowledged_write(process, tmp_path):
+    database = DatabaseFile(tmp_path / "cuebook.db")
+    for failpoint in TESTED_HERE:
         for nth in (1, 4):
-            nursery.order(fate.path, run=fate.run, failpoint=f"{place}:kill@{nth}", writes=400)
-            assert nursery.listen(fate.checker.hear) == -signal.SIGKILL, f"{place} was not passed {nth} times"
-            fate.settle()
-    assert fate.checker.counts["acknowledged"] > 100
+            process.order(database.path, run=database.run, failpoint=f"{failpoint}:kill@{nth}", writes=400)
+            assert process.listen(database.checker.hear) == -signal.SIGKILL, f"{failpoint} was not passed {nth} times"
+            database.settle()
+    assert database.checker.counts["acknowledged"] > 100
 
 
-def test_an_error_at_each_place_harms_nobody_else(nursery, shared):
-    """What fails is refused with an error, unless it was stored already; the writer goes on."""
-    for place in HERE:
-        fate = Fate(Path(shared) / f"{place}.db")  # nobody is killed: the disk has no part in it
-        fate.checker.failures_stand = place == "commit.after"
-        nursery.order(fate.path, run=fate.run, failpoint=f"{place}:raise@2", writes=100)
-        assert nursery.listen(fate.checker.hear) == 0
-        assert fate.checker.counts["failed"] > 0, f"{place} was not passed"
-        fate.settle()
+def test_an_error_at_each_failpoint_affects_nobody_else(process, shared):
+    """A failed write raises an error unless it was stored already; the writer continues."""
+    for failpoint in TESTED_HERE:
+        database = DatabaseFile(
+            Path(shared) / f"{failpoint}.db"
+        )  # nobody is killed, so disk durability does not matter
+        database.checker.failures_stand = failpoint == "commit.after"
+        process.order(database.path, run=database.run, failpoint=f"{failpoint}:raise@2", writes=100)
+        assert process.listen(database.checker.hear) == 0
+        assert database.checker.counts["failed"] > 0, f"{failpoint} was not passed"
+        database.settle()
 
 
 @pytest.mark.timeout(max(120, 3 * KILLS))
-def test_killed_at_any_moment_nothing_acknowledged_is_lost(nursery, tmp_path, shared, capsys):
-    """Published figure: kills, acknowledged writes and posts; lost, doubled, out of order: none."""
+def test_a_kill_at_any_moment_loses_no_acknowledged_write(process, tmp_path, shared, capsys):
+    """Measures the published numbers: kills, acknowledged writes and posts; none lost, duplicated or out of order."""
     dice = random.Random(KILLS)
     total: Counter[str] = Counter()
     killed = 0
     while killed < KILLS:
-        # Half of the files cost no disk, so that many are killed in the middle of Python and not of an fsync.
+        # Half of the files skip disk syncs, so that more kills hit Python code instead of an fsync.
         folder = Path(shared) if killed // KILLS_PER_FILE % 2 else tmp_path
-        fate = Fate(folder / f"cuebook-{killed}.db")
+        database = DatabaseFile(folder / f"cuebook-{killed}.db")
         for _ in range(min(KILLS_PER_FILE, KILLS - killed)):
-            pid = nursery.order(fate.path, run=fate.run, tasks=dice.choice((1, 4, 16)), writes=100_000)
+            pid = process.order(database.path, run=database.run, tasks=dice.choice((1, 4, 16)), writes=100_000)
             after = int(dice.expovariate(1 / 350))
-            assert nursery.listen(fate.checker.hear, kill=pid, after=max(1, after)) == -signal.SIGKILL
-            fate.settle()
+            assert process.listen(database.checker.hear, kill=pid, after=max(1, after)) == -signal.SIGKILL
+            database.settle()
             killed += 1
-        total += fate.checker.counts
-        fate.path.unlink()
+        total += database.checker.counts
+        database.path.unlink()
     with capsys.disabled():
         if KILLS > 10:
             print(  # noqa: T201 - what scripts/chaos is for

@@ -1,4 +1,4 @@
-"""kill -9 while a conversation reflects: what was asked for is made once, by whoever comes next."""
+"""Tests of SIGKILL during a reflection: the next process completes it exactly once."""
 
 import asyncio
 import json
@@ -13,21 +13,21 @@ import pytest
 from cuebook import Cuebook
 from cuebook.config import build
 
-ANGRY = Path(__file__).with_name("angry.py")
+USER_PROCESS = Path(__file__).with_name("frustrated_user.py")
 PERSONA = {"id": "p", "baseSystemPrompt": "You are P.", "sentimentTracking": {"enabled": True, "presets": ["all"]}}
-PLACES = ["close.stored:kill@2", "reflect.read:kill", "reflect.made:kill", "commit.after:kill@7"]
+FAILPOINTS = ["close.stored:kill@2", "reflect.read:kill", "reflect.made:kill", "commit.after:kill@7"]
 
 
 class Later:
-    """A clock ahead of every lease the dead process held."""
+    """A clock ahead of every lease of the killed process."""
 
     def now(self) -> float:
         return time.time() + 120
 
 
-def talked_until_killed(folder: Path, failpoint: str) -> list[str]:
+def run_until_killed(folder: Path, failpoint: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, str(ANGRY), str(folder)],
+        [sys.executable, str(USER_PROCESS), str(folder)],
         env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
         capture_output=True,
         text=True,
@@ -38,19 +38,19 @@ def talked_until_killed(folder: Path, failpoint: str) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("failpoint", PLACES)
+@pytest.mark.parametrize("failpoint", FAILPOINTS)
 async def test_a_reflection_is_made_once_after_a_kill(tmp_path: Path, failpoint: str) -> None:
     (tmp_path / "personas").mkdir()
     (tmp_path / "personas" / "p.json").write_text(json.dumps(PERSONA))
-    said = await asyncio.to_thread(talked_until_killed, tmp_path, failpoint)
-    assert said[:1] == ["1"]
+    turns = await asyncio.to_thread(run_until_killed, tmp_path, failpoint)
+    assert turns[:1] == ["1"]
     config = build(arguments={"store.url": "cuebook.db", "persona.default": "p"}, folder=str(tmp_path))
     async with Cuebook.open(config, clock=Later(), worker=False) as cue:
         await cue.work()
         await cue.settle()
         state = await cue.mind.show("c")
         assert (state.mind.mood, state.due) == ("empathetic", 0)
-        assert [(made.turn, [run.trigger for run in made.runs]) for made in state.reflections] == [
+        assert [(reflection.turn, [run.trigger for run in reflection.runs]) for reflection in state.reflections] == [
             (2, ["event:user_frustrated"])
         ]
         events = [record.turn for record in await cue.audit.records() if record.event == "reflect"]

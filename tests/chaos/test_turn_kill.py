@@ -1,6 +1,6 @@
-"""kill -9 in the middle of a stream, a write or a compaction.
+"""Tests of SIGKILL during a stream, a write or a compaction.
 
-What was said to be durable is there, and nothing else happened.
+Every acknowledged write is stored, and nothing else happened.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
-from talker import PIECES
+from conversation_process import PIECES
 
 from cuebook import Ask, Cuebook
 from cuebook.config import Config, build
 
-TALKER = Path(__file__).with_name("talker.py")
+CONVERSATION_PROCESS = Path(__file__).with_name("conversation_process.py")
 
-PLACES = [
+FAILPOINTS = [
     "append.stored:kill@20",
     "open.begin:kill",
     "open.stored:kill",
@@ -37,15 +37,15 @@ PLACES = [
 
 
 class Later:
-    """A clock ahead of every lease the dead process held."""
+    """A clock ahead of every lease of the killed process."""
 
     def now(self) -> float:
         return time.time() + 120
 
 
-def talk_until_killed(folder: Path, failpoint: str, *more: str) -> list[str]:
+def run_until_killed(folder: Path, failpoint: str, *more: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, str(TALKER), str(folder), *more],
+        [sys.executable, str(CONVERSATION_PROCESS), str(folder), *more],
         env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
         capture_output=True,
         text=True,
@@ -56,24 +56,24 @@ def talk_until_killed(folder: Path, failpoint: str, *more: str) -> list[str]:
     return done.stdout.split("\n")[:-1]
 
 
-@pytest.mark.parametrize("failpoint", PLACES)
-async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, failpoint: str) -> None:
-    log = talk_until_killed(tmp_path, failpoint)
+@pytest.mark.parametrize("failpoint", FAILPOINTS)
+async def test_acknowledged_writes_survive_a_kill(tmp_path: Path, failpoint: str) -> None:
+    log = run_until_killed(tmp_path, failpoint)
     config: Config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
     async with Cuebook.open(config, clock=Later(), worker=False) as cue:
         before = await cue.memory.summary("c")
         await cue.work()
         posts = await cue.conversations.posts("c", branches=True)
         assert [post.seq for post in posts] == list(range(1, len(posts) + 1))
-        told = [line.removeprefix("post ") for line in log if line.startswith("post ")]
-        assert [post.id for post in posts][: len(told)] == told
+        acknowledged = [line.removeprefix("post ") for line in log if line.startswith("post ")]
+        assert [post.id for post in posts][: len(acknowledged)] == acknowledged
         await check_turn(cue, log)
         path = await cue.conversations.posts("c")
         assert before is None or before.upto_seq in [post.seq for post in path]
         assert "summary" not in log
         await cue.settle()
         after = await cue.memory.summary("c")
-        assert (after is not None) == (len(path) >= 24), "a pass that died is found again"
+        assert (after is not None) == (len(path) >= 24), "a new process repeats a killed pass"
         ids = {post.id for post in posts}
         assert all(ids.issuperset(item.sources) for item in await cue.memory.items("c"))
         reply = await cue.ask(Ask("And key 9?", "c"))
@@ -81,73 +81,73 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, failpoint: 
 
 
 async def check_turn(cue: Cuebook, log: list[str]) -> None:
-    """A query said to be durable is there; its answer is whole if it was said to be, else what had come of it."""
+    """Check that an acknowledged query is stored, and its answer whole if acknowledged, else partial."""
     turns = (await cue.conversations.get("c")).turns
     assert turns == int("query 1" in log) or turns == 1
     if not turns:
         return
-    shown = await cue.turns.show("c", 1)
-    assert shown["query"] == "Where does key 7 hang?"
+    record = await cue.turns.show("c", 1)
+    assert record["query"] == "Where does key 7 hang?"
     whole = "".join(PIECES)
     if "reply 1" in log:
-        assert (shown["state"], shown["reply"]) == ("finished", whole)
-    assert shown["state"] in ("finished", "interrupted")
-    assert whole.startswith(shown["reply"])
+        assert (record["state"], record["reply"]) == ("finished", whole)
+    assert record["state"] in ("finished", "interrupted")
+    assert whole.startswith(record["reply"])
     assert (await cue.turns.replay("c", 1)).verdict == "identical"
 
 
-async def test_what_had_come_of_an_answer_is_kept(tmp_path: Path) -> None:
-    talk_until_killed(tmp_path, "stream.piece:kill@35")
+async def test_a_partial_answer_is_kept(tmp_path: Path) -> None:
+    run_until_killed(tmp_path, "stream.piece:kill@35")
     config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
     async with Cuebook.open(config, clock=Later(), worker=False) as cue:
         await cue.work()
-        shown = await cue.turns.show("c", 1)
-        assert shown["state"] == "interrupted"
-        assert shown["reply"].startswith(PIECES[0])
+        record = await cue.turns.show("c", 1)
+        assert record["state"] == "interrupted"
+        assert record["reply"].startswith(PIECES[0])
         [last] = [post for post in await cue.conversations.posts("c") if post.state == "interrupted"]
-        assert last.message == shown["reply"]
+        assert last.message == record["reply"]
 
 
 def names_in(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
-async def test_the_turn_of_a_killed_process_is_over_at_once(tmp_path: Path) -> None:
+async def test_the_turn_of_a_killed_process_ends_at_once(tmp_path: Path) -> None:
     """Its lease would have lasted an hour."""
     config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
     for n in (1, 2):
-        talk_until_killed(tmp_path, "stream.piece:kill@35", "3600")
+        run_until_killed(tmp_path, "stream.piece:kill@35", "3600")
         async with Cuebook.open(config, worker=False) as cue, asyncio.timeout(5):
             if n == 1:
                 await cue.ask(Ask("And key 9?", "c"))
             else:
                 await cue.work()
-            shown = await cue.turns.show("c", 1)
-            assert (shown["state"], shown["steps"][0]["error"]) == (
+            record = await cue.turns.show("c", 1)
+            assert (record["state"], record["steps"][0]["error"]) == (
                 "interrupted", "the answering process ended",
             )  # fmt: skip
-            assert shown["reply"].startswith(PIECES[0])
+            assert record["reply"].startswith(PIECES[0])
             await cue.conversations.delete("c")
     async with Cuebook.open(config, worker=False) as cue:
         await cue.work()
-    assert names_in(tmp_path) == ["cuebook.db", "cuebook.db.key"], "and nothing lies about"
+    assert names_in(tmp_path) == ["cuebook.db", "cuebook.db.key"], "no other file is left"
 
 
-async def test_who_waits_for_a_process_that_is_killed_goes_on_at_once(tmp_path: Path) -> None:
-    talker = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(TALKER), str(tmp_path), "3600"),
+async def test_a_waiter_for_a_killed_process_continues_at_once(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(CONVERSATION_PROCESS), str(tmp_path), "3600"),
         env={**os.environ, "CUEBOOK_FAILPOINT": "stream.piece:stop@20"},
         stdout=asyncio.subprocess.PIPE,
     )
-    while not (await talker.stdout.readline()).startswith(b"query"):
+    while not (await process.stdout.readline()).startswith(b"query"):
         pass
     config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
     async with Cuebook.open(config, worker=False) as cue:
         waiting = asyncio.create_task(cue.ask(Ask("And key 9?", "c")))
         await asyncio.sleep(1)
-        assert not waiting.done(), "a process that stands still lives"
-        talker.kill()
+        assert not waiting.done(), "a stopped process still holds its turn"
+        process.kill()
         async with asyncio.timeout(5):
             assert (await waiting).turn == 2
         assert (await cue.turns.get("c", 1)).state == "interrupted"
-    await talker.communicate()
+    await process.communicate()

@@ -1,7 +1,7 @@
-"""A nursery of workers that are killed: it forks one for each line it is told, and says how each ended.
+"""Fork a worker for each order on stdin and report how each one ended.
 
 In: {"path", "name", "run", "tasks", "writes", "abandons", "failpoint"}. Out: {"pid"}, the worker's own lines, {"exit"}.
-A fork costs 10 ms where a start costs half a second, and a thousand kills want to be cheap.
+A fork takes 10 ms and a start half a second, so a thousand kills stay fast.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ def say(line: bytes) -> None:
 
 async def work(order) -> None:
     os.environ["CUEBOOK_FAILPOINT"] = order.pop("failpoint")
-    alone = Holders(None)  # who is killed holds its leases on: the history knows of no other process's ends
+    alone = Holders(None)  # a killed process keeps its leases: the test history knows of no other process's end
     store = SqliteStore(order.pop("path"), failpoints=Failpoints.from_environment(), holders=alone)
     await hammer(store, say, **order)
     await store.aclose()

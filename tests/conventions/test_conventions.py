@@ -1,4 +1,4 @@
-"""The house rules (docs: how the code reads) that no linter knows, as tests over the source."""
+"""Tests of source conventions that no linter checks (docs: how the code is organized)."""
 
 import ast
 import importlib
@@ -27,10 +27,10 @@ MAX_FILE_LINES = 600
 MAX_FOLDER_MODULES = 25
 MAX_FUNCTION_LINES = 60
 CATCHES_EVERYTHING = {
-    "src/cuebook/engine/proxy/shadow.py",  # its outermost loop records and goes on
-    "src/cuebook/engine/jobs/worker.py",  # its outermost loop records and goes on
-    "src/cuebook/storage/sqlite/writer.py",  # whatever a request fails with goes to who waits for it
-    "src/cuebook/providers/minilm/compute_thread.py",  # whatever a piece fails with goes to who waits for it
+    "src/cuebook/engine/proxy/shadow.py",  # its outermost loop records the error and continues
+    "src/cuebook/engine/jobs/worker.py",  # its outermost loop records the error and continues
+    "src/cuebook/storage/sqlite/writer.py",  # any error of a request is passed to its caller
+    "src/cuebook/providers/minilm/compute_thread.py",  # any error of a chunk is passed to its caller
 }
 PURE_PACKAGES = {
     "window",
@@ -47,7 +47,7 @@ PURE_PACKAGES = {
 OPEN_TO_ENTRY_POINTS = {"app", "config", "errors", "records", "validate"}
 ENTRY_POINTS = {"cli", "server"}
 
-# In pieces, so that this file does not break its own rule.
+# Assembled from parts, so that this file does not break its own rule.
 REGISTRY = re.compile(
     "|".join(
         [
@@ -87,7 +87,7 @@ def is_own(node: ast.AST) -> bool:
 
 
 def catches_everything(handler: ast.ExceptHandler) -> bool:
-    """Tell a bare or broad `except`; one that only cleans up and raises again is none."""
+    """Return whether an `except` is bare or broad and does not re-raise."""
     if isinstance(handler.body[-1], ast.Raise) and handler.body[-1].exc is None:
         return False
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -97,7 +97,7 @@ def catches_everything(handler: ast.ExceptHandler) -> bool:
 
 
 def tracked() -> list[Path]:
-    # What is about to be committed counts too. The checkout may belong to another user than the one who tests.
+    # Files about to be committed count too. The checkout may belong to another user than the test process.
     command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         listing = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
@@ -110,13 +110,13 @@ def test_files_are_short() -> None:
     long = {
         name(path): count for path in MODULES if (count := len(path.read_text("utf-8").splitlines())) > MAX_FILE_LINES
     }
-    assert not long, f"files over {MAX_FILE_LINES} lines: cut by noun"
+    assert not long, f"files over {MAX_FILE_LINES} lines: split each by subject"
 
 
 def test_folders_are_small() -> None:
     sizes = Counter(path.parent for path in MODULES)
     large = {name(folder): count for folder, count in sizes.items() if count > MAX_FOLDER_MODULES}
-    assert not large, f"folders of over {MAX_FOLDER_MODULES} modules: divide by noun"
+    assert not large, f"folders of over {MAX_FOLDER_MODULES} modules: divide each by subject"
 
 
 def test_functions_are_short() -> None:
@@ -126,10 +126,10 @@ def test_functions_are_short() -> None:
         for function in functions(parsed(path))
         if lines_of(function) > MAX_FUNCTION_LINES
     ]
-    assert not long, f"functions over {MAX_FUNCTION_LINES} lines: one that needs scrolling is two"
+    assert not long, f"functions over {MAX_FUNCTION_LINES} lines: split each in two"
 
 
-def test_own_rooms_are_imported_at_the_top() -> None:
+def test_own_packages_are_imported_at_the_top() -> None:
     hidden = [
         f"{name(path)}:{node.lineno}"
         for path in MODULES
@@ -141,7 +141,7 @@ def test_own_rooms_are_imported_at_the_top() -> None:
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
-    """Give the top packages a module imports, also by a name in `import_module`."""
+    """Return the top-level packages that a module imports, also with `import_module`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
@@ -169,7 +169,7 @@ def test_every_import_is_declared() -> None:
         and package != "cuebook"
         and not {normalized(each) for each in packages.get(package, ())} & declared
     }
-    assert not undeclared, "what is imported stands in pyproject.toml, as a dependency or in an extra"
+    assert not undeclared, "declare imports in pyproject.toml, as a dependency or in an extra"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_every_import_is_declared() -> None:
     ],
 )
 def test_a_missing_extra_is_named(package: str, code: str, extra: str) -> None:
-    """Each extra's first package is missing in a process of its own."""
+    """Make the first package of each extra unimportable in a separate process."""
     hidden = f"import sys; sys.modules[{package!r}] = None; {code}"
     done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
@@ -195,24 +195,24 @@ def test_nothing_catches_everything() -> None:
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.ExceptHandler) and catches_everything(node)
     ]
-    assert not broad, "name what is caught"
+    assert not broad, "name the caught exceptions"
 
 
-def test_every_module_says_what_it_decides() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [name(path) for path in MODULES if not ast.get_docstring(parsed(path))]
-    assert not silent, "a module begins with a docstring"
+    assert not silent, "modules without a docstring"
 
 
 def test_every_statement_is_used() -> None:
     source = "".join(path.read_text("utf-8") for path in MODULES)
     asked = {
         statement for statement in load_statements() if not statement.startswith("delete_")
-    }  # named by their table
+    }  # used through the name of their table
     assert not [statement for statement in asked if f'"{statement}"' not in source]
 
 
-def test_tests_use_doubles_and_patch_nothing() -> None:
-    allowed = "setenv|delenv|chdir"  # where a test runs may be set: nothing of the code
+def test_tests_use_doubles_instead_of_patches() -> None:
+    allowed = "setenv|delenv|chdir"  # only the environment of a test may be patched, no code
     patching = re.compile("unittest" + r"(\.|\s+import\s+)" + rf"mock|mocker\.|monkeypatch\.(?!(?:{allowed})\b)\w")
     found = [
         f"{name(path)}:{number}"
@@ -220,7 +220,7 @@ def test_tests_use_doubles_and_patch_nothing() -> None:
         for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
         if patching.search(line)
     ]
-    assert not found, "doubles come from cuebook.testing"
+    assert not found, "use doubles from cuebook.testing"
 
 
 def test_every_exported_name_exists() -> None:
@@ -234,7 +234,7 @@ def test_every_exported_name_exists() -> None:
         for exported in getattr(importlib.import_module(module), "__all__", ())
         if not hasattr(importlib.import_module(module), exported)
     ]
-    assert not missing, "__all__ promises what is not there"
+    assert not missing, "__all__ contains undefined names"
 
 
 def test_tracked_files_name_no_registry_and_no_machine() -> None:
@@ -247,15 +247,15 @@ def test_tracked_files_name_no_registry_and_no_machine() -> None:
         for number, line in enumerate(text.splitlines(), start=1):
             if REGISTRY.search(line) or MACHINE.search(line):
                 found.append(f"{name(path)}:{number}: {line.strip()[:120]}")
-    assert not found, "a commit holds no registry's address and no path of one machine"
+    assert not found, "committed files contain a registry address or a machine's path"
 
 
 def test_contracts_name_every_package() -> None:
-    """Every package of the layers is in the contracts of pure packages and of entry points."""
+    """Check that the import contracts list every package."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     layers, *_, pure, entry_points = contracts
     packages = {package.strip(" ()") for layer in layers["layers"] for package in layer.split("|")}
-    packages.remove("__main__")  # no package: `python -m cuebook`, above them all
+    packages.remove("__main__")  # not a package: `python -m cuebook`, above all packages
     assert {package.removeprefix("*.") for package in pure["source_modules"]} == PURE_PACKAGES
     assert {package.removeprefix("*.") for package in entry_points["source_modules"]} == ENTRY_POINTS
     assert {

@@ -1,4 +1,4 @@
-"""The site of the documentation, as `scripts/docs` builds it: its reference names all there is, no link is dead."""
+"""Tests of the documentation site that `scripts/docs` builds: complete reference pages and no dead links."""
 
 import importlib.util
 import re
@@ -52,7 +52,7 @@ def site(folder: Path) -> Path:
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, and the names in it that can be linked to."""
+    """Collects the links, loaded files and anchors of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def test_every_command_is_described(folder: Path) -> None:
     headings = re.findall(r"^##+ (cuebook.*)$", page, re.MULTILINE)
     assert headings == names
     sections = re.split(r"^##+ ", page, flags=re.MULTILINE)[1:]
-    assert not [each.partition("\n")[0] for each in sections if "```text" not in each], "a command has an example"
+    assert not [each.partition("\n")[0] for each in sections if "```text" not in each], "every command needs an example"
     assert "| `--upstream URL` | " in page
 
 
@@ -93,10 +93,10 @@ def test_every_setting_is_described(folder: Path) -> None:
         for key in getattr(settings, section).__struct_fields__:
             assert page.count(f"| `{section}.{key}` | `") == 1, f"{section}.{key}"
     silent = re.findall(r"^\| (`[a-z_.]+`) .*\|  \|$", page, re.MULTILINE)
-    assert not silent, "say beside each setting in config.py what it means"
+    assert not silent, "describe each setting beside its field in config.py"
     assert '| `store.url` | `".cuebook/cuebook.db"` |  | a file' in page
     assert "| `budget.trigger` | `0.7` | above 0, at most 1 |" in page
-    assert "`auto` those with several variants to choose from" in page  # said above the setting, not beside it
+    assert "`auto` those with several variants to choose from" in page  # documented above the setting, not beside it
 
 
 def test_every_route_is_described(folder: Path) -> None:
@@ -117,7 +117,7 @@ def test_every_error_is_described(folder: Path) -> None:
     assert "| `StoreFull` | `BackendError` | 507 | `store-full` |" in page
 
 
-def test_every_page_stands_in_the_navigation(folder: Path) -> None:
+def test_every_page_is_in_the_navigation(folder: Path) -> None:
     def named(nav: object) -> Iterator[str]:
         for each in nav if isinstance(nav, list) else nav.values():
             yield from [each] if isinstance(each, str) else named(each)
@@ -126,10 +126,10 @@ def test_every_page_stands_in_the_navigation(folder: Path) -> None:
     design = (folder / "docs/reference/design.md").read_text("utf-8")
     for path in (folder / "docs").rglob("*.md"):
         place = path.relative_to(folder / "docs").as_posix()
-        assert place in listed or f"(../{place})" in design, f"{place}: name it under nav in zensical.toml"
+        assert place in listed or f"(../{place})" in design, f"{place}: add it under nav in zensical.toml"
 
 
-def test_no_link_is_dead_and_nothing_comes_from_elsewhere(site: Path) -> None:
+def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     pages = {path.resolve(): Page(path) for path in site.rglob("*.html") if path.name != "404.html"}
     dead = []
     for path, page in pages.items():

@@ -1,4 +1,4 @@
-"""Makes the helpers beside the tests importable, and sets their clock."""
+"""Make the helper modules of this folder importable and freeze the tests' clock."""
 
 import sys
 from pathlib import Path

@@ -1,11 +1,11 @@
-"""A turn from `ask` to its end: what is durable when, who waits for whom, and what a caller who goes away leaves."""
+"""Tests of a turn made by `ask`: durability, waiting, cancellation and idempotency keys."""
 
 import asyncio
 import json
 import time
 
 import pytest
-from stage import NAME, counted, cue_on, everything, path
+from turn_helpers import NAME, all_texts, count_tokens, cue_on, path
 
 from cuebook import Ask, Busy, Cuebook, NotFound
 from cuebook.engine.turn.opening import open_step
@@ -25,8 +25,8 @@ def model():
 
 @pytest.fixture
 async def cue(tmp_path, model):
-    async with cue_on(tmp_path, model=model) as opened:
-        yield opened
+    async with cue_on(tmp_path, model=model) as handle:
+        yield handle
 
 
 async def state_of(cue: Cuebook, n: int = 1, name: str = NAME) -> tuple[str, str]:
@@ -38,16 +38,16 @@ async def chunks_of(cue, ask):
     return [chunk async for chunk in cue.stream(ask)]
 
 
-# ---- in order -------------------------------------------------------------------------------------------------------
+# ---- order ----------------------------------------------------------------------------------------------------------
 
 
-async def test_chunks_come_in_their_order_and_the_answer_is_durable_before_the_last(cue, model):
+async def test_chunks_are_ordered_and_the_answer_is_durable_first(cue, model):
     model.say(Script(text="Hello **there**.", size=6))
     kinds = []
     async for chunk in cue.stream(Ask("hi", NAME)):
         kinds.append(chunk.type)
         if chunk.type == "METADATA_UPDATE":
-            assert await path(cue) == ["hi"], "the query is durable before the model is asked"
+            assert await path(cue) == ["hi"], "the query is durable before the model is called"
         if chunk.type == "final_response":
             assert await path(cue) == ["hi", "Hello **there**."]
             assert (chunk.text, chunk.plain) == ("Hello **there**.", "Hello there.")
@@ -55,7 +55,7 @@ async def test_chunks_come_in_their_order_and_the_answer_is_durable_before_the_l
     assert kinds == ["METADATA_UPDATE", "text_delta", "text_delta", "text_delta", "final_response"]
 
 
-async def test_a_reply_says_how_it_came_about(cue):
+async def test_a_reply_describes_its_turn(cue):
     first = await cue.ask(Ask("hi", NAME, mode="chat"))
     assert first.metadata["turn"] == first.turn == 1
     assert first.metadata["mode"] == "chat"
@@ -63,13 +63,13 @@ async def test_a_reply_says_how_it_came_about(cue):
     assert first.metadata["rollingSummary"]["profileId"] == "standard"
     second = await cue.ask(Ask("again", NAME))
     assert (await cue.conversations.get(NAME)).metadata["mode"] == "chat"
-    assert second.metadata["window"]["tokens"] == second.window.tokens >= counted(second.window, cue.desk.count)
-    shown = await cue.turns.show(NAME, 2)
-    assert shown["window"]["stablePrefixRatio"] == second.metadata["window"]["stablePrefixRatio"]
+    assert second.metadata["window"]["tokens"] == second.window.tokens >= count_tokens(second.window, cue.desk.count)
+    record = await cue.turns.show(NAME, 2)
+    assert record["window"]["stablePrefixRatio"] == second.metadata["window"]["stablePrefixRatio"]
 
 
-async def test_the_share_of_stable_bytes_is_what_the_interface_says(tmp_path, model):
-    """Bytes of the longest common prefix with the previous turn's messages ÷ bytes of this turn's."""
+async def test_stable_ratio_is_the_share_of_common_prefix_bytes(tmp_path, model):
+    """Expect the longest common prefix with the previous turn's messages, divided by this turn's bytes."""
     async with cue_on(tmp_path, model=model) as cue:
         before = None
         for n in range(6):
@@ -87,20 +87,20 @@ async def test_the_share_of_stable_bytes_is_what_the_interface_says(tmp_path, mo
             before = now
 
 
-async def test_assemble_stores_nothing_and_gives_the_same_bytes_twice(cue):
+async def test_assemble_stores_nothing_and_is_repeatable(cue):
     await cue.ask(Ask("hi", NAME))
     before = await cue.conversations.get(NAME)
     one, two = [await cue.assemble(Ask("and the password: hunter2!xyz?", NAME)) for _ in range(2)]
     assert one == two
     assert await cue.conversations.get(NAME) == before
-    assert b"hunter2!xyz" in one.messages[-1], "to be sent as it was said"
+    assert b"hunter2!xyz" in one.messages[-1], "the message is sent unchanged"
     assert "hunter2" not in "".join(block.text for block in one.blocks)
     assert (await cue.assemble(Ask("who?", "unknown"))).messages == (b'{"role":"user","content":"who?"}',)
     with pytest.raises(NotFound):
         await cue.conversations.get("unknown")
 
 
-async def test_a_secret_goes_to_the_model_and_not_into_the_store(cue, model, tmp_path):
+async def test_a_secret_reaches_the_model_but_not_the_store(cue, model, tmp_path):
     await cue.ask(
         Ask(
             "my password: hunter2!xyz",
@@ -113,7 +113,7 @@ async def test_a_secret_goes_to_the_model_and_not_into_the_store(cue, model, tmp
     assert b"hunter2" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert (await cue.turns.replay(NAME, 1)).verdict == "identical"
     await cue.ask(Ask("what was it?", NAME))
-    assert b"[[secret:" in b"".join(model.requests[1].messages), "only the live request holds it"
+    assert b"[[secret:" in b"".join(model.requests[1].messages), "only the live request contains it"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_a_secret_goes_to_the_model_and_not_into_the_store(cue, model, tmp
         (Ask("x" * 3_000_000, NAME), "message"),
     ],
 )
-async def test_what_cannot_be_asked_is_refused_and_nothing_stored(cue, ask, where):
+async def test_an_invalid_request_is_refused_and_stores_nothing(cue, ask, where):
     with pytest.raises(InvalidInput) as refused:
         await cue.ask(ask)
     assert refused.value.where == where
@@ -135,7 +135,7 @@ async def test_what_cannot_be_asked_is_refused_and_nothing_stored(cue, ask, wher
         await cue.conversations.get(NAME)
 
 
-async def test_a_budget_that_is_refused_names_the_least_that_is_not(cue):
+async def test_a_refused_budget_error_names_the_smallest_valid_budget(cue):
     await cue.ask(Ask("hi " * 50, NAME))
     with pytest.raises(InvalidInput, match="Allow at least") as refused:
         await cue.ask(Ask("long " * 200, NAME, token_budget=5))
@@ -143,13 +143,13 @@ async def test_a_budget_that_is_refused_names_the_least_that_is_not(cue):
     with pytest.raises(InvalidInput):
         await cue.ask(Ask("long " * 200, NAME, token_budget=least - 1))
     reply = await cue.ask(Ask("long " * 200, NAME, token_budget=least))
-    assert counted(reply.window, cue.desk.count) <= reply.window.tokens <= least
+    assert count_tokens(reply.window, cue.desk.count) <= reply.window.tokens <= least
 
 
 # ---- how an answer can end ------------------------------------------------------------------------------------------
 
 
-async def test_a_model_that_fails_leaves_the_query(cue, model):
+async def test_a_failed_model_call_keeps_the_query(cue, model):
     model.say(UpstreamError("overloaded", status=503))
     with pytest.raises(UpstreamError):
         await cue.ask(Ask("hi", NAME))
@@ -157,7 +157,7 @@ async def test_a_model_that_fails_leaves_the_query(cue, model):
     assert await state_of(cue) == ("failed", "overloaded")
 
 
-async def test_a_model_that_fails_midway_leaves_what_came(cue, model):
+async def test_a_model_that_fails_midway_keeps_the_partial_answer(cue, model):
     model.say(Script(text="half an ans", error=TimeoutError("too slow")))
     with pytest.raises(TimeoutError):
         await cue.ask(Ask("hi", NAME))
@@ -172,7 +172,7 @@ async def test_an_answer_that_breaks_off_is_interrupted(cue, model):
     assert await path(cue) == ["hi", "half an ans…"]
     assert (await state_of(cue))[0] == "interrupted"
     rounds = await cue.conversations.rounds(NAME)
-    assert [each.state for each in rounds] == ["failed"], "D's name for it"
+    assert [each.state for each in rounds] == ["failed"], "rounds call this state failed"
 
 
 async def test_a_secret_in_an_error_is_not_stored(cue, model, tmp_path):
@@ -183,20 +183,20 @@ async def test_a_secret_in_an_error_is_not_stored(cue, model, tmp_path):
 
 
 @pytest.mark.parametrize("stop", [1, 2, 4])
-async def test_a_caller_who_stops_reading_leaves_what_came(cue, model, stop):
+async def test_a_caller_who_stops_reading_keeps_the_partial_answer(cue, model, stop):
     model.say(Script(text="a long answer", size=4))
     chunks = cue.stream(Ask("hi", NAME))
-    seen = [await anext(chunks) for _ in range(stop)]
+    received = [await anext(chunks) for _ in range(stop)]
     await chunks.aclose()
-    heard = "".join(chunk.text for chunk in seen)
-    assert await path(cue) == (["hi", f"{heard}…"] if heard else ["hi"])
+    text = "".join(chunk.text for chunk in received)
+    assert await path(cue) == (["hi", f"{text}…"] if text else ["hi"])
     assert (await state_of(cue))[0] == "interrupted"
     assert (await cue.ask(Ask("again", NAME))).turn == 2, "nobody waits for a lease"
     assert model.cancelled == (stop > 1)
 
 
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.03, 0.06, 0.1, 0.2])
-async def test_a_cancelled_caller_leaves_no_lease_wherever_it_was(cue, model, after):
+async def test_a_cancelled_caller_leaves_no_lease(cue, model, after):
     model.say(Script(text="a long answer " * 5, size=2, delay=0.02))
     asking = asyncio.create_task(cue.ask(Ask("hi", NAME)))
     await asyncio.sleep(after)
@@ -206,17 +206,17 @@ async def test_a_cancelled_caller_leaves_no_lease_wherever_it_was(cue, model, af
     try:
         assert (await cue.conversations.get(NAME)).lease_until == 0
     except NotFound:
-        return  # it had not begun
+        return  # it had not started
     assert (await state_of(cue))[0] == "interrupted"
     assert (await cue.ask(Ask("again", NAME))).turn == 2
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
-async def test_a_caller_cancelled_again_and_again_leaves_no_lease(cue, times):
+async def test_a_caller_cancelled_repeatedly_leaves_no_lease(cue, times):
     store, opening = cue.desk.store, asyncio.Event()
 
     class Slow:
-        """A disk that takes its time."""
+        """A store with slow writes."""
 
         def __getattr__(self, name):
             return getattr(store, name)
@@ -242,26 +242,26 @@ async def test_a_caller_cancelled_again_and_again_leaves_no_lease(cue, times):
     assert (await cue.turns.get(NAME, 1)).state == "interrupted"
 
 
-async def test_what_comes_slowly_is_kept_by_a_heartbeat(tmp_path):
-    said, seen = asyncio.Event(), asyncio.Event()
+async def test_a_heartbeat_stores_a_slow_answer(tmp_path):
+    first_piece, proceed = asyncio.Event(), asyncio.Event()
 
     class Halting(ScriptedModel):
         async def stream(self, request):
             async for piece in super().stream(request):
                 yield piece
-                said.set()  # its first piece was taken
-                await seen.wait()
+                first_piece.set()  # its first piece was read
+                await proceed.wait()
 
     model = Halting(Script(text="slowly but surely", size=3))
     async with cue_on(tmp_path, model=model, work__checkpoint_s=0.05) as cue:
         asking = asyncio.create_task(cue.ask(Ask("hi", NAME)))
-        await said.wait()
+        await first_piece.wait()
         async with asyncio.timeout(20):
             while not (turn := await cue.turns.get(NAME, 1)).partial:  # noqa: ASYNC110  nothing tells of it
                 await asyncio.sleep(0.01)
         assert turn.state == "running"
         assert "slowly but surely".startswith(turn.partial)
-        seen.set()
+        proceed.set()
         await asking
         assert await path(cue) == ["hi", "slowly but surely"]
 
@@ -277,10 +277,10 @@ async def test_a_lease_is_renewed_while_the_model_thinks(tmp_path):
         assert await state_of(cue) == ("finished", "")
 
 
-async def test_a_turn_taken_over_ends_with_an_error_and_stores_nothing_twice(tmp_path):
+async def test_a_turn_that_lost_its_lease_fails_and_stores_nothing(tmp_path):
     slow = ScriptedModel(Script(text="first to speak, last to be heard " * 90, size=2, delay=0.03))
     late = FrozenClock()
-    late.advance(1000)  # to them this process stood still for longer than its lease
+    late.advance(1000)  # for other processes, this one stalled for longer than its lease
     async with cue_on(tmp_path, model=slow, work__checkpoint_s=0.04) as mine:
         asking = asyncio.create_task(mine.ask(Ask("one", NAME)))
         while not slow.requests:  # noqa: ASYNC110 - the double tells nobody
@@ -293,7 +293,7 @@ async def test_a_turn_taken_over_ends_with_an_error_and_stores_nothing_twice(tmp
         assert [texts[0], *texts[-2:]] == ["one", "two", "other"]
         assert len(texts) in (3, 4)
         assert (await state_of(mine))[0] == "interrupted"
-        assert slow.cancelled == 1, "the model is not read to its end"
+        assert slow.cancelled == 1, "the model's stream is not read to its end"
 
 
 class Other(LoadedDice):
@@ -301,20 +301,22 @@ class Other(LoadedDice):
         return f"other-{super().new_id(prefix)}"
 
 
-# ---- who waits for whom ---------------------------------------------------------------------------------------------
+# ---- waiting --------------------------------------------------------------------------------------------------------
 
 
 async def test_parallel_asks_run_one_after_another(cue, model):
     replies = await asyncio.gather(*(cue.ask(Ask(f"n{n}", NAME)) for n in range(30)))
-    assert [reply.turn for reply in replies] == list(range(1, 31)), "in their order"
+    assert [reply.turn for reply in replies] == list(range(1, 31)), "turns run in the order of the calls"
     posts = await cue.conversations.posts(NAME)
     assert [post.seq for post in posts] == list(range(1, 61))
     assert [post.parent for post in posts] == list(range(60))
     assert {post.message for post in posts[1::2]} == {"Noted."}
-    assert all(len(request.messages) == 2 * n + 1 for n, request in enumerate(model.requests)), "each saw all before it"
+    assert all(len(request.messages) == 2 * n + 1 for n, request in enumerate(model.requests)), (
+        "each turn sees all earlier ones"
+    )
 
 
-async def test_parallel_asks_of_many_conversations_do_not_wait_for_each_other(tmp_path):
+async def test_asks_of_different_conversations_do_not_wait(tmp_path):
     model = ScriptedModel(default=Script(text="ok", delay=0.1))
     async with cue_on(tmp_path, model=model) as cue:
         began = asyncio.get_running_loop().time()
@@ -322,7 +324,7 @@ async def test_parallel_asks_of_many_conversations_do_not_wait_for_each_other(tm
         assert asyncio.get_running_loop().time() - began < 3
 
 
-async def test_the_line_is_bounded(tmp_path):
+async def test_the_conversation_queue_is_bounded(tmp_path):
     gate = asyncio.Event()
 
     class Waiting(ScriptedModel):
@@ -342,7 +344,7 @@ async def test_the_line_is_bounded(tmp_path):
         assert (await cue.ask(Ask("later", NAME))).turn == 66
 
 
-async def test_who_gives_up_waiting_leaves_the_line(tmp_path):
+async def test_a_cancelled_waiter_leaves_the_queue(tmp_path):
     model = ScriptedModel(Script(text="slow", delay=0.1), default="ok")
     async with cue_on(tmp_path, model=model) as cue:
         first = asyncio.create_task(cue.ask(Ask("a", NAME)))
@@ -355,7 +357,7 @@ async def test_who_gives_up_waiting_leaves_the_line(tmp_path):
         assert await path(cue) == ["a", "slow", "c", "ok"]
 
 
-async def test_two_books_on_one_file_take_turns(tmp_path):
+async def test_two_processes_on_one_database_take_turns(tmp_path):
     slow = ScriptedModel(default=Script(text="mine", delay=0.05))
     async with (
         cue_on(tmp_path, model=slow) as mine,
@@ -370,7 +372,7 @@ async def test_two_books_on_one_file_take_turns(tmp_path):
             assert (await mine.turns.replay(NAME, n)).verdict == "identical"
 
 
-async def test_a_turn_of_another_process_is_waited_for_however_long_it_takes(tmp_path):
+async def test_a_turn_waits_for_another_processes_turn(tmp_path):
     slow = ScriptedModel(Script(text="mine", delay=0.5))
     async with cue_on(tmp_path, model=slow) as mine, cue_on(tmp_path, dice=Other()) as theirs:
         first = asyncio.create_task(mine.ask(Ask("a", NAME)))
@@ -379,7 +381,7 @@ async def test_a_turn_of_another_process_is_waited_for_however_long_it_takes(tmp
         assert (await first).turn == 1
 
 
-async def test_a_lease_of_a_clock_that_was_wrong_holds_no_conversation_longer_than_a_lease_lasts(tmp_path):
+async def test_a_lease_from_a_wrong_clock_expires_in_time(tmp_path):
     clock = FrozenClock(time.time() + 10_000_000)
     async with cue_on(tmp_path, clock=clock) as wrong:
         lost = await open_step(wrong.desk, Scope(), asking(wrong.desk, Ask("a", NAME), None))
@@ -390,7 +392,7 @@ async def test_a_lease_of_a_clock_that_was_wrong_holds_no_conversation_longer_th
             assert await state_of(right) == ("interrupted", "the answering process ended")
 
 
-async def test_posts_stored_while_a_turn_speaks_stay_and_the_answer_follows_them(tmp_path):
+async def test_posts_appended_during_a_turn_stay_before_the_answer(tmp_path):
     model = ScriptedModel(Script(text="answer", delay=0.1))
     async with cue_on(tmp_path, model=model) as cue:
         asking = asyncio.create_task(cue.ask(Ask("query", NAME)))
@@ -401,7 +403,7 @@ async def test_posts_stored_while_a_turn_speaks_stay_and_the_answer_follows_them
         assert [post.seq for post in await cue.conversations.posts(NAME)] == [1, 2, 3]
 
 
-async def test_a_store_that_always_moves_on_is_told(cue):
+async def test_a_store_that_always_conflicts_raises_an_error(cue):
     store = cue.desk.store
 
     class Moving:
@@ -417,17 +419,17 @@ async def test_a_store_that_always_moves_on_is_told(cue):
     cue.desk.store = store
 
 
-# ---- the same request again -----------------------------------------------------------------------------------------
+# ---- idempotency keys -----------------------------------------------------------------------------------------------
 
 
-async def test_a_key_is_answered_once(tmp_path):
+async def test_an_idempotency_key_is_answered_once(tmp_path):
     model = ScriptedModel(default=Script(text="only once", delay=0.02))
     async with cue_on(tmp_path, model=model) as cue:
         ask = Ask("hi", NAME, idempotency_key="k1")
         replies = await asyncio.gather(*(cue.ask(ask) for _ in range(20)))
         assert {(reply.text, reply.turn) for reply in replies} == {("only once", 1)}
         assert len(model.requests) == 1
-        assert await everything(cue) == ["hi", "only once"]
+        assert await all_texts(cue) == ["hi", "only once"]
         with pytest.raises(KeyReused):
             await cue.ask(Ask("other", NAME, idempotency_key="k1"))
     async with cue_on(tmp_path, model=model) as cue:
@@ -436,10 +438,10 @@ async def test_a_key_is_answered_once(tmp_path):
             "text_delta",
             "final_response",
         ]
-        assert len(model.requests) == 1, "after a restart too"
+        assert len(model.requests) == 1, "also after a restart"
 
 
-async def test_a_key_is_forgotten_after_two_days(tmp_path):
+async def test_an_idempotency_key_expires_after_two_days(tmp_path):
     clock = FrozenClock()
     async with cue_on(tmp_path, clock=clock) as cue:
         assert (await cue.ask(Ask("hi", NAME, idempotency_key="k"))).turn == 1
@@ -452,7 +454,7 @@ async def test_a_key_is_forgotten_after_two_days(tmp_path):
         assert (await cue.ask(Ask("something else", NAME, idempotency_key="k"))).turn == 2
 
 
-async def test_a_key_in_two_processes_is_answered_once(tmp_path):
+async def test_two_processes_answer_an_idempotency_key_once(tmp_path):
     models = [ScriptedModel(default=Script(text=text, delay=0.03)) for text in ("one", "two")]
     async with cue_on(tmp_path, model=models[0]) as mine, cue_on(tmp_path, model=models[1], dice=Other()) as theirs:
         ask = Ask("hi", NAME, idempotency_key="k1")
@@ -461,7 +463,7 @@ async def test_a_key_in_two_processes_is_answered_once(tmp_path):
         assert sum(len(model.requests) for model in models) == 1
 
 
-async def test_a_key_whose_turn_failed_says_so(cue, model):
+async def test_an_idempotency_key_of_a_failed_turn_reports_the_failure(cue, model):
     model.say(UpstreamError("overloaded"))
     ask = Ask("hi", NAME, idempotency_key="k1")
     for _ in range(2):
@@ -470,7 +472,7 @@ async def test_a_key_whose_turn_failed_says_so(cue, model):
     assert len(model.requests) == 1
 
 
-async def test_a_key_belongs_to_its_user(cue, model):
+async def test_an_idempotency_key_belongs_to_its_user(cue, model):
     one = await cue.ask(Ask("hi", "a", user="ann", idempotency_key="k1"))
     two = await cue.ask(Ask("hello", "b", user="bob", idempotency_key="k1"))
     assert (one.conversation, two.conversation, len(model.requests)) == ("a", "b", 2)
@@ -479,7 +481,7 @@ async def test_a_key_belongs_to_its_user(cue, model):
 # ---- without a model ------------------------------------------------------------------------------------------------
 
 
-async def test_without_a_model_the_answer_says_so_and_is_never_remembered(tmp_path):
+async def test_without_a_model_the_answer_is_never_remembered(tmp_path):
     async with Cuebook.open(await _bare(tmp_path), clock=FrozenClock(), dice=LoadedDice(), worker=False) as cue:
         await cue.append(NAME, [{"role": "user", "content": "The key to the shed hangs behind the blue door."}])
         reply = await cue.ask(Ask("Where does the key to the shed hang?", NAME))
@@ -499,17 +501,17 @@ async def test_without_a_model_the_answer_says_so_and_is_never_remembered(tmp_pa
 
 
 async def _bare(folder):
-    from stage import config
+    from turn_helpers import config
 
     return config(folder)
 
 
-async def test_what_a_user_calls_recalled_is_remembered(cue):
+async def test_a_user_message_that_says_recalled_is_remembered(cue):
     await cue.append(NAME, [{"role": "user", "content": f"{NO_MODEL_LABEL} is what it says on the zebra box"}])
     assert await cue.memory.search("zebra", conversation=NAME)
 
 
-async def test_who_takes_no_part_sees_nothing(cue):
+async def test_a_user_outside_the_conversation_sees_nothing(cue):
     await cue.ask(Ask("mine", NAME, user="ann"))
     for ask in (Ask("hi", NAME, user="bob"),):
         with pytest.raises(NotFound):
@@ -518,7 +520,7 @@ async def test_who_takes_no_part_sees_nothing(cue):
 
 
 @pytest.mark.parametrize("count", ["12", 12.5, True])
-async def test_a_model_that_counts_no_tokens_does_not_stop_its_conversation(cue, model, count):
+async def test_a_model_without_token_counts_does_not_stop_its_conversation(cue, model, count):
     model.say(Script(text="one", usage=Usage(input=count)), Script(text="two", usage=Usage(input=7)))
     await cue.ask(Ask("a", NAME))
     await cue.ask(Ask("b", NAME))

@@ -1,4 +1,4 @@
-"""How a book opens and closes: what is refused leaves nothing open, and whatever fails on closing, all is closed."""
+"""Tests of opening and closing a database: errors leave no file open."""
 
 import sqlite3
 import threading
@@ -6,7 +6,7 @@ from contextlib import closing
 from itertools import pairwise
 
 import pytest
-from stage import NAME, config, cue_on
+from turn_helpers import NAME, config, cue_on
 
 from cuebook import Ask, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
@@ -22,7 +22,7 @@ def writers() -> int:
 @pytest.mark.parametrize(
     "wrong", [{"work__model": "model"}, {"work__model": "upstream"}, {"upstream__cache_rule": "x"}]
 )
-async def test_a_book_that_is_refused_leaves_no_file_open(tmp_path, wrong):
+async def test_a_refused_config_leaves_no_file_open(tmp_path, wrong):
     before = writers()
     with pytest.raises(InvalidInput):
         async with Cuebook.open(config(tmp_path, **wrong)):
@@ -30,7 +30,7 @@ async def test_a_book_that_is_refused_leaves_no_file_open(tmp_path, wrong):
     assert writers() == before
 
 
-async def test_what_fails_on_closing_keeps_nothing_else_open(tmp_path):
+async def test_an_error_on_closing_still_closes_everything_else(tmp_path):
     class Stuck(ScriptedModel):
         async def aclose(self):
             raise ZeroDivisionError
@@ -48,7 +48,7 @@ async def test_what_fails_on_closing_keeps_nothing_else_open(tmp_path):
     assert (writers(), upstream.shut) == (before, True)
 
 
-async def test_an_open_book_does_not_open_twice_and_a_closed_one_opens_again(tmp_path):
+async def test_a_database_opens_once_at_a_time_and_reopens(tmp_path):
     cue = Cuebook.open(config(tmp_path), model=ScriptedModel(default="Noted."), worker=False)
     for n in (1, 2):
         async with cue:
@@ -58,22 +58,22 @@ async def test_an_open_book_does_not_open_twice_and_a_closed_one_opens_again(tmp
 
 
 @pytest.mark.parametrize("damage", [b"\xff\xfe\x00", b"abc", b"", "schlüssel".encode()])
-def test_a_damaged_key_file_is_named_and_left_alone(tmp_path, damage):
+def test_a_damaged_key_file_is_named_and_unchanged(tmp_path, damage):
     (tmp_path / "key").write_bytes(damage)
     with pytest.raises(BackendError, match="key' is damaged"):
         database_key(tmp_path / "key")
     assert (tmp_path / "key").read_bytes() == damage
 
 
-def test_a_clock_set_back_runs_on_at_half_speed_until_it_is_caught_up():
+def test_a_clock_set_back_runs_slowly_until_it_catches_up():
     wall, ticks = FrozenClock(1000.0), FrozenClock(0.0)
     clock = SystemClock(wall.now, ticks.now)
-    told = [clock.now()]
+    times = [clock.now()]
 
     def run(seconds):
         for each in (wall, ticks):
             each.advance(seconds)
-        told.append(clock.now())
+        times.append(clock.now())
 
     run(5)
     wall.advance(-60)
@@ -81,18 +81,18 @@ def test_a_clock_set_back_runs_on_at_half_speed_until_it_is_caught_up():
         run(10)
     wall.advance(3600)
     run(1)
-    assert told == [1000, 1005, *range(1010, 1066, 5), 1075, 1085, 4686]
-    assert all(after > before for before, after in pairwise(told))
+    assert times == [1000, 1005, *range(1010, 1066, 5), 1075, 1085, 4686]
+    assert all(after > before for before, after in pairwise(times))
 
 
-async def test_an_idempotency_key_stands_for_a_keyed_digest(tmp_path):
-    """The same request in two books: what is kept of it tells nobody who tries out what secret it held."""
-    kept = set()
+async def test_an_idempotency_key_is_stored_as_a_keyed_digest(tmp_path):
+    """Two databases store the same request as different digests, so nobody can guess its secret."""
+    digests = set()
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         async with cue_on(tmp_path / folder) as cue:
             for _ in range(2):
                 assert (await cue.ask(Ask("my pin is 1234", NAME, idempotency_key="k"))).turn == 1
         with closing(sqlite3.connect(tmp_path / folder / "cuebook.db")) as connection:
-            kept.update(connection.execute("SELECT digest FROM idempotency").fetchall())
-    assert len(kept) == 2
+            digests.update(connection.execute("SELECT digest FROM idempotency").fetchall())
+    assert len(digests) == 2

@@ -1,10 +1,10 @@
-"""What is refused or replaced before anything of a post is stored."""
+"""Tests of post validation and redaction before a post is stored."""
 
 import json
 import math
 
 import pytest
-from stage import NAME, cue_on, user
+from turn_helpers import NAME, cue_on, user
 
 from cuebook import Ask, InvalidInput, NotFound, Part, Posted
 from cuebook.wire.chat_messages import read_message
@@ -12,14 +12,14 @@ from cuebook.wire.chat_messages import read_message
 
 @pytest.fixture
 async def cue(tmp_path):
-    async with cue_on(tmp_path) as opened:
-        yield opened
+    async with cue_on(tmp_path) as handle:
+        yield handle
 
 
 @pytest.mark.parametrize(
     "when", [1.7e12, -62_135_596_800.0, 253_402_300_799.0, 1e300, math.inf, -math.inf, math.nan], ids=str
 )
-async def test_a_time_no_day_can_be_reckoned_from_is_refused_and_nothing_is_stored(cue, when):
+async def test_an_invalid_time_is_refused_and_nothing_is_stored(cue, when):
     for post in (Posted(sender="user", message="hi", created_at=when), user("hi", timestamp=when)):
         with pytest.raises(InvalidInput) as refused:
             await cue.append(NAME, [Posted(sender="user", message="before"), post])
@@ -29,14 +29,14 @@ async def test_a_time_no_day_can_be_reckoned_from_is_refused_and_nothing_is_stor
 
 
 @pytest.mark.parametrize("when", [-30_610_224_000.0, 0.0, 253_370_764_799.0])
-async def test_posts_of_any_day_are_found_and_compacted(cue, when):
+async def test_posts_of_any_date_are_recalled_and_compacted(cue, when):
     await cue.append(NAME, [user(f"The boat number {n} is red.", timestamp=when) for n in range(40)])
     assert await cue.settle() == {}
     assert await cue.memory.summary(NAME) is not None
     assert await cue.memory.search("boat", conversation=NAME)
 
 
-async def test_a_password_in_the_address_of_an_attachment_is_not_stored(cue, tmp_path):
+async def test_a_password_in_an_attachment_url_is_not_stored(cue, tmp_path):
     address, data = "https://ann:hunter2Pass9@example.com/x.png", "data:image/png;base64,AAAA"
     parts = (Part("image_url", address), Part("image_url", data), Part("file", "ftp://bob:hunter2Pass9@host/f"))
     await cue.append(NAME, [Posted(sender="user", message="see", parts=parts)])
@@ -50,10 +50,10 @@ async def test_a_password_in_the_address_of_an_attachment_is_not_stored(cue, tmp
     "part", [Part("text", "half \ud800"), Part("file", "x", {"a": "\udc00"}), Part("file", "x", object())]
 )
 @pytest.mark.parametrize("key", [None, "k"])
-async def test_an_attachment_that_is_no_json_is_refused_by_name(cue, part, key):
-    for given in (part, Part(f"{part.type}", part.content, {"in": part.extra})):
+async def test_an_attachment_that_is_not_json_is_refused_by_name(cue, part, key):
+    for variant in (part, Part(f"{part.type}", part.content, {"in": part.extra})):
         with pytest.raises(InvalidInput) as refused:
-            await cue.ask(Ask("hi", NAME, attachments=(given,), idempotency_key=key))
+            await cue.ask(Ask("hi", NAME, attachments=(variant,), idempotency_key=key))
         assert refused.value.where == "attachments"
     with pytest.raises(NotFound):
         await cue.conversations.get(NAME)
@@ -72,7 +72,7 @@ async def test_an_attachment_that_is_no_json_is_refused_by_name(cue, part, key):
         (None, "posts[1]"),
     ],
 )
-async def test_what_is_no_post_is_refused_by_its_place_however_it_is_appended(cue, post, where):
+async def test_an_invalid_post_is_refused_by_its_location(cue, post, where):
     for append in (cue.append, cue.conversations.append):
         with pytest.raises(InvalidInput) as refused:
             await append(NAME, [user("fine"), post])
@@ -100,9 +100,9 @@ LONG = "Berlin, 3 May 2024: `get_user` failed at /srv/app/main.py with error 471
     ],
     ids=str,
 )  # fmt: skip
-async def test_a_message_known_to_hold_no_secret_becomes_the_same_post_as_one_that_is_looked_through(cue, message):
+async def test_skipping_the_secret_scan_yields_the_same_post(cue, message):
     raw, writer = json.dumps(message).encode(), cue.desk.writer
     clean = writer.clean_json(raw)
-    said = read_message(clean)
-    known = writer.message(clean, said, id="p", user="ana", now=1.7e9, owner="ana", clean=True)
-    assert known == writer.message(bytes(clean), said, id="p", user="ana", now=1.7e9, owner="ana")
+    parsed = read_message(clean)
+    post = writer.message(clean, parsed, id="p", user="ana", now=1.7e9, owner="ana", clean=True)
+    assert post == writer.message(bytes(clean), parsed, id="p", user="ana", now=1.7e9, owner="ana")

@@ -1,10 +1,10 @@
-"""Recall by meaning, through the book: found without a common word, behind the reply, time-limited, forgotten."""
+"""Tests of semantic recall: background embedding, time limits, language limits and erasure."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
-from stage import cue_on
+from turn_helpers import cue_on
 
 from cuebook import Ask, Posted
 from cuebook.errors import InvalidInput
@@ -19,20 +19,20 @@ def meaning(**fields: object) -> HashingEmbedder:
     return HashingEmbedder(dimension=256, synonyms=SAME, **fields)
 
 
-def said(*texts: str, sender: str = "ann") -> list[Posted]:
+def posts_of(*texts: str, sender: str = "ann") -> list[Posted]:
     return [Posted(sender=sender, message=text, id=f"p{n}") for n, text in enumerate(texts, 1)]
 
 
-def lies_in(folder: Path, content: bytes) -> bool:
+def is_in_database(folder: Path, content: bytes) -> bool:
     return any(content in file.read_bytes() for file in folder.glob("cuebook.db*"))
 
 
-async def test_what_means_the_same_is_found_in_other_words() -> None:
+async def test_a_post_with_the_same_meaning_is_recalled() -> None:
     async with cue_on() as cue:
-        await cue.append("c", said(*SAID))
+        await cue.append("c", posts_of(*SAID))
         assert await cue.memory.search(ASKED, conversation="c") == []
     async with cue_on(embedder=meaning()) as cue:
-        await cue.append("c", said(*SAID), user="ann")
+        await cue.append("c", posts_of(*SAID), user="ann")
         assert await cue.settle() == {}
         first, *_ = await cue.memory.search(ASKED, conversation="c")
         assert first.sources == ("p1",)
@@ -41,19 +41,19 @@ async def test_what_means_the_same_is_found_in_other_words() -> None:
         assert await cue.memory.search("quantum chromodynamics", conversation="c") == []
 
 
-async def test_one_post_alone_is_found_by_meaning() -> None:
+async def test_a_single_post_is_recalled_by_meaning() -> None:
     async with cue_on(embedder=meaning()) as cue:
-        await cue.append("c", said(SAID[0]), user="ann")
+        await cue.append("c", posts_of(SAID[0]), user="ann")
         await cue.settle()
-        for whose in ({"conversation": "c"}, {"user": "ann"}):
-            assert [hit.sources for hit in await cue.memory.search(ASKED, **whose)] == [("p1",)]
-            assert await cue.memory.search("quantum chromodynamics", **whose) == []
+        for owner in ({"conversation": "c"}, {"user": "ann"}):
+            assert [hit.sources for hit in await cue.memory.search(ASKED, **owner)] == [("p1",)]
+            assert await cue.memory.search("quantum chromodynamics", **owner) == []
 
 
-async def test_posts_are_embedded_behind_the_reply_each_once(tmp_path: Path) -> None:
+async def test_posts_are_embedded_once_in_the_background(tmp_path: Path) -> None:
     embedder = meaning()
     async with cue_on(tmp_path, embedder=embedder, worker=True, work__interval_s=0.05) as cue:
-        await cue.append("c", said(*SAID))
+        await cue.append("c", posts_of(*SAID))
         for _ in range(1000):
             if len(embedder.asked) == len(SAID):
                 break
@@ -64,21 +64,21 @@ async def test_posts_are_embedded_behind_the_reply_each_once(tmp_path: Path) -> 
         assert sorted(embedder.asked) == sorted(f"ann: {text}" for text in SAID)
 
 
-async def test_the_same_ask_gives_the_same_bytes_and_what_means_the_same_enters_the_window() -> None:
+async def test_assembling_is_repeatable_and_includes_semantic_matches() -> None:
     async with cue_on(embedder=meaning(), budget__window_posts=2, budget__max_short_term=60) as cue:
-        await cue.append("c", said(*SAID, *[f"Note {n} about nothing in particular" for n in range(40)]))
+        await cue.append("c", posts_of(*SAID, *[f"Note {n} about nothing in particular" for n in range(40)]))
         await cue.settle()
         ask = Ask(ASKED, "c")
-        once, again = await cue.assemble(ask), await cue.assemble(ask)
-        assert once.messages == again.messages
-        assert b"puppy" in b"".join(once.messages)
+        first, second = await cue.assemble(ask), await cue.assemble(ask)
+        assert first.messages == second.messages
+        assert b"puppy" in b"".join(first.messages)
 
 
-async def test_an_embedder_that_fails_or_is_slow_leaves_full_text(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_or_slow_embedder_leaves_full_text_search(caplog: pytest.LogCaptureFixture) -> None:
     embedder = meaning()
     embedder.fails = True
     async with cue_on(embedder=embedder) as cue:
-        await cue.append("c", said(*SAID))
+        await cue.append("c", posts_of(*SAID))
         assert await cue.settle() == {"embedding": len(SAID)}
         assert "`fails` is set" in caplog.text
         [hit] = await cue.memory.search("puppy", conversation="c", limit=1)
@@ -90,14 +90,14 @@ async def test_an_embedder_that_fails_or_is_slow_leaves_full_text(caplog: pytest
             return await super().embed(texts)
 
     async with cue_on(embedder=Slow(), embedder__timeout_s=0.05) as cue:
-        await cue.append("c", said(*SAID))
+        await cue.append("c", posts_of(*SAID))
         assert (await cue.memory.search("puppy", conversation="c"))[0].sources == ("p1",)
         assert "timed out after 0.05 s" in caplog.text
 
 
-async def test_another_model_embeds_anew_and_is_never_mixed(tmp_path: Path) -> None:
+async def test_another_embedding_model_re_embeds_and_never_mixes(tmp_path: Path) -> None:
     async with cue_on(tmp_path, embedder=meaning(name="old")) as cue:
-        await cue.append("c", said(*SAID))
+        await cue.append("c", posts_of(*SAID))
         await cue.settle()
     async with cue_on(tmp_path, embedder=meaning(name="new")) as cue:
         assert await cue.memory.search(ASKED, conversation="c") == []
@@ -106,21 +106,21 @@ async def test_another_model_embeds_anew_and_is_never_mixed(tmp_path: Path) -> N
         assert (await cue.memory.search(ASKED, conversation="c"))[0].sources == ("p1",)
 
 
-async def test_no_byte_of_a_vector_is_left_of_a_deleted_conversation(tmp_path: Path) -> None:
+async def test_a_deleted_conversation_leaves_no_vector_bytes(tmp_path: Path) -> None:
     embedder = meaning()
     async with cue_on(tmp_path, embedder=embedder) as cue:
-        await cue.append("c", said(*SAID))
-        await cue.append("other", said("Another matter"))
+        await cue.append("c", posts_of(*SAID))
+        await cue.append("other", posts_of("Another matter"))
         await cue.settle()
         [vector] = await embedder.embed([f"ann: {SAID[0]}"])
-        assert lies_in(tmp_path, vector)
+        assert is_in_database(tmp_path, vector)
         counts = await cue.conversations.delete("c")
         assert counts["vectors"] == len(SAID)
-        assert not lies_in(tmp_path, vector)
+        assert not is_in_database(tmp_path, vector)
         assert await cue.settle() == {}
 
 
-async def test_nobody_asks_an_embedder_about_languages_it_does_not_know() -> None:
+async def test_texts_in_unsupported_languages_are_not_embedded() -> None:
     embedder = meaning(languages=frozenset({"en"}))
     foreign = (
         "昨天我领养了一只小狗",
@@ -128,7 +128,7 @@ async def test_nobody_asks_an_embedder_about_languages_it_does_not_know() -> Non
         "Вчера я завёл собаку",
     )
     async with cue_on(embedder=embedder) as cue:
-        await cue.append("c", said("I adopted a puppy", *foreign, "def main(): return 0"))
+        await cue.append("c", posts_of("I adopted a puppy", *foreign, "def main(): return 0"))
         assert await cue.settle() == {}
         assert embedder.asked == ["ann: I adopted a puppy", "ann: def main(): return 0"]
         await cue.memory.search("小狗", conversation="c")
@@ -137,15 +137,15 @@ async def test_nobody_asks_an_embedder_about_languages_it_does_not_know() -> Non
         assert (await cue.memory.search("小狗", conversation="c"))[0].sources == ("p2",)
 
 
-async def test_a_long_post_is_found_by_any_of_its_passages() -> None:
+async def test_a_long_post_is_recalled_by_any_passage() -> None:
     filler = "Nothing of note happened in the meeting about budgets. " * 40
     async with cue_on(embedder=meaning()) as cue:
-        await cue.append("c", said(*SAID[1:], filler + f"\n{'The puppy sleeps. ' * 40}\n" + filler))
+        await cue.append("c", posts_of(*SAID[1:], filler + f"\n{'The puppy sleeps. ' * 40}\n" + filler))
         await cue.settle()
         assert (await cue.memory.search("hound sleeping", conversation="c"))[0].sources == ("p4",)
 
 
-async def test_what_is_no_embedder_is_refused() -> None:
+async def test_an_invalid_embedder_is_refused() -> None:
     with pytest.raises(InvalidInput, match="embedder: 7 has no 'name'"):
         async with cue_on(embedder=7):
             pass

@@ -1,4 +1,4 @@
-"""Forgetting: nothing of it is left in any byte, nothing brings it back, and a signed receipt says what went."""
+"""Tests of erasure: what a forget request deletes, and its signed receipt."""
 
 import asyncio
 import json
@@ -9,11 +9,11 @@ from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
-from stage import cue_on
+from turn_helpers import cue_on
 
 from cuebook import Ask, Cuebook, InvalidInput, NotFound, Part, Posted
 from cuebook.errors import LeaseLost
-from cuebook.interfaces.memories import Delivered, PlaceChange
+from cuebook.interfaces.memories import DeliveryResult, PlaceChange
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import Memory, Place, Scope, Source
 from cuebook.testing import FrozenClock, Script, ScriptedModel
@@ -23,35 +23,35 @@ CANARY = "Zanzibarquokka"
 DAY = 86_400.0
 
 
-def left(folder: Path, words: str = CANARY) -> dict[str, int]:
-    """Give the files of a folder that hold words, in whatever case, and how often."""
+def occurrences(folder: Path, words: str = CANARY) -> dict[str, int]:
+    """Return the files that contain one of the words in any case, with the number of occurrences."""
     needle = words.lower().encode()
-    found = {
+    counts = {
         str(file.relative_to(folder)): file.read_bytes().lower().count(needle)
         for file in folder.rglob("*")
         if file.is_file()
     }
-    return {name: count for name, count in found.items() if count}
+    return {name: count for name, count in counts.items() if count}
 
 
-def on(folder: Path, *, model=None, clock=None, **settings):
+def open_database(folder: Path, *, model=None, clock=None, **settings):
     return cue_on(
         folder, model=model or ScriptedModel(default=f"{CANARY} is fine."), clock=clock, dice=SystemDice(), **settings
     )
 
 
-async def prompted(folder: Path) -> None:
-    """Let a persona speak through a prompt of the book, so that the audit and its mirror hold what was said."""
+async def add_prompted_persona(folder: Path) -> None:
+    """Add a persona with a managed prompt, so that the audit and its mirror contain the texts."""
     (folder / "personas").mkdir()
     helper = {"id": "helper", "name": "Ada", "prompts": {"persona": "persona/kind"}}
     (folder / "personas" / "helper.json").write_text(json.dumps(helper))
-    async with on(folder) as cue:
+    async with open_database(folder) as cue:
         await cue.prompts.save("persona/kind", {"body": "Be kind to $user_name."}, params=["user_name"])
 
 
-async def tell(cue: Cuebook, name: str = "c", *, user: str | None = "ann", posts: int = 30) -> None:
-    """Say the canary wherever words can go: posts, parts, wire, attachments, summary, items, a broken-off answer."""
-    said = [
+async def store_canary(cue: Cuebook, name: str = "c", *, user: str | None = "ann", posts: int = 30) -> None:
+    """Store the canary in posts, parts, wire data, attachments, summary, items and a partial answer."""
+    messages = [
         Posted(
             sender=(user or "user") if n % 2 == 0 else "assistant",
             message=f"My house in {CANARY} has {n} rooms and a garden; I like {CANARY} tea number {n}.",
@@ -59,7 +59,7 @@ async def tell(cue: Cuebook, name: str = "c", *, user: str | None = "ann", posts
         )
         for n in range(posts)
     ]
-    await cue.append(name, said, user=user)
+    await cue.append(name, messages, user=user)
     await cue.append(name, [{"role": "user", "content": f"{CANARY} " * 900, "x_extra": CANARY}], user=user)
     files = (Part("file", CANARY, {"name": CANARY}),)
     await cue.ask(Ask(f"What of {CANARY}?", name, user=user, attachments=files, idempotency_key=f"k-{name}"))
@@ -71,19 +71,19 @@ async def tell(cue: Cuebook, name: str = "c", *, user: str | None = "ann", posts
                 break
 
 
-# ---- a conversation -------------------------------------------------------------------------------------------------
+# ---- forgetting a conversation --------------------------------------------------------------------------------------
 
 
-async def test_a_conversation_leaves_no_byte_and_a_receipt_that_can_be_checked(tmp_path):
-    await prompted(tmp_path)
-    async with on(tmp_path) as cue:
-        await tell(cue)
+async def test_forgetting_a_conversation_deletes_every_byte_and_signs_a_receipt(tmp_path):
+    await add_prompted_persona(tmp_path)
+    async with open_database(tmp_path) as cue:
+        await store_canary(cue)
         await cue.ask(Ask(f"{CANARY}, who are you?", "c", user="ann", persona="helper"))
         await cue.settle()
         assert await cue.memory.summary("c")
-        assert {"logs/prompts_audit.jsonl"} < set(left(tmp_path))
+        assert {"logs/prompts_audit.jsonl"} < set(occurrences(tmp_path))
         receipt = await cue.memory.forget(conversation="c", reason="asked by mail")
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
         assert (receipt.state, receipt.kind, receipt.reason) == ("done", "conversation", "asked by mail")
         assert receipt.counts["conversations"] == 1
         assert receipt.counts["posts"] > 30
@@ -99,13 +99,13 @@ async def test_a_conversation_leaves_no_byte_and_a_receipt_that_can_be_checked(t
         assert verdict.ok
         assert verdict.erased > 0
         assert (await cue.audit.verify_mirror(tmp_path / "logs/prompts_audit.jsonl")).erased == verdict.erased
-    assert left(tmp_path) == {}
+    assert occurrences(tmp_path) == {}
     assert audit(str(tmp_path / "cuebook.db"), integrity=True) == []
 
 
-async def test_forgotten_twice_gives_a_receipt_of_zeros(tmp_path):
-    async with on(tmp_path) as cue:
-        await tell(cue)
+async def test_forgetting_twice_returns_a_receipt_of_zeros(tmp_path):
+    async with open_database(tmp_path) as cue:
+        await store_canary(cue)
         first, second = await asyncio.gather(cue.memory.forget(conversation="c"), cue.memory.forget(conversation="c"))
         assert {first.state, second.state} == {"done"}
         assert sorted((first.counts.get("posts", 0) > 0, second.counts.get("posts", 0) > 0)) == [False, True]
@@ -116,36 +116,36 @@ async def test_forgotten_twice_gives_a_receipt_of_zeros(tmp_path):
             await cue.conversations.delete("c")
 
 
-async def test_a_conversation_begun_again_under_its_id_is_another(tmp_path):
-    async with on(tmp_path, model=ScriptedModel(default="Noted.")) as cue:
-        await tell(cue)
+async def test_a_conversation_recreated_with_its_id_is_new(tmp_path):
+    async with open_database(tmp_path, model=ScriptedModel(default="Noted.")) as cue:
+        await store_canary(cue)
         await cue.memory.forget(conversation="c")
         reply = await cue.ask(Ask("hello", "c", user="ann"))
         assert reply.turn == 1
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
 
 
-async def test_anothers_conversation_counts_nothing(tmp_path):
-    async with on(tmp_path) as cue:
-        await tell(cue)
+async def test_another_users_conversation_counts_nothing(tmp_path):
+    async with open_database(tmp_path) as cue:
+        await store_canary(cue)
         receipt = await cue.memory.forget(conversation="c", by="bob")
         assert sum(receipt.counts.values()) == 0
         assert await cue.conversations.get("c")
 
 
-async def test_one_thing_is_named(tmp_path):
-    async with on(tmp_path) as cue:
-        for given in ({}, {"user": "ann", "conversation": "c"}, {"user": ""}, {"memories": ["x"] * 10_001}):
+async def test_a_forget_request_names_exactly_one_target(tmp_path):
+    async with open_database(tmp_path) as cue:
+        for target in ({}, {"user": "ann", "conversation": "c"}, {"user": ""}, {"memories": ["x"] * 10_001}):
             with pytest.raises(InvalidInput):
-                await cue.memory.forget(**given)
+                await cue.memory.forget(**target)
 
 
-# ---- a user ---------------------------------------------------------------------------------------------------------
+# ---- forgetting a user ----------------------------------------------------------------------------------------------
 
 
-async def shared(cue: Cuebook) -> None:
-    """A talk of bob's in which ann speaks too."""
-    said = [
+async def store_shared_conversation(cue: Cuebook) -> None:
+    """Store a conversation of bob in which ann takes part."""
+    posts = [
         Posted(id="b1", sender="bob", message="Our boat is called Marigold."),
         Posted(id="x1", sender="assistant", message="A fine name."),
         Posted(id="a1", sender="ann", message=f"My secret garden is in {CANARY} by the old mill."),
@@ -154,24 +154,24 @@ async def shared(cue: Cuebook) -> None:
         Posted(id="x3", sender="assistant", message=f"And ann's secret garden is in {CANARY} by the old mill, right?"),
         Posted(id="b3", sender="bob", message="The boat needs new paint."),
     ]
-    await cue.append("shared", said, user="bob")
+    await cue.append("shared", posts, user="bob")
     more = [Posted(sender="bob" if n % 2 == 0 else "assistant", message=f"Plank {n} is dry.") for n in range(24)]
     await cue.append("shared", more, user="bob")
     await cue.ask(Ask("How is the boat?", "shared", user="bob"))
     await cue.settle()
 
 
-async def test_a_users_transcripts_go_and_their_words_leave_conversations_of_others(tmp_path):
-    await prompted(tmp_path)
-    async with on(tmp_path, model=ScriptedModel(default="Well.")) as cue:
-        await tell(cue)
-        await tell(cue, "c2")
-        await shared(cue)
+async def test_forgetting_a_user_deletes_transcripts_and_words_elsewhere(tmp_path):
+    await add_prompted_persona(tmp_path)
+    async with open_database(tmp_path, model=ScriptedModel(default="Well.")) as cue:
+        await store_canary(cue)
+        await store_canary(cue, "c2")
+        await store_shared_conversation(cue)
         await cue.ask(Ask(f"{CANARY}!", "c2", user="ann", persona="helper"))
         await cue.settle()
         assert CANARY in (await cue.memory.summary("shared")).markdown
         receipt = await cue.memory.forget(user="ann")
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
         assert receipt.counts["conversations"] == 2
         assert cue.receipts.verify(receipt, name="ann").ok
         assert {each.id for each in (await cue.conversations.list()).items} == {"shared"}
@@ -187,19 +187,19 @@ async def test_a_users_transcripts_go_and_their_words_leave_conversations_of_oth
         assert (await cue.audit.verify()).ok
         await cue.settle()
         summary = await cue.memory.summary("shared")
-        assert summary, "derived anew from what remains"
+        assert summary, "derived again from the remaining posts"
         assert "Marigold" in summary.markdown or "Bergen" in summary.markdown
         assert all("erased" not in each.text for each in await cue.memory.items("shared"))
         reply = await cue.ask(Ask("What is our boat called?", "shared", user="bob"))
         assert (await cue.turns.replay("shared", reply.turn)).verdict == "identical"
         assert reply.window.tokens <= reply.window.budget
         assert "ann" not in (await cue.conversations.get("shared")).participants
-    assert left(tmp_path) == {}
+    assert occurrences(tmp_path) == {}
     assert audit(str(tmp_path / "cuebook.db"), integrity=True) == []
 
 
-async def test_words_of_a_user_leave_long_posts_and_attachments_of_others_conversations(tmp_path):
-    async with on(tmp_path, model=ScriptedModel(default="Well.")) as cue:
+async def test_a_users_words_leave_others_long_posts_and_attachments(tmp_path):
+    async with open_database(tmp_path, model=ScriptedModel(default="Well.")) as cue:
         long = Posted(sender="ann", message=f"{CANARY} " * 4000, parts=(Part("text", CANARY * 600, {"n": CANARY}),))
         for n in range(6):
             posts = [
@@ -208,28 +208,28 @@ async def test_words_of_a_user_leave_long_posts_and_attachments_of_others_conver
             await cue.append(f"s{n}", [*posts, long, *posts], user="bob")
         before = {n: (await cue.conversations.get(f"s{n}")).last_seq for n in range(6)}
         await cue.memory.forget(user="ann")
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
         assert before == {n: (await cue.conversations.get(f"s{n}")).last_seq for n in range(6)}
     assert audit(str(tmp_path / "cuebook.db"), integrity=True) == []
 
 
-async def test_what_was_observed_of_a_user_names_nobody(tmp_path):
-    await prompted(tmp_path)
-    async with on(tmp_path) as cue:
+async def test_observations_of_a_forgotten_user_name_nobody(tmp_path):
+    await add_prompted_persona(tmp_path)
+    async with open_database(tmp_path) as cue:
         await cue.prompts.observe("persona/kind", sentiment=1.0, user=CANARY, conversation=f"talk-{CANARY}")
-        assert left(tmp_path)
+        assert occurrences(tmp_path)
         receipt = await cue.memory.forget(user=CANARY)
         assert receipt.counts["observations"] == 1
-        [seen] = await cue.desk.prompts.observations(Scope(), "persona/kind")
-        assert seen.user.startswith("erased-")
+        [observation] = await cue.desk.prompts.observations(Scope(), "persona/kind")
+        assert observation.user.startswith("erased-")
 
 
-# ---- while something runs -------------------------------------------------------------------------------------------
+# ---- concurrent work ------------------------------------------------------------------------------------------------
 
 
-async def test_a_running_answer_is_not_written_after_its_conversation_is_forgotten(tmp_path):
+async def test_a_running_answer_of_a_forgotten_conversation_is_not_stored(tmp_path):
     model = ScriptedModel(Script(text=f"{CANARY} " * 40, delay=0.02))
-    async with on(tmp_path, model=model, work__checkpoint_s=0.05) as cue:
+    async with open_database(tmp_path, model=model, work__checkpoint_s=0.05) as cue:
         await cue.append("c", [Posted(sender="ann", message=f"I like {CANARY}.")], user="ann")
 
         async def read() -> None:
@@ -243,30 +243,30 @@ async def test_a_running_answer_is_not_written_after_its_conversation_is_forgott
         await asyncio.sleep(0.2)
         receipt = await cue.memory.forget(user="ann")
         assert receipt.state == "done"
-        with pytest.raises(LeaseLost, match="conversation 'c' was deleted while turn 1 was running"):
+        with pytest.raises(LeaseLost, match="Conversation 'c' was deleted while turn 1 was running"):
             await reading
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
         with pytest.raises(NotFound):
             await cue.conversations.get("c")
 
 
-async def test_a_running_answer_in_a_conversation_of_others_is_not_written_either(tmp_path):
+async def test_a_running_answer_containing_forgotten_words_is_not_stored(tmp_path):
     model = ScriptedModel("Well.", Script(text=f"ann's garden is in {CANARY}. " * 10, delay=0.02), default="Fine.")
-    async with on(tmp_path, model=model, work__checkpoint_s=0.05) as cue:
-        await shared(cue)
+    async with open_database(tmp_path, model=model, work__checkpoint_s=0.05) as cue:
+        await store_shared_conversation(cue)
         reading = asyncio.create_task(cue.ask(Ask("Where is ann's garden?", "shared", user="bob")))
         await asyncio.sleep(0.3)
         await cue.memory.forget(user="ann")
         with pytest.raises(LeaseLost):
             await reading
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
         turns = await cue.turns.last("shared")
         assert turns[-1].state == "interrupted"
         assert (await cue.ask(Ask("And the boat?", "shared", user="bob"))).text == "Fine."
 
 
 @pytest.mark.parametrize("what", ["conversation", "words"])
-async def test_a_pass_that_read_what_is_forgotten_meanwhile_is_refused(tmp_path, what):
+async def test_a_pass_that_read_forgotten_posts_is_refused(tmp_path, what):
     waiting, go_on = asyncio.Event(), asyncio.Event()
 
     class Slow:
@@ -281,11 +281,11 @@ async def test_a_pass_that_read_what_is_forgotten_meanwhile_is_refused(tmp_path,
         async def aclose(self):
             pass
 
-    async with on(tmp_path, model=Slow(), work__model="model") as cue:
+    async with open_database(tmp_path, model=Slow(), work__model="model") as cue:
         cue.desk.work_patience_s = 30.0
-        said = [Posted(sender="ann" if n == 3 else "bob", message=f"I like {CANARY} number {n}." if n == 3 else "Yes.")
+        posts = [Posted(sender="ann" if n == 3 else "bob", message=f"I like {CANARY} number {n}." if n == 3 else "Yes.")
                 for n in range(40)]  # fmt: skip
-        await cue.append("c", said, user="bob")
+        await cue.append("c", posts, user="bob")
         working = asyncio.create_task(cue.work())
         await waiting.wait()
         if what == "conversation":
@@ -296,56 +296,58 @@ async def test_a_pass_that_read_what_is_forgotten_meanwhile_is_refused(tmp_path,
         go_on.set()
         await working
         assert await cue.memory.summary("c") is None
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
 
 
-async def test_while_another_process_reads_the_receipt_is_pending(tmp_path):
-    async with on(tmp_path) as cue:
-        await tell(cue)
+async def test_a_reading_process_keeps_the_receipt_pending(tmp_path):
+    async with open_database(tmp_path) as cue:
+        await store_canary(cue)
         with closing(sqlite3.connect(tmp_path / "cuebook.db", isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM post").fetchone()
             receipt = await cue.memory.forget(conversation="c")
             assert (receipt.state, receipt.signature) == ("pending", "")
             assert not cue.receipts.verify(receipt).ok
-            assert left(tmp_path), "the reader still needs it"
+            assert occurrences(tmp_path), "the reader still needs it"
             assert (await cue.settle(timeout=1))["forget"] == 1
             assert (await cue.receipts.get(receipt.id)).state == "pending"
         assert await cue.settle() == {}
         signed = await cue.receipts.get(receipt.id)
         assert signed.state == "done"
         assert cue.receipts.verify(signed, name="c").ok
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
 
 
-async def test_a_large_file_is_written_anew_behind_the_reply_and_only_then_the_receipt_is_signed(tmp_path):
-    async with on(tmp_path) as cue:
-        await tell(cue)
+async def test_a_large_file_is_rewritten_before_the_receipt_is_signed(tmp_path):
+    async with open_database(tmp_path) as cue:
+        await store_canary(cue)
         with closing(sqlite3.connect(tmp_path / "cuebook.db")) as other, other:
             other.execute("CREATE TABLE other AS SELECT zeroblob(70000000) AS body")
         receipt = await cue.memory.forget(conversation="c")
         assert receipt.state == "pending"
         assert await cue.settle(timeout=120) == {}
         assert cue.receipts.verify(await cue.receipts.get(receipt.id), name="c").ok
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
 
 
 READER = """
 import sys, time
 from cuebook import BlockingCuebook, Ask
 from cuebook.config import build
-with BlockingCuebook.open(build(arguments={"store.url": "cuebook.db"}, folder=sys.argv[1]), worker=False) as book:
-    print(len(book.assemble(Ask("What do I like?", "c", user="bob")).messages), flush=True)
+with BlockingCuebook.open(build(arguments={"store.url": "cuebook.db"}, folder=sys.argv[1]), worker=False) as cue:
+    print(len(cue.assemble(Ask("What do I like?", "c", user="bob")).messages), flush=True)
     sys.stdin.readline()
-    print("CANARY" in str(book.assemble(Ask("What do I like?", "c", user="bob")).messages), flush=True)
+    print("CANARY" in str(cue.assemble(Ask("What do I like?", "c", user="bob")).messages), flush=True)
 """.replace("CANARY", CANARY)
 
 
-async def test_another_process_drops_what_it_has_in_memory(tmp_path):
-    async with on(tmp_path) as cue:
-        said = [Posted(sender="ann" if n % 3 == 0 else "bob", message=f"I like {CANARY} {n}.") for n in range(99)]
-        await cue.append("c", [each for each in said if each.sender == "bob"][:1], user="bob")
-        await cue.append("c", said, user="bob")
+async def test_another_process_drops_its_cached_data(tmp_path):
+    async with open_database(tmp_path) as cue:
+        ask_and_settle = [
+            Posted(sender="ann" if n % 3 == 0 else "bob", message=f"I like {CANARY} {n}.") for n in range(99)
+        ]
+        await cue.append("c", [each for each in ask_and_settle if each.sender == "bob"][:1], user="bob")
+        await cue.append("c", ask_and_settle, user="bob")
         other = await asyncio.create_subprocess_exec(
             sys.executable, "-c", READER, str(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -361,144 +363,146 @@ async def test_another_process_drops_what_it_has_in_memory(tmp_path):
 # ---- memories -------------------------------------------------------------------------------------------------------
 
 
-async def said(cue, clock, text, conversation, **ask):
+async def ask_and_settle(cue, clock, text, conversation, **ask):
     reply = await cue.ask(Ask(text, conversation, **({"user": "ann"} | ask)))
     clock.advance(60)
     await cue.settle()
     return reply
 
 
-async def known(cue, **whose):
-    return [each.text for each in (await cue.memories.page(**(whose or {"user": "ann"}))).items]
+async def memory_texts(cue, **owner):
+    return [each.text for each in (await cue.memories.page(**(owner or {"user": "ann"}))).items]
 
 
-def remembering(folder, clock, **settings):
-    return on(folder, clock=clock, model=ScriptedModel(default="Noted."), **({"memory__user": True} | settings))
+def open_with_memory(folder, clock, **settings):
+    return open_database(
+        folder, clock=clock, model=ScriptedModel(default="Noted."), **({"memory__user": True} | settings)
+    )
 
 
-async def test_a_memory_without_other_sources_goes_with_its_conversation(tmp_path):
+async def test_a_memory_without_other_sources_is_deleted_with_its_conversation(tmp_path):
     clock = FrozenClock()
-    async with remembering(tmp_path, clock) as cue:
-        await said(cue, clock, f"I live in {CANARY}.", "c1")
-        await said(cue, clock, "I am allergic to nuts.", "c2")
-        reply = await said(cue, clock, "Where do I live?", "c3")
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, f"I live in {CANARY}.", "c1")
+        await ask_and_settle(cue, clock, "I am allergic to nuts.", "c2")
+        reply = await ask_and_settle(cue, clock, "Where do I live?", "c3")
         assert CANARY in str(reply.window.messages)
         receipt = await cue.memory.forget(conversation="c1")
         assert receipt.counts["memories"] == 1
-        assert await known(cue) == ["I am allergic to nuts."]
-        assert left(tmp_path) == {}
+        assert await memory_texts(cue) == ["I am allergic to nuts."]
+        assert occurrences(tmp_path) == {}
         assert (await cue.turns.replay("c3", 1)).verdict == "erased"
         await cue.settle()
-        assert await known(cue) == ["I am allergic to nuts."]
+        assert await memory_texts(cue) == ["I am allergic to nuts."]
 
 
-async def test_a_memory_with_other_sources_is_derived_anew_from_them(tmp_path):
+async def test_a_memory_with_other_sources_is_derived_again(tmp_path):
     clock = FrozenClock()
-    async with remembering(tmp_path, clock) as cue:
-        await said(cue, clock, "I live in Oslo.", "c1")
-        await said(cue, clock, "I live in Oslo.", "c2")
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "I live in Oslo.", "c1")
+        await ask_and_settle(cue, clock, "I live in Oslo.", "c2")
         await cue.memory.forget(conversation="c1")
         await cue.settle()
         [memory] = (await cue.memories.page(user="ann")).items
         assert (memory.text, {each.conversation for each in memory.sources}) == ("I live in Oslo.", {"c2"})
 
 
-async def test_what_the_forgotten_had_marked_as_earlier_is_current_again(tmp_path):
+async def test_a_memory_superseded_by_a_forgotten_one_is_current_again(tmp_path):
     clock = FrozenClock()
-    async with remembering(tmp_path, clock) as cue:
-        await said(cue, clock, "My rent is 900 euros.", "c1")
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "My rent is 900 euros.", "c1")
         clock.advance(DAY)
-        await said(cue, clock, f"My rent is 950 euros now, says {CANARY}.", "c2")
+        await ask_and_settle(cue, clock, f"My rent is 950 euros now, says {CANARY}.", "c2")
         old = (await cue.memories.page(user="ann")).items[0]
         assert (old.text, old.ended_by is not None) == ("My rent is 900 euros.", True)
         await cue.memory.forget(conversation="c2")
         await cue.settle()
         [old] = (await cue.memories.page(user="ann")).items
         assert (old.text, old.ended_by) == ("My rent is 900 euros.", None)
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
 
 
-async def test_a_memory_forgotten_by_its_id_comes_back_only_where_it_is_said_anew(tmp_path):
+async def test_a_memory_forgotten_by_id_returns_only_if_repeated(tmp_path):
     clock = FrozenClock()
-    async with remembering(tmp_path, clock) as cue:
-        await said(cue, clock, "I live in Oslo.", "c1")
-        await said(cue, clock, "I am allergic to nuts.", "c1")
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "I live in Oslo.", "c1")
+        await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         memory = next(each for each in (await cue.memories.page(user="ann")).items if "Oslo" in each.text)
         assert (await cue.memory.forget(memories=[memory.id], by="bob")).counts.get("memories", 0) == 0
         receipt = await cue.memory.forget(memories=[f"memory:{memory.id}"], by="ann")
         assert receipt.counts["memories"] == 1
-        assert await known(cue) == ["I am allergic to nuts."]
+        assert await memory_texts(cue) == ["I am allergic to nuts."]
         for n in range(40):
-            await said(cue, clock, f"The invoice number {n} is over {n * 17} euros.", "c1")
-        assert "I live in Oslo." not in await known(cue)
-        await said(cue, clock, "I live in Oslo.", "c1")
-        assert "I live in Oslo." in await known(cue)
+            await ask_and_settle(cue, clock, f"The invoice number {n} is over {n * 17} euros.", "c1")
+        assert "I live in Oslo." not in await memory_texts(cue)
+        await ask_and_settle(cue, clock, "I live in Oslo.", "c1")
+        assert "I live in Oslo." in await memory_texts(cue)
 
 
-async def test_a_user_takes_their_memories_and_those_of_their_personas(tmp_path):
+async def test_forgetting_a_user_deletes_user_and_persona_memories(tmp_path):
     clock = FrozenClock()
-    async with remembering(tmp_path, clock, memory__persona=True) as cue:
-        await said(cue, clock, f"I live in {CANARY}.", "c1")
-        await said(cue, clock, "I live in Bergen.", "c2", user="bob")
+    async with open_with_memory(tmp_path, clock, memory__persona=True) as cue:
+        await ask_and_settle(cue, clock, f"I live in {CANARY}.", "c1")
+        await ask_and_settle(cue, clock, "I live in Bergen.", "c2", user="bob")
         await cue.memory.forget(user="ann")
-        assert await known(cue, user="ann") == []
-        assert set(await known(cue, user="bob")) == {"I live in Bergen."}
-        assert left(tmp_path) == {}
+        assert await memory_texts(cue, user="ann") == []
+        assert set(await memory_texts(cue, user="bob")) == {"I live in Bergen."}
+        assert occurrences(tmp_path) == {}
         with closing(sqlite3.connect(tmp_path / "cuebook.db")) as connection:
             assert {
                 owner.partition("\x1f")[2] or owner for (owner,) in connection.execute("SELECT owner FROM place")
             } == {"bob"}
 
 
-async def test_what_a_persona_knows_goes_and_what_was_said_before_does_not_come_to_it(tmp_path):
+async def test_forgetting_a_persona_deletes_its_memories_permanently(tmp_path):
     clock = FrozenClock()
-    async with remembering(tmp_path, clock, memory__persona=True, memory__user=False) as cue:
+    async with open_with_memory(tmp_path, clock, memory__persona=True, memory__user=False) as cue:
         persona = cue.desk.default_persona
-        await said(cue, clock, "I am allergic to nuts.", "c1")
+        await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         await cue.ask(Ask("I live in Oslo.", "c1", user="ann"))
-        await said(cue, clock, "I live in Bergen.", "c2", user="bob")
+        await ask_and_settle(cue, clock, "I live in Bergen.", "c2", user="bob")
         assert sum((await cue.memory.forget(persona="nobody")).counts.values()) == 0
         receipt = await cue.memory.forget(persona=persona, by="ann")
         assert receipt.counts["memories"] == 2
-        await said(cue, clock, "What do you know of me?", "c1")
-        assert await known(cue, user="ann") == []
+        await ask_and_settle(cue, clock, "What do you know of me?", "c1")
+        assert await memory_texts(cue, user="ann") == []
         assert (await cue.conversations.get("c1")).turns == 3
 
 
 async def test_a_delivery_that_read_before_the_forget_is_refused(tmp_path):
     clock = FrozenClock()
-    async with remembering(tmp_path, clock) as cue:
+    async with open_with_memory(tmp_path, clock) as cue:
         await cue.ask(Ask(f"I live in {CANARY}.", "c1", user="ann"))
         read = await cue.desk.store.memories.delivering(Scope(), "c1", limit=50)
         assert read is not None
         generation, _ = await cue.desk.store.memories.place(Scope(), Place("user", "ann"))
         await cue.memory.forget(user="ann")
         await cue.ask(Ask("hello", "c1", user="ann"))
-        place = Place("user", "ann")
+        owner = Place("user", "ann")
         memory = Memory(
-            id="f" * 16, place=place, category="facts", text=CANARY, sources=(Source("c1", read.posts[0].id),)
+            id="f" * 16, place=owner, category="facts", text=CANARY, sources=(Source("c1", read.posts[0].id),)
         )
-        delivered = Delivered(
+        delivered = DeliveryResult(
             conversation="c1",
             no=read.conversation.no,
             done=read.done,
             seq=read.seq,
             version=read.version,
-            changes=(PlaceChange(place=place, generation=generation, memories=(memory,)),),
+            changes=(PlaceChange(place=owner, generation=generation, memories=(memory,)),),
             now=clock.now(),
         )
         assert await cue.desk.store.memories.deliver(Scope(), delivered) is False
         await cue.settle()
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
 
 
 # ---- retention ------------------------------------------------------------------------------------------------------
 
 
-async def test_conversations_too_old_are_forgotten(tmp_path):
+async def test_retention_forgets_old_conversations(tmp_path):
     clock = FrozenClock()
-    async with on(tmp_path, clock=clock, retention__conversations_days=30) as cue:
-        await tell(cue)
+    async with open_database(tmp_path, clock=clock, retention__conversations_days=30) as cue:
+        await store_canary(cue)
         clock.advance(20 * DAY)
         await cue.ask(Ask("hello", "young", user="ann"))
         await cue.work()
@@ -511,10 +515,10 @@ async def test_conversations_too_old_are_forgotten(tmp_path):
         assert await cue.settle() == {}
 
 
-async def test_memories_nobody_touched_for_too_long_are_forgotten(tmp_path):
+async def test_retention_forgets_unused_memories(tmp_path):
     clock = FrozenClock()
-    async with remembering(tmp_path, clock, retention__memories_days=30) as cue:
-        await said(cue, clock, f"I live in {CANARY}.", "c1")
+    async with open_with_memory(tmp_path, clock, retention__memories_days=30) as cue:
+        await ask_and_settle(cue, clock, f"I live in {CANARY}.", "c1")
         await cue.memories.put("domain", "api.rate", "100 a minute")
         await cue.memories.put("user_preference", "tone", "short", user="ann")
         clock.advance(20 * DAY)
@@ -522,19 +526,21 @@ async def test_memories_nobody_touched_for_too_long_are_forgotten(tmp_path):
         await cue.memories.use(tone.id, user="ann")
         clock.advance(11 * DAY)
         assert await cue.settle() == {}
-        assert await known(cue) == ["short"]
-        assert await cue.memories.knowledge() == ([], None), "the book's own too"
+        assert await memory_texts(cue) == ["short"]
+        assert await cue.memories.knowledge() == ([], None), "also the project's own memories"
         [receipt] = [each for each in await cue.receipts.list() if each.kind == "memory"]
         assert (receipt.reason, receipt.state, receipt.counts["memories"]) == ("retention", "done", 2)
         assert cue.receipts.verify(receipt).ok
-        assert CANARY in (await cue.conversations.posts("c1"))[0].message, "what was said stays, by its own setting"
-        await said(cue, clock, "What do you know of me?", "c1")
-        assert f"I live in {CANARY}." not in await known(cue), "what was said before brings it back no more"
+        assert CANARY in (await cue.conversations.posts("c1"))[0].message, (
+            "posts stay: they have a setting of their own"
+        )
+        await ask_and_settle(cue, clock, "What do you know of me?", "c1")
+        assert f"I live in {CANARY}." not in await memory_texts(cue), "earlier posts do not restore the memory"
 
 
-async def test_a_user_forgets_only_themselves(tmp_path):
-    async with on(tmp_path, model=ScriptedModel(default="Well.")) as cue:
-        await tell(cue)
+async def test_a_user_may_forget_only_themselves(tmp_path):
+    async with open_database(tmp_path, model=ScriptedModel(default="Well.")) as cue:
+        await store_canary(cue)
         receipt = await cue.memory.forget(user="ann", by="bob")
         assert sum(receipt.counts.values()) == 0
         assert await cue.conversations.get("c")

@@ -1,20 +1,20 @@
-"""Thousands of memories are forgotten at a cost that grows with their number, and nothing left names one of them."""
+"""Tests of erasing thousands of memories: the cost is linear and no link to them remains."""
 
 import time
 
-from stage import cue_on
+from turn_helpers import cue_on
 
 from cuebook.interfaces.memories import PlaceChange
 from cuebook.records.memory import Memory, Place, Scope
 
 ANN = Place("user", "ann")
 MANY = 8_000
-#: Seconds; where each memory was looked for in all of its place, it were more than ten.
+#: Seconds. If each deletion scanned all memories of the owner, it would take more than ten.
 SOON = 4.0
 
 
 def memories(number: int) -> list[Memory]:
-    """Give memories of which each came after the one before it, and ended it."""
+    """Return memories that each follow and supersede the previous one."""
     return [
         Memory(
             id=f"m{n}", place=ANN, category="facts", text=f"My number is {n}.", written=True, valid_from=float(n),
@@ -25,7 +25,7 @@ def memories(number: int) -> list[Memory]:
     ]  # fmt: skip
 
 
-async def test_thousands_of_memories_go_soon(tmp_path):
+async def test_thousands_of_memories_are_forgotten_quickly(tmp_path):
     async with cue_on(tmp_path) as cue:
         store = cue.desk.store.memories
         assert await store.save(Scope(), PlaceChange(place=ANN, generation=0, memories=tuple(memories(MANY))), now=1.0)
@@ -34,13 +34,13 @@ async def test_thousands_of_memories_go_soon(tmp_path):
         assert (receipt.counts["memories"], time.process_time() - began < SOON) == (MANY, True)
 
 
-async def test_what_stays_names_none_of_those_that_went(tmp_path):
+async def test_remaining_memories_do_not_link_to_forgotten_ones(tmp_path):
     async with cue_on(tmp_path) as cue:
         store = cue.desk.store.memories
         assert await store.save(Scope(), PlaceChange(place=ANN, generation=0, memories=tuple(memories(6))), now=1.0)
         await cue.memory.forget(memories=["m1", "m2", "m4"])
-        left = (await cue.memories.page(user="ann", ended=True)).items
-        assert [(each.id, each.supersedes, each.ended_by) for each in left] == [
+        remaining = (await cue.memories.page(user="ann", ended=True)).items
+        assert [(each.id, each.supersedes, each.ended_by) for each in remaining] == [
             ("m0", None, None),
             ("m3", None, None),
             ("m5", None, None),

@@ -1,10 +1,10 @@
-"""An unmodified client's history finds its place: trimmed, edited, regenerated, with an id and without one."""
+"""Tests of history alignment: resent, trimmed, edited and regenerated client histories."""
 
 import json
 import time
 
 import pytest
-from stage import NAME, Client, bot, cue_on, everything, path, system, user
+from turn_helpers import NAME, Client, all_texts, bot, cue_on, path, system, user
 
 from cuebook.app.cuebook import RelayCall
 from cuebook.errors import InvalidInput, NotFound, UpstreamError
@@ -18,8 +18,8 @@ def upstream():
 
 @pytest.fixture
 async def cue(tmp_path, upstream):
-    async with cue_on(tmp_path, upstream=upstream, memory__profile="standard") as opened:
-        yield opened
+    async with cue_on(tmp_path, upstream=upstream, memory__profile="standard") as handle:
+        yield handle
 
 
 @pytest.fixture
@@ -27,19 +27,19 @@ def client(cue, upstream):
     return Client(cue, upstream)
 
 
-async def talk(client, rounds, start=1):
+async def hold_conversation(client, rounds, start=1):
     for n in range(start, start + rounds):
         await client.say(f"u{n}", f"a{n}")
 
 
 async def test_a_resent_history_is_stored_once(cue, client):
-    await talk(client, 3)
-    assert await everything(cue) == ["u1", "a1", "u2", "a2", "u3", "a3"]
+    await hold_conversation(client, 3)
+    assert await all_texts(cue) == ["u1", "a1", "u2", "a2", "u3", "a3"]
     assert (await cue.conversations.get(NAME)).turns == 3
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_an_answer_that_comes_back_trimmed_is_the_same_answer(cue, client, named):
+async def test_a_trimmed_answer_matches_the_stored_answer(cue, client, named):
     client.conversation = NAME if named else None
     names = []
     for n in range(1, 4):
@@ -48,30 +48,32 @@ async def test_an_answer_that_comes_back_trimmed_is_the_same_answer(cue, client,
     assert len(set(names)) == 1
     assert (await cue.conversations.get(names[0])).turns == 3
     sent = [message["content"] for message in client.upstream.messages()]
-    assert sent == ["u1", "a1 \n", "u2", "a2 \n", "u3"], "as it was said, so that a provider's cache holds"
+    assert sent == ["u1", "a1 \n", "u2", "a2 \n", "u3"], (
+        "the original bytes are resent, so the provider's cache stays valid"
+    )
 
 
-async def test_without_an_id_the_conversation_is_found_again(cue, client):
+async def test_a_conversation_without_an_id_is_matched_again(cue, client):
     client.conversation = None
     names = [await client.say(f"u{n}", f"a{n}") for n in range(1, 4)]
     assert len(set(names)) == 1
-    assert await everything(cue, names[0]) == ["u1", "a1", "u2", "a2", "u3", "a3"]
+    assert await all_texts(cue, names[0]) == ["u1", "a1", "u2", "a2", "u3", "a3"]
 
 
-async def test_two_who_say_hi_are_two_conversations(cue, upstream):
-    ann, bob = (Client(cue, upstream, conversation=None, who=who) for who in ("ann", "bob"))
+async def test_two_clients_that_say_hi_get_two_conversations(cue, upstream):
+    ann, bob = (Client(cue, upstream, conversation=None, user_id=user_id) for user_id in ("ann", "bob"))
     assert await ann.say("hi", "hello") != await bob.say("hi", "hello")
-    again = Client(cue, upstream, conversation=None, who="ann")
-    assert await again.say("hi", "hello") not in (ann.head.conversation, bob.head.conversation)
+    returning = Client(cue, upstream, conversation=None, user_id="ann")
+    assert await returning.say("hi", "hello") not in (ann.head.conversation, bob.head.conversation)
 
 
-async def test_the_same_history_under_two_users_stays_two(cue, upstream):
-    ann, bob = (Client(cue, upstream, conversation=None, who=who) for who in ("ann", "bob"))
-    await talk(ann, 2)
+async def test_one_history_under_two_users_stays_two_conversations(cue, upstream):
+    ann, bob = (Client(cue, upstream, conversation=None, user_id=user_id) for user_id in ("ann", "bob"))
+    await hold_conversation(ann, 2)
     bob.history = list(ann.history)
     assert await bob.say("u3", "a3") != ann.head.conversation
-    assert await everything(cue, bob.head.conversation, "bob") == ["u1", "a1", "u2", "a2", "u3", "a3"]
-    assert await everything(cue, ann.head.conversation, "ann") == ["u1", "a1", "u2", "a2"]
+    assert await all_texts(cue, bob.head.conversation, "bob") == ["u1", "a1", "u2", "a2", "u3", "a3"]
+    assert await all_texts(cue, ann.head.conversation, "ann") == ["u1", "a1", "u2", "a2"]
     with pytest.raises(NotFound):
         await bob.say("x", conversation=ann.head.conversation)
 
@@ -79,19 +81,19 @@ async def test_the_same_history_under_two_users_stays_two(cue, upstream):
 @pytest.mark.parametrize("named", [True, False])
 async def test_a_trimmed_front_edits_nothing(cue, client, named):
     client.conversation = NAME if named else None
-    await talk(client, 6)
+    await hold_conversation(client, 6)
     name = client.head.conversation
     client.history = client.history[-4:]
-    await talk(client, 2, start=7)
+    await hold_conversation(client, 2, start=7)
     assert await path(cue, name) == [f"{kind}{n}" for n in range(1, 9) for kind in "ua"]
     window = json.loads(client.upstream.requests[-1].body)["messages"]
-    assert [m["content"] for m in window][:2] == ["u1", "a1"], "what the client trimmed is there again"
+    assert [m["content"] for m in window][:2] == ["u1", "a1"], "the trimmed messages are restored"
 
 
 @pytest.mark.parametrize("named", [True, False])
 async def test_a_trimmed_middle_edits_nothing(cue, client, named):
     client.conversation = NAME if named else None
-    await talk(client, 8)
+    await hold_conversation(client, 8)
     client.history = client.history[:6] + client.history[-2:]
     await client.say("u9", "a9")
     assert await path(cue, client.head.conversation) == [f"{kind}{n}" for n in range(1, 10) for kind in "ua"]
@@ -100,44 +102,44 @@ async def test_a_trimmed_middle_edits_nothing(cue, client, named):
 @pytest.mark.parametrize("named", [True, False])
 async def test_a_clients_own_summary_in_front_edits_nothing(cue, client, named):
     client.conversation = NAME if named else None
-    await talk(client, 6)
+    await hold_conversation(client, 6)
     client.history = [user("So far we talked about u1 to u4."), *client.history[-4:]]
     await client.say("u7", "a7")
     assert await path(cue, client.head.conversation) == [f"{kind}{n}" for n in range(1, 8) for kind in "ua"]
 
 
-async def test_an_edit_of_the_last_message_is_a_branch(cue, client):
-    await talk(client, 2)
+async def test_an_edit_of_the_last_message_creates_a_branch(cue, client):
+    await hold_conversation(client, 2)
     client.history = [*client.history[:2], user("u2 edited")]
     client.upstream.say(completion("a2 new"))
     await client.send()
     assert await path(cue) == ["u1", "a1", "u2 edited", "a2 new"]
-    assert await everything(cue) == ["u1", "a1", "u2", "a2", "u2 edited", "a2 new"]
+    assert await all_texts(cue) == ["u1", "a1", "u2", "a2", "u2 edited", "a2 new"]
 
 
-async def test_an_edit_in_the_middle_with_the_rest_resent_is_told_to_the_model(cue, client):
-    await talk(client, 5)
+async def test_an_edit_in_the_middle_reaches_the_model(cue, client):
+    await hold_conversation(client, 5)
     client.history[4] = user("u3 edited")
     await client.say("u6", "a6")
     texts = ["u1", "a1", "u2", "a2", "u3 edited", "a3", "u4", "a4", "u5", "a5", "u6"]
     assert [message["content"] for message in client.upstream.messages()] == texts
     assert await path(cue) == [*texts, "a6"]
     await client.say("u7", "a7")
-    assert await path(cue) == [*texts, "a6", "u7", "a7"], "and the branch goes on"
+    assert await path(cue) == [*texts, "a6", "u7", "a7"], "the branch continues"
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-async def test_regenerate_is_a_branch_of_answers(cue, client, rounds):
-    await talk(client, rounds)
+async def test_regenerating_creates_a_branch_of_answers(cue, client, rounds):
+    await hold_conversation(client, rounds)
     client.history.pop()
     client.upstream.say(completion("another"))
     await client.send()
     assert (await path(cue))[-2:] == [f"u{rounds}", "another"]
-    assert len(await everything(cue)) == 2 * rounds + 1
+    assert len(await all_texts(cue)) == 2 * rounds + 1
 
 
 async def test_a_retry_after_a_failed_turn_stores_the_query_once(cue, client):
-    await talk(client, 1)
+    await hold_conversation(client, 1)
     client.upstream.say(UpstreamError("no answer", status=503))
     client.history.append(user("u2"))
     with pytest.raises(UpstreamError):
@@ -150,8 +152,8 @@ async def test_a_retry_after_a_failed_turn_stores_the_query_once(cue, client):
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_title_call_is_on_the_side(cue, client, named):
-    await talk(client, 16)
+async def test_a_title_call_is_stored_beside_the_path(cue, client, named):
+    await hold_conversation(client, 16)
     await cue.settle()
     before, summary = await cue.conversations.get(NAME), await cue.memory.summary(NAME)
     assert summary is not None
@@ -163,16 +165,16 @@ async def test_a_title_call_is_on_the_side(cue, client, named):
     after = await cue.conversations.get(NAME)
     assert (after.head, after.mark, after.backlog) == (before.head, before.mark, before.backlog)
     assert (client.head.conversation == NAME) == named
-    shown = await cue.turns.show(client.head.conversation, client.head.turn)
-    assert [block["kind"] for block in shown["window"]["blocks"]] == ["section", "query"], "nothing recalled"
+    record = await cue.turns.show(client.head.conversation, client.head.turn)
+    assert [block["kind"] for block in record["window"]["blocks"]] == ["section", "query"], "nothing is recalled"
     await client.say("u17", "a17")
     assert (await path(cue))[-4:] == ["u16", "a16", "u17", "a17"]
     assert not [item for item in await cue.memory.items(NAME) if "title" in item.text]
 
 
-async def test_a_title_call_that_is_continued_becomes_the_path(cue, client):
-    await talk(client, 2)
-    for _ in range(2):  # asked again, it is still on the side
+async def test_a_continued_title_call_becomes_the_path(cue, client):
+    await hold_conversation(client, 2)
+    for _ in range(2):  # repeated, it is still beside the path
         client.upstream.say(completion("A title"))
         await client.send([user("A title?")])
         assert (await path(cue))[-1] == "a2"
@@ -183,30 +185,30 @@ async def test_a_title_call_that_is_continued_becomes_the_path(cue, client):
     assert await path(cue) == ["u1", "a1", "u2", "a2", "u3", "a3"]
 
 
-async def test_changing_system_text_changes_no_place(cue, client):
+async def test_changed_system_text_does_not_affect_alignment(cue, client):
     for n in range(1, 4):
         lead = [system(f"It is {n} o'clock."), {"role": "developer", "content": "Be kind."}]
         client.history.append(user(f"u{n}"))
         client.upstream.say(completion(f"a{n}"))
         await client.send([*lead, *client.history])
-        assert client.upstream.messages()[:2] == lead, "the client's own messages go as they came"
+        assert client.upstream.messages()[:2] == lead, "the client's own messages are sent unchanged"
         client.history.append(bot(f"a{n}"))
     assert await path(cue) == ["u1", "a1", "u2", "a2", "u3", "a3"]
 
 
-async def test_content_lists_names_and_images_are_found_again(cue, client):
+async def test_content_lists_names_and_images_are_matched(cue, client):
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
     first = user([{"type": "text", "text": "what is this?"}, image], name="mara")
     await client.say(first, "a cat")
     await client.say(user([{"type": "text", "text": "and"}, {"type": "text", "text": "this?"}]), "a dog")
-    assert len(await everything(cue)) == 4
-    assert client.upstream.messages()[0] == first, "as it came"
+    assert len(await all_texts(cue)) == 4
+    assert client.upstream.messages()[0] == first, "sent unchanged"
     client.history[0] = user([{"type": "text", "text": "what is this?"}, image], name="mara", annotations=[])
     await client.say("thanks", "yes")
-    assert len(await everything(cue)) == 6, "a client that adds an annotation edits nothing"
+    assert len(await all_texts(cue)) == 6, "a client that adds an annotation edits nothing"
 
 
-async def test_fields_nobody_knows_go_upstream_byte_for_byte(cue, client):
+async def test_unknown_fields_go_upstream_byte_for_byte(cue, client):
     odd = b'{"role":"assistant", "content":"a1","x_signature":"\\u00e9AbC==", "reasoning_content": "hm"}'
     raw = (
         b'{"model":"m","messages":[{"content":"u1","role":"user"},'
@@ -224,12 +226,12 @@ async def test_fields_nobody_knows_go_upstream_byte_for_byte(cue, client):
     )  # noqa: E501, RUF100
     client.upstream.say(completion("a3"))
     [_ async for _ in cue.relay(RelayCall(body=raw, headers={}, conversation=NAME))]
-    assert odd in client.upstream.requests[-1].body, "from the store too"
+    assert odd in client.upstream.requests[-1].body, "also when loaded from the store"
     assert await path(cue) == ["u1", "a1", "u2", "a2", "u3", "a3"]
 
 
 @pytest.mark.parametrize(
-    ("message", "place"),
+    ("message", "location"),
     [
         ({"role": "wizard", "content": "x"}, "messages[1].role"),
         ({"content": "x"}, "messages[1].role"),
@@ -238,10 +240,10 @@ async def test_fields_nobody_knows_go_upstream_byte_for_byte(cue, client):
         ({"role": "user", "content": "nul \x00"}, "message"),
     ],
 )
-async def test_what_nobody_can_place_is_refused_and_nothing_stored(cue, client, message, place):
+async def test_an_invalid_message_is_refused_and_nothing_is_stored(cue, client, message, location):
     with pytest.raises(InvalidInput) as refused:
         await client.send([user("fine"), message])
-    assert refused.value.where == place
+    assert refused.value.where == location
     with pytest.raises(NotFound):
         await cue.conversations.get(NAME)
 
@@ -249,12 +251,12 @@ async def test_what_nobody_can_place_is_refused_and_nothing_stored(cue, client, 
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b'{"messages":[]}', b'{"messages":{}}', b"\xff", b'{"messages":' + b"[" * 9000]
 )  # noqa: E501, RUF100
-async def test_a_body_that_is_none_is_refused(cue, body):
+async def test_an_invalid_body_is_refused(cue, body):
     with pytest.raises(InvalidInput):
         [_ async for _ in cue.relay(RelayCall(body=body, headers={}, conversation=NAME))]
 
 
-async def test_a_client_goes_on_with_another_choice(cue, client):
+async def test_a_client_continues_with_another_choice(cue, client):
     client.history.append(user("u1"))
     client.upstream.say(completion("first", "second", "third"))
     await client.send(n=3)
@@ -262,46 +264,46 @@ async def test_a_client_goes_on_with_another_choice(cue, client):
     client.history.append(bot("second"))
     await client.say("u2", "a2")
     assert await path(cue) == ["u1", "second", "u2", "a2"]
-    assert await everything(cue) == ["u1", "first", "second", "third", "u2", "a2"]
+    assert await all_texts(cue) == ["u1", "first", "second", "third", "u2", "a2"]
 
 
-async def test_with_server_history_messages_are_new_ones(cue, client):
+async def test_with_server_history_messages_are_new(cue, client):
     for n in range(1, 4):
         client.upstream.say(completion("Noted."))
         await client.send([system("Be kind."), user("ok")], server_history=True)
-        assert len(client.upstream.messages()) == 2 * n, "the system text, and every round so far"
+        assert len(client.upstream.messages()) == 2 * n, "the system text and every earlier round"
     assert await path(cue) == ["ok", "Noted."] * 3
 
 
-async def test_messages_that_repeat_themselves_find_their_place(cue, client):
+async def test_repeated_messages_are_aligned(cue, client):
     for _ in range(5):
         await client.say("ok", "Done.")
-    assert await everything(cue) == ["ok", "Done."] * 5
+    assert await all_texts(cue) == ["ok", "Done."] * 5
     for n in range(6):
         await client.say("ok", f"Done, {n % 3} left.")
         client.history = client.history[-6:]
     assert await path(cue) == ["ok", "Done."] * 5 + [text for n in range(6) for text in ("ok", f"Done, {n % 3} left.")]
 
 
-async def test_a_call_of_system_messages_alone_is_answered(cue, client):
+async def test_a_request_with_only_system_messages_is_answered(cue, client):
     client.upstream.say(completion("Hello."))
     await client.send([system("Greet the user.")])
     assert client.upstream.messages() == [system("Greet the user.")]
     client.history = [bot("Hello.")]
-    await talk(client, 1)
+    await hold_conversation(client, 1)
     client.upstream.say(completion("Hello again."))
     await client.send([system("Greet the user.")])
-    assert await path(cue) == ["Hello.", "u1", "a1"], "it continues nothing"
+    assert await path(cue) == ["Hello.", "u1", "a1"], "it continues no conversation"
 
 
-async def test_secrets_of_a_history_are_stored_replaced_and_sent_as_they_came(cue, client, tmp_path):
+async def test_secrets_in_a_history_are_redacted_in_storage_only(cue, client, tmp_path):
     secret = "sk-proj-Zx9Yw8Vu7Ts6Rq5Po4Nm3Lk2Ji1Hg0Fe"
     await client.say(f"my key is {secret}", f"keep {secret} safe")
     assert secret in json.dumps(client.upstream.messages())
     await client.say("and now?", "ok")
     sent = [message["content"] for message in client.upstream.messages()]
-    assert sent == [f"my key is {secret}", f"keep {secret} safe", "and now?"], "live byte for byte"
-    stored = await everything(cue)
+    assert sent == [f"my key is {secret}", f"keep {secret} safe", "and now?"], "the live request is unchanged"
+    stored = await all_texts(cue)
     assert len(stored) == 4
     assert secret not in str(stored)
     client.upstream.say(completion("x"))
@@ -312,20 +314,20 @@ async def test_secrets_of_a_history_are_stored_replaced_and_sent_as_they_came(cu
     assert not [file for file in tmp_path.iterdir() if secret.encode() in file.read_bytes()]
 
 
-async def test_a_history_of_a_thousand_messages_finds_its_place_in_no_time(cue, client):
+async def test_a_history_of_a_thousand_messages_is_aligned_quickly(cue, client):
     history = [message for n in range(500) for message in (user(f"u{n} " + "word " * 30), bot(f"a{n} " + "word " * 30))]
     await cue.append(NAME, history)
     client.history = history
     await client.say("first", "ok")
     began = time.process_time()
     await client.say("second", "ok")
-    assert time.process_time() - began < 5.0, "it takes some milliseconds"
+    assert time.process_time() - began < 5.0, "alignment takes milliseconds"
     assert (await cue.conversations.get(NAME)).last_seq == 1004
 
 
-async def test_participants_are_named_and_the_owner_is_not(cue, upstream):
+async def test_participants_are_named_but_the_owner_is_not(cue, upstream):
     await cue.append(NAME, [user("mine"), bot("yes")], user="ann")
-    mine = Client(cue, upstream, who="ann")
+    mine = Client(cue, upstream, user_id="ann")
     mine.history = [user("mine"), bot("yes")]
     await mine.say("more", "ok")
     assert upstream.messages() == [user("mine"), bot("yes"), user("more")]

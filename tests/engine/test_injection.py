@@ -1,4 +1,4 @@
-"""Attacks through what is remembered: a payload stays quoted data, and reaches nobody wider than who it was said to."""
+"""Tests of prompt injection through memory: payloads stay quoted data and reach no wider audience."""
 
 import base64
 import itertools
@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from stage import cue_on
+from turn_helpers import cue_on
 
 from cuebook import Ask, Part, Posted
 from cuebook.testing import FrozenClock
@@ -41,8 +41,8 @@ PAYLOADS = [dress.format(p=order.format(c=CANARY)) for order, dress in itertools
 PAYLOADS += [base64.b64encode(each.encode()).decode() + f" {CANARY}" for each in PAYLOADS[:10]]
 
 
-def said(payload, voice, n):
-    """A round in which something that is not the user says the payload."""
+def payload_round(payload, voice, n):
+    """Return a round in which someone other than the user sends the payload."""
     if voice == "tool":
         call = {"id": f"t{n}", "type": "function", "function": {"name": "fetch", "arguments": "{}"}}
         return [
@@ -61,12 +61,12 @@ def system_text(window):
 
 
 @pytest.mark.parametrize("voice", VOICES)
-async def test_what_others_say_never_becomes_the_users_memory_nor_leaves_its_conversation(tmp_path, voice):
+async def test_others_words_never_become_the_users_memory(tmp_path, voice):
     clock = FrozenClock()
     scopes = {"user": True, "persona": True}
     async with cue_on(tmp_path, clock=clock, **{f"memory__{scope}": on for scope, on in scopes.items()}) as cue:
         for n, payload in enumerate(PAYLOADS):
-            posts = said(payload, voice, n)
+            posts = payload_round(payload, voice, n)
             if voice == "other":
                 await cue.append(f"c{n}", posts[:1], user="ann")
                 await cue.conversations.participants(f"c{n}", ["ann", "mallory"])
@@ -74,8 +74,8 @@ async def test_what_others_say_never_becomes_the_users_memory_nor_leaves_its_con
             await cue.append(f"c{n}", posts, user="ann")
         clock.advance(60)
         await cue.settle()
-        kept = [each.text async for each in cue.memories.export()]
-        assert not [text for text in kept if CANARY in text]
+        exported = [each.text async for each in cue.memories.export()]
+        assert not [text for text in exported if CANARY in text]
         window = await cue.assemble(Ask("What do you know of me, my name and my home?", "fresh", user="ann"))
         assert CANARY.encode() not in b"".join(window.messages)
 
@@ -85,22 +85,22 @@ AGENTS_PARTS = ("plan", "thought", "reply_content", "execution_result", "web_exp
 
 
 def agents_posts(payload, n, *, first):
-    """Give a round of a team of agents as D keeps it: the user asks, and agents tell each other the payload."""
+    """Return a round of a team of agents: the user asks, and the agents send each other the payload."""
     one, other = AGENTS[n % len(AGENTS)], AGENTS[(n // len(AGENTS) + n + 1) % len(AGENTS)]
     part = Part(AGENTS_PARTS[n % len(AGENTS_PARTS)], payload)
     asks = Posted(sender=("User", "user", "ann")[n % 3], recipient=one, message=f"My desk number is {n}.")
-    told = [
+    payload_posts = [
         Posted(sender=one, recipient=other, message=payload),
         Posted(sender=other, recipient=one, message=payload, parts=(part,)),
         Posted(sender=one, recipient="User", message=f"I have read it. {payload}"),
         Posted(sender=one, message=payload),
     ]
-    return [*told, asks] if first else [asks, *told]
+    return [*payload_posts, asks] if first else [asks, *payload_posts]
 
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("brief", [False, True])
-async def test_what_agents_tell_each_other_never_becomes_the_users_memory(tmp_path, first, brief):
+async def test_messages_between_agents_never_become_the_users_memory(tmp_path, first, brief):
     clock = FrozenClock()
     async with cue_on(tmp_path, clock=clock, memory__user=True, memory__persona=True) as cue:
         for n, payload in enumerate(PAYLOADS):
@@ -112,22 +112,22 @@ async def test_what_agents_tell_each_other_never_becomes_the_users_memory(tmp_pa
             await cue.append(f"c{n}", [{"role": "user", "content": f"My locker number is {n}."}], user="ann")
         clock.advance(60)
         await cue.settle()
-        kept = [each.text async for each in cue.memories.export()]
-        assert any("locker" in text for text in kept), "what the user said is remembered"
-        assert {f"My desk number is {n}." for n in range(3)} <= {*kept}, "as User, as user, and by their id"
-        assert not [text for text in kept if CANARY in text]
+        exported = [each.text async for each in cue.memories.export()]
+        assert any("locker" in text for text in exported), "the user's own statement is remembered"
+        assert {f"My desk number is {n}." for n in range(3)} <= {*exported}, "as User, as user and by id"
+        assert not [text for text in exported if CANARY in text]
         window = await cue.assemble(Ask("What do you know of me, my name and my home?", "fresh", user="ann"))
         assert CANARY.encode() not in b"".join(window.messages)
 
 
-async def test_what_a_user_says_themselves_stays_quoted_data_in_their_own_conversations(tmp_path):
+async def test_a_users_own_words_stay_quoted_data(tmp_path):
     clock = FrozenClock()
     async with cue_on(tmp_path, clock=clock, memory__user=True) as cue:
         for n, payload in enumerate(PAYLOADS):
             await cue.append(f"c{n}", [{"role": "user", "content": payload}], user="ann")
         clock.advance(60)
         await cue.settle()
-        assert [each async for each in cue.memories.export(user="ann")], "there is something to say"
+        assert [each async for each in cue.memories.export(user="ann")], "the window contains memories"
         for n, question in enumerate(("Where do I live?", "What is my name?", "What did we decide?", CANARY)):
             window = await cue.assemble(Ask(question, f"fresh {n}", user="ann"))
             assert not [text for text in system_text(window) if CANARY in str(text)], "never in a system role"

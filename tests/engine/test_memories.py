@@ -1,11 +1,11 @@
-"""What one conversation tells is known in the next, to those who may know it, once, and with its history."""
+"""Tests of cross-conversation memories: who gets them, deduplication, history and sinks."""
 
 import asyncio
 import json
 import random
 
 import pytest
-from stage import cue_on, on, told
+from turn_helpers import ask_and_settle, cue_on, open_with_memory
 
 from cuebook import Ask
 from cuebook.errors import InvalidInput, NotFound
@@ -17,61 +17,63 @@ from cuebook.records.memory import Place
 DAY = 86_400.0
 
 
-def said(reply):
+def memory_blocks(reply):
     return [block.text for block in reply.window.blocks if block.source.startswith("memory:")]
 
 
-async def texts(cue, *, ended=False, **whose):
-    page = await cue.memories.page(ended=ended, **(whose or {"user": "ann"}))
+async def texts(cue, *, ended=False, **owner):
+    page = await cue.memories.page(ended=ended, **(owner or {"user": "ann"}))
     return [each.text for each in page.items]
 
 
-async def test_what_a_user_said_is_known_in_their_next_conversation_and_nobody_elses(tmp_path, clock):
-    async with on(tmp_path, clock) as cue:
-        await told(cue, clock, "I am allergic to nuts.", "c1")
-        reply = await told(cue, clock, "What am I allergic to?", "c2")
-        assert any("allergic to nuts" in text for text in said(reply))
-        told_of = reply.metadata["longTermMemoryRetrieval"]
-        assert told_of["didRetrieve"]
-        assert told_of["hits"][0]["scope"] == "user"
+async def test_a_users_memory_reaches_only_their_next_conversation(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
+        reply = await ask_and_settle(cue, clock, "What am I allergic to?", "c2")
+        assert any("allergic to nuts" in text for text in memory_blocks(reply))
+        retrieval = reply.metadata["longTermMemoryRetrieval"]
+        assert retrieval["didRetrieve"]
+        assert retrieval["hits"][0]["scope"] == "user"
         assert reply.metadata["longTermMemoryPolicy"]["scopes"]["user"] is True
-        assert said(await told(cue, clock, "What am I allergic to?", "c3", user="bob")) == []
-        assert said(await told(cue, clock, "What am I allergic to?", "c4", user=None)) == []
+        assert memory_blocks(await ask_and_settle(cue, clock, "What am I allergic to?", "c3", user="bob")) == []
+        assert memory_blocks(await ask_and_settle(cue, clock, "What am I allergic to?", "c4", user=None)) == []
         window = await cue.assemble(Ask("What am I allergic to?", "c5", user="ann"))
-        assert any("allergic" in block.text for block in window.blocks), "in a conversation that is not there yet"
+        assert any("allergic" in block.text for block in window.blocks), (
+            "also in a conversation that does not exist yet"
+        )
 
 
-async def test_without_being_asked_nothing_leaves_a_conversation(tmp_path, clock):
-    async with on(tmp_path, clock, memory__user=False) as cue:
-        await told(cue, clock, "I am allergic to nuts.", "c1")
+async def test_by_default_nothing_leaves_a_conversation(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock, memory__user=False) as cue:
+        await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         assert await texts(cue) == []
         asks = {"longTermMemory": {"scopes": {"user": True}}}
-        await told(cue, clock, "I live in Oslo.", "c2", memory_control=asks)
+        await ask_and_settle(cue, clock, "I live in Oslo.", "c2", memory_control=asks)
         assert await texts(cue) == ["I live in Oslo."]
-        await told(cue, clock, "I work as a baker.", "c2")
+        await ask_and_settle(cue, clock, "I work as a baker.", "c2")
         assert await texts(cue) == ["I live in Oslo.", "I work as a baker."], "the conversation keeps its policy"
 
 
-async def test_opting_out_on_the_first_turn_holds(tmp_path, clock):
-    async with on(tmp_path, clock) as cue:
-        await told(cue, clock, "I live in Oslo.", "c1", memory_control={"longTermMemory": {"enabled": False}})
-        reply = await told(cue, clock, "I am allergic to nuts.", "c1")
+async def test_opting_out_on_the_first_turn_persists(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "I live in Oslo.", "c1", memory_control={"longTermMemory": {"enabled": False}})
+        reply = await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         assert await texts(cue) == []
         assert reply.metadata["longTermMemoryPolicy"]["enabled"] is False
         with pytest.raises(InvalidInput, match="unknown field 'scope'"):
             await cue.ask(Ask("x", "c2", memory_control={"longTermMemory": {"scope": {}}}))
 
 
-async def test_a_repeat_adds_a_source_and_a_change_marks_the_old_as_earlier(tmp_path, clock):
-    async with on(tmp_path, clock) as cue:
-        await told(cue, clock, "My rent is 900 euros.", "c1")
-        await told(cue, clock, "My rent is 900 euros.", "c2")
+async def test_a_repeat_adds_a_source_and_a_change_supersedes(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "My rent is 900 euros.", "c1")
+        await ask_and_settle(cue, clock, "My rent is 900 euros.", "c2")
         [memory] = (await cue.memories.page(user="ann")).items
         assert {each.conversation for each in memory.sources} == {"c1", "c2"}
         assert memory.confidence == pytest.approx(0.65), "0.5, a repeat, and its use in the second conversation"
         before = clock.now()
         clock.advance(DAY)
-        await told(cue, clock, "My rent is 950 euros now.", "c3")
+        await ask_and_settle(cue, clock, "My rent is 950 euros now.", "c3")
         old, new = (await cue.memories.page(user="ann")).items
         assert (old.text, new.supersedes, old.ended_by) == ("My rent is 900 euros.", old.id, new.id)
         assert (old.valid_to, new.valid_to) == (None, None)
@@ -82,67 +84,69 @@ async def test_a_repeat_adds_a_source_and_a_change_marks_the_old_as_earlier(tmp_
         assert not await cue.memory.search("rent", user="ann", as_of=before - 30 * DAY)
 
 
-@pytest.mark.parametrize("told_before", [[], ["I live in Oslo."], ["I live in Oslo.", "I have a dog."]])
-async def test_the_one_memory_of_a_place_is_found_by_a_question_that_asks_for_more(tmp_path, clock, told_before):
-    async with on(tmp_path, clock) as cue:
-        for n, text in enumerate([*told_before, "I moved to Berlin."]):
-            await told(cue, clock, text, f"c{n}")
+@pytest.mark.parametrize("earlier_statements", [[], ["I live in Oslo."], ["I live in Oslo.", "I have a dog."]])
+async def test_a_single_memory_is_recalled_by_a_longer_question(tmp_path, clock, earlier_statements):
+    async with open_with_memory(tmp_path, clock) as cue:
+        for n, text in enumerate([*earlier_statements, "I moved to Berlin."]):
+            await ask_and_settle(cue, clock, text, f"c{n}")
         for as_of in (None, clock.now()):
             for question in ("Berlin", "Who lives in Oslo or moved to Berlin?", "What do you know of Berlin?"):
-                found = await cue.memory.search(question, user="ann", as_of=as_of)
-                assert "I moved to Berlin." in [hit.text for hit in found if hit.kind == "item"], question
+                results = await cue.memory.search(question, user="ann", as_of=as_of)
+                assert "I moved to Berlin." in [hit.text for hit in results if hit.kind == "item"], question
             for question in ("When does the train from Hamburg to Berlin leave?", "Who is allergic to nuts?"):
                 assert not await cue.memory.search(question, user="ann", as_of=as_of), question
 
 
-async def test_no_conversation_takes_away_what_another_said(tmp_path, clock):
-    async with on(tmp_path, clock) as cue:
-        await told(cue, clock, "I am allergic to nuts.", "c1")
+async def test_a_conversation_cannot_retract_anothers_statement(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         for n in range(30):
-            await told(cue, clock, f"The invoice number {n} is over {n * 17} euros.", "c2")
+            await ask_and_settle(cue, clock, f"The invoice number {n} is over {n * 17} euros.", "c2")
         assert "I am allergic to nuts." in await texts(cue)
 
 
-async def test_durable_memories_stay_between_reviews_and_come_anew_after_them(tmp_path, clock):
-    async with on(tmp_path, clock, memory__review_every=3) as cue:
-        await told(cue, clock, "I am allergic to nuts.", "c1")
-        seen = []
+async def test_durable_memories_stay_between_reviews_then_refresh(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock, memory__review_every=3) as cue:
+        await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
+        reviews = []
         for n in range(5):
-            reply = await told(cue, clock, f"Tell me something else, number {n}.", "c2")
-            told_of = reply.metadata["longTermMemoryRetrieval"]
-            seen.append((told_of["reviewReason"], any("nuts" in text for text in said(reply))))
-        assert seen == [("first", True), ("kept", True), ("kept", True), ("review", True), ("kept", True)]
+            reply = await ask_and_settle(cue, clock, f"Tell me something else, number {n}.", "c2")
+            retrieval = reply.metadata["longTermMemoryRetrieval"]
+            reviews.append((retrieval["reviewReason"], any("nuts" in text for text in memory_blocks(reply))))
+        assert reviews == [("first", True), ("kept", True), ("kept", True), ("review", True), ("kept", True)]
         [memory] = [each for each in (await cue.memories.page(user="ann")).items if "nuts" in each.text]
-        assert memory.uses == 2, "counted where it was chosen, not where it was kept"
+        assert memory.uses == 2, "counted where it was selected, not where it was kept"
 
 
-async def test_a_persona_knows_what_was_said_to_it_alone(tmp_path, clock):
-    async with on(tmp_path, clock, memory__user=False, memory__persona=True) as cue:
-        await told(cue, clock, "I live in Oslo.", "c1")
+async def test_a_persona_memory_is_known_to_that_persona_only(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock, memory__user=False, memory__persona=True) as cue:
+        await ask_and_settle(cue, clock, "I live in Oslo.", "c1")
         places = {each.place for each in (await cue.memories.page(user="ann")).items}
         assert places == {persona_place("ann", cue.desk.default_persona)}
-        assert said(await told(cue, clock, "Where do I live?", "c2"))
+        assert memory_blocks(await ask_and_settle(cue, clock, "Where do I live?", "c2"))
 
 
-async def test_an_organization_is_told_only_what_is_shared_by_who_may(tmp_path, clock):
-    async with on(tmp_path, clock, memory__user=False) as cue:
+async def test_an_organization_gets_only_memories_shared_by_authorized_users(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock, memory__user=False) as cue:
         shares = {"longTermMemory": {"scopes": {"organization": True}, "shareWithOrganization": True}}
         reads = {"longTermMemory": {"scopes": {"organization": True}}}
         about = {"organization": "acme", "memory_control": shares}
-        await told(cue, clock, "We decided to ship on Friday.", "c1", **about, may_publish=False)
+        await ask_and_settle(cue, clock, "We decided to ship on Friday.", "c1", **about, may_publish=False)
         assert await texts(cue, organization="acme") == []
-        await told(cue, clock, "We decided to ship on Monday. I prefer short answers.", "c2", **about)
+        await ask_and_settle(cue, clock, "We decided to ship on Monday. I prefer short answers.", "c2", **about)
         assert await texts(cue, organization="acme") == ["We decided to ship on Monday."]
-        reply = await told(
+        reply = await ask_and_settle(
             cue, clock, "When did we decide to ship?", "c3", user="bob", organization="acme", memory_control=reads
         )
-        assert any("Monday" in text for text in said(reply))
-        assert not said(await told(cue, clock, "When did we decide to ship?", "c3", user="bob")), "named each time"
+        assert any("Monday" in text for text in memory_blocks(reply))
+        assert not memory_blocks(await ask_and_settle(cue, clock, "When did we decide to ship?", "c3", user="bob")), (
+            "named in each turn"
+        )
         assert "acme" not in str((await cue.conversations.get("c2")).metadata)
 
 
-async def test_what_the_assistant_or_a_tool_says_stays(tmp_path, clock):
-    async with on(tmp_path, clock) as cue:
+async def test_assistant_and_tool_statements_stay_in_the_conversation(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
         await cue.append(
             "c1",
             [
@@ -157,16 +161,16 @@ async def test_what_the_assistant_or_a_tool_says_stays(tmp_path, clock):
         assert await texts(cue) == ["I live in Oslo."]
 
 
-async def test_where_others_read_along_nobodys_own_memory_is_said(tmp_path, clock):
-    async with on(tmp_path, clock) as cue:
-        await told(cue, clock, "I am allergic to nuts.", "c1")
-        await told(cue, clock, "Hello all.", "group")
+async def test_private_memories_are_withheld_where_others_read_along(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
+        await ask_and_settle(cue, clock, "Hello all.", "group")
         await cue.conversations.participants("group", ["ann", "bob"])
-        assert said(await told(cue, clock, "What am I allergic to?", "group")) == []
+        assert memory_blocks(await ask_and_settle(cue, clock, "What am I allergic to?", "group")) == []
 
 
-async def test_a_delivery_is_once_also_when_many_look(tmp_path, clock):
-    async with on(tmp_path, clock) as one, on(tmp_path, clock) as two:
+async def test_parallel_workers_deliver_a_memory_once(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as one, open_with_memory(tmp_path, clock) as two:
         for n in range(6):
             await one.ask(Ask(f"My locker number is {n}{n}{n}. I live in Oslo.", f"c{n}", user="ann"))
         await asyncio.gather(*(cue.work() for cue in (one, two) * 4))
@@ -176,24 +180,27 @@ async def test_a_delivery_is_once_also_when_many_look(tmp_path, clock):
         assert await one.desk.store.memories.undelivered() == []
 
 
-async def test_a_correction_keeps_nothing_of_what_was_wrong(tmp_path, clock):
-    async with on(tmp_path, clock) as cue:
-        await told(cue, clock, "I am allergic to nuts.", "c1")
+async def test_a_correction_deletes_the_wrong_text(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         [memory] = (await cue.memories.page(user="ann")).items
         with pytest.raises(NotFound):
             await cue.memories.correct(memory.id, "x", user="bob")
         fixed = await cue.memories.correct(memory.id, "I am allergic to hazelnuts.", user="ann")
         assert await texts(cue, ended=True, user="ann") == ["I am allergic to hazelnuts."]
         assert (await cue.memories.get(fixed.id, user="ann")).sources == memory.sources
-        assert any("hazelnuts" in each for each in said(await told(cue, clock, "What am I allergic to?", "c2")))
+        assert any(
+            "hazelnuts" in each
+            for each in memory_blocks(await ask_and_settle(cue, clock, "What am I allergic to?", "c2"))
+        )
 
 
 async def test_knowledge_is_unique_by_category_and_key_and_decays_once(tmp_path, clock):
-    async with on(tmp_path, clock) as cue:
+    async with open_with_memory(tmp_path, clock) as cue:
         put = cue.memories.put
         first = await put("domain", "api.rate", "100 a minute")
-        again = await put("domain", "api.rate", "100 a  Minute")
-        assert (first.confidence, again.confidence, again.uses, again.id) == (0.5, 0.6, 2, first.id)
+        repeat = await put("domain", "api.rate", "100 a  Minute")
+        assert (first.confidence, repeat.confidence, repeat.uses, repeat.id) == (0.5, 0.6, 2, first.id)
         assert (await cue.memories.use(first.id)).confidence == 0.65
         other = await put("domain", "api.rate", "200 a minute")
         assert (other.id, other.confidence) == (first.id, 0.5)
@@ -211,22 +218,24 @@ async def test_knowledge_is_unique_by_category_and_key_and_decays_once(tmp_path,
 
 
 async def test_concurrent_repeats_all_count(tmp_path, clock):
-    async with on(tmp_path, clock) as cue:
+    async with open_with_memory(tmp_path, clock) as cue:
         await asyncio.gather(*(cue.memories.put("domain", "k", "v") for _ in range(6)))
-        [found] = (await cue.memories.knowledge())[0]
-        assert (found.uses, found.confidence) == (6, pytest.approx(1.0))
+        [entry] = (await cue.memories.knowledge())[0]
+        assert (entry.uses, entry.confidence) == (6, pytest.approx(1.0))
 
 
-async def test_a_thousand_other_users_change_nothing_of_what_one_finds(tmp_path, clock):
-    async with on(tmp_path, clock) as cue:
+async def test_other_users_memories_do_not_affect_recall(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
         dice, put = random.Random(4), cue.memories.put
         await put("domain", "harbour", "the lamp burns at night", user="ann")
         for n in range(300):
             await put("domain", f"harbour {dice.random()}", "the lamp burns at night", user=f"u{n}")
         hits = await cue.memory.search("harbour lamp", user="ann", scopes=["user"])
         assert [hit.scope for hit in hits] == ["user"]
-        found = await cue.desk.store.memories.find(_scope(), [Place("user", "ann")], MemoryQuery(text="lamp", limit=5))
-        assert len(found.memories) == len(found.found) == 1
+        results = await cue.desk.store.memories.find(
+            _scope(), [Place("user", "ann")], MemoryQuery(text="lamp", limit=5)
+        )
+        assert len(results.memories) == len(results.found) == 1
 
 
 def _scope():
@@ -238,41 +247,43 @@ def _scope():
 # ---- sinks ----------------------------------------------------------------------------------------------------------
 
 
-class Shelf:
-    """A sink that keeps what it gets, and fails when told to."""
+class ListSink:
+    """A sink that stores its items and fails on demand."""
 
     name = "shelf"
 
     def __init__(self):
-        self.kept, self.fails = [], 0
+        self.received, self.fails = [], 0
 
     async def keep(self, passed):
         if self.fails:
             self.fails -= 1
             raise OSError(28, "No space left on device")
-        self.kept.append(passed)
+        self.received.append(passed)
 
 
-async def condensed(cue, clock, conversation, *, first=0):
-    said = [{"role": "user", "content": f"Locker number {n} is in corridor {n * 3}."} for n in range(first, first + 30)]
-    await cue.append(conversation, said, user="ann")
+async def compact(cue, clock, conversation, *, first=0):
+    messages = [
+        {"role": "user", "content": f"Locker number {n} is in corridor {n * 3}."} for n in range(first, first + 30)
+    ]
+    await cue.append(conversation, messages, user="ann")
     clock.advance(7200)
     return await cue.settle()
 
 
-async def test_a_sink_gets_each_finished_pass_once_and_again_after_it_failed(tmp_path, clock):
-    shelf = Shelf()
-    async with cue_on(tmp_path, clock=clock, sinks=[shelf], memory__sink="logs/rolling.jsonl") as cue:
-        shelf.fails = 3
-        assert set(await condensed(cue, clock, "c1")) <= {"sink shelf"}
+async def test_a_sink_gets_each_pass_once_and_retries_after_failure(tmp_path, clock):
+    sink = ListSink()
+    async with cue_on(tmp_path, clock=clock, sinks=[sink], memory__sink="logs/rolling.jsonl") as cue:
+        sink.fails = 3
+        assert set(await compact(cue, clock, "c1")) <= {"sink shelf"}
         for _ in range(3):
             await cue.settle()
         assert await cue.settle() == {}
-        await condensed(cue, clock, "c1", first=30)
+        await compact(cue, clock, "c1", first=30)
         await cue.settle()
-        versions = [each.summary.version for each in shelf.kept]
+        versions = [each.summary.version for each in sink.received]
         assert versions == sorted(set(versions)) != []
-        [whole, *items] = shelf.kept[-1].rows()
+        [whole, *items] = sink.received[-1].rows()
         assert (whole["type"], whole["collection"], whole["category"]) == (
             "rolling_memory", "agentos-rolling-memory", "conversation_memory",
         )  # fmt: skip
@@ -280,11 +291,11 @@ async def test_a_sink_gets_each_finished_pass_once_and_again_after_it_failed(tmp
         assert all(each["sources"] for each in items)
 
 
-async def test_a_file_has_each_pass_once_though_a_process_died_in_between(tmp_path, clock):
+async def test_a_file_gets_each_pass_once_despite_a_crash(tmp_path, clock):
     file = tmp_path / "logs" / "rolling.jsonl"
     settings = {"memory__sink": str(file), "clock": clock}
     async with cue_on(tmp_path, **settings) as cue:
-        await condensed(cue, clock, "c1")
+        await compact(cue, clock, "c1")
     whole = file.read_bytes()
     assert json.loads(whole.splitlines()[0])["passId"] == "c1:1:1"
     file.write_bytes(whole + whole.splitlines(keepends=True)[0][:40])  # torn by a crash
@@ -300,12 +311,12 @@ async def test_a_file_has_each_pass_once_though_a_process_died_in_between(tmp_pa
         assert file.read_bytes() == whole
 
 
-async def test_a_conversation_begun_again_is_another_to_a_sink(tmp_path, clock):
+async def test_a_recreated_conversation_is_new_to_a_sink(tmp_path, clock):
     file = tmp_path / "rolling.jsonl"
     async with cue_on(tmp_path, clock=clock, memory__sink=str(file)) as cue:
-        await condensed(cue, clock, "c1")
+        await compact(cue, clock, "c1")
         await cue.conversations.delete("c1")
-        await condensed(cue, clock, "c1")
+        await compact(cue, clock, "c1")
         passes = {json.loads(line)["passId"] for line in file.read_text().splitlines()}
         assert {each.rsplit(":", 2)[0] for each in passes} == {"c1"}
         assert len({each.rsplit(":", 2)[1] for each in passes}) == 2
@@ -313,28 +324,28 @@ async def test_a_conversation_begun_again_is_another_to_a_sink(tmp_path, clock):
 
 async def test_two_processes_write_a_pass_to_one_file_once(tmp_path, clock):
     file = tmp_path / "rolling.jsonl"
-    async with cue_on(tmp_path, clock=clock, sinks=[shelf := Shelf()]) as cue:
-        await condensed(cue, clock, "c1")
-    await asyncio.gather(*(FileSink(file).keep(shelf.kept[0]) for _ in range(6)))
-    assert len(file.read_text().splitlines()) == len(shelf.kept[0].rows())
+    async with cue_on(tmp_path, clock=clock, sinks=[sink := ListSink()]) as cue:
+        await compact(cue, clock, "c1")
+    await asyncio.gather(*(FileSink(file).keep(sink.received[0]) for _ in range(6)))
+    assert len(file.read_text().splitlines()) == len(sink.received[0].rows())
 
 
-async def test_a_sink_that_breaks_holds_up_no_other(tmp_path, clock, caplog):
-    class Broken(Shelf):
+async def test_a_broken_sink_does_not_block_the_others(tmp_path, clock, caplog):
+    class Broken(ListSink):
         name = "broken"
 
         async def keep(self, passed):
             raise RuntimeError("not what anybody thought of")
 
-    async with cue_on(tmp_path, clock=clock, sinks=[Broken(), shelf := Shelf()], memory__user=True) as cue:
-        due = await condensed(cue, clock, "c1")
+    async with cue_on(tmp_path, clock=clock, sinks=[Broken(), sink := ListSink()], memory__user=True) as cue:
+        due = await compact(cue, clock, "c1")
         assert set(due) == {"sink broken"}
-        assert shelf.kept
+        assert sink.received
         assert (await cue.audit.verify()).ok
     assert "sink broken failed" in caplog.text
 
 
-async def test_two_sinks_of_one_name_are_refused(tmp_path):
+async def test_two_sinks_with_one_name_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="duplicate name 'shelf'"):
-        async with cue_on(tmp_path, sinks=[Shelf(), Shelf()]):
+        async with cue_on(tmp_path, sinks=[ListSink(), ListSink()]):
             pass

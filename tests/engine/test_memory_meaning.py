@@ -1,4 +1,4 @@
-"""Memories of places recalled by meaning: in other words, embedded behind, and forgotten with their vectors."""
+"""Tests of semantic recall of memories: background embedding, access and erasure of vectors."""
 
 import sqlite3
 from array import array
@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from stage import cue_on
+from turn_helpers import cue_on
 
 from cuebook import Ask, Posted
 from cuebook.errors import BackendError
@@ -26,7 +26,7 @@ def meaning(**fields: object) -> HashingEmbedder:
     return HashingEmbedder(**({"dimension": 256, "synonyms": SAME} | fields))
 
 
-async def tell(cue, *texts, user="ann"):
+async def put_memories(cue, *texts, user="ann"):
     for n, text in enumerate(texts):
         await cue.memories.put("domain", f"matter {n}", text, user=user)
 
@@ -38,7 +38,7 @@ def vectors(path: Path, like: str = "p%") -> list[tuple[str, str]]:
         ).fetchall()
 
 
-def lies_in(folder: Path, content: bytes) -> bool:
+def is_in_database(folder: Path, content: bytes) -> bool:
     return any(content in file.read_bytes() for file in folder.glob("cuebook.db*"))
 
 
@@ -46,39 +46,39 @@ def texts(hits):
     return [hit.text.partition(": ")[2] for hit in hits]
 
 
-async def asked(cue, query=ASKED, *, user="ann", scopes=("user",), **fields):
+async def search(cue, query=ASKED, *, user="ann", scopes=("user",), **fields):
     return await cue.memory.search(query, user=user, scopes=list(scopes) if scopes else None, **fields)
 
 
-async def test_a_memory_is_found_in_other_words_by_who_may_know_it_and_says_why(tmp_path):
+async def test_an_authorized_user_recalls_a_memory_by_meaning(tmp_path):
     async with cue_on(tmp_path, embedder=meaning(), memory__user=True) as cue:
-        await tell(cue, "Adopted a puppy on Sunday", "Paid the invoice")
-        await tell(cue, "Adopted a puppy too", user="bob")
-        assert await asked(cue) == [], "nothing is embedded yet, and no word is the same"
+        await put_memories(cue, "Adopted a puppy on Sunday", "Paid the invoice")
+        await put_memories(cue, "Adopted a puppy too", user="bob")
+        assert await search(cue) == [], "nothing is embedded yet, and no word matches"
         assert await cue.settle() == {}
-        [hit] = await asked(cue)
+        [hit] = await search(cue)
         assert (texts([hit]), hit.scope, "meaning 1.00" in hit.why) == (["Adopted a puppy on Sunday"], "user", True)
-        assert await asked(cue, "quantum chromodynamics") == []
-        assert await asked(cue, user="cid") == []
+        assert await search(cue, "quantum chromodynamics") == []
+        assert await search(cue, user="cid") == []
         window = await cue.assemble(Ask(ASKED, "new", user="ann"))
-        said = [block.text for block in window.blocks if block.source.startswith("memory:")]
-        assert any("puppy on Sunday" in text for text in said)
-        assert not any("too" in text for text in said)
+        blocks = [block.text for block in window.blocks if block.source.startswith("memory:")]
+        assert any("puppy on Sunday" in text for text in blocks)
+        assert not any("too" in text for text in blocks)
 
 
-async def test_one_memory_alone_is_found_by_meaning():
+async def test_a_single_memory_is_recalled_by_meaning():
     async with cue_on(embedder=meaning()) as cue:
-        await tell(cue, "Adopted a puppy on Sunday")
+        await put_memories(cue, "Adopted a puppy on Sunday")
         await cue.settle()
-        assert texts(await asked(cue)) == ["Adopted a puppy on Sunday"]
+        assert texts(await search(cue)) == ["Adopted a puppy on Sunday"]
 
 
 async def test_each_text_is_embedded_once_and_a_use_embeds_nothing(tmp_path):
     embedder = meaning()
     async with cue_on(tmp_path, embedder=embedder) as cue:
-        kept = await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
+        memory = await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
         await cue.settle()
-        await cue.memories.use(kept.id)
+        await cue.memories.use(memory.id)
         await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
         await cue.settle()
         assert embedder.asked == ["pet: Adopted a puppy"]
@@ -87,7 +87,7 @@ async def test_each_text_is_embedded_once_and_a_use_embeds_nothing(tmp_path):
         assert embedder.asked == ["pet: Adopted a puppy"]
 
 
-async def test_what_many_users_said_is_embedded_in_few_calls():
+async def test_memories_of_many_users_are_embedded_in_batches():
     class Counting(HashingEmbedder):
         calls = 0
 
@@ -98,88 +98,90 @@ async def test_what_many_users_said_is_embedded_in_few_calls():
     embedder = Counting(dimension=256, synonyms=SAME)
     async with cue_on(embedder=embedder) as cue:
         for n in range(60):
-            await tell(cue, "Adopted a puppy", f"Number {n}", user=f"u{n}")
-        await tell(cue, *[f"Note {n}" for n in range(70)])
+            await put_memories(cue, "Adopted a puppy", f"Number {n}", user=f"u{n}")
+        await put_memories(cue, *[f"Note {n}" for n in range(70)])
         assert await cue.settle() == {}
         assert (len(embedder.asked), embedder.calls) == (190, 7)
-        assert texts(await asked(cue, user="u7")) == ["Adopted a puppy"]
+        assert texts(await search(cue, user="u7")) == ["Adopted a puppy"]
 
 
-async def test_what_is_corrected_or_removed_takes_its_vector_along_also_where_another_process_holds_it(tmp_path):
+async def test_a_corrected_or_removed_memory_loses_its_vector_in_every_process(tmp_path):
     embedder = meaning()
     async with cue_on(tmp_path, embedder=embedder) as cue, cue_on(tmp_path, embedder=embedder) as other:
-        kept = await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
+        memory = await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
         await cue.memories.put("domain", "bill", "Paid the invoice", user="ann")
         await cue.settle()
         for each in (cue, other):
-            assert texts(await asked(each)) == ["Adopted a puppy"]
+            assert texts(await search(each)) == ["Adopted a puppy"]
         [old] = await embedder.embed(["pet: Adopted a puppy"])
-        assert lies_in(tmp_path, old)
-        await cue.memories.correct(kept.id, "Bought a canary", user="ann")
+        assert is_in_database(tmp_path, old)
+        await cue.memories.correct(memory.id, "Bought a canary", user="ann")
         for each in (cue, other):
-            assert await asked(each) == []
+            assert await search(each) == []
         await cue.settle()
         assert len(vectors(tmp_path)) == 2
         for each in (cue, other):
-            assert texts(await asked(each, "canary bought", user="ann")) == ["Bought a canary"]
-        await cue.memories.remove(kept.id, user="ann")
+            assert texts(await search(each, "canary bought", user="ann")) == ["Bought a canary"]
+        await cue.memories.remove(memory.id, user="ann")
         assert len(vectors(tmp_path)) == 1
-        assert await asked(other, "canary bought") == []
-        assert not lies_in(tmp_path, old)
+        assert await search(other, "canary bought") == []
+        assert not is_in_database(tmp_path, old)
 
 
-async def test_of_a_forgotten_user_no_vector_of_a_memory_is_left(tmp_path):
+async def test_a_forgotten_user_leaves_no_memory_vector(tmp_path):
     embedder = meaning()
     async with cue_on(tmp_path, embedder=embedder, memory__user=True, memory__persona=True) as cue:
         await cue.ask(Ask("I am allergic to nuts.", "c1", user="ann"))
-        await tell(cue, "Adopted a puppy on Sunday")
-        await tell(cue, "Paid the invoice", user="bob")
+        await put_memories(cue, "Adopted a puppy on Sunday")
+        await put_memories(cue, "Paid the invoice", user="bob")
         assert await cue.settle() == {}
         mine = [scope for scope, _ in vectors(tmp_path, "%") if "ann" in scope or scope.startswith("c")]
-        assert len({scope for scope in mine if scope.startswith("p")}) == 2, "the user's place and a persona's"
-        made = await embedder.embed([*embedder.asked])
+        assert len({scope for scope in mine if scope.startswith("p")}) == 2, "the user's memories and a persona's"
+        embedded = await embedder.embed([*embedder.asked])
         receipt = await cue.memory.forget(user="ann")
         assert receipt.state == "done"
         assert [scope for scope, _ in vectors(tmp_path, "%")] == ["puser\x1fbob"]
         [his] = await embedder.embed(["matter 0: Paid the invoice"])
-        assert [lies_in(tmp_path, each) for each in made if each != his] == [False] * len([e for e in made if e != his])
-        assert not lies_in(tmp_path, b"user\x1fann")
+        assert [is_in_database(tmp_path, each) for each in embedded if each != his] == [False] * len(
+            [e for e in embedded if e != his]
+        )
+        assert not is_in_database(tmp_path, b"user\x1fann")
         assert await cue.settle() == {}
-        await tell(cue, "Adopted a puppy again")
+        await put_memories(cue, "Adopted a puppy again")
         await cue.settle()
-        assert texts(await asked(cue)) == ["Adopted a puppy again"], "who comes back begins anew"
+        assert texts(await search(cue)) == ["Adopted a puppy again"], "a returning user starts empty"
 
 
-async def test_what_is_forgotten_while_it_is_embedded_gets_no_vector(tmp_path):
+async def test_a_memory_forgotten_during_embedding_gets_no_vector(tmp_path):
     class Meanwhile(HashingEmbedder):
         cue = None
 
         async def embed(self, texts):
-            found = await super().embed(texts)
+            embedded = await super().embed(texts)
             if self.cue is not None and len(self.asked) == 1:
                 await self.cue.memory.forget(user="ann")
-                await tell(self.cue, "Paid the invoice")
-            return found
+                await put_memories(self.cue, "Paid the invoice")
+            return embedded
 
     embedder = Meanwhile(dimension=256, synonyms=SAME)
     async with cue_on(tmp_path, embedder=embedder) as cue:
-        await tell(cue, "Adopted a puppy on Sunday")
+        await put_memories(cue, "Adopted a puppy on Sunday")
         embedder.cue = cue
         assert await cue.settle() == {}
         assert embedder.asked == ["matter 0: Adopted a puppy on Sunday", "matter 0: Paid the invoice"]
         assert len(vectors(tmp_path)) == 1
-        assert texts(await asked(cue, "invoice paid")) == ["Paid the invoice"]
+        assert texts(await search(cue, "invoice paid")) == ["Paid the invoice"]
 
 
-async def test_who_embeds_second_keeps_nothing_and_a_text_that_changed_has_no_vector_of_the_old(tmp_path):
+async def test_a_late_embedding_is_discarded_if_the_text_changed(tmp_path):
     async with cue_on(tmp_path, embedder=meaning()) as cue:
-        kept = await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
+        memory = await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
         store = cue.desk.store.vectors
         [due] = await store.places_due("m")
-        [said] = await store.memory_texts(Scope(), ANN, after=due.upto, limit=9)
-        rows = ((said.number, 0, bytes(16)),)
+        [text] = await store.memory_texts(Scope(), ANN, after=due.upto, limit=9)
+        rows = ((text.number, 0, bytes(16)),)
         late = EmbeddedPlace(place=ANN, model="m", after=0, upto=due.said, rows=rows, now=1.0)
-        await cue.memories.correct(kept.id, "Bought a canary", user="ann")
+        await cue.memories.correct(memory.id, "Bought a canary", user="ann")
         assert await store.keep_of_place(Scope(), late)
         assert vectors(tmp_path) == []
         assert [each.upto for each in await store.places_due("m")] == [due.said], "the new text is due"
@@ -187,25 +189,25 @@ async def test_who_embeds_second_keeps_nothing_and_a_text_that_changed_has_no_ve
         assert not await store.keep_of_place(Scope("others"), late)
 
 
-async def test_another_model_embeds_posts_and_memories_anew_while_full_text_goes_on(tmp_path):
+async def test_another_embedding_model_re_embeds_posts_and_memories(tmp_path):
     async with cue_on(tmp_path, embedder=meaning(name="old")) as cue:
-        await tell(cue, "Adopted a puppy on Sunday")
+        await put_memories(cue, "Adopted a puppy on Sunday")
         await cue.append("c", [Posted(sender="ann", message="I adopted a puppy", id="p1")])
         await cue.settle()
-        assert texts(await asked(cue)) == ["Adopted a puppy on Sunday"]
+        assert texts(await search(cue)) == ["Adopted a puppy on Sunday"]
     for changed in ({"name": "new"}, {"name": "new", "dimension": 128}):
         embedder = meaning(**changed)
         async with cue_on(tmp_path, embedder=embedder) as cue:
-            assert await asked(cue) == await cue.memory.search(ASKED, conversation="c") == []
-            assert texts(await asked(cue, "Sunday puppy")) == ["Adopted a puppy on Sunday"]
+            assert await search(cue) == await cue.memory.search(ASKED, conversation="c") == []
+            assert texts(await search(cue, "Sunday puppy")) == ["Adopted a puppy on Sunday"]
             assert (await cue.memory.search("puppy", conversation="c"))[0].sources == ("p1",)
             assert await cue.settle() == {}
             assert {"ann: I adopted a puppy", "matter 0: Adopted a puppy on Sunday"} < set(embedder.asked)
-            assert texts(await asked(cue)) == ["Adopted a puppy on Sunday"]
+            assert texts(await search(cue)) == ["Adopted a puppy on Sunday"]
             assert (await cue.memory.search(ASKED, conversation="c"))[0].sources == ("p1",)
 
 
-async def test_a_vector_of_another_size_is_refused_and_nothing_is_lost(tmp_path, caplog):
+async def test_a_vector_of_another_size_is_refused_without_loss(tmp_path, caplog):
     class Grown(HashingEmbedder):
         size = 256
 
@@ -214,63 +216,63 @@ async def test_a_vector_of_another_size_is_refused_and_nothing_is_lost(tmp_path,
 
     embedder = Grown(dimension=256, synonyms=SAME)
     async with cue_on(tmp_path, embedder=embedder) as cue:
-        await tell(cue, "Adopted a puppy on Sunday")
+        await put_memories(cue, "Adopted a puppy on Sunday")
         await cue.settle()
         embedder.size = 128
-        await tell(cue, "Paid the invoice", user="bob")
+        await put_memories(cue, "Paid the invoice", user="bob")
         assert await cue.settle() == {"embedding": 1}
         assert "Embedder hashing returned vectors of dimension 128 instead of 256" in caplog.text
         assert len(vectors(tmp_path)) == 1
-        assert texts(await asked(cue, "puppy Sunday")) == ["Adopted a puppy on Sunday"], "by its words"
-        assert texts(await asked(cue, "invoice paid", user="bob")) == ["Paid the invoice"]
+        assert texts(await search(cue, "puppy Sunday")) == ["Adopted a puppy on Sunday"], "recalled by its words"
+        assert texts(await search(cue, "invoice paid", user="bob")) == ["Paid the invoice"]
     embedder.size = 256
     async with cue_on(tmp_path, embedder=embedder) as cue:
         assert await cue.settle() == {}
         assert len(vectors(tmp_path)) == 2
 
 
-async def test_nobody_asks_an_embedder_about_memories_in_languages_it_does_not_know():
+async def test_memories_in_unsupported_languages_are_not_embedded():
     embedder = meaning(languages=frozenset({"en"}))
     async with cue_on(embedder=embedder) as cue:
-        await tell(
+        await put_memories(
             cue, "Adopted a puppy", "昨天我领养了一只小狗", "Ich habe gestern einen Hund bekommen und er ist lieb"
         )
         assert await cue.settle() == {}
         assert embedder.asked == ["matter 0: Adopted a puppy"]
-        assert texts(await asked(cue, "小狗")) == ["昨天我领养了一只小狗"]
+        assert texts(await search(cue, "小狗")) == ["昨天我领养了一只小狗"]
     free = meaning()
     async with cue_on(embedder=free) as cue:
-        await tell(cue, "Adopted a puppy", "昨天我领养了一只小狗")
+        await put_memories(cue, "Adopted a puppy", "昨天我领养了一只小狗")
         await cue.settle()
         assert len(free.asked) == 2
 
 
-async def test_what_ended_is_found_as_of_a_day_it_held_and_not_today():
+async def test_an_ended_memory_is_recalled_only_as_of_its_validity():
     clock = FrozenClock()
     async with cue_on(embedder=meaning(), clock=clock) as cue:
         await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
-        then = clock.now() + 1
+        moment = clock.now() + 1
         clock.advance(86_400)
         await cue.memories.put("domain", "pet", "Bought a canary", user="ann")
         await cue.settle()
-        assert await asked(cue) == []
-        assert texts(await asked(cue, as_of=then)) == ["Adopted a puppy"]
-        assert texts(await asked(cue, "adopted a puppy", as_of=then)) == ["Adopted a puppy"]
+        assert await search(cue) == []
+        assert texts(await search(cue, as_of=moment)) == ["Adopted a puppy"]
+        assert texts(await search(cue, "adopted a puppy", as_of=moment)) == ["Adopted a puppy"]
 
 
-async def test_what_ended_takes_no_place_from_what_holds_in_a_large_place():
-    """1,200 memories hold and 400 ended ones say the words more often; full text alone and vectors alike."""
+async def test_ended_memories_do_not_displace_current_ones():
+    """1,200 memories are current and 400 ended ones match more words, with and without vectors."""
     async with cue_on() as cue:
         store = cue.desk.store
         ended = [_memory(n, "lamp lamp harbour", valid_to=2.0) for n in range(400)]
         holding = [_memory(n, f"note {n} of the winter garden") for n in range(1000, 2200)]
-        held = _memory(9000, "the lamp by the old harbour wall, as was said on the first day")
-        change = PlaceChange(place=ANN, generation=0, memories=(*ended, *holding, held))
+        current = _memory(9000, "the lamp by the old harbour wall, as was said on the first day")
+        change = PlaceChange(place=ANN, generation=0, memories=(*ended, *holding, current))
         await store.memories.save(Scope(), change, now=1.0)
-        found = await store.memories.find(Scope(), [ANN], MemoryQuery(text="lamp harbour", limit=24))
-        assert [each.id for each in found.memories if each.no in found.found] == [held.id]
-        then = await store.memories.find(Scope(), [ANN], MemoryQuery(text="lamp harbour", limit=24, at=1.5))
-        assert len(then.found) == 24
+        results = await store.memories.find(Scope(), [ANN], MemoryQuery(text="lamp harbour", limit=24))
+        assert [each.id for each in results.memories if each.no in results.found] == [current.id]
+        past = await store.memories.find(Scope(), [ANN], MemoryQuery(text="lamp harbour", limit=24, at=1.5))
+        assert len(past.found) == 24
         numbers = {
             each.number: each.text for each in await store.vectors.memory_texts(Scope(), ANN, after=0, limit=9999)
         }
@@ -281,7 +283,7 @@ async def test_what_ended_takes_no_place_from_what_holds_in_a_large_place():
         dense = Dense("m", _numbers(1.0), 0.5)
         near = await store.memories.find(Scope(), [ANN], MemoryQuery(text="", dense=dense, limit=3))
         by_no = {each.no: each for each in near.memories}
-        assert [by_no[no].id for no in near.found][:1] == [held.id]
+        assert [by_no[no].id for no in near.found][:1] == [current.id]
         assert near.cosines[near.found[0]] == pytest.approx(1.0)
 
 
@@ -293,32 +295,32 @@ def _numbers(x: float) -> bytes:
     return array("f", (x, (1 - x * x) ** 0.5)).tobytes()
 
 
-async def test_the_same_fact_of_a_user_and_of_a_persona_is_said_and_found_once(tmp_path):
+async def test_a_fact_of_user_and_persona_is_recalled_once(tmp_path):
     async with cue_on(tmp_path, memory__user=True, memory__persona=True) as cue:
         await cue.ask(Ask("I am allergic to nuts.", "c1", user="ann"))
         await cue.settle()
         page = await cue.memories.page(user="ann")
         assert sorted(each.place.kind for each in page.items) == ["persona", "user"]
-        hits = await asked(cue, "Who is allergic to nuts?", scopes=("user", "persona"))
-        known = [hit for hit in hits if hit.memory_id.startswith("memory:")]
-        assert [hit.scope for hit in known] == ["persona"], "the narrowest place speaks"
+        hits = await search(cue, "Who is allergic to nuts?", scopes=("user", "persona"))
+        memory_hits = [hit for hit in hits if hit.memory_id.startswith("memory:")]
+        assert [hit.scope for hit in memory_hits] == ["persona"], "the narrowest owner wins"
         for name in ("c2", "c2"):
             reply = await cue.ask(Ask("What am I allergic to?", name, user="ann"))
-            said = [block.text for block in reply.window.blocks if block.source.startswith("memory:")]
-            assert sum("allergic to nuts" in text for text in said) == 1
-        own = [each for each in page.items if each.place == persona_place("ann", cue.desk.default_persona)]
-        await cue.memories.remove(own[0].id, user="ann")
-        hits = await asked(cue, "Who is allergic to nuts?", scopes=("user", "persona"))
+            blocks = [block.text for block in reply.window.blocks if block.source.startswith("memory:")]
+            assert sum("allergic to nuts" in text for text in blocks) == 1
+        persona_memories = [each for each in page.items if each.place == persona_place("ann", cue.desk.default_persona)]
+        await cue.memories.remove(persona_memories[0].id, user="ann")
+        hits = await search(cue, "Who is allergic to nuts?", scopes=("user", "persona"))
         assert [hit.scope for hit in hits if hit.memory_id.startswith("memory:")] == ["user"]
 
 
-async def test_an_embedder_that_fails_leaves_words(caplog):
+async def test_a_failing_embedder_falls_back_to_words(caplog):
     embedder = meaning()
     async with cue_on(embedder=embedder) as cue:
-        await tell(cue, "Adopted a puppy on Sunday")
+        await put_memories(cue, "Adopted a puppy on Sunday")
         embedder.fails = True
         assert await cue.settle() == {"embedding": 1}
         assert "`fails` is set" in caplog.text
-        assert texts(await asked(cue, "puppy")) == ["Adopted a puppy on Sunday"]
+        assert texts(await search(cue, "puppy")) == ["Adopted a puppy on Sunday"]
         with pytest.raises(BackendError):
             await embedder.embed(["x"])

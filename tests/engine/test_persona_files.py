@@ -1,4 +1,4 @@
-"""A book takes over what changed in its personas and presets files when the next turn begins."""
+"""Tests of reloading persona and preset files: changes apply when the next turn begins."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import logging
 import os
 
 import pytest
-from stage import Client, config, cue_on, user
+from turn_helpers import Client, config, cue_on, user
 
 from cuebook import Ask, Cuebook
 from cuebook.app.file_watch import FileWatch
@@ -20,44 +20,44 @@ PRESETS = {"sentimentTracking": {"defaultProfileByMode": {"tutor": "tutor"}}}
 
 
 @pytest.fixture
-def place(tmp_path):
+def project(tmp_path):
     write(tmp_path, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Ada."})
     write(tmp_path, "bob.yaml", "id: bob\nversion: 1.10\nbaseSystemPrompt: |\n  You are Bob.\n")
     return tmp_path
 
 
-def write(place, name, text):
-    (place / "personas").mkdir(exist_ok=True)
-    (place / "personas" / name).write_text(text if isinstance(text, str) else json.dumps(text), "utf-8")
+def write(project, name, text):
+    (project / "personas").mkdir(exist_ok=True)
+    (project / "personas" / name).write_text(text if isinstance(text, str) else json.dumps(text), "utf-8")
 
 
-def write_presets(place, document):
-    (place / "config").mkdir(exist_ok=True)
-    (place / "config/metaprompt-presets.json").write_text(json.dumps(document), "utf-8")
+def write_presets(project, document):
+    (project / "config").mkdir(exist_ok=True)
+    (project / "config/metaprompt-presets.json").write_text(json.dumps(document), "utf-8")
 
 
-async def said(cue, persona, conversation="c"):
-    """Give what a persona's prompt begins with."""
+async def prompt_start(cue, persona, conversation="c"):
+    """Return the beginning of a persona's prompt."""
     window = await cue.assemble(Ask("Hi", conversation, persona=persona))
     return "\n".join(block.text for block in window.blocks if block.role == "system").strip()
 
 
-async def test_json_and_yaml_are_read_alike(place):
-    async with cue_on(place) as cue:
+async def test_json_and_yaml_are_read_alike(project):
+    async with cue_on(project) as cue:
         assert cue.personas == ["ada", "assistant", "bob"]
-        assert (await said(cue, "ada"), await said(cue, "bob")) == ("You are Ada.", "You are Bob.")
-        assert cue.desk.personas["bob"].version == "1.10"  # no number of YAML's
+        assert (await prompt_start(cue, "ada"), await prompt_start(cue, "bob")) == ("You are Ada.", "You are Bob.")
+        assert cue.desk.personas["bob"].version == "1.10"  # YAML 1.1 would read a number
 
 
-async def test_the_next_turn_has_what_a_file_says_by_then(place):
-    async with cue_on(place) as cue:
+async def test_the_next_turn_uses_the_changed_file(project):
+    async with cue_on(project) as cue:
         before = (await cue.ask(Ask("Hi", "c", persona="ada"))).window
-        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva."})
+        write(project, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva."})
         after = (await cue.ask(Ask("Hi again", "c", persona="ada"))).window
         assert [window.blocks[0].text for window in (before, after)] == ["You are Ada.", "You are Eva."]
 
 
-class Counted(FileWatch):
+class CountingWatch(FileWatch):
     looks = 0
 
     async def _scan(self, before):
@@ -65,19 +65,19 @@ class Counted(FileWatch):
         return await super()._scan(before)
 
 
-async def test_turns_that_begin_together_share_a_look_and_none_misses_an_edit(place):
-    async def known():
+async def test_concurrent_turns_share_a_scan_and_miss_no_edit(project):
+    async def known_ids():
         return set()
 
-    async with cue_on(place) as cue:
-        watch = Counted(cue.config, lambda: [cue.desk], known)
+    async with cue_on(project) as cue:
+        watch = CountingWatch(cue.config, lambda: [cue.desk], known_ids)
         first = asyncio.create_task(watch.look())
         await asyncio.sleep(0)
-        assert watch.looks == 1  # under way: it may have read the file already
-        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva."})
-        given_up, *others = [asyncio.create_task(watch.look()) for _ in range(20)]
+        assert watch.looks == 1  # a running scan may have read the file already
+        write(project, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva."})
+        cancelled, *others = [asyncio.create_task(watch.look()) for _ in range(20)]
         await asyncio.sleep(0)
-        given_up.cancel()
+        cancelled.cancel()
         await asyncio.gather(first, *others)
         assert cue.desk.personas["ada"].base_system_prompt == "You are Eva."
         assert watch.looks == 2
@@ -85,79 +85,79 @@ async def test_turns_that_begin_together_share_a_look_and_none_misses_an_edit(pl
         assert watch.looks == 3
 
 
-async def test_an_edit_of_the_same_size_right_after_another_is_seen(place):
-    async with cue_on(place) as cue:
+async def test_a_quick_second_edit_of_the_same_size_is_detected(project):
+    async with cue_on(project) as cue:
         for name in ("Eva", "Eve", "Ida", "Ivy"):
-            write(place, "ada.json", {"id": "ada", "baseSystemPrompt": f"You are {name}."})
-            assert await said(cue, "ada") == f"You are {name}."
+            write(project, "ada.json", {"id": "ada", "baseSystemPrompt": f"You are {name}."})
+            assert await prompt_start(cue, "ada") == f"You are {name}."
 
 
-async def test_an_old_file_put_in_place_is_seen(place):
-    aside = place / "other.json"
+async def test_an_older_file_moved_into_place_is_detected(project):
+    aside = project / "other.json"
     aside.write_text(json.dumps({"id": "ada", "baseSystemPrompt": "You are Old."}))
     os.utime(aside, (1_000_000_000, 1_000_000_000))
-    async with cue_on(place) as cue:
-        aside.replace(place / "personas/ada.json")
-        assert await said(cue, "ada") == "You are Old."
+    async with cue_on(project) as cue:
+        aside.replace(project / "personas/ada.json")
+        assert await prompt_start(cue, "ada") == "You are Old."
 
 
-async def test_a_new_file_is_a_new_persona_and_a_deleted_one_is_none(place):
-    async with cue_on(place) as cue:
-        write(place, "eve.yml", "id: eve\nbaseSystemPrompt: You are Eve.\n")
-        assert await said(cue, "eve") == "You are Eve."
-        (place / "personas/bob.yaml").unlink()
+async def test_new_and_deleted_files_add_and_remove_personas(project):
+    async with cue_on(project) as cue:
+        write(project, "eve.yml", "id: eve\nbaseSystemPrompt: You are Eve.\n")
+        assert await prompt_start(cue, "eve") == "You are Eve."
+        (project / "personas/bob.yaml").unlink()
         with pytest.raises(NotFound, match=r"Unknown persona 'bob'. Available: ada, assistant, eve"):
             await cue.ask(Ask("Hi", "c", persona="bob"))
-        (place / "personas/eve.yml").rename(place / "personas/eva.yml")
-        assert await said(cue, "eve") == "You are Eve."
+        (project / "personas/eve.yml").rename(project / "personas/eva.yml")
+        assert await prompt_start(cue, "eve") == "You are Eve."
 
 
-async def test_a_broken_edit_keeps_what_was_good_and_says_so_once(place, caplog):
+async def test_an_invalid_edit_keeps_the_last_version_and_warns_once(project, caplog):
     caplog.set_level(logging.INFO, "cuebook.files")
-    async with cue_on(place) as cue:
+    async with cue_on(project) as cue:
         for broken in ('{"id": "ada", "baseSys', '{"id": "ada", "sentimentTracking": {"historyWindow": 0}}'):
             caplog.clear()
-            write(place, "ada.json", broken)
+            write(project, "ada.json", broken)
             for _ in range(3):
-                assert await said(cue, "ada") == "You are Ada."
-            [told] = caplog.messages
-            assert told.startswith("personas/ada.json: ")
-            assert told.endswith(". Keeping the previous content.")
+                assert await prompt_start(cue, "ada") == "You are Ada."
+            [warning] = caplog.messages
+            assert warning.startswith("personas/ada.json: ")
+            assert warning.endswith(". Keeping the previous content.")
         caplog.clear()
-        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are well."})
-        assert await said(cue, "ada") == "You are well."
+        write(project, "ada.json", {"id": "ada", "baseSystemPrompt": "You are well."})
+        assert await prompt_start(cue, "ada") == "You are well."
         assert "personas/ada.json: valid again." in caplog.messages
 
 
-async def test_the_default_persona_stays_when_its_file_goes(place, caplog):
-    async with cue_on(place, persona__default="ada") as cue:
-        (place / "personas/ada.json").unlink()
+async def test_the_default_persona_stays_when_its_file_is_deleted(project, caplog):
+    async with cue_on(project, persona__default="ada") as cue:
+        (project / "personas/ada.json").unlink()
         for _ in range(2):
-            assert await said(cue, None) == "You are Ada."
+            assert await prompt_start(cue, None) == "You are Ada."
         assert caplog.messages == [
             "personas/ada.json: no longer defines the default persona 'ada'. Keeping the previous one."
         ]
-        write(place, "new.json", {"id": "ada", "baseSystemPrompt": "You are anew."})
-        assert await said(cue, None) == "You are anew."
+        write(project, "new.json", {"id": "ada", "baseSystemPrompt": "You are anew."})
+        assert await prompt_start(cue, None) == "You are anew."
 
 
-async def test_a_folder_that_goes_takes_nobody_with_it(place, caplog):
-    async with cue_on(place) as cue:
-        (place / "personas").rename(place / "elsewhere")
+async def test_a_deleted_folder_keeps_its_personas(project, caplog):
+    async with cue_on(project) as cue:
+        (project / "personas").rename(project / "elsewhere")
         for _ in range(2):
-            assert await said(cue, "bob") == "You are Bob."
-        [told] = caplog.messages
-        assert "cannot be read (No such file or directory). Keeping the current personas" in told
+            assert await prompt_start(cue, "bob") == "You are Bob."
+        [warning] = caplog.messages
+        assert "cannot be read (No such file or directory). Keeping the current personas" in warning
         caplog.set_level(logging.INFO, "cuebook.files")
-        (place / "elsewhere").rename(place / "personas")
-        assert await said(cue, "bob") == "You are Bob."
+        (project / "elsewhere").rename(project / "personas")
+        assert await prompt_start(cue, "bob") == "You are Bob."
         assert caplog.messages[-1].endswith("personas: valid again.")
 
 
-async def test_a_file_that_takes_an_id_does_not_get_it(place, caplog):
-    async with cue_on(place) as cue:
-        write(place, "aaa.json", {"id": "ada", "baseSystemPrompt": "You are a thief."})
-        assert await said(cue, "ada") == "You are Ada."
+async def test_a_file_cannot_take_over_an_existing_id(project, caplog):
+    async with cue_on(project) as cue:
+        write(project, "aaa.json", {"id": "ada", "baseSystemPrompt": "You are a thief."})
+        assert await prompt_start(cue, "ada") == "You are Ada."
         assert caplog.messages == [
             (
                 "personas/aaa.json: id: 'ada' is already used by personas/ada.json; each persona needs its own. "
@@ -165,95 +165,95 @@ async def test_a_file_that_takes_an_id_does_not_get_it(place, caplog):
             )
         ]
     with pytest.raises(InvalidInput, match=r"personas/ada.json: id: 'ada' is already used by personas/aaa.json"):
-        async with cue_on(place):
+        async with cue_on(project):
             pass
 
 
-async def test_what_two_tenants_see_changes_for_both(place):
-    async with cue_on(place) as cue:
+async def test_a_changed_file_applies_to_all_tenants(project):
+    async with cue_on(project) as cue:
         other = cue.of("other")
-        assert await said(other, "ada") == "You are Ada."
-        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva."})
-        assert await said(other, "ada") == "You are Eva."
-        assert await said(cue, "ada") == "You are Eva."
-        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Ida."})
-        assert await said(cue, "ada") == "You are Ida."
-        assert await said(other, "ada") == "You are Ida."
+        assert await prompt_start(other, "ada") == "You are Ada."
+        write(project, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva."})
+        assert await prompt_start(other, "ada") == "You are Eva."
+        assert await prompt_start(cue, "ada") == "You are Eva."
+        write(project, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Ida."})
+        assert await prompt_start(cue, "ada") == "You are Ida."
+        assert await prompt_start(other, "ada") == "You are Ida."
 
 
-async def test_the_wire_speaks_as_a_persona_says_by_then(place):
+async def test_the_relay_uses_the_changed_persona(project):
     upstream = ScriptedUpstream(completion("Hello."))
-    async with cue_on(place, upstream=upstream, upstream__url="http://127.0.0.1:9/v1", model__name="m") as cue:
+    async with cue_on(project, upstream=upstream, upstream__url="http://127.0.0.1:9/v1", model__name="m") as cue:
         client = Client(cue, upstream)
-        write(place, "new.json", {"id": "new", "model": "small", "baseSystemPrompt": "You are new."})
+        write(project, "new.json", {"id": "new", "model": "small", "baseSystemPrompt": "You are new."})
         await client.send([user("Hi")], model="new")
         sent = json.loads(upstream.requests[-1].body)
         assert (sent["model"], sent["messages"][0]["content"]) == ("small", "You are new.")
 
 
-async def test_presets_change_while_the_book_is_open(place, caplog):
-    write_presets(place, {})
-    async with cue_on(place) as cue:
+async def test_presets_change_while_the_database_is_open(project, caplog):
+    write_presets(project, {})
+    async with cue_on(project) as cue:
         ada = cue.desk.personas["ada"]
         assert not tracking_of(ada, "tutor", cue.desk.profiles).enabled
-        write_presets(place, PRESETS)
-        await said(cue, "ada")
+        write_presets(project, PRESETS)
+        await prompt_start(cue, "ada")
         assert tracking_of(ada, "tutor", cue.desk.profiles).consecutive_turns == 1
-        write_presets(place, PRESETS | {"presets": [{"id": "x", "addonPromptKeys": ["_meta/none"]}]})
-        await said(cue, "ada")
-        await said(cue, "ada")
-        [told] = caplog.messages
-        assert told.startswith("config/metaprompt-presets.json: presets[0].addonPromptKeys[0]: ")
+        write_presets(project, PRESETS | {"presets": [{"id": "x", "addonPromptKeys": ["_meta/none"]}]})
+        await prompt_start(cue, "ada")
+        await prompt_start(cue, "ada")
+        [warning] = caplog.messages
+        assert warning.startswith("config/metaprompt-presets.json: presets[0].addonPromptKeys[0]: ")
         assert tracking_of(ada, "tutor", cue.desk.profiles).enabled
         await cue.prompts.save("_meta/none", {"body": "Be brief."})
-        write_presets(place, PRESETS | {"presets": [{"id": "x", "addonPromptKeys": ["_meta/none"]}],
+        write_presets(project, PRESETS | {"presets": [{"id": "x", "addonPromptKeys": ["_meta/none"]}],
                                         "routing": {"defaultPresetId": "x"}})  # fmt: skip
-        assert await said(cue, "ada") == "You are Ada.\nBe brief."
+        assert await prompt_start(cue, "ada") == "You are Ada.\nBe brief."
 
 
-async def test_a_persona_may_name_a_profile_that_comes_with_it(place):
-    async with cue_on(place) as cue:
-        write_presets(place, {"sentimentTracking": {"profiles": {"gentle": {"cooldownTurns": 7}}}})
-        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva.", "sentimentTracking": "gentle"})
-        assert await said(cue, "ada") == "You are Eva."
+async def test_a_persona_may_name_a_profile_added_with_it(project):
+    async with cue_on(project) as cue:
+        write_presets(project, {"sentimentTracking": {"profiles": {"gentle": {"cooldownTurns": 7}}}})
+        write(project, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva.", "sentimentTracking": "gentle"})
+        assert await prompt_start(cue, "ada") == "You are Eva."
         assert tracking_of(cue.desk.personas["ada"], None, cue.desk.profiles).cooldown_turns == 7
 
 
-async def test_a_look_that_is_given_up_loses_no_change(place):
-    async with cue_on(place) as cue:
+async def test_a_cancelled_scan_loses_no_change(project):
+    async with cue_on(project) as cue:
         for name in ("Eva", "Eve", "Ida"):
-            write(place, "ada.json", {"id": "ada", "baseSystemPrompt": f"You are {name}."})
-            write_presets(place, {"sentimentTracking": {"profiles": {name: {}}}})
+            write(project, "ada.json", {"id": "ada", "baseSystemPrompt": f"You are {name}."})
+            write_presets(project, {"sentimentTracking": {"profiles": {name: {}}}})
             for pauses in range(4):
-                given_up = asyncio.create_task(cue.desk.catch_up())
+                cancelled = asyncio.create_task(cue.desk.catch_up())
                 for _ in range(pauses):
                     await asyncio.sleep(0)
-                given_up.cancel()
-            assert await said(cue, "ada") == f"You are {name}."
+                cancelled.cancel()
+            assert await prompt_start(cue, "ada") == f"You are {name}."
             assert name in cue.desk.profiles.profiles
 
 
-async def test_an_id_that_is_taken_leaves_a_file_with_the_one_it_had(place, caplog):
-    async with cue_on(place) as cue:
-        write(place, "bob.yaml", "id: ada\nbaseSystemPrompt: You are nobody.\n")
-        assert (await said(cue, "ada"), await said(cue, "bob")) == ("You are Ada.", "You are Bob.")
-        [told] = caplog.messages
-        assert "'ada' is already used by personas/ada.json; each persona needs its own. Keeping" in told
+async def test_a_taken_id_leaves_a_file_with_its_previous_id(project, caplog):
+    async with cue_on(project) as cue:
+        write(project, "bob.yaml", "id: ada\nbaseSystemPrompt: You are nobody.\n")
+        assert (await prompt_start(cue, "ada"), await prompt_start(cue, "bob")) == ("You are Ada.", "You are Bob.")
+        [warning] = caplog.messages
+        assert "'ada' is already used by personas/ada.json; each persona needs its own. Keeping" in warning
 
 
-async def test_a_presets_file_is_tried_again_when_what_it_names_may_be_there(place):
+async def test_a_presets_file_is_retried_when_its_references_may_exist(project):
     clock = FrozenClock()
-    async with cue_on(place, clock=clock) as cue:
-        write_presets(place, {"presets": [{"id": "x", "addonPromptKeys": ["_meta/late"]}],
+    async with cue_on(project, clock=clock) as cue:
+        write_presets(project, {"presets": [{"id": "x", "addonPromptKeys": ["_meta/late"]}],
                               "routing": {"defaultPresetId": "x"}})  # fmt: skip
-        assert await said(cue, "ada") == "You are Ada."
+        assert await prompt_start(cue, "ada") == "You are Ada."
         await cue.prompts.save("_meta/late", {"body": "Be brief."})
         clock.advance(3)
-        assert await said(cue, "ada") == "You are Ada.\nBe brief."
+        assert await prompt_start(cue, "ada") == "You are Ada.\nBe brief."
 
 
 class Shouting:
-    """Reads capitals as bad."""
+    """Classify texts in capitals as negative."""
 
     name = "shouting"
 
@@ -261,25 +261,25 @@ class Shouting:
         return Sentiment(score=-0.9 if text.isupper() else 0.0, polarity="negative" if text.isupper() else "neutral")
 
 
-async def test_a_persona_and_a_profile_may_name_a_method_the_book_was_given(place):
-    write_presets(place, {"sentimentTracking": {"profiles": {"loud": {"method": "shouting"}}}})
-    write(place, "ada.json", {"id": "ada", "sentimentTracking": {"enabled": True, "method": "shouting"}})
+async def test_a_persona_and_a_profile_may_name_a_custom_method(project):
+    write_presets(project, {"sentimentTracking": {"profiles": {"loud": {"method": "shouting"}}}})
+    write(project, "ada.json", {"id": "ada", "sentimentTracking": {"enabled": True, "method": "shouting"}})
     with pytest.raises(
         InvalidInput, match=r"profiles.loud.method: unknown method 'shouting'. Available: lexicon_based, llm,"
     ):
-        async with cue_on(place):
+        async with cue_on(project):
             pass
-    opened = Cuebook.open(config(place), analyzers=[Shouting()], model=ScriptedModel(default="Hm."), worker=False)
-    async with opened as cue:
-        write(place, "bob.yaml", "id: bob\nsentimentTracking: loud\nbaseSystemPrompt: You are loud.\n")
-        assert await said(cue, "bob") == "You are loud."
+    handle = Cuebook.open(config(project), analyzers=[Shouting()], model=ScriptedModel(default="Hm."), worker=False)
+    async with handle as cue:
+        write(project, "bob.yaml", "id: bob\nsentimentTracking: loud\nbaseSystemPrompt: You are loud.\n")
+        assert await prompt_start(cue, "bob") == "You are loud."
         assert tracking_of(cue.desk.personas["bob"], None, cue.desk.profiles).method == "shouting"
 
 
 ODD = [
     ("a.yaml", "id: a\nid: b\n", "personas/a.yaml: line 2: 'id' is a duplicate of line 1; keep one"),
     ("a.json", '{"id": "a", "id": "b"}', "personas/a.json: id: duplicate key"),
-    ("a.yaml", "id: a\nx: &x [1]\ny: *x\n", "personas/a.yaml: line 2: anchors and aliases are not read"),
+    ("a.yaml", "id: a\nx: &x [1]\ny: *x\n", "personas/a.yaml: line 2: anchors and aliases are not supported"),
     ("a.yaml", "id: a\n\tname: b\n", "personas/a.yaml: line 2: tab in the indentation. Indent with spaces."),
     ("a.yaml", "id: a\nsentimentTracking:\n  enabled: no\n", "enabled: expected true or false, got 'no'"),
     ("a.yaml", "- id: a\n", "personas/a.yaml: line 1: expected `key: value` lines"),
@@ -295,8 +295,8 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text", "said"), ODD)
-async def test_a_file_that_is_none_is_told_with_its_place(tmp_path, name, text, said):
+@pytest.mark.parametrize(("name", "text", "reason"), ODD)
+async def test_an_invalid_file_is_reported_with_its_path(tmp_path, name, text, reason):
     (tmp_path / "personas").mkdir()
     file = tmp_path / "personas" / name
     if text is None:
@@ -306,10 +306,10 @@ async def test_a_file_that_is_none_is_told_with_its_place(tmp_path, name, text, 
     with pytest.raises(InvalidInput) as error:
         async with cue_on(tmp_path):
             pass
-    assert said in str(error.value)
+    assert reason in str(error.value)
 
 
-async def test_texts_and_numbers_of_yaml_are_what_their_fields_say(tmp_path):
+async def test_yaml_values_have_the_types_of_their_fields(tmp_path):
     text = (
         "\ufeffid: 2024-01-31\nname: no\nversion: 1.0\nrole: off\nsentimentTracking:\n  enabled: true\n"
         "  frustrationThreshold: -.50\n  historyWindow: 5\n  method: lexicon_based\nmetaPrompts:\n"
@@ -321,13 +321,13 @@ async def test_texts_and_numbers_of_yaml_are_what_their_fields_say(tmp_path):
         persona = cue.desk.personas["2024-01-31"]
         assert (persona.name, persona.version, persona.role) == ("no", "1.0", "off")
         assert (persona.tracking.frustration_threshold, persona.tracking.history_window) == (-0.5, 5)
-        [found] = persona.metaprompts
-        assert (found.id, found.temperature, found.trigger.interval_turns) == ("007", 1.0, 3)
-        assert found.template.strip() == "How is {{current_mood}}?"
+        [metaprompt] = persona.metaprompts
+        assert (metaprompt.id, metaprompt.temperature, metaprompt.trigger.interval_turns) == ("007", 1.0, 3)
+        assert metaprompt.template.strip() == "How is {{current_mood}}?"
 
 
-async def test_files_of_editors_and_others_are_no_personas(place):
+async def test_editor_and_other_foreign_files_are_not_personas(project):
     for name in (".ada.json", "ada.json~", "#ada.json#", "notes.txt", "ada.json.bak"):
-        write(place, name, "no persona")
-    async with cue_on(place) as cue:
+        write(project, name, "no persona")
+    async with cue_on(project) as cue:
         assert cue.personas == ["ada", "assistant", "bob"]

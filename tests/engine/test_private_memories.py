@@ -1,7 +1,7 @@
-"""What is of somebody's own life reaches no organization, whatever a turn shares; nor is it a model's decision."""
+"""Tests of private memories: personal facts reach no organization, whatever a turn shares."""
 
 import pytest
-from stage import cue_on
+from turn_helpers import cue_on
 
 from cuebook import Ask
 from cuebook.memory.schema import items_of, parse_answer
@@ -11,7 +11,7 @@ SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "sh
 
 
 @pytest.mark.parametrize(
-    "own",
+    "statement",
     [
         "I am allergic to nuts.",
         "I've decided to go gluten-free because of my stomach.",
@@ -25,20 +25,20 @@ SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "sh
         "I vote for the Greens.",
     ],
 )
-async def test_an_organization_is_never_told_somebody_s_own_life(tmp_path, own):
+async def test_an_organization_never_gets_personal_memories(tmp_path, statement):
     clock = FrozenClock()
     async with cue_on(tmp_path, clock=clock) as cue:
-        for text in (own, "We decided to ship on Monday."):
+        for text in (statement, "We decided to ship on Monday."):
             await cue.ask(Ask(text, "c1", user="ann", organization="acme", memory_control=SHARES))
             clock.advance(60)
         await cue.settle()
         shared = [each.text for each in (await cue.memories.page(organization="acme")).items]
         assert shared == ["We decided to ship on Monday."]
-        kept = [each.text for each in (await cue.memories.page(user="ann")).items]
-        assert own in kept
+        user_memories = [each.text for each in (await cue.memories.page(user="ann")).items]
+        assert statement in user_memories
 
 
-async def test_people_are_shared_where_sharing_is_on(tmp_path):
+async def test_facts_about_people_are_shared_where_sharing_is_on(tmp_path):
     async with cue_on(tmp_path, clock=FrozenClock()) as cue:
         await cue.ask(
             Ask("My sister Lena works at the port.", "c1", user="ann", organization="acme", memory_control=SHARES)
@@ -47,11 +47,11 @@ async def test_people_are_shared_where_sharing_is_on(tmp_path):
         assert [each.category for each in (await cue.memories.page(organization="acme")).items] == ["people"]
 
 
-def test_a_model_s_decision_about_somebody_s_body_is_filed_as_a_fact():
-    told = (
+def test_a_model_decision_about_health_is_stored_as_a_fact():
+    answer_text = (
         '{"summary_markdown": "x", "memory_json": {"facts": [], "preferences": [], "people": [], "projects": [], '
         '"decisions": [{"text": "I am allergic to nuts", "sources": ["p1"]}, '
         '{"text": "We chose Kafka", "sources": ["p1"]}], "open_loops": [], "todo": [], "tags": []}}'
     )
-    answer = parse_answer(told, known=frozenset({"p1"}), max_tokens=900, count=len)
+    answer = parse_answer(answer_text, known=frozenset({"p1"}), max_tokens=900, count=len)
     assert [item.category for item in items_of(answer, when=1.0)] == ["facts", "decisions"]

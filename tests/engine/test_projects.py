@@ -1,10 +1,10 @@
-"""A project's own prompts stand for those of the same id: by setting, by call, kept by the conversation."""
+"""Tests of project prompts: they override prompts of the same id, by setting, call or conversation."""
 
 import json
 
 import pytest
-from stage import NAME, Client, config
-from stage import cue_on as opened
+from turn_helpers import NAME, Client, config
+from turn_helpers import cue_on as open_cue
 
 from cuebook import Ask, BlockingCuebook, Cuebook
 from cuebook.app.cuebook import RelayCall
@@ -24,12 +24,12 @@ PLAIN = ["You are Ada.", "Begin.", "Be kind.", "Say less.", "Short."]
 OWN = ["I am Ada of Acme.", "Begin at Acme.", "Be kind.\n\nNever name prices.", "Ask Acme.", "Shorter."]
 
 
-def cue_on(place, **given):
-    return opened(place, dice=SystemDice(), **given)
+def cue_on(folder, **settings):
+    return open_cue(folder, dice=SystemDice(), **settings)
 
 
 @pytest.fixture
-def place(tmp_path):
+def folder(tmp_path):
     (tmp_path / "personas").mkdir()
     (tmp_path / "personas" / "helper.json").write_text(json.dumps(HELPER))
     with BlockingCuebook.open(config(tmp_path)) as cue:
@@ -56,40 +56,40 @@ def sources(window):
     return [block.source for block in window.blocks if block.role == "system"]
 
 
-async def told(cue, conversation=NAME, **fields):
+async def system_texts(cue, conversation=NAME, **fields):
     return front((await cue.ask(Ask("hello", conversation, persona="helper", **fields))).window)
 
 
-async def test_a_call_names_its_project_and_the_conversation_keeps_it(place):
-    async with cue_on(place) as cue:
-        assert await told(cue) == PLAIN
+async def test_a_conversation_keeps_the_project_of_its_first_call(folder):
+    async with cue_on(folder) as cue:
+        assert await system_texts(cue) == PLAIN
         first = await cue.ask(Ask("hello", NAME, persona="helper", project="acme"))
         assert front(first.window) == OWN
         assert first.metadata["promptProject"] == "acme"
         assert sources(first.window)[2] == "prompt:projects/acme/persona/kind@main:1"
-        assert await told(cue) == OWN, "kept"
-        assert await told(cue, "other") == PLAIN
+        assert await system_texts(cue) == OWN, "the conversation keeps its project"
+        assert await system_texts(cue, "other") == PLAIN
         assert (await cue.turns.replay(NAME, 2)).verdict == "identical"
-    async with cue_on(place) as cue:
-        assert front(await cue.assemble(Ask("and now?", NAME, persona="helper"))) == OWN, "kept on disk"
-        assert await told(cue, project="") == PLAIN
-        assert await told(cue) == PLAIN, "that is kept too"
+    async with cue_on(folder) as cue:
+        assert front(await cue.assemble(Ask("and now?", NAME, persona="helper"))) == OWN, "also on disk"
+        assert await system_texts(cue, project="") == PLAIN
+        assert await system_texts(cue) == PLAIN, "this is kept too"
 
 
-async def test_a_setting_holds_where_call_and_conversation_name_none(place):
-    async with cue_on(place, prompts__project="acme") as cue:
-        assert await told(cue) == OWN
-        assert await told(cue, "plain", project="") == PLAIN
-        assert await told(cue, "plain") == PLAIN
-        assert await told(cue, "empty", project="nobodys") == PLAIN
+async def test_the_setting_applies_if_call_and_conversation_name_no_project(folder):
+    async with cue_on(folder, prompts__project="acme") as cue:
+        assert await system_texts(cue) == OWN
+        assert await system_texts(cue, "plain", project="") == PLAIN
+        assert await system_texts(cue, "plain") == PLAIN
+        assert await system_texts(cue, "empty", project="nobodys") == PLAIN
         assert (await cue.prompts.render("persona/kind")).slug == "projects/acme/persona/kind"
         assert (await cue.prompts.render("persona/kind", project="")).text == "Be kind."
-    async with cue_on(place) as cue:
-        assert await told(cue) == PLAIN, "a setting is not kept by conversations"
+    async with cue_on(folder) as cue:
+        assert await system_texts(cue) == PLAIN, "conversations do not store the setting"
 
 
-async def test_a_prompt_is_read_as_a_project_has_it_where_that_is_named(place):
-    async with cue_on(place) as cue:
+async def test_prompts_are_resolved_within_the_named_project(folder):
+    async with cue_on(folder) as cue:
         assert (await cue.prompts.render("persona/kind", project="acme")).text == "Be kind.\n\nNever name prices."
         assert (await cue.prompts.render("default/agent_init", project="acme")).text == "Begin at Acme."
         assert (await cue.prompts.get("persona/kind", project="acme")).slug == "projects/acme/persona/kind"
@@ -99,8 +99,8 @@ async def test_a_prompt_is_read_as_a_project_has_it_where_that_is_named(place):
             await cue.prompts.resolve("agent_end", project="acme")
 
 
-def test_the_blocking_book_reads_them_too(place):
-    with BlockingCuebook.open(config(place)) as cue:
+def test_the_blocking_client_resolves_project_prompts_too(folder):
+    with BlockingCuebook.open(config(folder)) as cue:
         assert cue.prompts.get("persona/kind", project="acme").slug == "projects/acme/persona/kind"
         assert cue.prompts.resolve("persona/kind", project="acme").lineage[0] == "prompt:persona/kind@main:1"
         assert cue.prompts.render("persona/kind", project="acme").text.endswith("prices.")
@@ -108,8 +108,8 @@ def test_the_blocking_book_reads_them_too(place):
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "Acme", "con", "a b", 7])
-async def test_a_projects_name_is_one_part_of_an_id(place, name):
-    async with cue_on(place) as cue:
+async def test_a_project_name_is_a_single_id_segment(folder, name):
+    async with cue_on(folder) as cue:
         for refused in (
             lambda: cue.ask(Ask("hello", NAME, project=name)),
             lambda: cue.prompts.render("persona/kind", project=name),
@@ -118,13 +118,13 @@ async def test_a_projects_name_is_one_part_of_an_id(place, name):
                 await refused()
     if isinstance(name, str):
         with pytest.raises(InvalidInput, match=r"prompts\.project: "):
-            async with cue_on(place, prompts__project=name):
+            async with cue_on(folder, prompts__project=name):
                 pass
 
 
-async def test_a_header_names_the_project_of_a_chat_completion(place):
+async def test_a_header_names_the_project_of_a_chat_completion(folder):
     upstream = ScriptedUpstream()
-    async with cue_on(place, upstream=upstream, persona__default="helper") as cue:
+    async with cue_on(folder, upstream=upstream, persona__default="helper") as cue:
         client = Client(cue, upstream)
         await client.say("hello")
         assert "Be kind.\n\nSay less." in upstream.messages()[0]["content"]
@@ -137,7 +137,7 @@ async def test_a_header_names_the_project_of_a_chat_completion(place):
             [piece async for piece in cue.relay(RelayCall(body=body, headers={}, project="../x"))]
 
 
-async def test_the_compactor_is_told_what_the_conversations_project_has(tmp_path):
+async def test_the_compactor_uses_the_projects_instruction(tmp_path):
     memory = {**{category: [] for category in CATEGORIES}, "tags": []}
     model = ScriptedModel(default=json.dumps({"summary_markdown": "- Oslo.", "memory_json": memory}))
     key = "system/memory_compactor_v2_json"
@@ -146,35 +146,35 @@ async def test_the_compactor_is_told_what_the_conversations_project_has(tmp_path
         await cue.prompts.save(f"projects/acme/{key}", {"body": "And Acme's."}, inherits=key)
         for name, project in (("a", "acme"), ("b", None)):
             await cue.ask(Ask("hello", name, project=project))
-            said = [{"role": "user", "content": f"I live in Oslo, that is number {n}."} for n in range(24)]
-            await cue.append(name, said)
+            messages = [{"role": "user", "content": f"I live in Oslo, that is number {n}."} for n in range(24)]
+            await cue.append(name, messages)
             await cue.work()
-            told = json.loads(model.requests[-1].messages[0])["content"]
-            assert told == ("One.\n\nAnd Acme's." if project else "One.")
+            instruction = json.loads(model.requests[-1].messages[0])["content"]
+            assert instruction == ("One.\n\nAnd Acme's." if project else "One.")
         assert (await cue.memory.summary("a")).prompt == f"prompt:projects/acme/{key}@main:1"
 
 
-async def test_an_add_on_only_the_set_project_has_is_known(place):
+async def test_an_add_on_of_the_configured_project_is_found(folder):
     presets = {"routing": {"defaultPresetId": "p"}, "presets": [{"id": "p", "addonPromptKeys": ["_meta/own"]}]}
-    async with cue_on(place) as cue:
+    async with cue_on(folder) as cue:
         await cue.prompts.save("projects/acme/_meta/own", {"body": "Only ours."})
-    (place / "config" / "metaprompt-presets.json").write_text(json.dumps(presets))
-    async with cue_on(place, prompts__project="acme") as cue:
-        assert (await told(cue))[-1] == "Only ours."
+    (folder / "config" / "metaprompt-presets.json").write_text(json.dumps(presets))
+    async with cue_on(folder, prompts__project="acme") as cue:
+        assert (await system_texts(cue))[-1] == "Only ours."
     with pytest.raises(InvalidInput, match="_meta/own"):
-        async with cue_on(place):
+        async with cue_on(folder):
             pass
 
 
-async def test_files_of_a_project_are_taken_over(tmp_path):
+async def test_prompt_files_of_a_project_are_imported(tmp_path):
     init_project(tmp_path)
-    own = tmp_path / "prompts" / "projects" / "acme"
+    project_folder = tmp_path / "prompts" / "projects" / "acme"
     for name, text in {
         "persona/helper.md": "---\ninherits: default/persona/helper\n---\nNever name prices.\n",
         "_meta/concise.md": "Short, as Acme is.\n",
     }.items():
-        (own / name).parent.mkdir(parents=True, exist_ok=True)
-        (own / name).write_text(text)
+        (project_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (project_folder / name).write_text(text)
     settings = {"prompts.project": "acme", "store.synchronous": "OFF"}
     async with Cuebook.open(tmp_path, arguments=settings, model=ScriptedModel(default="Noted."), worker=False) as cue:
         window = await cue.assemble(Ask("hello", NAME))

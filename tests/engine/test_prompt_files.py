@@ -1,4 +1,4 @@
-"""The project's prompts on disk and in the book: pushed, pulled, and told apart; odd files change nothing."""
+"""Tests of prompt files: push, pull and status between disk and database, and invalid files."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ def child(name: str, parent: str, text: str = "More.") -> str:
     return f"---\ncuebook: 1\nname: {name}\ninherits: {parent}\n---\n{text}\n"
 
 
-async def test_files_are_pushed_once_and_children_after_their_parents(project: Path) -> None:
+async def test_files_are_pushed_once_and_parents_first(project: Path) -> None:
     write(project, "default/a.md", child("a", "z"))
     write(project, "default/z.md", "---\ncuebook: 1\nname: z\n---\nBase.\n")
     async with cue_in(project) as cue:
@@ -123,7 +123,7 @@ async def test_a_round_trip_gives_the_same_bytes(project: Path, tmp_path: Path) 
     assert {**texts(copy), "registry.json": b""} == {**first, "registry.json": b""}
 
 
-async def test_only_what_was_edited_makes_a_version(project: Path) -> None:
+async def test_only_edited_files_create_versions(project: Path) -> None:
     file = write(project, "default/persona/kind.md", KIND)
     async with cue_in(project) as cue:
         await cue.prompt_files.push()
@@ -149,7 +149,7 @@ async def test_only_what_was_edited_makes_a_version(project: Path) -> None:
         assert await cue.prompt_files.push() == []
 
 
-async def test_what_the_graph_wrote_is_not_pushed_back(project: Path) -> None:
+async def test_pulled_files_are_not_pushed_back(project: Path) -> None:
     file = write(project, "default/persona/kind.md", KIND)
     async with cue_in(project) as cue:
         await cue.prompt_files.push()
@@ -158,13 +158,13 @@ async def test_what_the_graph_wrote_is_not_pushed_back(project: Path) -> None:
         assert (drift.state, drift.path, drift.version) == ("behind", "default/persona/kind.md", 2)
         assert await cue.prompt_files.push() == []
         (project / ".cuebook/cuebook.db.prompts").unlink()
-        assert await cue.prompt_files.push() == [], "its history tells an old text"
+        assert await cue.prompt_files.push() == [], "the history on disk is older"
         assert [each.state for each in await cue.prompt_files.pull()] == ["behind"]
         assert "Hello." in file.read_text()
         assert await cue.prompt_files.push() == []
 
 
-async def test_where_both_have_changed_nothing_is_written(project: Path) -> None:
+async def test_a_conflict_writes_nothing(project: Path) -> None:
     file = write(project, "default/persona/kind.md", KIND)
     write(project, "default/other.md", "Other.\n")
     async with cue_in(project) as cue:
@@ -191,7 +191,7 @@ async def test_where_both_have_changed_nothing_is_written(project: Path) -> None
         assert await cue.prompt_files.drift() == []
 
 
-async def test_a_file_without_front_matter_is_its_text_and_its_registry_entry(project: Path) -> None:
+async def test_a_file_without_front_matter_uses_its_registry_entry(project: Path) -> None:
     write(project, "default/persona/kind.md", "Welcome $user_name, I'm $agent_name.\n")
     entry = {
         "id": "persona/kind",
@@ -205,8 +205,8 @@ async def test_a_file_without_front_matter_is_its_text_and_its_registry_entry(pr
     write(project, "registry.json", json.dumps([entry]))
     async with cue_in(project) as cue:
         await cue.prompt_files.push()
-        made = await cue.prompts.render("persona/kind", {"user_name": "Alex", "agent_name": "kAI"})
-        assert (made.text, made.semver) == ("Welcome Alex, I'm kAI.", "1.2.0")
+        rendered = await cue.prompts.render("persona/kind", {"user_name": "Alex", "agent_name": "kAI"})
+        assert (rendered.text, rendered.semver) == ("Welcome Alex, I'm kAI.", "1.2.0")
         assert await cue.prompt_files.drift() == []
         write(project, "default/persona/kind.md", "Hi $user_name, I'm $agent_name.\n")
         [change] = await cue.prompt_files.push()
@@ -215,13 +215,13 @@ async def test_a_file_without_front_matter_is_its_text_and_its_registry_entry(pr
         assert await cue.prompt_files.drift() == []
 
 
-async def test_a_branch_on_disk_begins_at_main(project: Path) -> None:
+async def test_a_branch_file_starts_from_main(project: Path) -> None:
     write(project, "default/persona/kind.md", KIND)
     write(project, "default/persona/kind@warm.md", KIND.replace("concise", "warm"))
     async with cue_in(project) as cue:
         await cue.prompt_files.push()
-        found = await cue.prompts.get("persona/kind", branch="warm")
-        assert (found.branched_from, found.sections["limits"]) == ("main:1", "Be warm.")
+        version = await cue.prompts.get("persona/kind", branch="warm")
+        assert (version.branched_from, version.sections["limits"]) == ("main:1", "Be warm.")
         assert await cue.prompt_files.push() == []
         assert await cue.prompt_files.drift() == []
 
@@ -271,8 +271,8 @@ ODD = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_an_odd_file_is_named_and_nothing_is_written(project: Path, odd: str) -> None:
-    make, error, said = ODD[odd]
+async def test_an_invalid_file_is_named_and_nothing_is_written(project: Path, odd: str) -> None:
+    make, error, message = ODD[odd]
     write(project, "default/persona/kind.md", KIND)
     if isinstance(make, bytes):
         write(project, "default/odd.md", make)
@@ -281,7 +281,7 @@ async def test_an_odd_file_is_named_and_nothing_is_written(project: Path, odd: s
     async with cue_in(project) as cue:
         with pytest.raises(error) as caught:
             await cue.prompt_files.push()
-        assert str(caught.value).startswith(said), caught.value
+        assert str(caught.value).startswith(message), caught.value
         assert await slugs(cue) == []
         assert not (project / "prompts/registry.json").exists()
 
@@ -295,7 +295,7 @@ async def test_a_wrong_name_is_an_error_naming_it(project: Path, name: str) -> N
     assert str(caught.value).startswith(f"prompts/default/{name}: ")
 
 
-async def test_what_is_no_prompt_is_left_alone(project: Path) -> None:
+async def test_other_files_are_ignored(project: Path) -> None:
     for path in (
         "README.md",
         "default/README.md",
@@ -320,7 +320,7 @@ async def test_an_unreadable_file_is_named(project: Path) -> None:
             await cue.prompt_files.push()
 
 
-async def test_pull_writes_nothing_through_a_link_and_over_no_other_prompt(project: Path, tmp_path: Path) -> None:
+async def test_pull_never_writes_through_a_link_or_over_another_prompt(project: Path, tmp_path: Path) -> None:
     async with cue_in(project) as cue:
         await cue.prompts.save("persona/kind", {"body": "Kind."})
         outside = tmp_path / "outside"
@@ -336,7 +336,7 @@ async def test_pull_writes_nothing_through_a_link_and_over_no_other_prompt(proje
         assert "Other." in (project / "prompts/default/persona/kind.md").read_text()
 
 
-async def test_a_broken_registry_is_made_anew_unless_a_file_needs_it(project: Path) -> None:
+async def test_a_broken_registry_is_rebuilt_unless_a_file_needs_it(project: Path) -> None:
     write(project, "registry.json", "<<<<<<< ours\n")
     write(project, "default/persona/kind.md", KIND)
     async with cue_in(project) as cue:
@@ -349,7 +349,7 @@ async def test_a_broken_registry_is_made_anew_unless_a_file_needs_it(project: Pa
             await cue.prompt_files.push()
 
 
-async def test_objects_that_were_altered_bring_no_history(project: Path, tmp_path: Path) -> None:
+async def test_altered_objects_import_no_history(project: Path, tmp_path: Path) -> None:
     write(project, "default/persona/kind.md", KIND)
     async with cue_in(project) as cue:
         await cue.prompt_files.push()
@@ -368,9 +368,7 @@ async def test_objects_that_were_altered_bring_no_history(project: Path, tmp_pat
         assert (await cue.prompts.get("persona/kind")).sections == {"identity": "Hello."}
 
 
-async def test_a_book_pushes_by_itself_and_opens_with_what_it_has(
-    project: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_opening_pushes_files_and_survives_invalid_ones(project: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = write(project, "default/persona/kind.md", KIND)
     async with cue_in(project, autopush=True) as cue:
         assert await slugs(cue) == ["persona/kind"]
@@ -383,9 +381,7 @@ async def test_a_book_pushes_by_itself_and_opens_with_what_it_has(
         assert await slugs(cue) == []
 
 
-async def test_a_folder_nobody_may_write_to_is_pushed_all_the_same(
-    project: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_read_only_folder_is_pushed_anyway(project: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(project, "default/a.md", "A.\n")
     async with cue_in(project) as cue:
         await cue.prompt_files.push()

@@ -1,15 +1,15 @@
-"""The prompt book under Idempotency-Keys: a request that comes again does nothing, and gets the first answer."""
+"""Tests of idempotency keys of prompt requests: a repeat changes nothing and returns the first answer."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
-from stage import cue_on
+from turn_helpers import cue_on
 
 from cuebook.errors import Conflict, InvalidInput, KeyReused
 
 
-async def test_an_observation_under_one_key_counts_once_also_after_a_restart(tmp_path: Path) -> None:
+async def test_an_observation_under_one_key_counts_once(tmp_path: Path) -> None:
     async with cue_on(tmp_path) as cue:
         await cue.prompts.save("a", {"body": "x"})
         first = await cue.prompts.observe("a", sentiment=1.0, idempotency_key="k")
@@ -20,10 +20,10 @@ async def test_an_observation_under_one_key_counts_once_also_after_a_restart(tmp
         assert await cue.prompts.observe("a", sentiment=1.0, idempotency_key="k") == first
         assert (await cue.prompts.family("a")).branches[0].observations == 1
         other = await cue.prompts.observe("a", sentiment=1.0, idempotency_key="k", user="bob")
-        assert other != first, "each user's keys are their own"
+        assert other != first, "each user's keys are separate"
 
 
-async def test_many_at_once_under_one_key_do_it_once(tmp_path: Path) -> None:
+async def test_concurrent_requests_under_one_key_run_once(tmp_path: Path) -> None:
     async with cue_on(tmp_path) as cue:
         await cue.prompts.save("a", {"body": "x"})
         many = [cue.prompts.observe("a", sentiment=1.0, idempotency_key="k") for _ in range(20)]
@@ -37,7 +37,7 @@ async def test_many_at_once_under_one_key_do_it_once(tmp_path: Path) -> None:
         assert [each.kind for each in await cue.prompts.events("a")] == ["rollback", "write", "write"]
 
 
-async def test_whatever_stores_repeats_its_answer(tmp_path: Path) -> None:
+async def test_every_writing_request_repeats_its_answer(tmp_path: Path) -> None:
     async with cue_on(tmp_path) as cue:
         prompts = cue.prompts
         first = await prompts.save("a", {"body": "one $x"}, params=["x"], idempotency_key="1", by="ann")
@@ -47,9 +47,9 @@ async def test_whatever_stores_repeats_its_answer(tmp_path: Path) -> None:
         assert await prompts.fork("a", "try", idempotency_key="2") == fork
         merged, _ = await prompts.merge("a", "try", idempotency_key="3")
         assert merged is not None
-        again, said = await prompts.merge("a", "try", idempotency_key="3")
-        assert again == merged
-        assert said.sections == {"body": "two $x"}
+        second, preview = await prompts.merge("a", "try", idempotency_key="3")
+        assert second == merged
+        assert preview.sections == {"body": "two $x"}
         label = await prompts.label("a", "production", idempotency_key="4")
         assert await prompts.label("a", "production", idempotency_key="4") == label
         back = await prompts.roll_back("a", reason="worse", idempotency_key="5")
@@ -58,16 +58,16 @@ async def test_whatever_stores_repeats_its_answer(tmp_path: Path) -> None:
         assert await prompts.clear("a", 2, idempotency_key="6") == clear
         kinds = [each.kind for each in await prompts.events("a")]
         assert kinds == ["clear", "rollback", "label", "write", "write", "branch", "write"]
-        told = await prompts.render("a", {"x": "s"}, log=True, by="ann", idempotency_key="7")
+        rendered = await prompts.render("a", {"x": "s"}, log=True, by="ann", idempotency_key="7")
         await prompts.save("a", {"body": "three $x"})
-        assert await prompts.render("a", {"x": "s"}, log=True, by="ann", idempotency_key="7") == told
-        assert told.text == "one s"
+        assert await prompts.render("a", {"x": "s"}, log=True, by="ann", idempotency_key="7") == rendered
+        assert rendered.text == "one s"
         renders = [each for each in await cue.audit.records() if each.event == "render"]
-        assert [each.seq for each in renders] == [told.audit_seq]
+        assert [each.seq for each in renders] == [rendered.audit_seq]
         assert renders[0].agent == "ann"
 
 
-async def test_what_failed_may_come_again_under_its_key(tmp_path: Path) -> None:
+async def test_a_failed_request_may_be_retried_under_its_key(tmp_path: Path) -> None:
     async with cue_on(tmp_path) as cue:
         await cue.prompts.save("a", {"body": "x"})
         with pytest.raises(Conflict, match="has changed"):

@@ -1,4 +1,4 @@
-"""Two books on one repository: what one wrote is in the other as it was written, and opening one changes no file."""
+"""Tests of two databases that share a repository of prompt files: history, labels and conflicts."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ KIND = "---\ncuebook: 1\nname: persona/kind\ndescription: kind\n---\nI am kind.\
 
 @asynccontextmanager
 async def cue_in(project: Path, *, day: int) -> AsyncIterator[Cuebook]:
-    """Open a project's book on a day of its own."""
+    """Open a project's database on a given day."""
     settings = {"store.synchronous": "OFF"}
     clock = FrozenClock(day * 86_400.0)
     async with Cuebook.open(project, arguments=settings, worker=False, clock=clock) as cue:
@@ -24,7 +24,7 @@ async def cue_in(project: Path, *, day: int) -> AsyncIterator[Cuebook]:
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Path:
-    """A project with a prompt."""
+    """Create a project with a prompt."""
     project = tmp_path / "ours"
     (project / "prompts/default/persona").mkdir(parents=True)
     (project / "cuebook.toml").write_text("")
@@ -32,12 +32,12 @@ def ours(tmp_path: Path) -> Path:
     return project
 
 
-def carry(here: Path, there: Path) -> None:
-    """Take over the other's files, as git does."""
-    there.mkdir(exist_ok=True)
-    (there / "cuebook.toml").write_text("")
-    shutil.rmtree(there / "prompts", ignore_errors=True)
-    shutil.copytree(here / "prompts", there / "prompts")
+def copy_files(source: Path, target: Path) -> None:
+    """Copy the other project's files, as git does."""
+    target.mkdir(exist_ok=True)
+    (target / "cuebook.toml").write_text("")
+    shutil.rmtree(target / "prompts", ignore_errors=True)
+    shutil.copytree(source / "prompts", target / "prompts")
 
 
 def files(project: Path) -> dict[str, bytes]:
@@ -50,14 +50,14 @@ async def write(cue: Cuebook, text: str) -> None:
     await cue.prompt_files.pull()
 
 
-async def test_a_clone_that_is_opened_stays_as_it_was_cloned(ours: Path, tmp_path: Path) -> None:
+async def test_opening_a_clone_changes_no_file(ours: Path, tmp_path: Path) -> None:
     async with cue_in(ours, day=1000) as cue:
         await write(cue, "I am very kind.")
         await cue.prompts.fork("persona/kind", "trial")
         await cue.prompts.label("persona/kind", "production", version=1)
         await cue.prompt_files.pull()
     theirs = tmp_path / "theirs"
-    carry(ours, theirs)
+    copy_files(ours, theirs)
     cloned = files(theirs)
     async with cue_in(theirs, day=2000) as cue:
         assert await cue.prompt_files.drift() == []
@@ -66,11 +66,11 @@ async def test_a_clone_that_is_opened_stays_as_it_was_cloned(ours: Path, tmp_pat
     assert files(theirs) == cloned
 
 
-async def test_what_the_other_wrote_comes_with_its_numbers_dates_and_label(ours: Path, tmp_path: Path) -> None:
+async def test_importing_keeps_numbers_dates_and_label(ours: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     async with cue_in(ours, day=1000):
         pass
-    carry(ours, theirs)
+    copy_files(ours, theirs)
     async with cue_in(theirs, day=1001):
         pass
     async with cue_in(ours, day=1002) as cue:
@@ -78,7 +78,7 @@ async def test_what_the_other_wrote_comes_with_its_numbers_dates_and_label(ours:
         await write(cue, "I am ever so kind.")
         await cue.prompts.label("persona/kind", "production")
         await cue.prompt_files.pull()
-    carry(ours, theirs)
+    copy_files(ours, theirs)
     pulled = files(theirs)
     async with cue_in(theirs, day=1003) as cue:
         versions = await cue.prompts.versions("persona/kind")
@@ -94,24 +94,24 @@ async def test_what_the_other_wrote_comes_with_its_numbers_dates_and_label(ours:
     assert files(theirs) == pulled
 
 
-async def test_a_past_that_is_another_is_not_taken_over(ours: Path, tmp_path: Path) -> None:
+async def test_an_unrelated_history_is_not_imported(ours: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     async with cue_in(ours, day=1000):
         pass
-    carry(ours, theirs)
+    copy_files(ours, theirs)
     async with cue_in(theirs, day=1001) as cue:
         await write(cue, "I am rude.")
     async with cue_in(ours, day=1002) as cue:
         await write(cue, "I am very kind.")
         await write(cue, "I am ever so kind.")
-    carry(ours, theirs)
+    copy_files(ours, theirs)
     async with cue_in(theirs, day=1003) as cue:
         texts = [each.sections["body"] for each in await cue.prompts.versions("persona/kind")]
         assert texts == ["I am kind.", "I am rude.", "I am ever so kind."]
         assert await cue.prompt_files.drift() == []
 
 
-async def test_an_edit_of_ones_own_is_dated_today(ours: Path) -> None:
+async def test_a_local_edit_has_todays_date(ours: Path) -> None:
     async with cue_in(ours, day=1000):
         pass
     (ours / "prompts/default/persona/kind.md").write_text(KIND.replace("kind.\n", "kinder.\n"))
@@ -120,40 +120,40 @@ async def test_an_edit_of_ones_own_is_dated_today(ours: Path) -> None:
     assert [int(each.created_at // 86_400) for each in versions] == [1000, 1005]
 
 
-async def test_a_label_that_only_the_other_moved_is_told(ours: Path, tmp_path: Path) -> None:
+async def test_a_label_moved_only_by_the_other_side_is_reported(ours: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     async with cue_in(ours, day=1000) as cue:
         await write(cue, "I am very kind.")
-    carry(ours, theirs)
+    copy_files(ours, theirs)
     async with cue_in(theirs, day=1001):
         pass
     async with cue_in(ours, day=1002) as cue:
         await cue.prompts.label("persona/kind", "production", version=1)
         await cue.prompt_files.pull()
-    carry(ours, theirs)
+    copy_files(ours, theirs)
     async with cue_in(theirs, day=1003) as cue:
-        [told] = await cue.prompt_files.drift()
-        assert told.message.startswith(
+        [difference] = await cue.prompt_files.drift()
+        assert difference.message.startswith(
             "prompts/registry.json: persona/kind: label production: main:1 in the registry, none in the database."
         )
         await cue.prompts.label("persona/kind", "production", version=1)
         assert await cue.prompt_files.drift() == []
 
 
-async def test_what_only_the_other_rolled_back_is_told(ours: Path, tmp_path: Path) -> None:
+async def test_a_rollback_made_only_by_the_other_side_is_reported(ours: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     async with cue_in(ours, day=1000) as cue:
         await write(cue, "I am very kind.")
-    carry(ours, theirs)
+    copy_files(ours, theirs)
     async with cue_in(theirs, day=1001):
         pass
     async with cue_in(ours, day=1002) as cue:
         await cue.prompts.roll_back("persona/kind", reason="too kind")
         await cue.prompt_files.pull()
-    carry(ours, theirs)
+    copy_files(ours, theirs)
     async with cue_in(theirs, day=1003) as cue:
-        [told] = await cue.prompt_files.drift()
-        assert "persona/kind@main: active is 1 in the registry, 2 in the database;" in told.message
-        assert "`cuebook prompt rollback persona/kind --to 1` applies the registry's" in told.message
+        [difference] = await cue.prompt_files.drift()
+        assert "persona/kind@main: active is 1 in the registry, 2 in the database;" in difference.message
+        assert "`cuebook prompt rollback persona/kind --to 1` applies the registry's" in difference.message
         await cue.prompts.roll_back("persona/kind", to=1, reason="too kind")
         assert await cue.prompt_files.drift() == []

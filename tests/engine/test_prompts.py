@@ -1,10 +1,10 @@
-"""The prompt book as a Python developer uses it."""
+"""Tests of prompt management through the Python API."""
 
 import asyncio
 import time
 
 import pytest
-from stage import cue_on
+from turn_helpers import cue_on
 
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.records.prompt import Version
@@ -15,8 +15,8 @@ PARAMS = ["$agent_name", {"name": "user_name", "default": "friend"}]
 
 @pytest.fixture
 async def cue(tmp_path):
-    async with cue_on(tmp_path) as opened:
-        yield opened
+    async with cue_on(tmp_path) as handle:
+        yield handle
 
 
 async def test_a_prompt_is_written_rendered_and_compared(cue):
@@ -28,7 +28,7 @@ async def test_a_prompt_is_written_rendered_and_compared(cue):
     second = await cue.prompts.save("persona/kind_helper", {**KIND, "limits": "Be brief. It costs $5."})
     assert (second.number, second.semver, second.params, second.description) == (2, "1.0.1", first.params, "kind")
     third = await cue.prompts.save("persona/kind_helper", {**KIND, "style": "Use $tone."}, params=[*PARAMS, "tone"])
-    assert third.semver == "2.0.0", "a parameter that is newly needed breaks who renders it"
+    assert third.semver == "2.0.0", "a new required parameter is a breaking change"
     with pytest.raises(InvalidInput, match="tone") as missing:
         await cue.prompts.render("persona/kind_helper", {"agent_name": "Ada"})
     assert missing.value.where == "tone"
@@ -52,7 +52,7 @@ async def test_children_follow_their_parent_unless_pinned(cue):
     assert (await cue.prompts.render("persona/a")).text == "Alone."
 
 
-async def test_rings_missing_parents_and_odd_names_are_refused_and_nothing_is_written(cue):
+async def test_cycles_missing_parents_and_invalid_names_are_refused(cue):
     await cue.prompts.save("a", {"body": "x"})
     await cue.prompts.save("b", {"body": "x"}, inherits="a")
     with pytest.raises(InvalidInput, match=r"a.*b.*a"):
@@ -68,14 +68,14 @@ async def test_rings_missing_parents_and_odd_names_are_refused_and_nothing_is_wr
     assert len(await cue.prompts.versions("a")) == 1
 
 
-async def test_default_is_looked_through(cue):
+async def test_default_segments_are_resolved(cue):
     await cue.prompts.save("default/agent_init", {"body": "Begin."})
     assert (await cue.prompts.render("agent_init")).slug == "default/agent_init"
     with pytest.raises(NotFound, match="prompt list"):
         await cue.prompts.get("nobody")
 
 
-async def test_a_writer_who_saw_an_older_head_is_told(cue):
+async def test_a_write_based_on_an_older_head_is_refused(cue):
     await cue.prompts.save("a", {"body": "one"})
     await cue.prompts.save("a", {"body": "two"}, base=1)
     with pytest.raises(Conflict, match="head is 2"):
@@ -119,7 +119,7 @@ async def test_variants_are_chosen_and_learn(cue):
         await cue.prompts.select("a", strategy="guess")
 
 
-async def test_a_rollback_is_what_is_rendered_next_and_is_cleared(cue):
+async def test_a_rollback_changes_the_rendered_text_and_can_be_cleared(cue):
     await cue.prompts.save("a", {"body": "good"})
     await cue.prompts.save("a", {"body": "bad"})
     branch = await cue.prompts.roll_back("a", reason="worse", by="ann")
@@ -135,24 +135,24 @@ async def test_a_rollback_is_what_is_rendered_next_and_is_cleared(cue):
 
 
 @pytest.mark.parametrize(
-    ("said", "named"),
+    ("observation", "named"),
     [
         ({"signals": {"task_coding": float("nan")}}, "task_coding"),
         ({"signals": {"made_up": float("inf")}}, "made_up"),
         ({"signals": {"task_coding": 2.0}}, "task_coding"),
-        ({"signals": {f"s{n}": 1.0 for n in range(101)}}, "The limit is 100"),
+        ({"signals": {f"s{n}": 1.0 for n in range(101)}}, "exceed the limit of 100"),
         ({"propensity": float("nan")}, "propensity"),
         ({"propensity": 0.0}, "propensity"),
         ({"propensity": 1.5}, "propensity"),
         ({"sentiment": float("nan")}, "sentiment"),
     ],
 )
-async def test_an_observation_that_would_spoil_the_others_is_refused_and_changes_nothing(tmp_path, said, named):
+async def test_a_batch_with_an_invalid_observation_changes_nothing(tmp_path, observation, named):
     async with cue_on(tmp_path, prompts__rollback="guarded") as cue:
         await cue.prompts.save("a", {"body": "one"})
         await cue.prompts.save("a", {"body": "two"})
         with pytest.raises(InvalidInput, match=named):
-            await cue.prompts.observe("a", **{"sentiment": 0.5, **said})
+            await cue.prompts.observe("a", **{"sentiment": 0.5, **observation})
         [branch] = (await cue.prompts.family("a")).branches
         assert (branch.observations, branch.weight) == (0, 0.5)
         assert (await cue.prompts.observe("a", sentiment=0.5, corrections=10**15)).score == 0.25
@@ -168,7 +168,7 @@ async def test_a_version_is_named_by_its_label(cue):
     assert (await cue.prompts.label("a", "stable", label="production")).number == 1
     assert (await cue.prompts.fork("a", "old", label="stable")).sections == {"body": "one"}
     await cue.prompts.observe("a", sentiment=1.0, label="production")
-    assert (await cue.prompts.family("a")).branch("main").observations == 0, "it was said of another version"
+    assert (await cue.prompts.family("a")).branch("main").observations == 0, "the observation is of another version"
     with pytest.raises(NotFound, match=r"Unknown label 'gone' of prompt .* Available: production, stable"):
         await cue.prompts.get("a", label="gone")
     with pytest.raises(NotFound, match=r"Unknown branch 'gone' .* Available: main, old\. Labels: production, stable"):
@@ -187,7 +187,7 @@ async def test_a_section_is_merged_or_overrides(cue):
     assert both.value.where == "overrideSections.tone"
 
 
-async def test_a_version_beyond_all_numbers_is_not_found(cue):
+async def test_a_version_beyond_the_integer_range_is_not_found(cue):
     await cue.prompts.save("a", {"body": "one"})
     await cue.prompts.save("a", {"body": "two"})
     for number in (0, -1, 3, 2**70):
@@ -199,22 +199,22 @@ async def test_a_version_beyond_all_numbers_is_not_found(cue):
         await cue.prompts.roll_back("a", to=-1, reason="x")
 
 
-async def test_a_render_may_stand_in_the_audit(cue):
+async def test_a_render_may_be_audited(cue):
     await cue.prompts.save("a", {"body": "Be $tone."}, params=["tone"])
     assert (await cue.prompts.render("a", {"tone": "kind"})).audit_seq is None
-    made = await cue.prompts.render("a", {"tone": "kind"}, log=True, by="ann")
-    record = await cue.audit.get(made.audit_seq)
+    rendered = await cue.prompts.render("a", {"tone": "kind"}, log=True, by="ann")
+    record = await cue.audit.get(rendered.audit_seq)
     assert (record.event, record.agent, record.prompt_id) == ("render", "ann", "a")
-    assert (await cue.audit.replay(made.audit_seq)).verdict == "identical"
+    assert (await cue.audit.replay(rendered.audit_seq)).verdict == "identical"
 
 
-async def test_large_texts_are_compared_beside_the_loop(cue):
+async def test_large_texts_are_compared_outside_the_event_loop(cue):
     lines = [f"line {n}" for n in range(60_000)]
     await cue.prompts.save("a", {"body": "\n".join(lines)})
     task = asyncio.create_task(cue.prompts.save("a", {"body": "\n".join(lines[::-1])}))
     longest = 0.0
     while not task.done():
-        began = time.thread_time()  # CPU time of the loop's thread
+        began = time.thread_time()  # CPU time of the event loop's thread
         await asyncio.sleep(0.001)
         longest = max(longest, time.thread_time() - began)
     assert (await task).semver == "1.0.1"
@@ -224,8 +224,8 @@ async def test_large_texts_are_compared_beside_the_loop(cue):
 async def test_an_id_with_and_without_default_is_one_prompt(tmp_path):
     async with cue_on(tmp_path) as cue:
         await cue.prompts.save("default/a", {"body": "One."})
-        again = await cue.prompts.save("a", {"body": "Two."})
-        assert (again.slug, again.number) == ("default/a", 2)
+        second = await cue.prompts.save("a", {"body": "Two."})
+        assert (second.slug, second.number) == ("default/a", 2)
         assert (await cue.prompts.get("a")).sections == {"body": "Two."}
         await cue.prompts.save("b", {"body": "One."})
         assert (await cue.prompts.save("default/b", {"body": "Two."})).slug == "b"

@@ -1,10 +1,10 @@
-"""A conversation reflects behind its replies, and the next prompt is told."""
+"""Tests of reflection: background metaprompts change the mood, and the next prompt shows it."""
 
 import json
 from contextlib import asynccontextmanager
 
 import pytest
-from stage import NAME, Client, cue_on
+from turn_helpers import NAME, Client, cue_on
 
 from cuebook import Ask, InvalidInput, NotFound
 from cuebook.errors import UpstreamError
@@ -28,18 +28,18 @@ MOVED = json.dumps(
 
 
 @asynccontextmanager
-async def minded(place, *, persona=None, model=None, upstream=None, **settings):
-    """A book whose one persona tracks and reflects; gives it and a function that asks and lets the work be done."""
-    (place / "personas").mkdir()
+async def open_reflecting(folder, *, persona=None, model=None, upstream=None, **settings):
+    """Open a database whose only persona tracks and reflects. Yield it and a function that asks and settles."""
+    (folder / "personas").mkdir()
     definition = {
         "id": "p",
         "name": "P",
         "baseSystemPrompt": "You are P.",
         **(persona or {"sentimentTracking": TRACKS}),
     }
-    (place / "personas" / "p.json").write_text(json.dumps(definition))
+    (folder / "personas" / "p.json").write_text(json.dumps(definition))
     clock = FrozenClock()
-    async with cue_on(place, model=model, clock=clock, upstream=upstream, persona__default="p", **settings) as cue:
+    async with cue_on(folder, model=model, clock=clock, upstream=upstream, persona__default="p", **settings) as cue:
 
         async def say(text, conversation=NAME, **ask):
             reply = await cue.ask(Ask(text, conversation, **ask))
@@ -50,25 +50,25 @@ async def minded(place, *, persona=None, model=None, upstream=None, **settings):
         yield cue, say
 
 
-def mind_in(reply):
-    """What the prompt of a reply said of the Mind."""
+def mood_texts(reply):
+    """Return the text about the mood in the prompt of a reply."""
     return [block.text for block in reply.window.blocks if block.kind == "mind"]
 
 
 async def test_calm_then_frustrated_then_satisfied(tmp_path):
-    async with minded(tmp_path) as (cue, say):
+    async with open_reflecting(tmp_path) as (cue, say):
         calm = await say(CALM)
         assert calm.metadata["sentiment"]["events"] == []
         assert calm.metadata["mind"] == {"mood": "neutral", "userSkill": "intermediate", "taskComplexity": "moderate"}
         assert (await cue.mind.show(NAME)).reflections == ()
         angry = await say(ANGRY)
         assert angry.metadata["sentiment"]["events"] == ["user_frustrated"]
-        assert mind_in(angry) == []  # the answer to it was not yet told
+        assert mood_texts(angry) == []  # the reflection came after this answer
         after = await say("So what should I try?")
         assert after.metadata["mind"]["mood"] == "empathetic"
-        [said] = mind_in(after)
-        assert "mood empathetic" in said
-        assert "one step at a time" in said
+        [mood_text] = mood_texts(after)
+        assert "mood empathetic" in mood_text
+        assert "one step at a time" in mood_text
         await say(HAPPY)
         state = await cue.mind.show(NAME)
         assert (state.mind.mood, state.turn) == ("engaging", 4)
@@ -78,60 +78,60 @@ async def test_calm_then_frustrated_then_satisfied(tmp_path):
         ]
 
 
-async def test_nothing_is_kept_of_a_persona_that_does_not_ask(tmp_path):
-    async with minded(tmp_path, persona={"role": "assistant"}) as (cue, say):
+async def test_without_tracking_nothing_is_stored(tmp_path):
+    async with open_reflecting(tmp_path, persona={"role": "assistant"}) as (cue, say):
         reply = await say(ANGRY)
         assert "mind" not in reply.metadata
         assert (await cue.mind.show(NAME)).reflections == ()
 
 
-async def test_a_look_back_runs_every_fifth_turn_with_sentiment_off(tmp_path):
-    own = {
+async def test_a_review_runs_every_fifth_turn_with_sentiment_off(tmp_path):
+    custom = {
         "metaPrompts": [{"id": "gmi_self_trait_adjustment", "trigger": {"type": "turn_interval", "intervalTurns": 5}}]
     }
-    async with minded(tmp_path, persona=own) as (cue, say):
+    async with open_reflecting(tmp_path, persona=custom) as (cue, say):
         for n in range(16):
             await say(f"Number {n}: {CALM}")
-        made = (await cue.mind.show(NAME)).reflections
-        assert [each.turn for each in reversed(made)] == [5, 10, 15]
-        assert {run.trigger for each in made for run in each.runs} == {"interval:5"}
+        reflections = (await cue.mind.show(NAME)).reflections
+        assert [each.turn for each in reversed(reflections)] == [5, 10, 15]
+        assert {run.trigger for each in reflections for run in each.runs} == {"interval:5"}
 
 
-# ---- by a model ------------------------------------------------------------------------------------------------------
+# ---- reflection by a model -------------------------------------------------------------------------------------------
 
 
-def working(*answers, default=None):
-    """A model that answers turns plainly and metaprompts with these."""
-    left = list(answers)
+def model_with_answers(*answers, default=None):
+    """A model that answers turns with a word and metaprompts with these answers."""
+    remaining = list(answers)
 
     def reply(request):
         if request.purpose == "reply":
             return "Noted."
-        return left.pop(0) if left else default or MOVED
+        return remaining.pop(0) if remaining else default or MOVED
 
     return ScriptedModel(default=reply)
 
 
-def asked(model):
+def reflection_requests(model):
     return [request for request in model.requests if request.purpose == "reflection"]
 
 
-async def test_a_model_s_answer_moves_the_mind_and_its_strategy_reaches_the_next_prompt(tmp_path):
-    model = working()
-    async with minded(tmp_path, model=model, work__model="model") as (cue, say):
+async def test_a_models_answer_changes_the_mood_and_the_next_prompt(tmp_path):
+    model = model_with_answers()
+    async with open_reflecting(tmp_path, model=model, work__model="model") as (cue, say):
         await say(ANGRY)
-        [request] = asked(model)
+        [request] = reflection_requests(model)
         [message] = [json.loads(each) for each in request.messages]
         assert message["role"] == "user"
         assert ANGRY in message["content"]
         assert "{{" not in message["content"]
         assert (request.temperature, request.max_tokens) == (0.3, 512)
         assert "recoveryStrategy" in request.schema["properties"]
-        [said] = mind_in(await say("And now?"))
-        assert "Name the one command they need." in said
-        assert "pace: slow" in said
-        [made] = (await cue.mind.show(NAME)).reflections
-        [run] = made.runs
+        [mood_text] = mood_texts(await say("And now?"))
+        assert "Name the one command they need." in mood_text
+        assert "pace: slow" in mood_text
+        [reflections] = (await cue.mind.show(NAME)).reflections
+        [run] = reflections.runs
         assert (run.by, run.outcome, run.reason) == ("scripted", "moved", "They asked twice.")
         assert run.prompt.startswith("prompt:system/gmi_frustration_recovery@")
         assert run.changes["userSkill"] == ["intermediate", "novice"]
@@ -153,8 +153,8 @@ async def test_a_model_s_answer_moves_the_mind_and_its_strategy_reaches_the_next
         (json.dumps({f"k{n}": n for n in range(1000)}), "1000 keys"),
     ],
 )
-async def test_an_answer_that_does_not_hold_leaves_the_mind_as_it_was(tmp_path, answer, why):
-    async with minded(tmp_path, model=working(answer), work__model="model") as (cue, say):
+async def test_an_invalid_answer_leaves_the_mood_unchanged(tmp_path, answer, why):
+    async with open_reflecting(tmp_path, model=model_with_answers(answer), work__model="model") as (cue, say):
         await say(ANGRY)
         state = await cue.mind.show(NAME)
         assert state.mind == Mind()
@@ -163,9 +163,9 @@ async def test_an_answer_that_does_not_hold_leaves_the_mind_as_it_was(tmp_path, 
         assert why in run.reason
 
 
-async def test_a_model_that_cannot_be_reached_leaves_it_to_the_rules(tmp_path):
-    gone = UpstreamError("nobody there", retryable=True)
-    async with minded(tmp_path, model=working(gone), work__model="model") as (cue, say):
+async def test_an_unreachable_model_falls_back_to_the_rules(tmp_path):
+    unreachable = UpstreamError("nobody there", retryable=True)
+    async with open_reflecting(tmp_path, model=model_with_answers(unreachable), work__model="model") as (cue, say):
         await say(ANGRY)
         state = await cue.mind.show(NAME)
         assert state.mind.mood == "empathetic"
@@ -174,54 +174,57 @@ async def test_a_model_that_cannot_be_reached_leaves_it_to_the_rules(tmp_path):
         assert "nobody there" in run.reason
 
 
-async def test_secrets_a_model_says_are_not_kept(tmp_path):
+async def test_secrets_in_a_models_answer_are_not_stored(tmp_path):
     key = "sk-proj-" + "a1B2c3D4" * 6
     answer = json.dumps({"adjustmentRationale": key, "recoveryStrategy": f"Use {key}."})
-    async with minded(tmp_path, model=working(answer), work__model="model") as (cue, say):
+    async with open_reflecting(tmp_path, model=model_with_answers(answer), work__model="model") as (cue, say):
         await say(ANGRY)
         assert key not in json.dumps([str(each) for each in (await cue.mind.show(NAME)).reflections])
     assert key.encode() not in b"".join(each.read_bytes() for each in tmp_path.glob("cuebook.db*"))
 
 
-async def test_an_own_metaprompt_has_all_variables_and_words_of_users_are_not_expanded(tmp_path):
+async def test_a_custom_metaprompt_has_all_variables_and_never_expands_user_text(tmp_path):
     names = (
         "current_mood user_skill task_complexity current_sentiment recent_conversation recent_errors evidence "
         "sentiment_score consecutive_frustration consecutive_confusion consecutive_satisfaction confusion_keywords "
         "consecutive_neutral"
     ).split()
     template = "\n".join(f"{name}={{{{{name}}}}}" for name in names)
-    own = {"id": "mine", "trigger": {"type": "turn_interval", "intervalTurns": 1}, "promptTemplate": template}
-    model = working('{"adjustmentRationale": "x", "strategy": "Be {{current_mood}} and $& kind."}')
-    async with minded(tmp_path, persona={"metaPrompts": [own]}, model=model, work__model="model") as (cue, say):
+    custom = {"id": "mine", "trigger": {"type": "turn_interval", "intervalTurns": 1}, "promptTemplate": template}
+    model = model_with_answers('{"adjustmentRationale": "x", "strategy": "Be {{current_mood}} and $& kind."}')
+    async with open_reflecting(tmp_path, persona={"metaPrompts": [custom]}, model=model, work__model="model") as (
+        cue,
+        say,
+    ):
         await say("Say {{current_mood}} and $& and ${user_skill} please.")
-        [request] = asked(model)
-        told = json.loads(request.messages[0])["content"]
-        assert [line.partition("=")[0] for line in told.splitlines() if "=" in line][: len(names)] == names
-        assert "{{current_mood}} and $& and ${user_skill}" in told
-        assert "current_mood=neutral" in told
+        [request] = reflection_requests(model)
+        prompt = json.loads(request.messages[0])["content"]
+        assert [line.partition("=")[0] for line in prompt.splitlines() if "=" in line][: len(names)] == names
+        assert "{{current_mood}} and $& and ${user_skill}" in prompt
+        assert "current_mood=neutral" in prompt
         [render] = [each for each in await cue.audit.records() if each.event == "render" and each.agent == "reflection"]
         assert render.prompt_id == "metaprompt/p/mine"
         assert (await cue.audit.replay(render.seq)).verdict == "identical"
-        [said] = mind_in(await say("And?"))
-        assert "Be {{current_mood}} and $& kind." in said
+        [mood_text] = mood_texts(await say("And?"))
+        assert "Be {{current_mood}} and $& kind." in mood_text
 
 
-# ---- paths, hands, ends ----------------------------------------------------------------------------------------------
+# ---- branches, manual runs and erasure -------------------------------------------------------------------------------
 
 
-async def test_what_is_answered_anew_is_not_reflected_on_twice_and_a_branch_has_its_own_mind(tmp_path):
-    async with minded(tmp_path) as (cue, say):
+async def test_a_regenerated_answer_reflects_once_and_branches_have_moods(tmp_path):
+    async with open_reflecting(tmp_path) as (cue, say):
         await say(CALM)
         posts = await cue.conversations.posts(NAME)
         await say(ANGRY)
         assert (await cue.mind.show(NAME)).mind.mood == "empathetic"
         await cue.conversations.move_head(NAME, posts[-1].id)
         assert (await cue.mind.show(NAME)).mind == Mind()
-        assert mind_in(await say("Thanks, and what is the newest one?")) == []
+        assert mood_texts(await say("Thanks, and what is the newest one?")) == []
 
 
-async def test_by_hand_any_that_ships_runs_and_a_reset_makes_it_neutral(tmp_path):
-    async with minded(tmp_path) as (cue, say):
+async def test_built_in_metaprompts_run_by_hand_and_a_reset_is_neutral(tmp_path):
+    async with open_reflecting(tmp_path) as (cue, say):
         with pytest.raises(NotFound):
             await cue.mind.run(NAME, "gmi_self_trait_adjustment")
         await say(ANGRY)
@@ -232,13 +235,13 @@ async def test_by_hand_any_that_ships_runs_and_a_reset_makes_it_neutral(tmp_path
         state = await cue.mind.reset(NAME)
         assert state.mind == Mind()
         assert len(state.reflections) == 3
-        assert mind_in(await say("And now?")) == []
+        assert mood_texts(await say("And now?")) == []
 
 
-async def test_of_a_forgotten_conversation_nothing_is_left(tmp_path):
+async def test_a_forgotten_conversation_leaves_no_reflection(tmp_path):
     secret = "Walk the heron home."
     answer = json.dumps({"adjustmentRationale": secret, "recoveryStrategy": secret})
-    async with minded(tmp_path, model=working(answer), work__model="model") as (cue, say):
+    async with open_reflecting(tmp_path, model=model_with_answers(answer), work__model="model") as (cue, say):
         await say(ANGRY, user="ann")
         await say("And now?", user="ann")
         assert secret.encode() in b"".join(each.read_bytes() for each in tmp_path.glob("cuebook.db*"))
@@ -247,16 +250,16 @@ async def test_of_a_forgotten_conversation_nothing_is_left(tmp_path):
     assert secret.encode() not in b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
 
 
-async def test_another_user_does_not_see_a_mind(tmp_path):
-    async with minded(tmp_path) as (cue, say):
+async def test_another_user_does_not_see_the_mood(tmp_path):
+    async with open_reflecting(tmp_path) as (cue, say):
         await say(ANGRY, user="ann")
         with pytest.raises(NotFound):
             await cue.mind.show(NAME, user="bob")
 
 
-async def test_behind_base_url_the_upstream_is_told_too_and_a_round_s_later_steps_keep_what_its_first_said(tmp_path):
+async def test_the_relay_adds_the_mood_and_a_rounds_steps_keep_it(tmp_path):
     upstream = ScriptedUpstream()
-    async with minded(tmp_path, upstream=upstream) as (cue, _):
+    async with open_reflecting(tmp_path, upstream=upstream) as (cue, _):
         client = Client(cue, upstream)
         await client.say(ANGRY)
         await cue.settle()
@@ -273,9 +276,9 @@ async def test_behind_base_url_the_upstream_is_told_too_and_a_round_s_later_step
         assert [turn.metadata["mind"]["mood"] for turn in turns] == ["neutral", "empathetic"]
 
 
-async def test_asked_again_the_same_message_is_reflected_on_once(tmp_path):
+async def test_a_retried_message_is_reflected_on_once(tmp_path):
     upstream = ScriptedUpstream()
-    async with minded(tmp_path, upstream=upstream) as (cue, _):
+    async with open_reflecting(tmp_path, upstream=upstream) as (cue, _):
         client = Client(cue, upstream)
         client.history.append({"role": "user", "content": ANGRY})
         upstream.say(completion("Hm."), completion("Oh."))
@@ -283,13 +286,13 @@ async def test_asked_again_the_same_message_is_reflected_on_once(tmp_path):
         await cue.settle()
         await client.send()
         await cue.settle()
-        assert [len(made.runs) for made in (await cue.mind.show(NAME)).reflections] == [1]
+        assert [len(reflections.runs) for reflections in (await cue.mind.show(NAME)).reflections] == [1]
 
 
 # ---- sentiment by a model --------------------------------------------------------------------------------------------
 
 
-async def test_where_a_model_judges_events_fire_behind_the_reply(tmp_path):
+async def test_events_fire_in_the_background_after_a_model_judges(tmp_path):
     def reply(request):
         if request.purpose == "sentiment":
             return '{"score": -0.8, "intensity": 0.9}' if "hum" in json.loads(request.messages[1])["content"] else "?"
@@ -297,21 +300,19 @@ async def test_where_a_model_judges_events_fire_behind_the_reply(tmp_path):
 
     model = ScriptedModel(default=reply)
     tracking = {"enabled": True, "method": "llm", "presets": ["all"]}
-    async with minded(tmp_path, persona={"sentimentTracking": tracking}, model=model, work__model="model") as (
+    async with open_reflecting(tmp_path, persona={"sentimentTracking": tracking}, model=model, work__model="model") as (
         cue,
         say,
     ):
         first = await say("It goes hum again.")
         assert first.metadata["sentiment"]["events"] == []
-        [made] = (await cue.mind.show(NAME)).reflections
-        assert [event.name for event in made.heard.events] == ["user_frustrated"]
-        assert made.heard.sentiment.method == "llm"
-        assert [run.trigger for run in made.runs] == ["event:user_frustrated"]
-        second = await say(
-            ANGRY
-        )  # the model says nothing that holds: the lexicon's word stands, and cool-downs with it
-        made = (await cue.mind.show(NAME)).reflections[0]
-        assert made.heard.sentiment.method == "lexicon_based"
-        assert made.heard.counters.frustration == 2
-        assert made.heard.events == ()
+        [reflections] = (await cue.mind.show(NAME)).reflections
+        assert [event.name for event in reflections.heard.events] == ["user_frustrated"]
+        assert reflections.heard.sentiment.method == "llm"
+        assert [run.trigger for run in reflections.runs] == ["event:user_frustrated"]
+        second = await say(ANGRY)  # the model gives no valid answer: the lexicon's sentiment and its cool-downs apply
+        reflections = (await cue.mind.show(NAME)).reflections[0]
+        assert reflections.heard.sentiment.method == "lexicon_based"
+        assert reflections.heard.counters.frustration == 2
+        assert reflections.heard.events == ()
         assert second.metadata["mind"]["mood"] == "patient"

@@ -1,4 +1,4 @@
-"""What an upstream answers goes through byte for byte, and is kept: streams, halves, errors, garbage."""
+"""Tests of the relay: upstream bytes pass unchanged and are stored, including errors and partial streams."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from stage import NAME, Client, cue_on, everything, path, user
+from turn_helpers import NAME, Client, all_texts, cue_on, path, user
 
 from cuebook import Ask
 from cuebook.app.cuebook import RelayCall
@@ -35,19 +35,19 @@ def upstream():
 
 @pytest.fixture
 async def cue(tmp_path, upstream):
-    async with cue_on(tmp_path, upstream=upstream) as opened:
-        yield opened
+    async with cue_on(tmp_path, upstream=upstream) as handle:
+        yield handle
 
 
 @pytest.fixture
 def client(cue, upstream):
-    opened = Client(cue, upstream)
-    opened.history = [user("u1")]
-    return opened
+    handle = Client(cue, upstream)
+    handle.history = [user("u1")]
+    return handle
 
 
-def stream_of(body: bytes, places=(), **fields) -> Answer:
-    return Answer(pieces=cut(body, places), headers={"content-type": EVENTS}, **fields)
+def stream_of(body: bytes, cuts=(), **fields) -> Answer:
+    return Answer(pieces=cut(body, cuts), headers={"content-type": EVENTS}, **fields)
 
 
 def body_of(answer: Answer) -> bytes:
@@ -55,7 +55,7 @@ def body_of(answer: Answer) -> bytes:
 
 
 async def last(cue):
-    """The newest turn, and the head's path."""
+    """Return the newest turn and the posts on the head's path."""
     [turn] = await cue.turns.last(NAME, last=1)
     return turn, await path(cue)
 
@@ -74,31 +74,31 @@ lines = st.one_of(
 
 
 @given(st.lists(lines, max_size=12), st.lists(st.integers(0, 400), max_size=12), st.booleans())
-def test_lines_are_cut_and_no_byte_is_changed(some, places, done):
+def test_splitting_into_lines_changes_no_byte(some, cuts, done):
     body = b"".join(some) + (DONE if done else b"")
-    cutter, given_lines = ByteLines(), []
-    for piece in cut(body, places):
-        given_lines += cutter.feed(piece)
+    cutter, lines_out = ByteLines(), []
+    for piece in cut(body, cuts):
+        lines_out += cutter.feed(piece)
     rest = cutter.rest()
-    assert b"".join(given_lines) + rest == body
-    assert given_lines + ([rest] if rest else []) == body.splitlines(keepends=True)
+    assert b"".join(lines_out) + rest == body
+    assert lines_out + ([rest] if rest else []) == body.splitlines(keepends=True)
 
 
 @given(st.lists(st.text(min_size=1, max_size=9), max_size=8), st.lists(st.integers(0, 2000), max_size=10))
-def test_what_is_heard_does_not_depend_on_how_it_is_cut(texts, places):
+def test_parsing_does_not_depend_on_chunk_boundaries(texts, cuts):
     body = b"".join(event({"content": text}) for text in texts) + event({}, finish="stop") + DONE
-    cutter, heard, added = ByteLines(), Heard(), []
-    for piece in cut(body, places):
-        added += [heard.hear(line) for line in cutter.feed(piece)]
+    cutter, reader, added = ByteLines(), Heard(), []
+    for piece in cut(body, cuts):
+        added += [reader.hear(line) for line in cutter.feed(piece)]
     assert "".join(added) == "".join(texts)
-    assert heard.done
-    assert heard.whole == bool(texts) or not texts
+    assert reader.done
+    assert reader.whole == bool(texts) or not texts
     if texts:
-        assert json.loads(message_of(heard)) == {"role": "assistant", "content": "".join(texts)}
+        assert json.loads(message_of(reader)) == {"role": "assistant", "content": "".join(texts)}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 10_000])
-async def test_a_stream_goes_through_byte_for_byte_and_is_kept(cue, client, size):
+async def test_a_stream_passes_byte_for_byte_and_is_stored(cue, client, size):
     body = b": hello\r\n\r\n" + body_of(streamed("Grüße aus Köln 👋🏽, said he.", size=3))
     body = body.replace(DONE, b"event: x\nid: 9\n\ndata: not json\n\n" + DONE) + b": bye\n\n"
     client.upstream.say(stream_of(body, range(0, len(body), size)))
@@ -109,53 +109,53 @@ async def test_a_stream_goes_through_byte_for_byte_and_is_kept(cue, client, size
     assert turn.state == "finished"
 
 
-def test_a_line_without_an_end_is_not_kept_for_ever():
+def test_an_endless_line_is_not_buffered_forever():
     cutter = ByteLines()
     passed = sum(len(line) for _ in range(40) for line in cutter.feed(b"x" * (LONGEST_LINE // 16)))
     assert passed >= 2 * LONGEST_LINE
 
 
-def test_a_stream_ended_by_carriage_returns_alone_is_not_held_back():
+def test_a_stream_with_bare_carriage_returns_is_not_delayed():
     cutter = ByteLines()
     assert list(cutter.feed(b"data: 1\r\rdata: 2\r")) == [b"data: 1\r", b"\r"]
     assert list(cutter.feed(b"\r")) == [b"data: 2\r"]
     assert list(cutter.feed(b"\nx")) == [b"\r\n"]
 
 
-# ---- what is heard --------------------------------------------------------------------------------------------------
+# ---- parsing --------------------------------------------------------------------------------------------------------
 
 
-def heard_of(*deltas, field="delta"):
-    heard = Heard()
+def parse_deltas(*deltas, field="delta"):
+    reader = Heard()
     for delta in deltas:
-        take(heard, {"choices": [{"index": 0, field: delta}]}, field)
-    return json.loads(message_of(heard))
+        take(reader, {"choices": [{"index": 0, field: delta}]}, field)
+    return json.loads(message_of(reader))
 
 
-def test_tool_calls_grow_by_their_index():
+def test_tool_calls_are_assembled_by_index():
     parts = [
         {"role": "assistant", "content": None, "tool_calls": [{"index": 0, **call("c1", "look")}]},
         {"tool_calls": [{"index": 1, "id": "c2", "type": "function", "function": {"name": "find", "arguments": ""}}]},
         {"tool_calls": [{"index": 1, "function": {"arguments": '{"a"'}}, {"index": 0, "id": "c1"}]},
         {"tool_calls": [{"index": 1, "id": "c2", "function": {"name": "find", "arguments": ": 1}"}}]},
     ]
-    calls = heard_of(*parts)["tool_calls"]
+    calls = parse_deltas(*parts)["tool_calls"]
     assert calls == [
         call("c1", "look"),
         {"id": "c2", "type": "function", "function": {"name": "find", "arguments": '{"a": 1}'}},
     ]  # noqa: E501, RUF100
 
 
-def test_fields_nobody_knows_are_kept():
-    said = heard_of(
+def test_unknown_fields_are_stored():
+    message = parse_deltas(
         {"role": "assistant", "reasoning_content": "hm", "audio": {"id": "x", "data": "AA"}},
         {"reasoning_content": " so", "audio": {"data": "BB"}, "annotations": [{"url": 1}], "odd": 3},
         {"content": "yes", "annotations": [{"url": 2}], "odd": 4},
     )
-    assert said["reasoning_content"] == "hm so"
-    assert said["audio"] == {"id": "x", "data": "AABB"}
-    assert said["annotations"] == [{"url": 1}, {"url": 2}]
-    assert (said["odd"], said["content"], said["role"]) == (4, "yes", "assistant")
+    assert message["reasoning_content"] == "hm so"
+    assert message["audio"] == {"id": "x", "data": "AABB"}
+    assert message["annotations"] == [{"url": 1}, {"url": 2}]
+    assert (message["odd"], message["content"], message["role"]) == (4, "yes", "assistant")
 
 
 json_values = st.recursive(
@@ -171,23 +171,23 @@ json_values = st.recursive(
 
 
 @given(st.lists(json_values, max_size=6), st.sampled_from(["delta", "message"]))
-def test_no_event_however_odd_breaks_a_relay(events, field):
-    heard = Heard()
+def test_no_malformed_event_breaks_a_relay(events, field):
+    reader = Heard()
     for each in events:
-        take(heard, each, field)
-        heard.hear(b"data: " + json.dumps(each).encode())
-    for choice in heard.messages:
-        assert json.loads(message_of(heard, choice) or b"{}") is not None
+        take(reader, each, field)
+        reader.hear(b"data: " + json.dumps(each).encode())
+    for choice in reader.messages:
+        assert json.loads(message_of(reader, choice) or b"{}") is not None
 
 
-async def test_a_long_answer_in_small_pieces_costs_its_length(cue, client):
+async def test_a_long_answer_in_small_pieces_takes_linear_time(cue, client):
     text = "word " * 40_000
     client.upstream.say(streamed(text, size=5))
     await asyncio.wait_for(client.send(stream=True), 20)
     assert (await path(cue))[-1] == text
 
 
-async def test_usage_and_cached_tokens_are_kept(cue, client):
+async def test_usage_and_cached_tokens_are_stored(cue, client):
     usage = {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}
     body = body_of(streamed("hi")).replace(DONE, event(None, usage=usage) + DONE)
     client.upstream.say(stream_of(body))
@@ -196,12 +196,12 @@ async def test_usage_and_cached_tokens_are_kept(cue, client):
     assert (turn.steps[0].usage.input, turn.steps[0].usage.output, turn.steps[0].usage.cache_read) == (12, 3, 8)
 
 
-# ---- the end --------------------------------------------------------------------------------------------------------
+# ---- the end of a stream --------------------------------------------------------------------------------------------
 
 
 async def test_the_end_of_a_stream_waits_until_the_turn_is_durable(cue, client):
     client.upstream.say(streamed("hello"))
-    store, gate, seen = cue.desk.store, asyncio.Event(), []
+    store, gate, events = cue.desk.store, asyncio.Event(), []
 
     class Slow:
         def __getattr__(self, name):
@@ -216,20 +216,20 @@ async def test_the_end_of_a_stream_waits_until_the_turn_is_durable(cue, client):
 
     async def read():
         async for piece in cue.relay(RelayCall(body=body, headers={}, conversation=NAME)):
-            seen.append(piece)  # noqa: PERF401
+            events.append(piece)  # noqa: PERF401
 
     reading = asyncio.create_task(read())
     for _ in range(50):
         await asyncio.sleep(0.01)
-    assert b"hello" in b"".join(seen[1:])
-    assert b"[DONE]" not in b"".join(seen[1:]), "not before it is kept"
+    assert b"hello" in b"".join(events[1:])
+    assert b"[DONE]" not in b"".join(events[1:]), "not before the turn is stored"
     gate.set()
     await reading
-    assert b"".join(seen[1:]) == body_of(streamed("hello"))
+    assert b"".join(events[1:]) == body_of(streamed("hello"))
     cue.desk.store = store
 
 
-async def test_a_stream_without_done_but_with_its_finish_is_whole(cue, client):
+async def test_a_stream_with_finish_but_without_done_is_complete(cue, client):
     body = body_of(streamed("hi")).removesuffix(DONE)
     client.upstream.say(stream_of(body))
     assert await client.send(stream=True) == body
@@ -238,7 +238,7 @@ async def test_a_stream_without_done_but_with_its_finish_is_whole(cue, client):
 
 
 def pretty(data: bytes) -> bytes:
-    """An event whose JSON stands in several lines."""
+    """Return an event with multi-line JSON."""
     lines = json.dumps(json.loads(data.removeprefix(b"data: ")), indent=1).encode().splitlines()
     return b"".join(b"data: " + line + b"\n" for line in lines) + b"\n"
 
@@ -258,14 +258,14 @@ HELLO = [event({"role": "assistant", "content": "hel"}), event({"content": "lo"}
     ids=["byte order mark", "carriage returns", "both", "several lines", "half an event before"],
 )
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-async def test_events_may_be_written_in_any_way_the_standard_allows(cue, client, body, size):
+async def test_every_standard_event_format_is_parsed(cue, client, body, size):
     client.upstream.say(stream_of(body, range(0, len(body), size)))
     assert await client.send(stream=True) == body
     turn, texts = await last(cue)
     assert (turn.state, texts) == ("finished", ["u1", "hello"])
 
 
-async def test_a_media_type_is_read_in_any_case(cue, client):
+async def test_a_media_type_is_case_insensitive(cue, client):
     body = body_of(streamed("hi"))
     client.upstream.say(Answer(pieces=[body], headers={"content-type": "Text/Event-Stream"}))
     assert await client.send(stream=True) == body
@@ -273,25 +273,25 @@ async def test_a_media_type_is_read_in_any_case(cue, client):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "kept"),
+    ("first", "second", "expected"),
     [
         (rb"wave \ud83d", rb"\udc4b!", "wave 👋!"),
         (rb"half \ud83d", rb" a pair", "half � a pair"),
         (b"no UTF-8 \xff", b".", "no UTF-8 �."),
     ],
 )
-async def test_a_text_cut_inside_a_character_is_kept(cue, client, first, second, kept):
+async def test_a_text_cut_inside_a_character_is_stored(cue, client, first, second, expected):
     body = b"".join(b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % each for each in (first, second))
     body += event({}, finish="stop") + DONE
     client.upstream.say(stream_of(body))
     assert await client.send(stream=True) == body
     turn, texts = await last(cue)
-    assert (turn.state, texts) == ("finished", ["u1", kept])
+    assert (turn.state, texts) == ("finished", ["u1", expected])
 
 
 @pytest.mark.parametrize("kind", ["application/json", EVENTS])
 @pytest.mark.parametrize("levels", [200, 300, 940, 950, 960, 970, 980, 5000])
-async def test_an_answer_of_any_depth_goes_through(cue, client, levels, kind):
+async def test_an_answer_of_any_nesting_depth_passes(cue, client, levels, kind):
     field = "message" if kind != EVENTS else "delta"
     deep = b'{"a":' * levels + b"1" + b"}" * levels
     body = b'{"choices":[{"index":0,"finish_reason":"stop","%s":{"role":"assistant","content":"hi","x":%s}}]}' % (
@@ -310,7 +310,7 @@ async def test_done_without_a_line_end_is_done(cue, client):
     assert (await last(cue))[0].state == "finished"
 
 
-async def test_half_a_stream_is_kept_as_interrupted(cue, client):
+async def test_half_a_stream_is_stored_as_interrupted(cue, client):
     body = body_of(streamed("half an ans", done=False))
     client.upstream.say(stream_of(body))
     assert await client.send(stream=True) == body
@@ -319,7 +319,7 @@ async def test_half_a_stream_is_kept_as_interrupted(cue, client):
     assert "ended before" in turn.steps[0].error
 
 
-async def test_a_stream_that_breaks_is_kept_and_breaks(cue, client):
+async def test_a_broken_stream_is_stored_and_breaks(cue, client):
     client.upstream.say(streamed("half an ans", done=False, error=UpstreamError("broken pipe")))
     with pytest.raises(UpstreamError):
         await client.send(stream=True)
@@ -328,13 +328,13 @@ async def test_a_stream_that_breaks_is_kept_and_breaks(cue, client):
     assert client.upstream.closed == 1
 
 
-async def test_a_connection_that_breaks_behind_the_end_breaks_nothing(cue, client):
+async def test_a_connection_lost_after_the_end_is_ignored(cue, client):
     client.upstream.say(streamed("hi", error=UpstreamError("reset")))
     assert await client.send(stream=True) == body_of(streamed("hi"))
     assert (await last(cue))[0].state == "finished"
 
 
-async def test_half_a_tool_call_is_told_but_never_made_again(cue, client):
+async def test_a_partial_tool_call_is_recorded_but_never_resent(cue, client):
     pieces = body_of(streamed("let me ", calls=[call("c1", "look", {"q": "x"})], done=False))
     client.upstream.say(stream_of(pieces))
     await client.send(stream=True)
@@ -344,36 +344,36 @@ async def test_half_a_tool_call_is_told_but_never_made_again(cue, client):
     assert not any(message.get("tool_calls") for message in client.upstream.messages())
 
 
-async def test_an_error_in_a_stream_fails_the_turn_and_goes_through(cue, client):
+async def test_an_error_event_fails_the_turn_and_passes(cue, client):
     error = b'data: {"error": {"message": "overloaded", "code": 529}}\n\n'
     body = body_of(streamed("half", done=False)) + error + DONE
     client.upstream.say(stream_of(body))
     assert await client.send(stream=True) == body
     turn, texts = await last(cue)
-    assert (turn.state, texts, turn.steps[0].error) == ("failed", ["u1", "half…"], "the upstream: overloaded")
+    assert (turn.state, texts, turn.steps[0].error) == ("failed", ["u1", "half…"], "Upstream error: overloaded")
 
 
-async def test_a_stream_of_nothing_fails_the_turn(cue, client):
+async def test_an_empty_stream_fails_the_turn(cue, client):
     client.upstream.say(stream_of(DONE))
     assert await client.send(stream=True) == DONE
     assert (await last(cue))[0].state == "failed"
 
 
-async def test_a_client_that_goes_away_leaves_what_had_come(cue, client):
+async def test_a_disconnected_client_keeps_the_partial_answer(cue, client):
     client.upstream.say(streamed("a long answer nobody reads", size=4))
     body = json.dumps({"model": "m", "messages": client.history, "stream": True}).encode()
     pieces = cue.relay(RelayCall(body=body, headers={}, conversation=NAME))
-    seen = [await anext(pieces) for _ in range(5)]
+    chunks = [await anext(pieces) for _ in range(5)]
     await pieces.aclose()
     turn, texts = await last(cue)
     assert turn.state == "interrupted"
     assert texts[-1].removesuffix("…") in "a long answer nobody reads"
     assert texts[-1] != "…"
-    assert client.upstream.closed == 1, "the upstream is let go at once"
-    assert len(seen) == 5
+    assert client.upstream.closed == 1, "the upstream connection is closed at once"
+    assert len(chunks) == 5
 
 
-async def test_a_client_that_goes_away_behind_the_last_word_has_its_answer(cue, client):
+async def test_a_disconnect_after_the_last_word_finishes_the_turn(cue, client):
     client.upstream.say(
         Answer(pieces=[body_of(streamed("all said")).removesuffix(DONE), DONE], headers={"content-type": EVENTS})
     )  # noqa: E501, RUF100
@@ -386,20 +386,20 @@ async def test_a_client_that_goes_away_behind_the_last_word_has_its_answer(cue, 
     assert (turn.state, texts) == ("finished", ["u1", "all said"])
 
 
-async def test_a_task_that_is_cancelled_leaves_what_had_come(cue, client):
-    came = asyncio.Event()
-    said = streamed("a long answer nobody reads", size=4)
-    told = 0
+async def test_a_cancelled_task_keeps_the_partial_answer(cue, client):
+    reached = asyncio.Event()
+    answer = streamed("a long answer nobody reads", size=4)
+    count = 0
 
     def halfway():
-        nonlocal told
-        told += 1
-        if told == 4:
-            came.set()
+        nonlocal count
+        count += 1
+        if count == 4:
+            reached.set()
 
-    client.upstream.say(structs.replace(said, delay=0.05, waits=halfway))
+    client.upstream.say(structs.replace(answer, delay=0.05, waits=halfway))
     reading = asyncio.create_task(client.send(stream=True))
-    await came.wait()
+    await reached.wait()
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -408,10 +408,10 @@ async def test_a_task_that_is_cancelled_leaves_what_had_come(cue, client):
     assert (await cue.conversations.get(NAME)).lease_until == 0, "nobody waits for a lease"
 
 
-# ---- whole answers --------------------------------------------------------------------------------------------------
+# ---- responses without a stream -------------------------------------------------------------------------------------
 
 
-async def test_a_whole_answer_goes_through_as_it_came(cue, client):
+async def test_a_complete_response_passes_unchanged(cue, client):
     body = (
         b'{ "choices":[{"message":{"role":"assistant","content":"hi"},"finish_reason":"stop","index":0}],\n "odd":1.50}'  # noqa: E501, RUF100
     )
@@ -421,13 +421,13 @@ async def test_a_whole_answer_goes_through_as_it_came(cue, client):
     assert (await last(cue))[1] == ["u1", "hi"]
 
 
-async def test_a_whole_answer_to_a_stream_request_is_kept(cue, client):
+async def test_a_complete_response_to_a_stream_request_is_stored(cue, client):
     client.upstream.say(completion("hi"))
     await client.send(stream=True)
     assert (await last(cue))[1] == ["u1", "hi"]
 
 
-async def test_a_stream_nobody_asked_for_is_kept(cue, client):
+async def test_an_unrequested_stream_is_stored(cue, client):
     client.upstream.say(streamed("hi"))
     await client.send()
     assert (await last(cue))[1] == ["u1", "hi"]
@@ -435,14 +435,14 @@ async def test_a_stream_nobody_asked_for_is_kept(cue, client):
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 529])
 @pytest.mark.parametrize("kind", ["application/json", EVENTS])
-async def test_an_error_goes_through_and_fails_the_turn(cue, client, status, kind):
+async def test_an_error_response_passes_and_fails_the_turn(cue, client, status, kind):
     body = b'{"error":{"message":"no","type":"x"}}'
     headers = {"content-type": kind, "retry-after": "3"}
     client.upstream.say(Answer(pieces=[body], status=status, headers=headers))
     assert await client.send(stream=True) == body
     assert (client.head.status, client.head.headers["retry-after"]) == (status, "3")
     turn, texts = await last(cue)
-    assert (turn.state, texts, turn.steps[0].error) == ("failed", ["u1"], f"the upstream answered {status}")
+    assert (turn.state, texts, turn.steps[0].error) == ("failed", ["u1"], f"The upstream answered {status}.")
 
 
 @pytest.mark.parametrize(
@@ -452,16 +452,16 @@ async def test_an_error_goes_through_and_fails_the_turn(cue, client, status, kin
         b'{"choices":[{"message":{"content":"x","tool_calls":[7]}}]}', b'{"error":{"message":"odd"}}', b"[" * 5000,
     ],
 )  # fmt: skip
-async def test_garbage_goes_through_and_fails_the_turn(cue, client, body):
+async def test_an_invalid_response_passes_and_fails_the_turn(cue, client, body):
     client.upstream.say(Answer(pieces=[body]))
     assert await client.send() == body
     turn, texts = await last(cue)
     assert (turn.state, texts) == ("failed", ["u1"])
     await client.say("again", "fine")
-    assert (await path(cue))[-1] == "fine", "and the conversation goes on"
+    assert (await path(cue))[-1] == "fine", "the conversation continues"
 
 
-async def test_an_upstream_that_cannot_be_reached_fails_the_turn_and_keeps_the_query(cue, client):
+async def test_an_unreachable_upstream_fails_the_turn_and_keeps_the_query(cue, client):
     client.upstream.say(UpstreamError("connection refused", status=502))
     with pytest.raises(UpstreamError, match="refused"):
         await client.send()
@@ -469,12 +469,12 @@ async def test_an_upstream_that_cannot_be_reached_fails_the_turn_and_keeps_the_q
     assert (turn.state, texts, turn.steps[0].error) == ("failed", ["u1"], "connection refused")
 
 
-async def test_a_secret_in_an_answer_goes_through_and_is_stored_replaced(cue, client, tmp_path):
+async def test_a_secret_in_an_answer_passes_and_is_redacted_in_storage(cue, client, tmp_path):
     secret = "ghp_Zx9Yw8Vu7Ts6Rq5Po4Nm3Lk2Ji1Hg0FeDcBa"
     client.upstream.say(streamed(f"your token is {secret}", size=11))
     assert secret.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
     await client.send(stream=True)
-    assert "[[secret:" in (await everything(cue))[-1]
+    assert "[[secret:" in (await all_texts(cue))[-1]
     assert secret.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
@@ -483,21 +483,21 @@ async def test_a_secret_in_an_answer_goes_through_and_is_stored_replaced(cue, cl
     "arguments",
     [{"password": 'pa"ss\\w0rd1'}, {"cmd": "login --password pässW0rt9"}, {"body": '{"api_key": "Zx9Yw8Vu7Ts6"}'}],
 )
-async def test_an_answer_with_a_secret_is_known_again_when_it_is_resent(cue, client, arguments, stream):
-    asked = call("c1", "login", arguments)
-    client.upstream.say(streamed(calls=[asked]) if stream else completion(calls=[asked]))
+async def test_a_resent_answer_with_a_secret_is_matched(cue, client, arguments, stream):
+    tool_call = call("c1", "login", arguments)
+    client.upstream.say(streamed(calls=[tool_call]) if stream else completion(calls=[tool_call]))
     await client.send(stream=stream)
-    client.history += [{"role": "assistant", "content": None, "tool_calls": [asked]}, result("c1", "in")]
+    client.history += [{"role": "assistant", "content": None, "tool_calls": [tool_call]}, result("c1", "in")]
     client.upstream.say(completion("done"))
     await client.send()
-    assert await everything(cue) == ["u1", "<login>", "in", "done"]
+    assert await all_texts(cue) == ["u1", "<login>", "in", "done"]
     assert len((await last(cue))[0].steps) == 2
 
 
 # ---- without an upstream --------------------------------------------------------------------------------------------
 
 
-async def test_without_an_upstream_the_books_own_model_answers_on_the_wire(tmp_path):
+async def test_without_an_upstream_the_configured_model_answers(tmp_path):
     async with cue_on(tmp_path) as cue:
         mine = Client(cue, ScriptedUpstream())
         mine.history = [user("u1")]
@@ -512,7 +512,7 @@ async def test_without_an_upstream_the_books_own_model_answers_on_the_wire(tmp_p
         assert await path(cue) == ["u1", "Noted.", "u2", "Noted."]
 
 
-async def test_each_answer_of_the_books_own_model_has_an_id_of_its_own(tmp_path):
+async def test_each_answer_of_the_configured_model_has_its_own_id(tmp_path):
     async with cue_on(tmp_path) as cue:
         ids = []
         for name in ("a", "b", "a"):
@@ -523,8 +523,8 @@ async def test_each_answer_of_the_books_own_model_has_an_id_of_its_own(tmp_path)
 
 
 @pytest.mark.parametrize(("settings", "folded"), [({}, False), ({"memory__profile": "standard"}, True)])
-async def test_a_client_that_sends_its_history_has_it_read_whole_until_the_window_fills(tmp_path, settings, folded):
-    """Its program runs as before; what is asked through the book's own doors is folded early all the same."""
+async def test_a_clients_history_is_sent_whole_until_the_window_fills(tmp_path, settings, folded):
+    """The client's requests keep their form; requests through the Python API are compacted early."""
     upstream = ScriptedUpstream()
     async with cue_on(tmp_path, upstream=upstream, **settings) as cue:
         client = Client(cue, upstream)

@@ -1,11 +1,11 @@
-"""What a client sends beside its words is kept without its secrets too, and goes to the upstream as it came."""
+"""Tests of secret redaction in stored request fields; the upstream gets the original."""
 
 import json
 import sqlite3
 from contextlib import closing
 
 import pytest
-from stage import NAME, Client, cue_on, user
+from turn_helpers import NAME, Client, cue_on, user
 
 from cuebook import Ask, Posted
 from cuebook.app.cuebook import RelayCall
@@ -26,8 +26,8 @@ def upstream():
 
 @pytest.fixture
 async def cue(tmp_path, upstream):
-    async with cue_on(tmp_path, upstream=upstream) as opened:
-        yield opened
+    async with cue_on(tmp_path, upstream=upstream) as handle:
+        yield handle
 
 
 @pytest.fixture
@@ -35,12 +35,12 @@ def client(cue, upstream):
     return Client(cue, upstream)
 
 
-def holding(folder, secret=SECRET):
-    """The files that hold a secret."""
+def files_with(folder, secret=SECRET):
+    """Return the files that contain a secret."""
     return [file.name for file in folder.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
 
 
-async def test_secrets_of_tools_and_response_formats_go_up_and_are_stored_replaced(cue, client, upstream, tmp_path):
+async def test_secrets_in_tools_and_response_formats_are_redacted_in_storage(cue, client, upstream, tmp_path):
     tools = [{"type": "function", "function": {"name": "look", "description": f"Use token {SECRET} to look."}}]
     schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"default": SECRET}}}
     for text in ("hi", "and again"):
@@ -48,7 +48,7 @@ async def test_secrets_of_tools_and_response_formats_go_up_and_are_stored_replac
         await client.send(tools=tools, response_format=schema)
         client.history.append({"role": "assistant", "content": "Noted."})
         assert (upstream.sent()["tools"], upstream.sent()["response_format"]) == (tools, schema)
-    assert holding(tmp_path) == []
+    assert files_with(tmp_path) == []
     manifest = (await cue.turns.get(NAME, 2)).steps[0].manifest
     texts = await cue.desk.store.texts(Scope(), [manifest.tools_digest])
     assert texts[manifest.tools_digest].count("[[secret:github_token#") == 2
@@ -56,24 +56,24 @@ async def test_secrets_of_tools_and_response_formats_go_up_and_are_stored_replac
     assert (await cue.turns.replay(NAME, 2)).verdict == "identical"
 
 
-async def test_a_secret_in_a_name_is_stored_replaced(cue, client, upstream, tmp_path):
-    said = user("hello", name=SECRET)
-    await client.send([said])
-    assert upstream.messages() == [said]
+async def test_a_secret_in_a_name_is_redacted_in_storage(cue, client, upstream, tmp_path):
+    message = user("hello", name=SECRET)
+    await client.send([message])
+    assert upstream.messages() == [message]
     await cue.append("d", [user("one", name=SECRET), Posted(sender=SECRET, recipient=SECRET, message="two")])
-    await cue.append("d", [Posted(sender="x", message="three", wire=json.dumps(said).encode())])
+    await cue.append("d", [Posted(sender="x", message="three", wire=json.dumps(message).encode())])
     senders = [post.sender for name in (NAME, "d") for post in await cue.conversations.posts(name)]
     assert [sender.partition("#")[0] for sender in senders] == [
         "[[secret:github_token", "assistant", "[[secret:github_token", "[[secret:github_token", "x",
     ]  # fmt: skip
-    assert holding(tmp_path) == []
-    client.history = [said, {"role": "assistant", "content": "Noted."}]
+    assert files_with(tmp_path) == []
+    client.history = [message, {"role": "assistant", "content": "Noted."}]
     await client.say("and again?")
-    assert (await cue.conversations.get(NAME)).last_seq == 4, "it is known again"
+    assert (await cue.conversations.get(NAME)).last_seq == 4, "the conversation is matched again"
 
 
-async def test_a_user_whose_id_looks_like_a_secret_stays_who_they_are(cue, client, upstream):
-    client.who = SECRET
+async def test_a_user_id_that_looks_like_a_secret_is_unchanged(cue, client, upstream):
+    client.user_id = SECRET
     await client.send([user("hello")])
     assert [post.sender for post in await cue.conversations.posts(NAME, user=SECRET)] == [SECRET, "assistant"]
     await cue.append(NAME, [Posted(sender=SECRET, message="more")], user=SECRET)
@@ -81,15 +81,15 @@ async def test_a_user_whose_id_looks_like_a_secret_stays_who_they_are(cue, clien
     assert "name" not in json.dumps(upstream.messages())
 
 
-async def test_a_secret_in_a_mode_is_stored_replaced(cue, tmp_path):
+async def test_a_secret_in_a_mode_is_redacted(cue, tmp_path):
     reply = await cue.ask(Ask("hello", NAME, mode=SECRET))
     assert reply.metadata["mode"].startswith("[[secret:github_token#")
-    assert holding(tmp_path) == []
+    assert files_with(tmp_path) == []
     assert (await cue.ask(Ask("again", NAME, mode="calm"))).metadata["mode"] == "calm"
 
 
-async def test_idempotency_keys_and_their_requests_are_kept_under_the_books_key(tmp_path):
-    """The same requests in two books: nobody reads the keys in the file, nor tries out what the requests held."""
+async def test_idempotency_keys_are_stored_as_keyed_digests(tmp_path):
+    """Two databases store the same requests; neither keys nor request contents can be guessed from the files."""
     rows = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -102,8 +102,8 @@ async def test_idempotency_keys_and_their_requests_are_kept_under_the_books_key(
                 assert [piece async for piece in cue.relay(call)]
                 posts = [Posted(sender="ann", message=f"pin {n}", id=f"p{n}") for n in range(3)]
                 assert (await cue.append("c", posts, idempotency_key="my key c")).stored == 3
-                asked = {"older_than": "p2", "summary": "Pins.", "idempotency_key": "my key d"}
-                assert await cue.conversations.compress("c", **asked)
+                arguments = {"older_than": "p2", "summary": "Pins.", "idempotency_key": "my key d"}
+                assert await cue.conversations.compress("c", **arguments)
             assert len(upstream.requests) == 1
             for key in "abcd":
                 with pytest.raises(KeyReused, match=f"my key {key}"):
@@ -112,39 +112,39 @@ async def test_idempotency_keys_and_their_requests_are_kept_under_the_books_key(
             rows += connection.execute("SELECT key, digest FROM idempotency").fetchall()
     assert len(rows) == 8
     assert len({key for key, _ in rows} | {digest for _, digest in rows}) == 16
-    assert holding(tmp_path, "my key") == []
+    assert files_with(tmp_path, "my key") == []
 
 
-async def test_an_answer_that_breaks_off_within_a_key_leaves_no_half_of_it(tmp_path):
-    """Half a key has no known shape yet; a checkpoint and an interrupted answer end before it."""
+async def test_an_answer_cut_within_a_secret_leaves_no_part_of_it(tmp_path):
+    """A partial secret has no known pattern, so checkpoints and interrupted answers end before it."""
     model = ScriptedModel(
         default=Script(text=f"The first is {SECRET} and it is {SECRET[:25]}", size=3, half=True, delay=0.002)
     )
     async with cue_on(tmp_path, model=model, work__checkpoint_s=0.01) as cue:
         for stop in (8, 12, 30):
             stream = cue.stream(Ask("Which?", f"c{stop}"))
-            heard = 0
+            deltas = 0
             async for chunk in stream:
-                heard += chunk.type == "text_delta"
-                if heard == stop:
+                deltas += chunk.type == "text_delta"
+                if deltas == stop:
                     break
             await stream.aclose()
         with pytest.raises(BackendError):
             await cue.ask(Ask("Which?", "whole"))
-        told = [(await cue.conversations.posts(name))[-1].message for name in ("c8", "c12", "c30", "whole")]
-        assert [text.partition(" [[")[0] for text in told[:2]] == ["The first is ", "The first is "]
-        assert told[3].endswith("and it is ")
-        assert holding(tmp_path, SECRET[:8]) == []
-    assert holding(tmp_path, SECRET[:8]) == []
+        texts = [(await cue.conversations.posts(name))[-1].message for name in ("c8", "c12", "c30", "whole")]
+        assert [text.partition(" [[")[0] for text in texts[:2]] == ["The first is ", "The first is "]
+        assert texts[3].endswith("and it is ")
+        assert files_with(tmp_path, SECRET[:8]) == []
+    assert files_with(tmp_path, SECRET[:8]) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "expected"),
     [
         ("", ""), ("hello", "hello"), ("a ghp_", "a "), ("a ghp_ ", "a ghp_ "), ("key=sk-abc", "key="),
         ("x\nAKIA1", "x\n"), ("risk-free", "risk-free"), ("desk-1", "desk-1"), (SECRET, SECRET),
         (f"{SECRET} sk-1", f"{SECRET} "), ("eyJhbGciOi", ""),
     ],
 )  # fmt: skip
-def test_a_text_that_broke_off_ends_before_the_key_it_broke_off_in(text, kept):
-    assert PostFactory(len, Redactor(b"k"), 9).settled(text) == kept
+def test_an_interrupted_text_ends_before_a_partial_secret(text, expected):
+    assert PostFactory(len, Redactor(b"k"), 9).settled(text) == expected

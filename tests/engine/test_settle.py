@@ -1,16 +1,16 @@
-"""What is settled: conversations, prompts to judge, the audit's mirror and its checkpoints."""
+"""Tests of settle: it completes conversations, prompt judgements, the audit mirror and checkpoints."""
 
 import asyncio
 from pathlib import Path
 
-from stage import cue_on
+from turn_helpers import cue_on
 
 from cuebook.testing import FrozenClock
 
 MIRROR = "logs/prompts_audit.jsonl"
 
 
-async def test_after_settling_nothing_is_due_and_the_mirror_has_every_record(tmp_path: Path) -> None:
+async def test_after_settling_nothing_is_due_and_the_mirror_is_complete(tmp_path: Path) -> None:
     clock = FrozenClock()
     async with cue_on(tmp_path, clock=clock, prompts__rollback="sigma") as cue:
         await cue.prompts.save("a", {"body": "x"})
@@ -26,7 +26,7 @@ async def test_after_settling_nothing_is_due_and_the_mirror_has_every_record(tmp
         assert [each.size for each in await cue.audit.checkpoints()] == [3]
 
 
-async def test_a_mirror_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+async def test_an_unwritable_mirror_is_named(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("in the way")
     async with cue_on(tmp_path) as cue:
         await cue.prompts.save("a", {"body": "x"})
@@ -36,7 +36,7 @@ async def test_a_mirror_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         assert len((tmp_path / MIRROR).read_text().splitlines()) == 1
 
 
-async def test_settling_that_is_cut_short_mirrors_no_record_twice(tmp_path: Path) -> None:
+async def test_an_interrupted_settle_mirrors_no_record_twice(tmp_path: Path) -> None:
     async with cue_on(tmp_path) as cue:
         for n in range(200):
             await cue.prompts.save("a", {"body": f"text {n}"})

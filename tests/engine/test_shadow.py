@@ -1,4 +1,4 @@
-"""What shadow mode keeps behind what passed, and what it says of calls it could not keep."""
+"""Tests of shadow mode: stored turns, limits and the calls that it could not store."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ from cuebook.testing.upstream import ScriptedUpstream, completion, streamed
 
 
 def requested(*messages: Any, conversation: str | None = "talk", **fields: Any) -> tuple[RelayRequest, RelayCall]:
-    said = [{"role": "user", "content": each} if isinstance(each, str) else each for each in messages]
-    body = json.dumps({"model": "gpt-5.2", "messages": said, **fields}).encode()
+    entries = [{"role": "user", "content": each} if isinstance(each, str) else each for each in messages]
+    body = json.dumps({"model": "gpt-5.2", "messages": entries, **fields}).encode()
     request = RelayRequest(method="POST", path="/chat/completions", headers={}, body=body, verbatim=True)
     return request, RelayCall(body=body, headers={}, conversation=conversation)
 
@@ -30,20 +30,20 @@ def upstream() -> ScriptedUpstream:
 @pytest.fixture
 async def cue(upstream: ScriptedUpstream) -> AsyncIterator[Cuebook]:
     settings = {"upstream.shadow": True, "upstream.url": "http://127.0.0.1:9/v1", "store.url": ":memory:"}
-    async with Cuebook.open(build(arguments=settings), upstream=upstream) as opened:
-        yield opened
+    async with Cuebook.open(build(arguments=settings), upstream=upstream) as handle:
+        yield handle
 
 
-async def passes(cue: Cuebook, *messages: Any, **fields: Any) -> bytes:
+async def pass_through(cue: Cuebook, *messages: Any, **fields: Any) -> bytes:
     request, call = requested(*messages, **fields)
     pieces = [piece async for piece in cue.pass_through(request, call)]
     assert isinstance(pieces[0], Head)
     return b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
 
-async def test_the_request_is_the_clients_and_the_turn_is_marked(cue: Cuebook, upstream: ScriptedUpstream) -> None:
+async def test_the_request_is_unchanged_and_the_turn_is_marked(cue: Cuebook, upstream: ScriptedUpstream) -> None:
     request, _ = requested("hi")
-    answer = await passes(cue, "hi")
+    answer = await pass_through(cue, "hi")
     assert upstream.requests[0] is not None
     assert upstream.requests[0].body == request.body
     assert json.loads(answer)["choices"][0]["message"]["content"] == "Noted."
@@ -51,16 +51,16 @@ async def test_the_request_is_the_clients_and_the_turn_is_marked(cue: Cuebook, u
     assert "shadow" in (await cue.turns.get("talk", 1)).metadata
 
 
-async def test_a_turn_kept_behind_its_answer_tells_no_times(cue: Cuebook, upstream: ScriptedUpstream) -> None:
+async def test_a_turn_stored_after_its_answer_has_no_durations(cue: Cuebook, upstream: ScriptedUpstream) -> None:
     upstream.say(streamed("an answer in pieces", size=4))
-    await passes(cue, "hi")
+    await pass_through(cue, "hi")
     await cue.settle()
-    [seen] = await cue.live.newest()
-    assert (seen.shadow, seen.state, seen.reply) == (True, "finished", "an answer in pieces")
-    assert (seen.seconds, seen.first_s) == (None, None)
+    [record] = await cue.live.newest()
+    assert (record.shadow, record.state, record.reply) == (True, "finished", "an answer in pieces")
+    assert (record.seconds, record.first_s) == (None, None)
 
 
-async def test_a_client_that_goes_away_leaves_what_had_come(cue: Cuebook, upstream: ScriptedUpstream) -> None:
+async def test_a_disconnected_client_keeps_the_partial_answer(cue: Cuebook, upstream: ScriptedUpstream) -> None:
     upstream.say(streamed("a long answer that nobody hears to its end", size=4))
     request, call = requested("hi")
     pieces: Any = cue.pass_through(request, call)
@@ -72,7 +72,7 @@ async def test_a_client_that_goes_away_leaves_what_had_come(cue: Cuebook, upstre
     assert (turn.state, turn.steps[-1].error) == ("interrupted", "the caller went away")
 
 
-async def test_settling_waits_for_a_call_whose_last_byte_a_client_has_before_it_ends(cue: Cuebook) -> None:
+async def test_settle_waits_for_a_call_whose_client_has_the_last_byte(cue: Cuebook) -> None:
     request, call = requested("hi")
     pieces: Any = cue.pass_through(request, call)
     assert [type(await anext(pieces)) for _ in range(2)] == [Head, bytes]
@@ -83,28 +83,28 @@ async def test_settling_waits_for_a_call_whose_last_byte_a_client_has_before_it_
     assert (await cue.turns.get("talk", 1)).state == "finished"
 
 
-async def test_a_prompt_that_was_never_said_is_in_no_audit_and_learns_nothing(cue: Cuebook) -> None:
+async def test_an_unsent_prompt_is_not_audited_or_scored(cue: Cuebook) -> None:
     await cue.prompts.save("persona/default", {"body": "You help."})
-    await passes(cue, "hi")
+    await pass_through(cue, "hi")
     await cue.settle()
     assert "render" not in {record.event for record in await cue.audit.records()}
 
 
-async def test_what_there_is_no_room_for_passes_and_is_counted(cue: Cuebook, upstream: ScriptedUpstream) -> None:
-    shadow = Shadow(upstream, most=1)  # not started yet: nothing is taken out
+async def test_a_call_beyond_the_buffer_passes_and_is_counted(cue: Cuebook, upstream: ScriptedUpstream) -> None:
+    shadow = Shadow(upstream, most=1)  # not started yet: nothing leaves the queue
     for name in ("one", "two", "three"):
         request, call = requested("hi", conversation=name)
         assert len([piece async for piece in shadow.pass_on(cue.desk, request, call)]) == 2
     assert (shadow.waiting, shadow.lost) == (1, {"overload": 2})
     shadow.start()
     await shadow.aclose()
-    told = (await cue.turns.get("one", 1)).metadata["shadow"]["1"]
-    assert (told["lost"], shadow.lost) == ({"overload": 2}, {})
+    entry = (await cue.turns.get("one", 1)).metadata["shadow"]["1"]
+    assert (entry["lost"], shadow.lost) == ({"overload": 2}, {})
     with pytest.raises(NotFound):
         await cue.turns.get("two", 1)
 
 
-async def test_an_answer_larger_than_all_room_passes_and_is_let_go(cue: Cuebook, upstream: ScriptedUpstream) -> None:
+async def test_an_answer_larger_than_the_buffer_passes_and_is_dropped(cue: Cuebook, upstream: ScriptedUpstream) -> None:
     shadow = Shadow(upstream, most_bytes=1500)
     upstream.say(completion("x" * 1000))
     request, call = requested("hi")
@@ -113,7 +113,7 @@ async def test_an_answer_larger_than_all_room_passes_and_is_let_go(cue: Cuebook,
     assert (shadow.waiting, shadow.lost) == (0, {"overload": 1})
 
 
-async def test_what_is_no_chat_completion_passes_and_is_counted(cue: Cuebook) -> None:
+async def test_other_requests_pass_and_are_counted(cue: Cuebook) -> None:
     request, call = requested("hi")
     broken = RelayCall(body=b"{", headers={}, conversation="talk")
     assert [piece async for piece in cue.pass_through(request, broken)]
@@ -122,13 +122,11 @@ async def test_what_is_no_chat_completion_passes_and_is_counted(cue: Cuebook) ->
     assert (await cue.turns.get("talk", 1)).metadata["shadow"]["1"]["lost"] == {"unreadable": 1}
 
 
-async def test_what_a_process_took_along_comes_again_with_the_clients_next_request(
-    cue: Cuebook, upstream: ScriptedUpstream
-) -> None:
-    died = Shadow(upstream)  # it keeps nothing any more
+async def test_turns_lost_in_a_crash_return_with_the_next_request(cue: Cuebook, upstream: ScriptedUpstream) -> None:
+    died = Shadow(upstream)  # it stores nothing any more
     request, call = requested("My name is Ann.")
     assert [piece async for piece in died.pass_on(cue.desk, request, call)]
-    await passes(cue, "My name is Ann.", {"role": "assistant", "content": "Noted."}, "What is it?")
+    await pass_through(cue, "My name is Ann.", {"role": "assistant", "content": "Noted."}, "What is it?")
     await cue.settle()
     posts = await cue.conversations.posts("talk")
     assert [post.message for post in posts] == ["My name is Ann.", "Noted.", "What is it?", "Noted."]

@@ -1,11 +1,11 @@
-"""Tenants other than the default one: what the work behind does for them, and what forgetting reaches of theirs."""
+"""Tests of tenants other than the default one: background jobs and erasure."""
 
 import json
 import random
 from pathlib import Path
 
 import pytest
-from stage import cue_on
+from turn_helpers import cue_on
 
 from cuebook import Ask, NotFound, Posted
 from cuebook.engine.core.audit_records import receipt
@@ -21,30 +21,30 @@ SLUG = "persona/kind"
 DAY = 86_400.0
 
 
-def left(folder: Path, words: str = CANARY) -> dict[str, int]:
+def occurrences(folder: Path, words: str = CANARY) -> dict[str, int]:
     needle = words.lower().encode()
     files = (file for file in folder.rglob("*") if file.is_file())
-    found = {str(file.relative_to(folder)): file.read_bytes().lower().count(needle) for file in files}
-    return {name: count for name, count in found.items() if count}
+    counts = {str(file.relative_to(folder)): file.read_bytes().lower().count(needle) for file in files}
+    return {name: count for name, count in counts.items() if count}
 
 
-async def test_the_work_behind_takes_back_what_is_worse_in_every_tenant(tmp_path):
+async def test_background_jobs_roll_back_worse_versions_in_every_tenant(tmp_path):
     clock, dice = FrozenClock(), random.Random(7)
     async with cue_on(tmp_path, clock=clock, prompts__rollback="sigma") as cue:
         mine = cue.of("umb")
         await mine.prompts.save(SLUG, {"body": "one"})
-        for number, score, talks in ((1, 0.8, 60), (2, 0.2, 60)):
+        for number, score, conversations in ((1, 0.8, 60), (2, 0.2, 60)):
             if number == 2:
                 await mine.prompts.save(SLUG, {"body": "two"})
             [version] = await mine.desk.prompts.versions(Scope(), SLUG, numbers=[number])
-            for n in range(talks):
-                for moment in (dice.gauss(0, 0.05), dice.gauss(0, 0.05)):  # as another process: nobody looks at once
-                    seen = Observation(
+            for n in range(conversations):
+                for moment in (dice.gauss(0, 0.05), dice.gauss(0, 0.05)):  # as another process: no job runs at once
+                    observation = Observation(
                         slug=SLUG, branch="main", number=number, score=score + moment, sentiment=score,
                         conversation=f"{number} {n}", at=clock.now(),
                     )  # fmt: skip
-                    told = receipt(mine.desk, version, "observe", conversation=seen.conversation)
-                    await mine.desk.prompts.observe(Scope(), seen, audit=told)
+                    record = receipt(mine.desk, version, "observe", conversation=observation.conversation)
+                    await mine.desk.prompts.observe(Scope(), observation, audit=record)
                     clock.advance(30)
                 clock.advance(3600)
         assert (await mine.prompts.family(SLUG)).branch("main").active == 2
@@ -57,7 +57,7 @@ async def test_the_work_behind_takes_back_what_is_worse_in_every_tenant(tmp_path
             await cue.prompts.family(SLUG)
 
 
-async def test_a_forget_reaches_everything_a_tenants_book_wrote_and_nothing_of_others(tmp_path):
+async def test_a_forget_erases_one_tenants_data_only(tmp_path):
     clock = FrozenClock()
     (tmp_path / "personas").mkdir()
     helper = {"id": "helper", "name": "Ada", "prompts": {"persona": SLUG}}
@@ -79,15 +79,15 @@ async def test_a_forget_reaches_everything_a_tenants_book_wrote_and_nothing_of_o
         await mine.append("c3", [Posted(sender="bob", message="Fine.")], user="bob")
         await mine.conversations.participants("c3", [ANN], by="owner")
         await mine.ask(Ask("Where do I live?", "c2", user=ANN, persona="helper"))
-        assert {each.split("-")[0] for each in left(tmp_path)} == {"cuebook.db"}
+        assert {each.split("-")[0] for each in occurrences(tmp_path)} == {"cuebook.db"}
         await theirs.memory.forget(user=ANN)
         with pytest.raises(NotFound):
             await theirs.conversations.get("c1")
-        assert (await mine.memories.page(user=ANN)).items, "another tenant's forget of the same name took nothing"
+        assert (await mine.memories.page(user=ANN)).items, "another tenant's forget of the same name deleted nothing"
         receipt = await mine.memory.forget(user=ANN)
         assert (receipt.state, receipt.counts["conversations"]) == ("done", 2)
         assert receipt.counts["auditTexts"] > 0
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}
         assert mine.receipts.verify(receipt, name=ANN).ok
         assert await mine.receipts.get(receipt.id) == receipt
         with pytest.raises(NotFound):
@@ -98,11 +98,11 @@ async def test_a_forget_reaches_everything_a_tenants_book_wrote_and_nothing_of_o
         assert [each.message for each in await cue.conversations.posts("c1")] == ["I live in Lima."]
         assert (await mine.conversations.get("c3")).participants == ("bob",)
         assert await cue.settle() == {}
-    assert left(tmp_path) == {}
+    assert occurrences(tmp_path) == {}
     assert audit(str(tmp_path / "cuebook.db"), integrity=True) == []
 
 
-async def test_what_is_pending_and_what_got_too_old_is_finished_for_every_tenant(tmp_path):
+async def test_pending_erasures_and_retention_run_for_every_tenant(tmp_path):
     clock = FrozenClock()
     async with cue_on(tmp_path, clock=clock, dice=SystemDice(), retention__conversations_days=30) as cue:
         mine = cue.of("umb")
@@ -114,4 +114,4 @@ async def test_what_is_pending_and_what_got_too_old_is_finished_for_every_tenant
         assert (await mine.conversations.list()).items == ()
         [done] = await mine.receipts.list()
         assert (done.state, done.reason) == ("done", "retention")
-        assert left(tmp_path) == {}
+        assert occurrences(tmp_path) == {}

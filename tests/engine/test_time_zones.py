@@ -1,10 +1,10 @@
-"""A day is the speaker's: what is said, shown and looked for is reckoned in the conversation's time zone."""
+"""Tests of time zones: days are computed in the time zone of the conversation."""
 
 import json
 from datetime import UTC, datetime
 
 import pytest
-from stage import cue_on, user
+from turn_helpers import cue_on, user
 
 from cuebook import Ask
 from cuebook.app.cuebook import RelayCall
@@ -23,18 +23,18 @@ def clock_at(text):
     return FrozenClock(at(text))
 
 
-def shown(window):
+def memory_text(window):
     return "\n".join(block.text for block in window.blocks if block.kind == "memory")
 
 
-async def told(cue, conversation, *said, zone=None, user=None):
-    posts = [{"role": "user", "content": text, "timestamp": at(when)} for when, text in said]
-    await cue.append(conversation, chat(at(said[0][0])), user=user, time_zone=zone)
+async def append_posts(cue, conversation, *statements, zone=None, user=None):
+    posts = [{"role": "user", "content": text, "timestamp": at(when)} for when, text in statements]
+    await cue.append(conversation, chat(at(statements[0][0])), user=user, time_zone=zone)
     await cue.append(conversation, posts, user=user, time_zone=zone)
 
 
 def chat(when):
-    """Give talk of other things, long before."""
+    """Return posts about other topics, from long before."""
     words = "bread cheese rain bus soap lamp chair stone paper glass".split()
     return [
         {"role": "user", "content": f"Nothing new but the {word}.", "timestamp": when - 9e6 - n}
@@ -47,9 +47,9 @@ async def first(cue, query, **where):
     return hits[0].text if hits else ""
 
 
-async def test_half_past_midnight_is_the_speaker_s_new_day(tmp_path):
+async def test_after_midnight_it_is_the_speakers_new_day(tmp_path):
     async with cue_on(tmp_path, clock=clock_at("2026-05-20T12:00+02:00")) as cue:
-        await told(
+        await append_posts(
             cue,
             "c",
             ("2026-04-30T12:00+02:00", "The roof was painted green."),
@@ -64,7 +64,7 @@ async def test_half_past_midnight_is_the_speaker_s_new_day(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("zone", "now", "said", "question"),
+    ("zone", "now", "statements", "question"),
     [
         (HERE, "2026-05-02T09:00+02:00", "2026-05-01T00:30+02:00", "yesterday"),
         (HERE, "2026-05-02T00:20+02:00", "2026-05-01T23:50+02:00", "yesterday"),
@@ -80,9 +80,9 @@ async def test_half_past_midnight_is_the_speaker_s_new_day(tmp_path):
         (HERE, "2026-10-26T12:00+01:00", "2026-10-25T00:10+02:00", "yesterday"),
     ],
 )
-async def test_the_day_a_question_names_is_the_asker_s(tmp_path, zone, now, said, question):
-    """The neighbours of the day, a minute off on either side in the zone, were said of the same thing."""
-    local = datetime.fromisoformat(said)
+async def test_a_day_in_a_question_is_the_askers_day(tmp_path, zone, now, statements, question):
+    """The posts a minute before and after that day in the zone are about the same topic."""
+    local = datetime.fromisoformat(statements)
     wide = {"last week": 8, "last month": 32, "in May": 32}.get(question, 1)
     before, after = (local.timestamp() + sign * wide * 93_600 for sign in (-1, 1))
     async with cue_on(tmp_path, clock=clock_at(now)) as cue:
@@ -96,26 +96,26 @@ async def test_the_day_a_question_names_is_the_asker_s(tmp_path, zone, now, said
         assert await first(cue, f"Where did we sail the dinghy {question}?") == "We sailed the dinghy to Vlieland."
 
 
-async def test_the_same_question_in_another_zone_is_of_another_day(tmp_path):
+async def test_the_same_question_in_another_zone_means_another_day(tmp_path):
     async with cue_on(tmp_path, clock=clock_at("2026-05-02T12:00+00:00")) as cue:
-        await told(
+        await append_posts(
             cue, "c", ("2026-04-30T22:30+00:00", "We sailed to Texel."), ("2026-05-01T22:30+00:00", "We sailed home.")
         )
         assert await first(cue, "Where did we sail yesterday?") == "We sailed home."
         assert await first(cue, "Where did we sail yesterday?", time_zone=HERE) == "We sailed to Texel."
 
 
-async def test_a_recalled_line_says_the_speaker_s_day(tmp_path):
+async def test_a_recalled_line_shows_the_speakers_day(tmp_path):
     async with cue_on(tmp_path, clock=clock_at("2026-06-20T12:00+02:00"), memory__user=True) as cue:
-        await told(cue, "c", ("2026-05-01T00:30+02:00", "My boat is called Noordster."), zone=HERE, user="ann")
+        await append_posts(cue, "c", ("2026-05-01T00:30+02:00", "My boat is called Noordster."), zone=HERE, user="ann")
         await cue.settle()
         window = await cue.assemble(Ask("What is my boat called?", "other", user="ann", time_zone=HERE))
-        assert "[2026-05-01] My boat" in shown(window)
+        assert "[2026-05-01] My boat" in memory_text(window)
         window = await cue.assemble(Ask("What is my boat called?", "other", user="ann"))
-        assert "[2026-04-30] My boat" in shown(window)
+        assert "[2026-04-30] My boat" in memory_text(window)
 
 
-async def test_a_turn_s_zone_is_kept_and_holds_until_another_is_named(tmp_path):
+async def test_a_turns_zone_is_stored_and_applies_until_another_is_named(tmp_path):
     clock = clock_at("2026-05-01T00:30+02:00")
     async with cue_on(tmp_path, clock=clock) as cue:
         await cue.ask(Ask("The cellar was flooded.", "c", time_zone=HERE))
@@ -131,23 +131,25 @@ async def test_a_turn_s_zone_is_kept_and_holds_until_another_is_named(tmp_path):
         assert (await cue.conversations.get("c")).metadata["timeZone"] == "Asia/Tokyo"
 
 
-async def test_the_book_s_zone_holds_where_nothing_else_is_said(tmp_path):
+async def test_the_configured_zone_applies_by_default(tmp_path):
     clock = clock_at("2026-05-02T12:00+02:00")
     async with cue_on(tmp_path, clock=clock, memory__time_zone=HERE) as cue:
-        await told(
+        await append_posts(
             cue, "c", ("2026-05-01T00:30+02:00", "We sailed to Texel."), ("2026-05-02T00:30+02:00", "We sailed home.")
         )
         assert await first(cue, "Where did we sail yesterday?") == "We sailed to Texel."
         assert await first(cue, "Where did we sail yesterday?", time_zone="UTC") == "We sailed home."
-    with pytest.raises(InvalidInput, match=r"memory\.time_zone: Unknown time zone 'Mars'"):
+    with pytest.raises(InvalidInput, match=r"memory\.time_zone: unknown time zone 'Mars'"):
         async with cue_on(tmp_path, memory__time_zone="Mars"):
             pass
 
 
-async def test_a_summary_s_days_are_the_speaker_s(tmp_path):
+async def test_a_summarys_days_are_the_speakers(tmp_path):
     async with cue_on(tmp_path, clock=clock_at("2026-06-01T12:00+02:00")) as cue:
-        said = [("2026-05-01T00:30+02:00", f"We decided to order {n} oak planks for room {n}.") for n in range(20, 60)]
-        await told(cue, "c", *said, zone=HERE)
+        statements = [
+            ("2026-05-01T00:30+02:00", f"We decided to order {n} oak planks for room {n}.") for n in range(20, 60)
+        ]
+        await append_posts(cue, "c", *statements, zone=HERE)
         await cue.settle()
         summary = await cue.memory.summary("c")
         assert "- 1 May: " in summary.markdown
@@ -174,7 +176,7 @@ async def test_the_openai_wire_takes_a_zone_with_the_request(tmp_path):
             async for _ in cue.relay(RelayCall(body=body, headers={}, conversation="c", time_zone=zone)):
                 pass
 
-        with pytest.raises(InvalidInput, match="X-Time-Zone: Unknown time zone"):
+        with pytest.raises(InvalidInput, match="X-Time-Zone: unknown time zone"):
             await send("Nowhere/Land")
         await send(HERE)
         assert await first(cue, "the cellar on 1 May") == "The cellar was flooded."
@@ -186,7 +188,7 @@ async def test_the_openai_wire_takes_a_zone_with_the_request(tmp_path):
     ["", "Mars", "Europe", "europe/nowhere", "../etc/passwd", "/etc/localtime", "right/Europe/Berlin", "localtime",
      "Europe/Berlin\n", "+02:00", "x" * 500, "Eur\x00ope", "Factory", "Europe/Berlin/"],
 )  # fmt: skip
-async def test_a_zone_there_is_none_of_is_refused_by_name(tmp_path, zone):
+async def test_an_unknown_zone_is_refused_by_name(tmp_path, zone):
     async with cue_on(tmp_path) as cue:
         for refused in (
             cue.ask(Ask("Hi.", "c", time_zone=zone)),
@@ -200,10 +202,10 @@ async def test_a_zone_there_is_none_of_is_refused_by_name(tmp_path, zone):
         assert not (await cue.conversations.list()).items
 
 
-async def test_a_kept_name_this_machine_does_not_know_is_passed_over(tmp_path):
+async def test_a_stored_zone_unknown_to_this_machine_is_ignored(tmp_path):
     async with cue_on(tmp_path, clock=clock_at("2026-05-02T12:00+00:00")) as cue:
-        await told(cue, "c", ("2026-05-01T12:00+00:00", "We sailed to Texel."), zone="UTC")
-        kept = await cue.conversations.get("c")
-        assert kept.metadata == {"timeZone": "UTC"}
+        await append_posts(cue, "c", ("2026-05-01T12:00+00:00", "We sailed to Texel."), zone="UTC")
+        conversation = await cue.conversations.get("c")
+        assert conversation.metadata == {"timeZone": "UTC"}
         assert await cue.memory.zone(conversation="c") is UTC
         assert await cue.memory.zone(conversation="unknown") is UTC

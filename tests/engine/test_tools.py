@@ -1,10 +1,10 @@
-"""Tool loops through the relay: one turn, one round, however many steps."""
+"""Tests of tool loops through the relay: any number of steps is one turn and one round."""
 
 import json
 from itertools import pairwise
 
 import pytest
-from stage import NAME, Client, accounted, cue_on, path, system, user
+from turn_helpers import NAME, Client, check_accounted, cue_on, path, system, user
 
 from cuebook.engine.jobs.compaction import compact_once
 from cuebook.memory.profiles import STANDARD
@@ -20,8 +20,8 @@ def upstream():
 
 @pytest.fixture
 async def cue(tmp_path, upstream):
-    async with cue_on(tmp_path, upstream=upstream, memory__profile="standard") as opened:
-        yield opened
+    async with cue_on(tmp_path, upstream=upstream, memory__profile="standard") as handle:
+        yield handle
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def client(cue, upstream):
 
 
 async def step(client, answer, **fields):
-    """Send the history; the answer's message joins it."""
+    """Send the history. The answer's message is appended to it."""
     client.upstream.say(answer)
     body = await client.send(**fields)
     if not body.startswith(b"data:"):
@@ -39,7 +39,7 @@ async def step(client, answer, **fields):
 
 
 async def loop(client, steps, *, start=0, text="found it"):
-    """Ask for something that takes so many tool calls."""
+    """Ask for something that takes `n` tool calls."""
     for n in range(start, start + steps):
         await step(client, completion("", calls=[call(f"c{n}", "look", {"n": n})]))
         client.history.append(result(f"c{n}", f"{text} {n}"))
@@ -55,7 +55,7 @@ async def test_a_loop_of_forty_steps_is_one_turn_of_one_round(cue, client):
     client.history.append(user("Which box holds 3 apples? Look."))
     await loop(client, 39)
     mid = await cue.conversations.get(NAME)
-    assert (mid.open_round, mid.lease_until) == (41, 0), "open, and no lease held"
+    assert (mid.open_round, mid.lease_until) == (41, 0), "the turn is open and holds no lease"
     await cue.work()
     assert await cue.settle() == {}
     assert (await cue.conversations.get(NAME)).mark == mid.mark, "never compacted while open"
@@ -72,10 +72,10 @@ async def test_a_loop_of_forty_steps_is_one_turn_of_one_round(cue, client):
     for n in range(1, 41):
         assert (await cue.turns.replay(NAME, 21, step=n)).verdict == "identical"
     await cue.settle()
-    assert (await cue.conversations.get(NAME)).mark > mid.mark, "and then it is compacted"
+    assert (await cue.conversations.get(NAME)).mark > mid.mark, "compacted after the end"
 
 
-async def test_what_a_loop_sent_before_is_sent_again_unchanged(cue, client):
+async def test_messages_of_earlier_steps_are_resent_unchanged(cue, client):
     """Every step's messages begin with all of the step before."""
     await client.say("Apples are in the third box.")
     client.history.append(user("Where are the apples? Look."))
@@ -88,7 +88,7 @@ async def test_what_a_loop_sent_before_is_sent_again_unchanged(cue, client):
     assert turn.steps[-1].manifest.anchors[-1].after == len(client.upstream.messages()) - 1
 
 
-async def test_a_summary_that_comes_during_a_loop_waits_for_its_end(cue, client):
+async def test_a_summary_made_during_a_loop_applies_after_its_end(cue, client):
     for n in range(20):
         await client.say(f"The box of colour {n} holds {n} apples.")
     client.history.append(user("look"))
@@ -129,25 +129,25 @@ async def test_parallel_calls_and_their_results_are_one_step(cue, client):
     assert turn.steps[0].manifest.tools_tokens > 0
 
 
-async def test_a_streamed_call_waits_too(cue, client):
+async def test_a_streamed_call_waits_for_results_too(cue, client):
     client.history.append(user("look"))
     await step(client, streamed("let me see ", calls=[call("c1", "look", {"deep": [1, "ä"]})], size=3), stream=True)
     assert (await cue.turns.get(NAME, 1)).waiting
-    said = {"role": "assistant", "content": "let me see ", "tool_calls": [call("c1", "look", {"deep": [1, "ä"]})]}
-    client.history += [said, result("c1")]
+    message = {"role": "assistant", "content": "let me see ", "tool_calls": [call("c1", "look", {"deep": [1, "ä"]})]}
+    client.history += [message, result("c1")]
     await step(client, completion("there"))
     assert (await cue.turns.get(NAME, 1)).state == "finished"
     assert client.upstream.messages() == client.history[:-1]
 
 
-async def test_a_client_that_writes_its_calls_anew_continues_all_the_same(cue, client):
+async def test_a_client_that_rewrites_its_calls_continues_its_turn(cue, client):
     client.history.append(user("look"))
     await step(client, completion("", calls=[call("c1", "look", {"a": 1, "b": 2})]))
-    again = {
+    rewritten = {
         "tool_calls": [{"type": "function", "function": {"arguments": '{"b":2,"a":1}', "name": "look"}, "id": "c1"}],
         "role": "assistant",
     }
-    client.history[-1] = again
+    client.history[-1] = rewritten
     client.history.append(result("c1"))
     await step(client, completion("there"))
     assert (await cue.conversations.get(NAME)).turns == 1
@@ -155,7 +155,7 @@ async def test_a_client_that_writes_its_calls_anew_continues_all_the_same(cue, c
 
 
 @pytest.mark.parametrize("answered", [True, False])
-async def test_an_abandoned_loop_is_interrupted_by_the_next_query(cue, client, answered):
+async def test_the_next_query_interrupts_an_abandoned_loop(cue, client, answered):
     client.history.append(user("look"))
     await step(client, completion("", calls=[call("c1")]))
     assert (await cue.turns.get(NAME, 1)).state == "running"
@@ -170,18 +170,18 @@ async def test_an_abandoned_loop_is_interrupted_by_the_next_query(cue, client, a
     assert (await cue.memory.summary(NAME)) is not None
 
 
-async def left(client, *, rounds=14):
-    """A conversation long enough to be condensed whose client goes away when it is asked for results."""
+async def start_abandoned_loop(client, *, rounds=14):
+    """Store a conversation that is due for compaction and whose client leaves when results are requested."""
     for n in range(rounds):
         await client.say(f"The box of colour {n} holds {n} apples.")
     client.history.append(user("look"))
     await step(client, completion("", calls=[call("c1")]))
 
 
-async def test_a_loop_its_client_left_does_not_stop_condensing_what_is_appended(cue, client):
-    await left(client)
+async def test_an_abandoned_loop_does_not_stop_compaction(cue, client):
+    await start_abandoned_loop(client)
     assert await cue.settle() == {}
-    assert await cue.memory.summary(NAME) is None, "it waits"
+    assert await cue.memory.summary(NAME) is None, "compaction waits"
     await cue.append(NAME, [result("c1")])
     assert (await cue.turns.get(NAME, 15)).waiting, "for what has come, and may go on"
     await cue.append(NAME, [result("c2"), user("never mind")])
@@ -193,11 +193,11 @@ async def test_a_loop_its_client_left_does_not_stop_condensing_what_is_appended(
 
 
 @pytest.mark.parametrize(("setting", "seconds"), [({}, 3600), ({"work__wait_s": 60}, 60)])
-async def test_results_are_waited_for_for_an_hour_or_as_long_as_is_set(tmp_path, upstream, setting, seconds):
+async def test_a_loop_waits_for_results_until_its_timeout(tmp_path, upstream, setting, seconds):
     clock = FrozenClock()
     async with cue_on(tmp_path, upstream=upstream, clock=clock, memory__profile="standard", **setting) as cue:
         client = Client(cue, upstream)
-        await left(client)
+        await start_abandoned_loop(client)
         clock.advance(seconds)
         assert await cue.settle() == {}
         assert await cue.memory.summary(NAME) is None
@@ -206,14 +206,14 @@ async def test_results_are_waited_for_for_an_hour_or_as_long_as_is_set(tmp_path,
         assert await cue.memory.summary(NAME) is not None
         assert (await cue.turns.get(NAME, 15)).state == "interrupted"
         listed = (await cue.conversations.get(NAME)).updated_at
-        assert listed == clock.now() - seconds - 1, "ending it does not make it a recent one"
+        assert listed == clock.now() - seconds - 1, "the end of the loop does not make it the most recent conversation"
         client.history.append(result("c1"))
         await step(client, completion("There."))
-        assert (await path(cue))[-2:] == ["found", "There."], "what comes later is answered all the same"
+        assert (await path(cue))[-2:] == ["found", "There."], "late results are answered anyway"
 
 
 async def test_a_forced_call_ends_its_turn(cue, client):
-    """With tool_choice the wire says "stop" and nobody sends a result: data was extracted."""
+    """With tool_choice the wire says "stop" and the client sends no result: the call extracted data."""
     client.history.append(user("extract"))
     body = json.loads(completion("", calls=[call("c1")]).pieces[0])
     body["choices"][0]["finish_reason"] = "stop"
@@ -261,15 +261,15 @@ async def test_a_loop_longer_than_its_window_keeps_query_and_newest_results(tmp_
             window = replay.window
             assert window.tokens <= window.budget
             kinds = [block.kind for block in window.blocks]
-            assert kinds[0] == "query", "however far behind it lies"
+            assert kinds[0] == "query", "however far back it is"
             messages = [json.loads(message) for message in window.messages]
-            assert messages[0]["content"].startswith(query), "whole, not in the form it is remembered in"
-            made = {each["id"] for message in messages for each in message.get("tool_calls") or ()}
-            assert made == {message["tool_call_id"] for message in messages if message["role"] == "tool"}
-            await accounted(cue, window, head=turn.steps[number].manifest.path[-1].last)
+            assert messages[0]["content"].startswith(query), "whole, not in the compact form of a recalled post"
+            call_ids = {each["id"] for message in messages for each in message.get("tool_calls") or ()}
+            assert call_ids == {message["tool_call_id"] for message in messages if message["role"] == "tool"}
+            await check_accounted(cue, window, head=turn.steps[number].manifest.path[-1].last)
 
 
-async def test_a_result_of_two_megabytes_is_cut_and_kept_whole(cue, client):
+async def test_a_result_of_two_megabytes_is_cut_and_stored_whole(cue, client):
     client.history.append(user("read the log"))
     await step(client, completion("", calls=[call("c1")]))
     log = "".join(f"line {n}: nothing happened here\n" for n in range(62_000))[: 2 * 1024 * 1024 - 200]
@@ -279,7 +279,7 @@ async def test_a_result_of_two_megabytes_is_cut_and_kept_whole(cue, client):
     assert len(sent["content"]) < len(log) / 3
     assert sent["content"].startswith("line 0")
     assert sent["content"].endswith(log[-20:])
-    assert (await path(cue))[2] == log, "stored as it came"
+    assert (await path(cue))[2] == log, "stored unchanged"
     assert (await cue.turns.replay(NAME, 1)).verdict == "identical"
     await client.say("so?", "so")
     assert (await cue.turns.get(NAME, 2)).state == "finished"
@@ -305,7 +305,7 @@ async def test_a_response_format_and_its_schema_are_counted(cue, client):
     assert (await cue.turns.get(NAME, 1)).steps[0].manifest.tools_tokens > 200
 
 
-async def test_system_notes_in_the_middle_stay_in_their_place(cue, client):
+async def test_system_notes_in_the_middle_keep_their_position(cue, client):
     await client.say("u1", "a1")
     client.history.append(system("The user has left the room."))
     await client.say("u2", "a2")

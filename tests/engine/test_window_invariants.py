@@ -1,4 +1,4 @@
-"""What every prompt keeps to, for any conversation: its budget, every post exactly once, the same bytes again."""
+"""Property tests of prompts: budget, each post accounted for exactly once, byte-for-byte replay."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +20,7 @@ long = st.integers(1, 400).map(lambda n: "The budget for the garden is 1,200 eur
 texts = st.one_of(words, words, long)
 
 
-def said(text: str, sender: str) -> dict[str, Any]:
+def say_step(text: str, sender: str) -> dict[str, Any]:
     return {"kind": "say", "sender": sender, "text": text}
 
 
@@ -29,8 +29,8 @@ def tool_round(text: str, n: int) -> dict[str, Any]:
 
 
 steps = st.one_of(
-    st.builds(said, texts, st.sampled_from(["mara", "assistant", "Ilse", "system"])),
-    st.builds(said, texts, st.sampled_from(["mara", "assistant"])),
+    st.builds(say_step, texts, st.sampled_from(["mara", "assistant", "Ilse", "system"])),
+    st.builds(say_step, texts, st.sampled_from(["mara", "assistant"])),
     st.builds(tool_round, texts, st.integers(1, 3)),
     st.just({"kind": "settle"}),
     st.builds(lambda back: {"kind": "branch", "back": back}, st.integers(1, 8)),
@@ -70,49 +70,45 @@ def called(text: str, number: int, results: int) -> list[Posted]:
 
 
 def run(
-    script: Sequence[dict[str, Any]], then: Callable[[Cuebook], Awaitable[None]], config: Config | None = None
+    script: Sequence[dict[str, Any]], callback: Callable[[Cuebook], Awaitable[None]], config: Config | None = None
 ) -> None:
     async def main() -> None:
         async with Cuebook.open(config, worker=False) as cue:
             await cue.append(NAME, [Posted(sender="mara", message="hello")], user="mara")
             for number, step in enumerate(script):
                 await play(cue, step, number)
-            await then(cue)
+            await callback(cue)
 
     asyncio.run(main())
 
 
-async def places(cue: Cuebook, window: Window) -> list[int]:
-    """Every seq of the path, as often as the window accounts for it."""
+async def accounted_seqs(cue: Cuebook, window: Window) -> list[int]:
+    """Return every seq of the path as often as the window accounts for it."""
     summary = await cue.memory.summary(NAME)
     path = [post.seq for post in await cue.conversations.posts(NAME)]
     reach = summary.upto_seq if summary else 0
-    found = [seq for seq in path if seq <= reach]
-    found += [block.seq for block in window.blocks if block.seq in path]
-    for left in window.dropped:
-        found += [seq for seq in range(left.first, left.last + 1) if left.first]
-    return sorted(found)
+    seqs = [seq for seq in path if seq <= reach]
+    seqs += [block.seq for block in window.blocks if block.seq in path]
+    for span in window.dropped:
+        seqs += [seq for seq in range(span.first, span.last + 1) if span.first]
+    return sorted(seqs)
 
 
 @settings(settings.get_profile("database"))
 @given(st.lists(steps, max_size=24), st.integers(300, 6000))
-def test_every_post_is_in_the_window_under_the_summary_or_left_out_exactly_once(
-    script: list[dict[str, Any]], budget: int
-) -> None:
+def test_every_post_is_included_summarized_or_dropped_exactly_once(script: list[dict[str, Any]], budget: int) -> None:
     async def check(cue: Cuebook) -> None:
         path = [post.seq for post in await cue.conversations.posts(NAME)]
         for token_budget in (None, budget):
             window = await cue.assemble(Ask("and the budget?", NAME, user="mara", token_budget=token_budget))
-            assert await places(cue, window) == path
+            assert await accounted_seqs(cue, window) == path
 
     run(script, check)
 
 
 @settings(settings.get_profile("database"))
 @given(st.lists(steps, max_size=16), st.integers(1, 3000), texts)
-def test_a_window_never_exceeds_its_budget_and_is_the_same_twice(
-    script: list[dict[str, Any]], budget: int, query: str
-) -> None:
+def test_a_window_is_within_its_budget_and_repeatable(script: list[dict[str, Any]], budget: int, query: str) -> None:
     async def check(cue: Cuebook) -> None:
         ask = Ask(query, NAME, user="mara", token_budget=budget)
         try:
@@ -129,7 +125,7 @@ def test_a_window_never_exceeds_its_budget_and_is_the_same_twice(
 
 @settings(settings.get_profile("database"))
 @given(st.lists(steps, max_size=16), st.sampled_from(["off", "standard", "budget"]))
-def test_every_turn_renders_again_byte_for_byte(script: list[dict[str, Any]], profile: str) -> None:
+def test_every_turn_replays_byte_for_byte(script: list[dict[str, Any]], profile: str) -> None:
     async def check(cue: Cuebook) -> None:
         await cue.ask(Ask("my password: hunter2!xyz, remember it", NAME, user="mara"))
         turns = (await cue.conversations.get(NAME)).turns
@@ -142,23 +138,23 @@ def test_every_turn_renders_again_byte_for_byte(script: list[dict[str, Any]], pr
 
 @settings(settings.get_profile("database"))
 @given(st.lists(steps, max_size=16), st.integers(300, 3000))
-def test_a_tool_call_and_its_results_are_never_parted(script: list[dict[str, Any]], budget: int) -> None:
+def test_a_tool_call_and_its_results_stay_together(script: list[dict[str, Any]], budget: int) -> None:
     async def check(cue: Cuebook) -> None:
         window = await cue.assemble(Ask("so?", NAME, user="mara", token_budget=budget))
-        asked: set[str] = set()
+        call_ids: set[str] = set()
         for message in map(msgspec.json.decode, window.messages):
-            asked.update(call["id"] for call in message.get("tool_calls") or ())
+            call_ids.update(call["id"] for call in message.get("tool_calls") or ())
             if message["role"] == "tool":
-                assert message["tool_call_id"] in asked
-        answered = {m["tool_call_id"] for m in map(msgspec.json.decode, window.messages) if m["role"] == "tool"}
-        assert asked == answered
+                assert message["tool_call_id"] in call_ids
+        answered_ids = {m["tool_call_id"] for m in map(msgspec.json.decode, window.messages) if m["role"] == "tool"}
+        assert call_ids == answered_ids
 
     run(script, check)
 
 
 @settings(settings.get_profile("database"))
 @given(st.lists(st.tuples(texts, texts), min_size=2, max_size=6))
-def test_where_nothing_in_front_changed_every_byte_before_the_previous_query_is_common(
+def test_an_unchanged_front_keeps_all_bytes_before_the_previous_query(
     rounds: list[tuple[str, str]],
 ) -> None:
     async def main() -> None:
@@ -176,7 +172,7 @@ def test_where_nothing_in_front_changed_every_byte_before_the_previous_query_is_
 
 
 @pytest.mark.parametrize("profile", ["standard", "off"])
-async def test_a_window_of_many_posts_says_what_it_left_out(profile: str) -> None:
+async def test_a_window_of_many_posts_reports_the_dropped_ones(profile: str) -> None:
     config = build(arguments={"store.url": ":memory:", "memory.profile": profile})
     async with Cuebook.open(config, worker=False) as cue:
         posts = [Posted(sender="mara" if n % 2 else "assistant", message=f"Line {n}. " * 40) for n in range(400)]
@@ -184,5 +180,5 @@ async def test_a_window_of_many_posts_says_what_it_left_out(profile: str) -> Non
         await cue.settle()
         window = await cue.assemble(Ask("what was first?", NAME, user="mara", token_budget=4000))
         assert window.tokens <= 4000
-        assert await places(cue, window) == list(range(1, 401))
-        assert all(left.reason for left in window.dropped)
+        assert await accounted_seqs(cue, window) == list(range(1, 401))
+        assert all(span.reason for span in window.dropped)

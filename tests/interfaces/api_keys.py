@@ -1,4 +1,4 @@
-"""A book whose server asks for keys, as tests call it: one client per key."""
+"""Test helpers for a server that requires API keys: one HTTP client per key."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ BASE = "http://127.0.0.1"
 
 
 class Keyed:
-    """A served book, and clients that show keys made in it."""
+    """A served app and HTTP clients that send its API keys."""
 
     def __init__(self, cue: Cuebook) -> None:
         self.cue = cue
@@ -22,16 +22,16 @@ class Keyed:
         self._clients: list[httpx.AsyncClient] = []
 
     def client(self, token: str | None = None, **headers: str) -> httpx.AsyncClient:
-        """Give a client that sends a key as an OpenAI client does."""
-        shown = {"authorization": f"Bearer {token}"} if token is not None else {}
-        made = httpx.AsyncClient(transport=self._transport, base_url=BASE, headers=shown | headers)
+        """Return a client that sends the key as an OpenAI client does."""
+        auth = {"authorization": f"Bearer {token}"} if token is not None else {}
+        made = httpx.AsyncClient(transport=self._transport, base_url=BASE, headers=auth | headers)
         self._clients.append(made)
         return made
 
-    async def holder(
+    async def client_as(
         self, role: Role, user: str | None = None, *, organizations: Sequence[str] = (), tenant: str = "default"
     ) -> httpx.AsyncClient:
-        """Make a key, and give a client that shows it."""
+        """Create a key and return a client that sends it."""
         made = await self.cue.of(tenant).keys.new(role, user=user, organizations=organizations)
         return self.client(made.token)
 
@@ -41,9 +41,9 @@ class Keyed:
 
 
 @asynccontextmanager
-async def served(**given: Any) -> AsyncIterator[Keyed]:
-    """Serve a book in memory."""
-    async with Cuebook.open(**given) as cue:
+async def served(**options: Any) -> AsyncIterator[Keyed]:
+    """Serve an in-memory database and close its clients at the end."""
+    async with Cuebook.open(**options) as cue:
         keyed = Keyed(cue)
         try:
             yield keyed

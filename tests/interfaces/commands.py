@@ -1,4 +1,4 @@
-"""The command `cuebook` as tests run it: for real, or in this process."""
+"""Test helpers that run the `cuebook` command in a new process or in this one."""
 
 import contextlib
 import io
@@ -16,33 +16,35 @@ from cuebook.cli import main as cli
 CUEBOOK = str(Path(sys.executable).with_name("cuebook"))
 
 
-def environment(**given: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUEBOOK_", "COV"))}
-    kept.pop("NO_COLOR", None)
-    return kept | {"COLUMNS": "80", "LANG": "C.UTF-8"} | given
+def environment(**variables: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("CUEBOOK_", "COV"))}
+    inherited.pop("NO_COLOR", None)
+    return inherited | {"COLUMNS": "80", "LANG": "C.UTF-8"} | variables
 
 
-def run_process(*arguments: str, cwd: Path, said: str | bytes = "", **given: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, which costs 0.3 CPU seconds."""
-    said = said.encode() if isinstance(said, str) else said
+def run_process(
+    *arguments: str, cwd: Path, stdin: str | bytes = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a new process. This costs 0.3 CPU seconds."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
     done = subprocess.run(
         [CUEBOOK, *arguments],
         cwd=cwd,
-        input=said,
+        input=data,
         capture_output=True,
-        env=environment(**given),
+        env=environment(**variables),
         timeout=60,
         check=False,
     )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def cuebook(*arguments: str, cwd: Path, said: str | bytes = "", **given: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process, with the input, environment and directory of a process of its own."""
+def cuebook(*arguments: str, cwd: Path, stdin: str | bytes = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process with its own input, environment and directory."""
     before, terminal = dict(os.environ), sys.stdin
     out, err = io.StringIO(), io.StringIO()
-    sys.stdin = io.TextIOWrapper(io.BytesIO(said.encode() if isinstance(said, str) else said), "utf-8")
-    _replace_environment(environment(**given))
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode() if isinstance(stdin, str) else stdin), "utf-8")
+    _replace_environment(environment(**variables))
     try:
         with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = cli.run(list(arguments))
@@ -58,8 +60,8 @@ def _replace_environment(wanted: dict[str, str]) -> None:
     os.environ.update(wanted)
 
 
-class Here:
-    """The command in this process, in a project directory: the same code without starting Python each time."""
+class CommandRunner:
+    """Runs the command in this process, in a project directory, without starting Python each time."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
@@ -67,10 +69,10 @@ class Here:
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
         self._capsys.readouterr()
-        given = cli.run(["-C", str(self.folder), *arguments])
+        exit_code = cli.run(["-C", str(self.folder), *arguments])
         out, err = self._capsys.readouterr()
-        assert (given, err.count("\n")) == (code, 0 if code in (0, 1) and not err else 1), err
-        return out if given == 0 or not err else err
+        assert (exit_code, err.count("\n")) == (code, 0 if code in (0, 1) and not err else 1), err
+        return out if exit_code == 0 or not err else err
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         return json.loads(self(*arguments, "--json", code=code))

@@ -1,4 +1,4 @@
-"""Books behind the HTTP door: in this process for most tests, on a real socket for those about connections."""
+"""Fixtures for the HTTP and CLI tests: an app in this process, or a server on a real socket."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from commands import Here
+from commands import CommandRunner
 from shared_app import app_of
 from upstream import Upstream
 
@@ -43,19 +43,19 @@ def model() -> ScriptedModel:
 
 @pytest.fixture
 async def cue(model: ScriptedModel) -> AsyncIterator[Cuebook]:
-    async with Cuebook.open(config(), model=model) as opened:
-        yield opened
+    async with Cuebook.open(config(), model=model) as instance:
+        yield instance
 
 
 @pytest.fixture
 async def client(cue: Cuebook) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app_of(cue))
-    async with httpx.AsyncClient(transport=transport, base_url=BASE) as opened:
-        yield opened
+    async with httpx.AsyncClient(transport=transport, base_url=BASE) as http_client:
+        yield http_client
 
 
 class Live:
-    """A book served on a real socket by a loop of its own."""
+    """A server on a real socket, in its own thread and event loop."""
 
     def __init__(self, cue: Cuebook, *, grace_s: float = 0.3) -> None:
         self.cue = cue
@@ -81,7 +81,7 @@ class Live:
         assert not self._thread.is_alive()
 
     def ask_cue(self, make: Callable[[], Any]) -> Any:
-        """Run a coroutine of the book where it lives."""
+        """Run a coroutine in the server's event loop."""
         return asyncio.run_coroutine_threadsafe(make(), self.loop).result(20)
 
 
@@ -107,30 +107,30 @@ def closing() -> Iterator[Callable[[Any], Any]]:
 
 @pytest.fixture
 def openai_of(closing: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Make a client of OpenAI's library, closed when its test ends."""
+    """Create a client of OpenAI's library and close it when the test ends."""
     import openai  # takes half a second
 
-    def made(live: Live, place: str = "", **more: Any) -> openai.OpenAI:
+    def create_client(live: Live, place: str = "", **more: Any) -> openai.OpenAI:
         client: openai.OpenAI = closing(
             openai.OpenAI(base_url=f"{live.url}{place}/v1", api_key="sk-theirs", max_retries=0, **more)
         )
         return client
 
-    return made
+    return create_client
 
 
 @pytest.fixture
 def anthropic_of(closing: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Make a client of Anthropic's library, closed when its test ends."""
+    """Create a client of Anthropic's library and close it when the test ends."""
     import anthropic  # takes half a second
 
-    def made(live: Live, place: str = "", **more: Any) -> anthropic.Anthropic:
+    def create_client(live: Live, place: str = "", **more: Any) -> anthropic.Anthropic:
         client: anthropic.Anthropic = closing(
             anthropic.Anthropic(base_url=f"{live.url}{place}", api_key="sk-ant-theirs", max_retries=0, **more)
         )
         return client
 
-    return made
+    return create_client
 
 
 @pytest.fixture(scope="session")
@@ -160,5 +160,5 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def here(project: Path, capsys: pytest.CaptureFixture[str]) -> Here:
-    return Here(project, capsys)
+def here(project: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
+    return CommandRunner(project, capsys)

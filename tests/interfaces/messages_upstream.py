@@ -1,4 +1,4 @@
-"""What a scripted server of Anthropic's wire answers, by the request's `model`."""
+"""Scripted answers of the Anthropic Messages API, selected by the request's `model`."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ USAGE = {
 }
 OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}'
 BAD = b'{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: too many"}}'
-#: What a model thinks, says and calls.
+#: The thinking block and the tool calls of a scripted answer.
 THINKING = {"type": "thinking", "thinking": "The user wants the weather. I ask.", "signature": "c2lnbmVk"}
 CALLS = [
     {"type": "tool_use", "id": "toolu_a", "name": "weather", "input": {"city": "Oslo", "days": [1, 2]}},
@@ -21,7 +21,7 @@ CALLS = [
 
 
 def content_of(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """Say what a model answers."""
+    """Return the content blocks of an answer."""
     last = fields["messages"][-1]["content"]
     results = [block for block in last if block.get("type") == "tool_result"] if isinstance(last, list) else []
     if "tools" in fields and not results:
@@ -47,7 +47,7 @@ def whole(fields: dict[str, Any], *, started: bool = False) -> dict[str, Any]:
 
 
 def stream(fields: dict[str, Any]) -> list[bytes]:
-    """Cut an answer into events, as the provider does: texts, JSON and signatures in pieces, a ping between."""
+    """Return an answer as stream events: text, JSON and signatures in pieces, with a ping."""
     pieces = [event("message_start", message=whole(fields, started=True)), event("ping")]
     for n, block in enumerate(content_of(fields)):
         begun: dict[str, Any] = dict(block)
@@ -99,7 +99,7 @@ async def answer_messages(request: Any, head: Any, say: Any) -> None:
         await head(200, "text/event-stream; charset=utf-8")
         for n, piece in enumerate(stream(fields)):
             if model == "half" and n == 5:
-                return  # the connection is cut without its end
+                return  # cut the connection before the end of the stream
             if model == "failing" and n == 5:
                 await say(event("error", error={"type": "overloaded_error", "message": "Overloaded"}))
                 break

@@ -1,4 +1,4 @@
-"""An app for a book. Making its routes takes 0.15 s, so one that served a book now closed serves the next."""
+"""Reuse of Litestar apps between tests. Creating routes takes 0.15 s, so a new database gets a closed one's app."""
 
 from typing import Final, cast
 
@@ -9,13 +9,13 @@ from cuebook.errors import CuebookError
 from cuebook.server.app import create_app, hand_over
 from cuebook.server.guard import Guard
 
-#: The apps of this process, by what is fixed when one is made: the sizes of bodies it takes.
+#: The apps of this process, by the body size limits that are fixed when an app is created.
 _MADE: Final[dict[tuple[int, int], list[Litestar]]] = {}
 
 
 def app_of(cue: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
-    """Serve an open book as `create_app` does: nothing of who was served before is left."""
-    assert is_open(cue), "a book that is not open counts as closed: the next one would get its app"
+    """Return an app for an open database, as `create_app` does. It keeps no state of an earlier database."""
+    assert is_open(cue), "The database is not open, so the next one would get its app."
     limits = cue.config.settings.server
     made = _MADE.setdefault((limits.max_body, limits.max_v1_body), [])
     for app in made:

@@ -1,4 +1,4 @@
-"""Anthropic's wire on its way through: what goes up, which markers it gets, and whose keys go where."""
+"""Tests of pass-through requests to the Anthropic API: cache markers and API keys."""
 
 import json
 import os
@@ -37,9 +37,9 @@ def user(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-def test_it_passes_byte_for_byte(relayed: Live, upstream: Upstream) -> None:
+def test_request_and_answer_pass_through_unchanged(relayed: Live, upstream: Upstream) -> None:
     answer = httpx.post(f"{relayed.url}/v1/messages?beta=true", content=BODY, headers=HEADERS)
-    assert upstream.last.body == BODY  # whether its host reads markers is not known
+    assert upstream.last.body == BODY  # The upstream host might not support cache markers.
     assert upstream.last.query == "beta=true"
     assert answer.content == upstream.last.answer
     sent = upstream.last.headers
@@ -50,16 +50,16 @@ def test_it_passes_byte_for_byte(relayed: Live, upstream: Upstream) -> None:
     assert upstream.last.body == BODY
 
 
-def test_markers_stand_behind_what_stays(upstream: Upstream, serve_live: Callable[..., Live]) -> None:
+def test_cache_markers_follow_the_stable_content(upstream: Upstream, serve_live: Callable[..., Live]) -> None:
     settings = {"upstream.url": upstream.url, "upstream.breakpoints": "on", "upstream.messages": "pass"}
     live = serve_live(build(arguments={"store.url": ":memory:", **settings}))
     httpx.post(f"{live.url}/v1/messages", content=BODY, headers=HEADERS)
-    sent, given = json.loads(upstream.last.body), json.loads(BODY)
-    assert list(sent) == list(given)
+    sent, original = json.loads(upstream.last.body), json.loads(BODY)
+    assert list(sent) == list(original)
     assert sent["system"] == [{"type": "text", "text": "Be brief.", **MARK}]
     assert sent["messages"] == [
         user([{"type": "text", "text": "One", **MARK}]),
-        given["messages"][1],
+        original["messages"][1],
         user([{"type": "text", "text": "Two", **MARK}]),
     ]
     for piece in (b"0.70", b"[1e-3]", b'{"role": "assistant",  "content": [{"type": "text", "text": "\\u00fc"}]}'):
@@ -68,22 +68,22 @@ def test_markers_stand_behind_what_stays(upstream: Upstream, serve_live: Callabl
     assert upstream.last.body == BODY
 
 
-def test_tools_are_marked_where_no_system_text_stands_behind_them() -> None:
-    found = marks(tools=[TOOL, TOOL], messages=[user("One")])
-    assert found["tools"] == [TOOL, {**TOOL, **MARK}]
-    assert found["messages"] == [user([{"type": "text", "text": "One", **MARK}])]
+def test_last_tool_is_marked_without_a_system_text() -> None:
+    result = marks(tools=[TOOL, TOOL], messages=[user("One")])
+    assert result["tools"] == [TOOL, {**TOOL, **MARK}]
+    assert result["messages"] == [user([{"type": "text", "text": "One", **MARK}])]
     both = marks(tools=[TOOL], system=[{"type": "text", "text": "A"}, {"type": "text", "text": "B"}])
     assert both["tools"] == [TOOL]
     assert both["system"] == [{"type": "text", "text": "A"}, {"type": "text", "text": "B", **MARK}]
 
 
-def test_at_most_three_markers_and_the_newest_two_turns() -> None:
+def test_at_most_three_markers_cover_the_newest_two_turns() -> None:
     history = [user("1"), {"role": "assistant", "content": "a"}, user("2"), {"role": "assistant", "content": "b"}]
     result = {"type": "tool_result", "tool_use_id": "t", "content": "ok"}
-    found = marks(system="S", tools=[TOOL], messages=[*history, user([result])])
-    assert json.dumps(found).count("cache_control") == 3
-    assert found["messages"][0] == history[0]
-    assert found["messages"][-1] == user([{**result, **MARK}])
+    match = marks(system="S", tools=[TOOL], messages=[*history, user([result])])
+    assert json.dumps(match).count("cache_control") == 3
+    assert match["messages"][0] == history[0]
+    assert match["messages"][-1] == user([{**result, **MARK}])
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,14 @@ def test_at_most_three_markers_and_the_newest_two_turns() -> None:
         ["no object"],
     ],
 )
-def test_what_cannot_be_marked_or_is_marked_stays_as_it_is(body: Any) -> None:
+def test_unmarkable_or_already_marked_body_is_unchanged(body: Any) -> None:
     raw = json.dumps(body, indent=1).encode()
     assert with_cache_marks(raw) == raw
 
 
-def test_markers_go_to_the_provider_itself_unless_the_settings_say_otherwise() -> None:
-    long = BODY.replace(b"Be brief.", b"Be brief. " * 60)  # shorter than a model caches, it is not marked
+def test_breakpoints_setting_selects_the_hosts_that_get_markers() -> None:
+    # A shorter text is below the model's cache minimum and is not marked.
+    long = BODY.replace(b"Be brief.", b"Be brief. " * 60)
     request = RelayRequest(method="POST", path="/messages", headers={}, body=long)
     short = msgspec.structs.replace(request, body=BODY)
     theirs, other = HttpUpstream("https://api.anthropic.com/v1"), HttpUpstream("https://gateway.example/v1")
@@ -125,11 +126,11 @@ def test_markers_go_to_the_provider_itself_unless_the_settings_say_otherwise() -
 # ---- keys
 
 
-#: A variable that is set while a test runs.
+#: An environment variable that pytest sets during each test.
 SET = "PYTEST_CURRENT_TEST"
 
 
-def test_a_key_of_ours_goes_up_as_anthropic_reads_it(upstream: Upstream, serve_live: Callable[..., Live]) -> None:
+def test_configured_upstream_key_is_sent_as_x_api_key(upstream: Upstream, serve_live: Callable[..., Live]) -> None:
     arguments = {"store.url": ":memory:", "upstream.url": upstream.url, "upstream.api_key_env": SET}
     live = serve_live(build(arguments=arguments))
     httpx.post(f"{live.url}/v1/messages", content=BODY, headers=HEADERS)
@@ -137,7 +138,7 @@ def test_a_key_of_ours_goes_up_as_anthropic_reads_it(upstream: Upstream, serve_l
     assert "authorization" not in upstream.last.headers
 
 
-def test_a_key_of_cuebook_is_understood_and_goes_nowhere(upstream: Upstream, serve_live: Callable[..., Live]) -> None:
+def test_cuebook_key_is_accepted_and_not_forwarded(upstream: Upstream, serve_live: Callable[..., Live]) -> None:
     live = serve_live(config(upstream=upstream.url))
     made = live.ask_cue(lambda: live.cue.keys.new("editor", user="ann"))
     answer = httpx.post(f"{live.url}/v1/messages", content=BODY, headers=HEADERS | {"x-api-key": made.token})

@@ -1,4 +1,4 @@
-"""What is given to the Python API and cannot be: one InvalidInput that says what, which, and what to do."""
+"""Tests of invalid arguments to the Python API: each raises InvalidInput with the field, the value and the remedy."""
 
 import re
 import sqlite3
@@ -18,11 +18,11 @@ HELLO = {"role": "user", "content": "Hello"}
 
 @pytest.fixture(scope="module")
 def cue() -> Iterator[BlockingCuebook]:
-    with BlockingCuebook.open(worker=False) as opened:
-        yield opened
+    with BlockingCuebook.open(worker=False) as instance:
+        yield instance
 
 
-def refused(call: Callable[[], Any]) -> str:
+def rejection_of(call: Callable[[], Any]) -> str:
     with pytest.raises(InvalidInput) as caught:
         call()
     assert caught.value.where
@@ -30,7 +30,7 @@ def refused(call: Callable[[], Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("ask", "said"),
+    ("ask", "expected"),
     [
         ("hello", "ask: expected Ask(text, conversation), got 'hello'"),
         (None, "ask: expected Ask(text, conversation), got null"),
@@ -45,13 +45,13 @@ def refused(call: Callable[[], Any]) -> str:
         (Ask("x", "c", token_budget=True), "token_budget: expected a number of tokens, got true"),
     ],
 )  # fmt: skip
-def test_what_is_no_ask(cue: BlockingCuebook, ask: Any, said: str) -> None:
+def test_invalid_ask_is_rejected(cue: BlockingCuebook, ask: Any, expected: str) -> None:
     for method in (cue.ask, cue.assemble, lambda given: list(cue.stream(given))):
-        assert said in refused(lambda method=method: method(ask))  # type: ignore[misc]
+        assert expected in rejection_of(lambda method=method: method(ask))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
-    ("posts", "said"),
+    ("posts", "expected"),
     [
         (["hello"], "posts[0]: expected Posted(sender=…, message=…), or a chat message such as"),
         ("hello", "posts: expected a list of posts, got 'hello'. Put a single post into a list."),
@@ -69,35 +69,35 @@ def test_what_is_no_ask(cue: BlockingCuebook, ask: Any, said: str) -> None:
         ([Posted(sender="a", parts=["x"])], "posts[0].parts[0]: expected an object"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
-def test_what_is_no_post(cue: BlockingCuebook, posts: Any, said: str) -> None:
-    assert said in refused(lambda: cue.append("c", posts))
+def test_invalid_posts_are_rejected(cue: BlockingCuebook, posts: Any, expected: str) -> None:
+    assert expected in rejection_of(lambda: cue.append("c", posts))
 
 
-def test_names_are_strings(cue: BlockingCuebook) -> None:
-    given: Any = 5
-    assert "conversation: expected a string" in refused(lambda: cue.append(given, [HELLO]))
+def test_names_must_be_strings(cue: BlockingCuebook) -> None:
+    wrong_value: Any = 5
+    assert "conversation: expected a string" in rejection_of(lambda: cue.append(wrong_value, [HELLO]))
     for name in ("user", "persona", "parent", "idempotency_key"):
-        assert f"{name}: expected a string, got 5" in refused(
+        assert f"{name}: expected a string, got 5" in rejection_of(
             lambda name=name: cue.append("c", [HELLO], **{name: 5})  # type: ignore[misc]
         )
-    assert "conversation: expected a string" in refused(lambda: cue.settle(conversation=given))
-    assert "timeout: expected a number, got 'soon'" in refused(lambda: cue.settle(timeout=given and "soon"))
+    assert "conversation: expected a string" in rejection_of(lambda: cue.settle(conversation=wrong_value))
+    assert "timeout: expected a number, got 'soon'" in rejection_of(lambda: cue.settle(timeout=wrong_value and "soon"))
 
 
-def test_what_cannot_be_looked_for(cue: BlockingCuebook) -> None:
-    given: Any = 5
-    assert "query: expected a string, got 5" in refused(lambda: cue.memory.search(given))
-    assert "scopes: expected a list, got 'user'" in refused(lambda: cue.memory.search("x", scopes="user"))
+def test_invalid_search_arguments_are_rejected(cue: BlockingCuebook) -> None:
+    wrong_value: Any = 5
+    assert "query: expected a string, got 5" in rejection_of(lambda: cue.memory.search(wrong_value))
+    assert "scopes: expected a list, got 'user'" in rejection_of(lambda: cue.memory.search("x", scopes="user"))
     for limit in (0, 201, True):
-        assert "limit: expected a whole number from 1 to 200" in refused(
+        assert "limit: expected a whole number from 1 to 200" in rejection_of(
             lambda limit=limit: cue.memory.search("x", limit=limit)
         )  # type: ignore[misc]
-    assert "tokenBudget: expected a number of tokens, got -1" in refused(
+    assert "tokenBudget: expected a number of tokens, got -1" in rejection_of(
         lambda: cue.memory.search("x", token_budget=-1)
     )
 
 
-async def test_the_book_with_await_refuses_the_same() -> None:
+async def test_async_api_rejects_the_same_arguments() -> None:
     async with Cuebook.open(worker=False) as cue:
         wrong: Any = "hello"
         for call in (cue.ask(wrong), cue.assemble(wrong), cue.append("c", wrong), cue.settle(timeout=wrong)):
@@ -106,36 +106,36 @@ async def test_the_book_with_await_refuses_the_same() -> None:
 
 
 @pytest.mark.parametrize("where", [5, b"x", ["cuebook.toml"], {"store": "x"}])
-def test_what_names_no_book(where: Any) -> None:
-    said = refused(lambda: BlockingCuebook.open(where))
-    assert re.search(r"where: not a project: .* Pass a cuebook.toml, its folder, or a Config", said)
+def test_open_rejects_a_value_that_is_no_project(where: Any) -> None:
+    error = rejection_of(lambda: BlockingCuebook.open(where))
+    assert re.search(r"where: not a project: .* Pass a cuebook.toml, its folder, or a Config", error)
 
 
-def test_a_database_is_no_settings_file_and_how_one_is_opened_is_said(tmp_path: Path) -> None:
-    said = refused(lambda: BlockingCuebook.open("x.db"))
-    assert "not a cuebook.toml or a folder: 'x.db'. To store data in this file, use Cuebook.open(arguments={" in said
+def test_opening_a_database_file_explains_store_url(tmp_path: Path) -> None:
+    error = rejection_of(lambda: BlockingCuebook.open("x.db"))
+    assert "not a cuebook.toml or a folder: 'x.db'. To store data in this file, use Cuebook.open(arguments={" in error
     file = tmp_path / "project"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE t (a)")
-    assert "not a cuebook.toml or a folder" in refused(lambda: BlockingCuebook.open(file))
+    assert "not a cuebook.toml or a folder" in rejection_of(lambda: BlockingCuebook.open(file))
     for _ in range(2):
         with BlockingCuebook.open(arguments={"store.url": str(tmp_path / "x.db")}) as cue:
             assert cue.append("c", [HELLO | {"id": "p1"}]).last_seq == 1
     assert (tmp_path / "x.db").exists()
 
 
-def test_arguments_and_parts_are_looked_at() -> None:
+def test_open_validates_arguments_and_components() -> None:
     wrong: Any = 5
-    assert "arguments: expected an object" in refused(lambda: BlockingCuebook.open(arguments=wrong))
-    assert "budget.context" in refused(lambda: BlockingCuebook.open(arguments={"budget.context": 100}))
-    assert "model: 5 has no 'name'. Pass an object with name, stream, aclose" in refused(
+    assert "arguments: expected an object" in rejection_of(lambda: BlockingCuebook.open(arguments=wrong))
+    assert "budget.context" in rejection_of(lambda: BlockingCuebook.open(arguments={"budget.context": 100}))
+    assert "model: 5 has no 'name'. Pass an object with name, stream, aclose" in rejection_of(
         lambda: BlockingCuebook.open(model=wrong)
     )
-    assert "config: expected a Config, got 5." in refused(lambda: BlockingCuebook(wrong))
+    assert "config: expected a Config, got 5." in rejection_of(lambda: BlockingCuebook(wrong))
 
 
 class Mocking:
-    """A method of sentiment of somebody's own."""
+    """A custom sentiment analyzer."""
 
     name = "mocking"
 
@@ -143,7 +143,7 @@ class Mocking:
         return Sentiment(score=float("!" in text), method=self.name, polarity="neutral")
 
 
-async def test_methods_of_sentiment_are_given_by_name() -> None:
+async def test_custom_analyzers_are_available_by_name() -> None:
     async with Cuebook.open(analyzers=[Mocking()], worker=False) as cue:
         methods = cue.desk.analyzers
         assert methods["mocking"].read("Hi!").score == 1.0
@@ -151,7 +151,7 @@ async def test_methods_of_sentiment_are_given_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("analyzers", "said"),
+    ("analyzers", "expected"),
     [
         ("mocking", "analyzers: expected a list of analyzers, got 'mocking'"),
         (Mocking(), "analyzers: expected a list of analyzers, got <"),
@@ -159,5 +159,5 @@ async def test_methods_of_sentiment_are_given_by_name() -> None:
         ([Mocking(), Mocking()], "analyzers[1]: the name 'mocking' is used twice. Choose another name."),
     ],
 )
-def test_what_is_no_method_of_sentiment(analyzers: Any, said: str) -> None:
-    assert said in refused(lambda: Cuebook.open(analyzers=analyzers))
+def test_invalid_analyzers_are_rejected(analyzers: Any, expected: str) -> None:
+    assert expected in rejection_of(lambda: Cuebook.open(analyzers=analyzers))

@@ -1,4 +1,4 @@
-"""The audit over HTTP and on the command line: what was said, that nobody changed it, and each render again."""
+"""Tests of the audit log over HTTP and on the command line: list, verify, export and replay."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from commands import Here, cuebook
+from commands import CommandRunner, cuebook
 
 from conftest import Live
 from cuebook import Ask, Cuebook
@@ -27,7 +27,7 @@ def model() -> ScriptedModel:
     return ScriptedModel(default="Noted.")
 
 
-async def tell(project: Path) -> None:
+async def record_turns(project: Path) -> None:
     async with Cuebook.open(load_config(project, environment={}), model=model()) as cue:
         await cue.prompts.save("persona/kind", {"body": "Be kind to $user_name."}, params=["user_name"], author="ann")
         for n in range(2):
@@ -36,23 +36,23 @@ async def tell(project: Path) -> None:
 
 @pytest.fixture
 def bare(project: Path) -> Path:
-    """A project without prompts in files, whose book nothing is pushed into."""
+    """A project without prompt files, so no prompts are pushed to its database."""
     shutil.rmtree(project / "prompts")
     (project / "config" / "metaprompt-presets.json").unlink()
     return project
 
 
 @pytest.fixture
-def told(bare: Path) -> Path:
-    """A project in whose book a persona prompt was written and said twice."""
+def audited(bare: Path) -> Path:
+    """A project whose audit log has one prompt write and two rendered turns."""
     (bare / "personas" / "kindly.json").write_text(json.dumps(HELPER))
-    asyncio.run(tell(bare))
+    asyncio.run(record_turns(bare))
     return bare
 
 
 @pytest.fixture
-def served(told: Path, serve_live: Callable[..., Live]) -> Live:
-    return serve_live(load_config(told, environment={}), model=model())
+def served(audited: Path, serve_live: Callable[..., Live]) -> Live:
+    return serve_live(load_config(audited, environment={}), model=model())
 
 
 def damage(project: Path, statement: str, *values: Any) -> None:
@@ -62,7 +62,7 @@ def damage(project: Path, statement: str, *values: Any) -> None:
 
 
 def flip(project: Path, column: str, seq: int, wanted: bytes) -> None:
-    """Flip one bit of one byte, the first of what is named."""
+    """Flip one bit in the first byte of the first match."""
     with closing(sqlite3.connect(project / ".cuebook/cuebook.db")) as connection:
         [(cell,)] = connection.execute(f"SELECT {column} FROM audit_record WHERE seq = ?", (seq,)).fetchall()  # noqa: S608
     raw = bytearray(cell.encode() if isinstance(cell, str) else cell)
@@ -71,13 +71,13 @@ def flip(project: Path, column: str, seq: int, wanted: bytes) -> None:
     damage(project, f"UPDATE audit_record SET {column} = ? WHERE seq = ?", value, seq)  # noqa: S608
 
 
-# ---- HTTP -----------------------------------------------------------------------------------------------------------
+# ---- HTTP
 
 
-def test_the_routes_tell_a_life_and_prove_it(served: Live) -> None:
+def test_routes_list_verify_and_replay_records(served: Live) -> None:
     with httpx.Client(base_url=served.url) as client:
-        said = {"message": "and you?", "conversationId": "c1", "userId": "zoe", "personaId": "kindly"}
-        assert client.post("/api/chat", json=said).status_code == 200
+        body = {"message": "and you?", "conversationId": "c1", "userId": "zoe", "personaId": "kindly"}
+        assert client.post("/api/chat", json=body).status_code == 200
         first = client.get("/api/audit", params={"limit": 4}).json()
         assert [each["event"] for each in first["items"]] == KINDS[:4]
         assert first["next"] == 4
@@ -89,36 +89,36 @@ def test_the_routes_tell_a_life_and_prove_it(served: Live) -> None:
         assert (render["interpolatedText"], render["inputContext"]) == ("Be kind to zoe.", {"user_name": "zoe"})
         assert (render["conversationId"], render["turn"]) == ("c1", 1)
         assert client.post("/api/audit/verify").json() == {"ok": True, "records": 7}
-        again = client.post("/api/audit/6/replay")
-        assert again.json() == {"seq": 6, "verdict": "identical", "text": "Be kind to zoe."}
+        second = client.post("/api/audit/6/replay")
+        assert second.json() == {"seq": 6, "verdict": "identical", "text": "Be kind to zoe."}
 
 
-def test_what_there_is_not_is_refused_by_name(served: Live) -> None:
+def test_unknown_record_or_invalid_query_is_rejected(served: Live) -> None:
     with httpx.Client(base_url=served.url) as client:
         for path in ("/api/audit/99", f"/api/audit/{2**80}", "/api/audit/0"):
             assert client.get(path).status_code == 404
             assert client.post(f"{path}/replay").status_code == 404
-        told = client.post("/api/audit/1/replay")
-        assert (told.status_code, told.json()["where"]) == (400, "seq")
+        response = client.post("/api/audit/1/replay")
+        assert (response.status_code, response.json()["where"]) == (400, "seq")
         for query in ("after=-1", "limit=0", "limit=201", f"after={2**60}", "since=3"):
             assert client.get(f"/api/audit?{query}").status_code == 400
 
 
-def test_a_change_under_a_running_server_is_found(served: Live, told: Path) -> None:
-    flip(told, "body", 3, b"kindly")
+def test_verify_route_finds_a_change_under_a_running_server(served: Live, audited: Path) -> None:
+    flip(audited, "body", 3, b"kindly")
     with httpx.Client(base_url=served.url) as client:
-        found = client.post("/api/audit/verify")
-    assert found.status_code == 200
-    assert found.json()["reason"]
-    assert found.json() | {"reason": ""} == {"ok": False, "records": 5, "firstBad": 3, "reason": ""}
+        response = client.post("/api/audit/verify")
+    assert response.status_code == 200
+    assert response.json()["reason"]
+    assert response.json() | {"reason": ""} == {"ok": False, "records": 5, "firstBad": 3, "reason": ""}
 
 
-# ---- command line ---------------------------------------------------------------------------------------------------
+# ---- command line
 
 
-def test_a_life_is_shown_proven_and_rendered_again(told: Path, here: Here) -> None:
-    shown = here.json("audit", "tail")["items"]
-    assert [each["event"] for each in shown] == KINDS
+def test_commands_list_verify_and_replay_records(audited: Path, here: CommandRunner) -> None:
+    items = here.json("audit", "tail")["items"]
+    assert [each["event"] for each in items] == KINDS
     assert [each["seq"] for each in here.json("audit", "tail", "--last", "2")["items"]] == [4, 5]
     assert "persona/kind" in here("audit", "tail")
     assert here.json("audit", "verify") == {"ok": True, "records": 5}
@@ -129,7 +129,7 @@ def test_a_life_is_shown_proven_and_rendered_again(told: Path, here: Here) -> No
     assert "Unknown audit record 99" in here("audit", "replay", "99", code=1)
 
 
-def test_the_json_of_the_command_is_what_the_routes_answer(served: Live, told: Path, here: Here) -> None:
+def test_command_json_equals_the_route_answers(served: Live, audited: Path, here: CommandRunner) -> None:
     for command, method, path in (
         (("tail",), "GET", "/api/audit"),
         (("verify",), "POST", "/api/audit/verify"),
@@ -152,18 +152,20 @@ def test_the_json_of_the_command_is_what_the_routes_answer(served: Live, told: P
         ("hash", b""),
     ],
 )
-def test_one_flipped_byte_is_found_and_its_record_named(told: Path, here: Here, column: str, byte: bytes) -> None:
-    flip(told, column, 4, byte)
-    found = here.json("audit", "verify", code=1)
-    assert (found["ok"], found["records"], found["firstBad"]) == (False, 5, 4)
-    assert "record 4" in found["reason"]
+def test_verify_names_the_record_with_a_flipped_byte(
+    audited: Path, here: CommandRunner, column: str, byte: bytes
+) -> None:
+    flip(audited, column, 4, byte)
+    result = here.json("audit", "verify", code=1)
+    assert (result["ok"], result["records"], result["firstBad"]) == (False, 5, 4)
+    assert "record 4" in result["reason"]
     assert here("audit", "verify", code=1).startswith("FAILED: record 4 ")
     assert len(here.json("audit", "tail")["items"]) == 5
 
 
-def test_the_real_command_exits_with_one(told: Path) -> None:
-    flip(told, "body", 2, b"persona/kind")
-    done = cuebook("audit", "verify", "--json", cwd=told)
+def test_verify_command_exits_with_1_after_a_change(audited: Path) -> None:
+    flip(audited, "body", 2, b"persona/kind")
+    done = cuebook("audit", "verify", "--json", cwd=audited)
     assert (done.returncode, done.stderr, json.loads(done.stdout)["firstBad"]) == (1, "", 2)
 
 
@@ -176,57 +178,57 @@ def test_the_real_command_exits_with_one(told: Path) -> None:
         ("UPDATE audit_record SET body = 7 WHERE seq = 3", 3),
     ],
 )
-def test_rows_moved_or_taken_are_found(told: Path, here: Here, statement: str, first: int) -> None:
-    damage(told, statement)
+def test_verify_finds_moved_and_deleted_rows(audited: Path, here: CommandRunner, statement: str, first: int) -> None:
+    damage(audited, statement)
     assert here.json("audit", "verify", code=1)["firstBad"] == first
 
 
-def test_a_damaged_checkpoint_is_told(told: Path, here: Here) -> None:
-    damage(told, "UPDATE audit_checkpoint SET body = x'7b'")
-    found = here.json("audit", "verify", code=1)
-    assert set(found) == {"ok", "records", "reason"}
-    assert "is not signed by this key" in found["reason"]
+def test_verify_reports_a_damaged_checkpoint(audited: Path, here: CommandRunner) -> None:
+    damage(audited, "UPDATE audit_checkpoint SET body = x'7b'")
+    result = here.json("audit", "verify", code=1)
+    assert set(result) == {"ok", "records", "reason"}
+    assert "is not signed by this key" in result["reason"]
     assert here("audit", "verify", code=1).startswith("FAILED: invalid checkpoints: ")
 
 
-def test_exported_lines_parse_and_are_checked(told: Path, here: Here, tmp_path: Path) -> None:
+def test_exported_lines_are_valid_json_and_can_be_verified(audited: Path, here: CommandRunner, tmp_path: Path) -> None:
     lines = here("audit", "export").splitlines()
     assert [json.loads(line)["event"] for line in lines] == KINDS
     assert json.loads(lines[1])["interpolated_text"] == "Be kind to zoe."
     file = tmp_path / "audit.jsonl"
     assert here.json("audit", "export", "-o", str(file)) == {"file": str(file), "records": 5}
-    assert file.read_bytes() == (told / MIRROR).read_bytes()
+    assert file.read_bytes() == (audited / MIRROR).read_bytes()
     assert here.json("audit", "verify", "--mirror", str(file)) == {"ok": True, "records": 5}
     file.write_text(file.read_text().replace("Be kind to zoe.", "Be kind to bob.", 1))
     assert here.json("audit", "verify", "--mirror", str(file), code=1)["firstBad"] == 2
-    file.write_bytes((told / MIRROR).read_bytes()[:-9])
+    file.write_bytes((audited / MIRROR).read_bytes()[:-9])
     assert "torn" in here("audit", "verify", "--mirror", str(file), code=1)
     assert here.json("audit", "verify") == {"ok": True, "records": 5}
     assert "no-such" in here("audit", "verify", "--mirror", str(tmp_path / "no-such.jsonl"), code=1)
 
 
-def test_checkpoints_kept_elsewhere_show_a_cut_the_store_does_not(told: Path, here: Here, tmp_path: Path) -> None:
-    kept = tmp_path / "kept.json"
-    kept.write_text(here("audit", "checkpoints", "--json"))
-    assert [each["size"] for each in json.loads(kept.read_text())["items"]] == [5]
+def test_exported_checkpoints_reveal_a_truncated_log(audited: Path, here: CommandRunner, tmp_path: Path) -> None:
+    file = tmp_path / "kept.json"
+    file.write_text(here("audit", "checkpoints", "--json"))
+    assert [each["size"] for each in json.loads(file.read_text())["items"]] == [5]
     assert "2" in here("audit", "checkpoints")
-    damage(told, "DELETE FROM audit_record WHERE seq = 5")
-    damage(told, "DELETE FROM audit_checkpoint WHERE size = 5")
-    assert cuebook("audit", "verify", cwd=told).stdout.startswith("FAILED: record 5 "), "the mirror has it still"
-    (told / "logs/prompts_audit.jsonl").unlink()
+    damage(audited, "DELETE FROM audit_record WHERE seq = 5")
+    damage(audited, "DELETE FROM audit_checkpoint WHERE size = 5")
+    assert cuebook("audit", "verify", cwd=audited).stdout.startswith("FAILED: record 5 "), "The mirror has it."
+    (audited / "logs/prompts_audit.jsonl").unlink()
     assert here.json("audit", "verify") == {"ok": True, "records": 4}
-    found = here.json("audit", "verify", "--checkpoints", str(kept), code=1)
-    assert (found["firstBad"], "truncated" in found["reason"]) == (5, True)
-    kept.write_text("[1]")
-    assert "audit checkpoints --json" in here("audit", "verify", "--checkpoints", str(kept), code=1)
+    result = here.json("audit", "verify", "--checkpoints", str(file), code=1)
+    assert (result["firstBad"], "truncated" in result["reason"]) == (5, True)
+    file.write_text("[1]")
+    assert "audit checkpoints --json" in here("audit", "verify", "--checkpoints", str(file), code=1)
 
 
-def test_a_version_that_was_taken_out_of_the_database_is_told(told: Path, here: Here) -> None:
-    damage(told, "DELETE FROM prompt_version")
+def test_replay_reports_a_deleted_prompt_version_as_gone(audited: Path, here: CommandRunner) -> None:
+    damage(audited, "DELETE FROM prompt_version")
     assert here("audit", "replay", "2", code=1) == "gone\n"
 
 
-def test_an_empty_audit_is_whole(bare: Path, here: Here) -> None:
+def test_empty_audit_log_is_valid(bare: Path, here: CommandRunner) -> None:
     assert here.json("audit", "tail") == {"items": []}
     assert here("audit", "tail").startswith("no records yet")
     assert here("audit", "export") == ""

@@ -1,4 +1,4 @@
-"""Two users, two organizations and every kind of key against a real server: nothing crosses a border."""
+"""Tests of authorization: users, organizations and roles cannot access each other's data on a real server."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -40,16 +40,16 @@ def callers(serve_live: Callable[..., Live], tmp_path: Any) -> Iterator[dict[str
 
 
 def say(client: httpx.Client, text: str, talk: str, **more: Any) -> None:
-    told = client.post("/api/chat", json={"message": text, "conversationId": talk} | more)
-    assert told.status_code == 200, told.text
+    response = client.post("/api/chat", json={"message": text, "conversationId": talk} | more)
+    assert response.status_code == 200, response.text
 
 
-def test_nobody_reads_over_a_border(callers: dict[str, httpx.Client]) -> None:
+def test_keys_cannot_read_other_users_data(callers: dict[str, httpx.Client]) -> None:
     owner = callers["owner"]
-    known = {
+    memory_ids = {
         each["text"]: each["id"] for each in owner.get("/api/memories").json()["items"] if each["scope"] != "persona"
     }
-    assert set(known) == {ANNS, PLANT}
+    assert set(memory_ids) == {ANNS, PLANT}
     shared = next(each["id"] for each in owner.get("/api/memories").json()["items"] if each["scope"] == "organization")
     own = next(each["id"] for each in callers["ann"].get("/api/memories").json()["items"] if each["scope"] == "user")
     for name, client in callers.items():
@@ -63,8 +63,8 @@ def test_nobody_reads_over_a_border(callers: dict[str, httpx.Client]) -> None:
         assert organized.status_code == (200 if reads else 404), name
         assert client.get(f"/api/memories/{shared}?organizationId=acme").status_code == (200 if reads else 404), name
         assert client.get("/api/memories/export?organizationId=acme").status_code == (200 if reads else 404), name
-        asked = {"query": "Where is our plant?", "organizationId": "acme"}
-        assert client.post("/api/memories/search", json=asked).status_code == (200 if reads else 404), name
+        body = {"query": "Where is our plant?", "organizationId": "acme"}
+        assert client.post("/api/memories/search", json=body).status_code == (200 if reads else 404), name
         assert client.get("/api/conversations/a1/posts").status_code == (
             200 if name in ("ann", "agent", "owner") else 404
         ), name
@@ -72,7 +72,7 @@ def test_nobody_reads_over_a_border(callers: dict[str, httpx.Client]) -> None:
         assert settings.status_code == (200 if name in ("mara", "owner") else 404), name
 
 
-def test_nobody_changes_or_forgets_over_a_border(callers: dict[str, httpx.Client]) -> None:
+def test_keys_cannot_change_or_delete_other_users_data(callers: dict[str, httpx.Client]) -> None:
     owner, ann = callers["owner"], callers["ann"]
     shared = next(each["id"] for each in owner.get("/api/memories").json()["items"] if each["scope"] == "organization")
     own = next(each["id"] for each in ann.get("/api/memories").json()["items"] if each["scope"] == "user")
@@ -96,7 +96,7 @@ def test_nobody_changes_or_forgets_over_a_border(callers: dict[str, httpx.Client
     assert PLANT in owner.get("/api/memories").text
 
 
-def test_what_one_may_one_can(callers: dict[str, httpx.Client]) -> None:
+def test_authorized_keys_can_correct_and_forget_memories(callers: dict[str, httpx.Client]) -> None:
     owner, ann, mara = callers["owner"], callers["ann"], callers["mara"]
     own = next(each["id"] for each in ann.get("/api/memories").json()["items"] if each["scope"] == "user")
     fixed = ann.patch(f"/api/memories/{own}", json={"text": "I live in Bergen."})

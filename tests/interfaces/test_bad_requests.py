@@ -1,6 +1,7 @@
-"""Every operation refuses bad input by name and changes nothing. The requests are made from the OpenAPI document.
+"""Tests of input validation: every operation rejects bad input by field name and changes nothing.
 
-What only one operation refuses (a cursor of another list, two fields that exclude each other) stands in its own tests.
+The requests are generated from the OpenAPI document. Rules of a single operation (a cursor of another list,
+two fields that exclude each other) have their own tests.
 """
 
 import json
@@ -13,7 +14,7 @@ import click
 import httpx
 import pytest
 import typer
-from commands import Here
+from commands import CommandRunner
 from shared_app import app_of
 
 from conftest import BASE, config
@@ -22,10 +23,10 @@ from cuebook.cli.main import app
 from cuebook.server.app import create_app
 
 METHODS: Final = ("get", "post", "put", "patch", "delete")
-#: Faults under /v1 have the form of the provider whose API it is.
+#: Errors under /v1 have the format of the provider's API.
 WIRES: Final = ("/v1/",)
 PATH_VALUES: Final = {"n": "1"}
-#: A valid value of each type of JSON.
+#: A valid value for each JSON type.
 VALUES: Final = {"array": [], "string": "x", "integer": 1, "number": 1, "boolean": True}
 
 
@@ -44,12 +45,12 @@ async def client(path: Path) -> Any:
     async with Cuebook.open(config(store=str(path))) as cue:
         await cue.append("c", [{"role": "user", "content": "The key lies under the mat.", "id": "p1"}])
         await cue.settle()
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app_of(cue)), base_url=BASE) as opened:
-            yield opened
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app_of(cue)), base_url=BASE) as http_client:
+            yield http_client
 
 
 class Operation:
-    """One method of one path, with what its document says of its query and body."""
+    """One method of one path, with its query parameters and body schema from the OpenAPI document."""
 
     def __init__(self, method: str, path: str, document: dict[str, Any], operation: dict[str, Any]) -> None:
         self.method, self.template, self.document = method, path, document
@@ -67,10 +68,10 @@ class Operation:
 
     @property
     def path(self) -> str:
-        found = self.template
+        result = self.template
         for name in [piece[1:-1] for piece in self.template.split("/") if piece.startswith("{")]:
-            found = found.replace(f"{{{name}}}", PATH_VALUES.get(name, "c"))
-        return found
+            result = result.replace(f"{{{name}}}", PATH_VALUES.get(name, "c"))
+        return result
 
     def resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
         if "$ref" in schema:
@@ -85,7 +86,7 @@ class Operation:
         return "null" in schema.get("type", ()) or any(choice.get("type") == "null" for choice in choices)
 
     def valid(self, schema: dict[str, Any] | None = None) -> Any:
-        """The smallest value its document allows."""
+        """Return the smallest value that the schema allows."""
         schema = self.resolved(self.body if schema is None else schema)
         if schema.get("type") == "object":
             return {name: self.valid(schema["properties"][name]) for name in schema.get("required", ())}
@@ -113,8 +114,8 @@ def dump(path: Path) -> list[str]:
         return list(database.iterdump())
 
 
-async def refused(client: httpx.AsyncClient, path: Path, each: Operation, **request: Any) -> httpx.Response:
-    """Send it; it is refused as one problem, with nothing stored."""
+async def check_rejected(client: httpx.AsyncClient, path: Path, each: Operation, **request: Any) -> httpx.Response:
+    """Send a request, and check that it is rejected with one problem and stores nothing."""
     before = dump(path)
     answer = await client.request(each.method, each.path, **request)
     assert answer.status_code == 400, (each, request, answer.status_code, answer.text)
@@ -125,15 +126,17 @@ async def refused(client: httpx.AsyncClient, path: Path, each: Operation, **requ
 
 
 @pytest.mark.parametrize("each", OURS, ids=repr)
-async def test_an_unknown_query_parameter(client: httpx.AsyncClient, path: Path, each: Operation) -> None:
+async def test_unknown_query_parameter_is_rejected(client: httpx.AsyncClient, path: Path, each: Operation) -> None:
     body = {} if each.body is None else {"json": each.valid()}
-    answer = await refused(client, path, each, params={"colour": "red"}, **body)
+    answer = await check_rejected(client, path, each, params={"colour": "red"}, **body)
     assert answer.json()["where"] == "colour"
     assert "colour" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("each", OURS, ids=repr)
-async def test_query_parameters_of_the_wrong_type(client: httpx.AsyncClient, path: Path, each: Operation) -> None:
+async def test_query_parameter_of_a_wrong_type_is_rejected(
+    client: httpx.AsyncClient, path: Path, each: Operation
+) -> None:
     needed = {its["name"]: each.valid(its["schema"]) for its in each.query if its.get("required")}
     for parameter in each.query:
         kind = each.resolved(parameter["schema"])
@@ -141,12 +144,12 @@ async def test_query_parameters_of_the_wrong_type(client: httpx.AsyncClient, pat
             below = [kind["minimum"] - 1] if "minimum" in kind else []
             above = [kind["maximum"] + 1] if "maximum" in kind else []
             for odd in ("soon", *below, *above):
-                answer = await refused(client, path, each, params=needed | {parameter["name"]: odd})
+                answer = await check_rejected(client, path, each, params=needed | {parameter["name"]: odd})
                 assert answer.json()["where"] == parameter["name"]
 
 
 @pytest.mark.parametrize("each", OURS, ids=repr)
-async def test_an_address_that_is_no_text(client: httpx.AsyncClient, path: Path, each: Operation) -> None:
+async def test_url_that_is_not_valid_text_is_rejected(client: httpx.AsyncClient, path: Path, each: Operation) -> None:
     body = {} if each.body is None else {"json": each.valid()}
     for odd in ("%ff", "a%00b"):
         answer = await client.request(each.method, f"{each.path}?q={odd}", **body)
@@ -159,17 +162,17 @@ async def test_an_address_that_is_no_text(client: httpx.AsyncClient, path: Path,
 
 @pytest.mark.parametrize("each", WITH_BODY, ids=repr)
 @pytest.mark.parametrize("body", [b"{", b"[]", b'"text"', b"\xff{}"], ids=repr)
-async def test_a_body_that_is_no_json_object(
+async def test_body_that_is_not_a_json_object_is_rejected(
     client: httpx.AsyncClient, path: Path, each: Operation, body: bytes
 ) -> None:
-    answer = await refused(client, path, each, content=body)
+    answer = await check_rejected(client, path, each, content=body)
     if not each.wire:
         assert answer.json()["where"] == "body"
 
 
 @pytest.mark.parametrize("each", OUR_BODIES, ids=repr)
-async def test_fields_of_a_body(client: httpx.AsyncClient, path: Path, each: Operation) -> None:
-    """Unknown, missing, of the wrong type, with a NUL: each is named."""
+async def test_invalid_body_fields_are_rejected_by_name(client: httpx.AsyncClient, path: Path, each: Operation) -> None:
+    """The error names a field that is unknown, missing, of a wrong type, or contains a NUL."""
     base, wrong = each.valid(), []
     rows = [("colour", base | {"colour": 1})]
     rows += [
@@ -191,7 +194,7 @@ async def test_fields_of_a_body(client: httpx.AsyncClient, path: Path, each: Ope
     if base:
         texts.append(("body", json.dumps(base | {next(iter(base)): "LONG"}).replace('"LONG"', "9" * 5_000)))
     for where, body in texts:
-        answer = await refused(client, path, each, content=body.encode())
+        answer = await check_rejected(client, path, each, content=body.encode())
         if answer.json().get("where", "").split(".")[0].split("[")[0] != where:
             wrong.append((where, body, answer.json()))
     assert not wrong
@@ -214,7 +217,7 @@ COMMANDS: Final = dict(commands(typer.main.get_command(app)))
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_options_and_arguments_of_a_command(here: Here, words: tuple[str, ...]) -> None:
+def test_unknown_options_and_missing_arguments_are_rejected(here: CommandRunner, words: tuple[str, ...]) -> None:
     line = here(*words, "--colour", code=2)
     assert line.startswith("cuebook: No such option: --colour")
     for parameter in COMMANDS[words].params:

@@ -1,4 +1,4 @@
-"""The blocking facade: the same methods, from any thread, and an end that ends everything."""
+"""Tests of BlockingCuebook: the same methods as Cuebook, usable from any thread, and a clean close."""
 
 import inspect
 import os
@@ -14,7 +14,7 @@ import pytest
 from cuebook import Ask, BlockingCuebook, Chunk, Cuebook, CuebookError, NotFound
 from cuebook.testing import Script, ScriptedModel
 
-#: What has no blocking form: the desk is for this package, relay and pass_through are for the server.
+#: Members without a blocking form: the desk is internal, relay and pass_through are for the server.
 ASYNC_ONLY = {
     "desk",
     "relay",
@@ -42,22 +42,22 @@ def parts(kind: type) -> Iterator[tuple[str, type]]:
                 yield name, part
 
 
-def twins() -> Iterator[tuple[type, type]]:
+def class_pairs() -> Iterator[tuple[type, type]]:
     yield Cuebook, BlockingCuebook
     blocking = dict(parts(BlockingCuebook))
     for name, part in parts(Cuebook):
         yield part, blocking[name]
 
 
-def test_methods_and_parameters_are_the_same() -> None:
-    for own, blocking in twins():
+def test_methods_and_parameters_match_the_async_class() -> None:
+    for own, blocking in class_pairs():
         expected = {RENAMED.get(name, name): member for name, member in public(own).items() if name not in ASYNC_ONLY}
-        given = public(blocking)
-        assert sorted(expected.keys() - {"config"}) == sorted(given.keys() - {"config"})
+        blocking_members = public(blocking)
+        assert sorted(expected.keys() - {"config"}) == sorted(blocking_members.keys() - {"config"})
         for name, member in expected.items():
-            assert isinstance(member, property) == isinstance(given[name], property), name
+            assert isinstance(member, property) == isinstance(blocking_members[name], property), name
             if callable(member):
-                assert list(_parameters(member)) == list(_parameters(given[name])), name
+                assert list(_parameters(member)) == list(_parameters(blocking_members[name])), name
     assert list(_parameters(Cuebook.__init__))[1:] == list(_parameters(BlockingCuebook.__init__))[1:]
 
 
@@ -67,21 +67,21 @@ def _parameters(member: object) -> Iterator[tuple[str, object, object]]:
         yield each.name, each.kind, each.default
 
 
-def test_each_kind_of_method_works_without_await() -> None:
+def test_each_kind_of_member_works_without_await() -> None:
     model = ScriptedModel("Miso.")
     with BlockingCuebook.open(model=model) as cue:
         assert cue.append("c1", [{"role": "user", "content": "My cat is Miso."}], user="ann").stored == 1  # a coroutine
         assert cue.ask(Ask("What is my cat called?", "c1", user="ann")).text == "Miso."
-        assert "Miso" in cue.memory.search("cat", conversation="c1", user="ann")[0].text  # of a namespace
+        assert "Miso" in cue.memory.search("cat", conversation="c1", user="ann")[0].text  # a method of a namespace
         assert cue.memory.compress("short").text == "short"  # a plain method
         assert cue.personas == ["assistant"]  # a property
-        assert cue.prompts.save("a", {"body": "Be $tone."}, params=["tone"]).number == 1  # one of a base class
+        assert cue.prompts.save("a", {"body": "Be $tone."}, params=["tone"]).number == 1  # a method of a base class
         with pytest.raises(NotFound, match="c2"):
             cue.conversations.get("c2")
     assert model.closed
 
 
-def test_a_stream_comes_piece_by_piece_and_never_runs_ahead() -> None:
+def test_stream_yields_pieces_and_never_reads_ahead() -> None:
     model = ScriptedModel(Script(text="abcdefgh", size=2))
     with BlockingCuebook.open(model=model) as cue:
         chunks = cue.stream(Ask("Hello", "c1"))
@@ -95,7 +95,7 @@ def test_a_stream_comes_piece_by_piece_and_never_runs_ahead() -> None:
     assert rest[-1].type == "final_response"
 
 
-def test_a_stream_left_early_is_closed_with_what_had_come() -> None:
+def test_stream_left_early_stores_the_partial_answer() -> None:
     with BlockingCuebook.open(model=ScriptedModel(SLOW, default="ok")) as cue:
         for chunk in cue.stream(Ask("Count", "c1")):
             if chunk.type == "text_delta":
@@ -105,7 +105,7 @@ def test_a_stream_left_early_is_closed_with_what_had_come() -> None:
         assert cue.ask(Ask("Go on", "c1")).text == "ok"
 
 
-def test_errors_of_the_book_arrive_as_they_are() -> None:
+def test_errors_are_raised_unchanged() -> None:
     broken = Script(text="half an", half=False, error=CuebookError("the model fell over"))
     with BlockingCuebook.open(model=ScriptedModel(broken)) as cue:
         with pytest.raises(CuebookError, match="fell over"):
@@ -114,14 +114,14 @@ def test_errors_of_the_book_arrive_as_they_are() -> None:
             cue.ask(Ask("", "c1"))
 
 
-def test_several_threads_share_a_book() -> None:
+def test_several_threads_share_one_instance() -> None:
     with BlockingCuebook.open(model=ScriptedModel(default="ok")) as cue, ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda n: cue.ask(Ask(f"Hello {n}", f"c{n % 4}")), range(24)))
         assert {reply.text for reply in replies} == {"ok"}
         assert sum(each.turns for each in cue.conversations.list().items) == 24
 
 
-def test_closing_ends_the_thread_and_what_waits() -> None:
+def test_close_ends_the_thread_and_pending_calls() -> None:
     failures: list[BaseException] = []
 
     def wait(cue: BlockingCuebook) -> None:
@@ -134,7 +134,7 @@ def test_closing_ends_the_thread_and_what_waits() -> None:
     with BlockingCuebook.open(model=ScriptedModel(Script(text="never", delay=30))) as cue:
         thread = threading.Thread(target=wait, args=(cue,))
         thread.start()
-        until(lambda: bool(cue.conversations.list().items))
+        wait_until(lambda: bool(cue.conversations.list().items))
     thread.join(5)
     assert len(failures) == 1
     assert "closed" in str(failures[0])
@@ -152,7 +152,7 @@ def test_closing_ends_the_thread_and_what_waits() -> None:
     ],
     ids=["ask", "stream", "list", "search", "personas"],
 )
-def test_using_a_book_that_is_not_open_is_a_clear_error(use: Callable[[BlockingCuebook], object]) -> None:
+def test_using_an_instance_that_is_not_open_raises(use: Callable[[BlockingCuebook], object]) -> None:
     cue = BlockingCuebook.open()
     with pytest.raises(CuebookError, match="not open"):
         use(cue)
@@ -163,7 +163,7 @@ def test_using_a_book_that_is_not_open_is_a_clear_error(use: Callable[[BlockingC
     cue.close()
 
 
-def test_a_book_can_be_opened_again_but_not_twice(tmp_path: Path) -> None:
+def test_closed_instance_reopens_but_open_one_does_not(tmp_path: Path) -> None:
     (tmp_path / "cuebook.toml").write_text("")
     cue = BlockingCuebook.open(tmp_path)
     with cue:
@@ -174,7 +174,7 @@ def test_a_book_can_be_opened_again_but_not_twice(tmp_path: Path) -> None:
         assert cue.conversations.get("c1").last_seq == 1
 
 
-def test_a_stream_of_a_closed_book_ends_with_a_clear_error() -> None:
+def test_stream_of_a_closed_instance_raises() -> None:
     with BlockingCuebook.open(model=ScriptedModel(SLOW)) as cue:
         chunks = cue.stream(Ask("Hello", "c1"))
         next(chunks)
@@ -182,7 +182,7 @@ def test_a_stream_of_a_closed_book_ends_with_a_clear_error() -> None:
         next(chunks)
 
 
-def test_what_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
+def test_failed_open_leaves_no_thread(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     (tmp_path / "cuebook.toml").write_text('[store]\nurl = "https://example.com/db"\n')
     with pytest.raises(CuebookError, match=r"store\.url"), BlockingCuebook.open(tmp_path):
@@ -190,7 +190,7 @@ def test_what_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
     assert set(threading.enumerate()) == before
 
 
-def test_a_call_on_the_books_own_thread_is_refused() -> None:
+def test_call_on_the_event_loop_thread_is_refused() -> None:
     def reply(_: object) -> str:
         with pytest.raises(CuebookError, match="own thread"):
             cue.conversations.list()
@@ -200,7 +200,7 @@ def test_a_call_on_the_books_own_thread_is_refused() -> None:
         assert cue.ask(Ask("Hello", "c1")).text == "refused"
 
 
-def test_an_interrupt_stops_the_answer_and_keeps_what_had_come() -> None:
+def test_interrupt_stores_the_partial_answer() -> None:
     with BlockingCuebook.open(model=ScriptedModel(Script(text="one two", size=4, delay=0.5))) as cue:
         chunks = cue.stream(Ask("Count", "c1"))
         next(chunks)
@@ -214,8 +214,8 @@ def test_an_interrupt_stops_the_answer_and_keeps_what_had_come() -> None:
         assert cue.conversations.posts("c1")[-1].message == "one "
 
 
-def until(true: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
-    while not true():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

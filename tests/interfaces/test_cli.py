@@ -1,4 +1,4 @@
-"""The command `cuebook`, run as a user runs it."""
+"""Tests of the `cuebook` command, run as a user runs it."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import typer
-from commands import CUEBOOK, Here, cuebook, environment, write_messages
+from commands import CUEBOOK, CommandRunner, cuebook, environment, write_messages
 from inline_snapshot import snapshot
 from upstream import Upstream
 
@@ -29,7 +29,7 @@ from cuebook.cli.output.screen import fit, harmless, json_text, line_of
 ESCAPES = "fox \x1b[31mred\x1b[0m \u202eevil\u202c \x07 \u009b \U000e0041"
 
 
-# ---- help -----------------------------------------------------------------------------------------------------------
+# ---- help
 
 
 def every_command() -> Iterator[tuple[str, Any, Any]]:
@@ -49,7 +49,7 @@ def commands_below(path: str, loaded: Any, parent: Any) -> Iterator[tuple[str, A
         yield from commands_below(f"{path} {name}", below, context)
 
 
-def test_help_of_the_whole_command(tmp_path: Path) -> None:
+def test_root_help_text(tmp_path: Path) -> None:
     assert cuebook("--help", cwd=tmp_path).stdout == snapshot("""\
 Usage: cuebook [OPTIONS] COMMAND [ARGS]...
 
@@ -80,7 +80,7 @@ Commands:
   prompt        Write, compare, test, select and roll back prompts.
   audit         Show, verify and export the audit log.
   key           Create, list and revoke API keys.
-  knowledge     Store and list facts under a category and a key.
+  knowledge     Store, list and decay facts under a category and a key.
   experience    List handwritten experiences and test their selection.
   mind          Show, update and reset the mood state of a conversation.
   optimizer     Show and run the automatic tuning of summarization.
@@ -97,13 +97,13 @@ Commands:
 """)
 
 
-def test_without_arguments_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = [(cli.run(arguments), capsys.readouterr()) for arguments in ([], ["--help"])]
-    assert shown[0] == shown[1]
-    assert shown[0][0] == 0
+def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    results = [(cli.run(arguments), capsys.readouterr()) for arguments in ([], ["--help"])]
+    assert results[0] == results[1]
+    assert results[0][0] == 0
 
 
-def test_help_of_a_command(here: Here) -> None:
+def test_subcommand_help_text(here: CommandRunner) -> None:
     assert here("conversation", "import", "--help") == snapshot("""\
 Usage: cuebook conversation import [OPTIONS] {FILE}...
 
@@ -114,10 +114,10 @@ Usage: cuebook conversation import [OPTIONS] {FILE}...
   /api/conversations/{id}/posts`, TaskWeaver JSON and YAML, and LoCoMo.
 
 Arguments:
-  FILE <list[str]>  Transcript files; - reads standard input.  [required]
+  FILE  Transcript files; - reads standard input.  [required]
 
 Options:
-  --conversation ID  ID of the imported conversation.
+  --conversation ID  Import into the conversation with this ID.
   --user USER        Owner of the conversation.
   --persona ID       Persona of the answers.
   --time-zone ZONE   Resolve "yesterday" and the like in this time zone, such
@@ -134,21 +134,21 @@ Options:
 """)
 
 
-def test_help_and_version_have_their_usual_options(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_version_accept_their_usual_options(here: CommandRunner, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["turn"], ["conversation"], ["memory"], ["turn", "show"], ["chat"]):
-        shown = [(cli.run([*arguments, option]), capsys.readouterr().out) for option in ("-h", "--help")]
-        assert shown[0] == shown[1]
-        assert f"    cuebook {' '.join(arguments)}".rstrip() in shown[0][1].partition("Examples:")[2]
+        outputs = [(cli.run([*arguments, option]), capsys.readouterr().out) for option in ("-h", "--help")]
+        assert outputs[0] == outputs[1]
+        assert f"    cuebook {' '.join(arguments)}".rstrip() in outputs[0][1].partition("Examples:")[2]
     assert here("--version") == here("version")
     wrong = [sys.executable, "-m", "cuebook", "turm"]
     done = subprocess.run(wrong, capture_output=True, text=True, env=environment(), check=False)
     assert (done.returncode, done.stderr.partition(".")[0]) == (2, "cuebook: No such command 'turm'")
 
 
-def test_every_command_has_an_example_of_itself_and_says_what_it_does() -> None:
-    found = list(every_command())
-    assert len(found) > 15
-    for path, command, context in found:
+def test_every_command_has_a_description_and_an_example() -> None:
+    commands = list(every_command())
+    assert len(commands) > 15
+    for path, command, context in commands:
         name = path.rpartition(" ")[2]
         text = command.get_help(typer.Context(command, info_name=name, parent=context))
         _, _, examples = text.partition("Examples:\n")
@@ -160,7 +160,7 @@ def test_every_command_has_an_example_of_itself_and_says_what_it_does() -> None:
             assert f"  {option}" in text, (path, option)
 
 
-def test_help_loads_neither_server_nor_pictures() -> None:
+def test_help_imports_no_heavy_packages() -> None:
     code = """
 import sys
 from cuebook.cli.main import run
@@ -173,51 +173,53 @@ print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
     assert done.stderr.strip() == "[]"
 
 
-# ---- a whole story --------------------------------------------------------------------------------------------------
+# ---- whole workflows
 
 
-def test_the_first_minute_in_a_pipe(tmp_path: Path) -> None:
+def test_init_and_chat_work_in_a_pipe(tmp_path: Path) -> None:
     made = cuebook("init", "project", cwd=tmp_path)
     assert (made.returncode, made.stderr) == (0, "")
     assert made.stdout.endswith("Next: cd project && cuebook chat\n")
     cue = tmp_path / "project"
     lines = "My cat is called Miso.\n\n/help\n/show\n/quit\nnever said\n"
-    talk = cuebook("chat", cwd=cue, said=lines, COLUMNS="140")
+    talk = cuebook("chat", cwd=cue, stdin=lines, COLUMNS="140")
     assert (talk.returncode, talk.stderr) == (0, "")
     assert "no model configured" in talk.stdout
     assert "prompt:default/persona/helper@main:1" in talk.stdout
     assert "\x1b" not in talk.stdout
     assert "never said" not in cuebook("conversation", "show", "chat", cwd=cue).stdout
-    again = cuebook("chat", "--json", "--mode", "relay", cwd=cue, said="What is my cat called?\n")
-    answer = json.loads(again.stdout)
+    second = cuebook("chat", "--json", "--mode", "relay", cwd=cue, stdin="What is my cat called?\n")
+    answer = json.loads(second.stdout)
     assert (answer["conversationId"], answer["turn"]) == ("chat", 2)
     assert answer["metadata"]["window"]["tokens"] > 0
 
 
-def test_a_command_chat_has_not_is_told_and_not_sent(here: Here) -> None:
+def test_unknown_chat_command_is_reported_and_not_sent(here: CommandRunner) -> None:
     talk = cuebook(
-        "chat", cwd=here.folder, said="/etc/hosts is my file.\n//quit is what I type.\n/histroy 3\nnever said\n"
+        "chat", cwd=here.folder, stdin="/etc/hosts is my file.\n//quit is what I type.\n/histroy 3\nnever said\n"
     )
     assert (talk.returncode, talk.stderr) == (
         1,
         "cuebook: Unknown command /histroy. Available: /show, /help, /quit. Type //histroy to send it as text.\n",
     )
-    said = [post["message"] for post in here.json("conversation", "show", "chat")["posts"] if post["role"] == "user"]
-    assert said == ["/etc/hosts is my file.", "/quit is what I type."]
+    messages = [
+        post["message"] for post in here.json("conversation", "show", "chat")["posts"] if post["role"] == "user"
+    ]
+    assert messages == ["/etc/hosts is my file.", "/quit is what I type."]
 
 
-def test_a_mode_no_preset_knows_is_refused(here: Here) -> None:
+def test_chat_rejects_an_unknown_mode(here: CommandRunner) -> None:
     presets = here.folder / "config/metaprompt-presets.json"
     presets.write_text('{"memoryCompaction": {"defaultProfileByMode": {"plan": "budget", "talk": "standard"}}}')
-    refused = cuebook("chat", "--mode", "nosuch", cwd=here.folder, said="Hello\n")
+    refused = cuebook("chat", "--mode", "nosuch", cwd=here.folder, stdin="Hello\n")
     assert refused.returncode == 1
     assert "Unknown mode 'nosuch' in config/metaprompt-presets.json" in refused.stderr
     assert "Available: plan, talk" in refused.stderr
-    assert cuebook("chat", "--mode", "planner", cwd=here.folder, said="Hello\n").returncode == 0
+    assert cuebook("chat", "--mode", "planner", cwd=here.folder, stdin="Hello\n").returncode == 0
     assert here.json("turn", "list", "chat")["items"][0]["turn"] == 1
 
 
-def test_ids_are_whole_in_a_narrow_terminal(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_terminal_shows_whole_ids(here: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [f"a-long-id-of-a-post-that-is-needed-whole-{n:02}" for n in range(40)]
     posts = [{"id": id_, "sendFrom": "ann", "message": f"We decided to paint wall {id_} blue."} for id_ in ids]
     (tmp_path / "c1.json").write_text(json.dumps({"posts": posts}))
@@ -228,28 +230,28 @@ def test_ids_are_whole_in_a_narrow_terminal(here: Here, tmp_path: Path, monkeypa
         (("memory", "list", name), "source", ids[0]),
         (("conversation", "list"), "conversation", name),
     ):
-        shown = here(*arguments)
-        assert max(map(len, shown.splitlines())) <= 60
-        assert wanted in _column(shown, column)
+        output = here(*arguments)
+        assert max(map(len, output.splitlines())) <= 60
+        assert wanted in _column(output, column)
 
 
 def _column(table: str, name: str) -> str:
-    """Give what stands in a column, its lines joined."""
+    """Return the text of a table column, with its lines joined."""
     head, _, *rows = table.splitlines()
-    starts = [found.start() for found in re.finditer(r"\S+", head)]
+    starts = [result.start() for result in re.finditer(r"\S+", head)]
     at = head.index(name)
     end = next((start for start in starts if start > at), None)
     return "".join(row[at:end].strip() for row in rows)
 
 
-def test_turns_are_listed_shown_and_replayed(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cuebook("chat", cwd=here.folder, said="My cat is called Miso.\nAnd my dog Rex.\n").returncode == 0
+def test_turn_commands_list_show_and_replay(here: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cuebook("chat", cwd=here.folder, stdin="My cat is called Miso.\nAnd my dog Rex.\n").returncode == 0
     assert [turn["state"] for turn in here.json("turn", "list", "chat")["items"]] == ["finished", "finished"]
     assert "finished" in here("turn", "list", "chat", "--last", "1")
-    shown = here.json("turn", "show", "chat", "2")
-    assert shown["query"] == "And my dog Rex."
+    result = here.json("turn", "show", "chat", "2")
+    assert result["query"] == "And my dog Rex."
     kinds = ["section", "persona", "section", "addon", "post", "post", "query"]
-    assert [block["kind"] for block in shown["window"]["blocks"]] == kinds
+    assert [block["kind"] for block in result["window"]["blocks"]] == kinds
     monkeypatch.setenv("COLUMNS", "80")
     drawn = here("turn", "show", "chat", "2", "--full")
     for part in (
@@ -266,8 +268,8 @@ def test_turns_are_listed_shown_and_replayed(here: Here, monkeypatch: pytest.Mon
     assert here.json("turn", "replay", "chat", "1")["verdict"] == "identical"
 
 
-def test_an_altered_turn_is_told_and_fails(here: Here) -> None:
-    assert cuebook("chat", cwd=here.folder, said="My cat is called Miso.\nAnd?\n").returncode == 0
+def test_replay_of_an_altered_turn_fails(here: CommandRunner) -> None:
+    assert cuebook("chat", cwd=here.folder, stdin="My cat is called Miso.\nAnd?\n").returncode == 0
     with closing(sqlite3.connect(here.folder / ".cuebook/cuebook.db")) as connection:
         connection.execute("UPDATE post SET message = 'My cat is called Max.' WHERE seq = 1")
         connection.commit()
@@ -275,13 +277,15 @@ def test_an_altered_turn_is_told_and_fails(here: Here) -> None:
     assert here.json("turn", "replay", "chat", "2", code=1)["verdict"] == "altered"
 
 
-def test_transcripts_go_out_and_come_in(here: Here, tmp_path: Path) -> None:
-    said = write_messages(tmp_path, ("user", "The lease ends on 3 May."), ("assistant", "Noted."))
-    assert "c1: 2 of 2 posts new (from OpenAI messages)" in here("conversation", "import", said, "--conversation", "c1")
-    assert here.json("conversation", "import", said, "--conversation", "c1")["items"] == [
+def test_conversations_are_exported_and_imported(here: CommandRunner, tmp_path: Path) -> None:
+    transcript = write_messages(tmp_path, ("user", "The lease ends on 3 May."), ("assistant", "Noted."))
+    assert "c1: 2 of 2 posts new (from OpenAI messages)" in here(
+        "conversation", "import", transcript, "--conversation", "c1"
+    )
+    assert here.json("conversation", "import", transcript, "--conversation", "c1")["items"] == [
         {"conversationId": "c1", "posts": 2, "stored": 0, "lastSeq": 2}
     ]
-    assert here("conversation", "import", said, "--user", "ann", "--persona", "helper").startswith("talk: 2 of 2")
+    assert here("conversation", "import", transcript, "--user", "ann", "--persona", "helper").startswith("talk: 2 of 2")
     rows = here.json("conversation", "list")
     assert [(row["id"], row["userId"], row["personaId"]) for row in rows["items"]] == [
         ("talk", "ann", "helper"),
@@ -299,22 +303,22 @@ def test_transcripts_go_out_and_come_in(here: Here, tmp_path: Path) -> None:
     assert here.json("conversation", "export", "--all", "-o", str(everything))["conversations"] == 2
     (tmp_path / "other").mkdir()
     assert cuebook("init", ".", cwd=tmp_path / "other").returncode == 0
-    piped = cuebook("conversation", "import", "-", cwd=tmp_path / "other", said=everything.read_text())
+    piped = cuebook("conversation", "import", "-", cwd=tmp_path / "other", stdin=everything.read_text())
     assert (piped.returncode, piped.stderr) == (0, "")
-    other = Here(tmp_path / "other", here._capsys)  # noqa: SLF001
+    other = CommandRunner(tmp_path / "other", here._capsys)  # noqa: SLF001
     for name in ("c1", "talk"):
         assert _posts(other, name) == _posts(here, name)
 
 
-def _posts(here: Here, name: str) -> list[dict[str, Any]]:
+def _posts(here: CommandRunner, name: str) -> list[dict[str, Any]]:
     return list(here.json("conversation", "show", name)["posts"])
 
 
-def _cursor(here: Here) -> str:
+def _cursor(here: CommandRunner) -> str:
     return str(here.json("conversation", "list", "--limit", "1")["next"])
 
 
-def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None:
+def test_memory_commands_search_list_and_show(here: CommandRunner, tmp_path: Path) -> None:
     talk = [("user", f"I live in town number {n}. We decided to paint wall {n} blue.") for n in range(20)]
     messages = [each for pair in zip(talk, [("assistant", "Noted.")] * 20, strict=True) for each in pair]
     here("conversation", "import", write_messages(tmp_path, *messages), "--conversation", "c1", "--user", "ann")
@@ -335,8 +339,8 @@ def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None
     assert here.json("memory", "show", "c1")["summary"]["summaryText"] in here("memory", "show", "c1")
     assert here.json("memory", "show", "c1", "--version", "1")["summary"]["version"] == 1
     for arguments in ((), ("--json",)):
-        told = here("memory", "show", "c1", "--version", "300", *arguments, code=1)
-        assert "Unknown summary version 300 of conversation 'c1'. Available: 1." in told
+        output = here("memory", "show", "c1", "--version", "300", *arguments, code=1)
+        assert "Unknown summary version 300 of conversation 'c1'. Available: 1." in output
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c2")
     assert here("memory", "list", "c2").startswith("no memories yet")
     assert here("memory", "show", "c2").startswith("no summary yet")
@@ -344,7 +348,7 @@ def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None
     assert here("memory", "show", "c2", "--version", "3").startswith("no summary yet")
 
 
-def test_settling_says_what_was_done_and_where(here: Here, tmp_path: Path) -> None:
+def test_settle_reports_finished_and_pending_jobs(here: CommandRunner, tmp_path: Path) -> None:
     talk = [("user" if n % 2 else "assistant", f"We decided to paint wall {n} blue.") for n in range(1, 61)]
     for name in ("c1", "c2"):
         here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", name)
@@ -353,28 +357,28 @@ def test_settling_says_what_was_done_and_where(here: Here, tmp_path: Path) -> No
     assert "Unknown conversation 'nosuch'" in here("settle", "--conversation", "nosuch", code=1)
     assert "Unknown conversation 'nosuch'" in here("settle", "--conversation", "nosuch", "--json", code=1)
     here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", "c3")
-    assert here("settle", "--timeout", "0", code=1) == "still pending: compaction 1, optimizer 1\n"
+    assert here("settle", "--timeout", "0", code=1) == "still pending: 1 compaction job, 1 optimizer job\n"
 
 
-def test_long_lists_are_read_page_by_page(here: Here, tmp_path: Path) -> None:
+def test_long_lists_are_paginated(here: CommandRunner, tmp_path: Path) -> None:
     talk = [("user", f"I live in town number {n}. We decided to paint wall {n} blue.") for n in range(5)]
     here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", "c1")
     for command, name in ((("conversation", "show", "c1"), "posts"), (("memory", "list", "c1", "--ended"), "items")):
-        whole, found, more = here.json(*command), [], ()
+        whole, results, more = here.json(*command), [], ()
         while True:
             page = here.json(*command, "--limit", "2", *more)
-            found += page[name]
+            results += page[name]
             if "next" not in page:
                 break
             more = ("--cursor", page["next"])
-        assert found == whole[name]
-        assert len(found) > 4
+        assert results == whole[name]
+        assert len(results) > 4
         assert "more results: --cursor" in here(*command, "--limit", "2")
         assert "cursor: invalid or expired: 'x'" in here(*command, "--cursor", "x", code=1)
     assert "--last" in here("conversation", "show", "c1", "--limit", "2", "--last", "2", code=2)
 
 
-def test_sessions_shared_entries_and_summaries_of_ones_own(here: Here, tmp_path: Path) -> None:
+def test_session_shared_entries_and_manual_summaries(here: CommandRunner, tmp_path: Path) -> None:
     entry = {"type": "plan", "scope": "conversation", "content": "paint all walls", "id": "sme-1"}
     note = {"type": "shared_memory_entry", "content": "", "extra": entry}
     posts = [{"id": f"p{n}", "sendFrom": "ann", "message": f"We decided to paint wall {n} blue."} for n in range(6)]
@@ -396,33 +400,33 @@ def test_sessions_shared_entries_and_summaries_of_ones_own(here: Here, tmp_path:
     assert "summary: empty" in here("conversation", "compress", "c1", "--before", "p6", "--summary", "", code=1)
     assert here.json("conversation", "shared", "c1", "--type", "plan")["items"] == [entry | {"sendFrom": "Planner"}]
     assert "paint all walls" in here("conversation", "shared", "c1")
-    assert here("conversation", "shared", "c1", "--type", "none") == "no shared entries\n"
+    assert here("conversation", "shared", "c1", "--type", "none") == "no shared memory entries\n"
     assert here("memory", "digest", "c1", "--last", "5").startswith("[Summary of 5 messages]")
     assert here.json("memory", "digest", "c1")["text"].startswith("[Summary of 7 messages]")
     made = here.json("memory", "compress", "short")
     assert (made["text"], made["tokensBefore"]) == ("short", made["tokensAfter"])
     long = "First.\n" + "and so on and on. " * 50 + "\nLast."
-    piped = cuebook("memory", "compress", cwd=here.folder, said=long)
+    piped = cuebook("memory", "compress", cwd=here.folder, stdin=long)
     assert (piped.returncode, piped.stderr) == (0, "")
     assert len(piped.stdout) < len(long)
 
 
 @pytest.mark.slow
-def test_an_export_that_does_not_fit_leaves_what_was_there(here: Here, tmp_path: Path) -> None:
+def test_export_without_disk_space_keeps_the_existing_file(here: CommandRunner, tmp_path: Path) -> None:
     talk = [("user", "word " * 20_000)] * 8
     here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", "c1")
     file, link = tmp_path / "c1.json", tmp_path / "link.json"
     link.symlink_to(file)
     limited = f"ulimit -f 400; {CUEBOOK} conversation export c1 -o {file}"  # blocks of 1,024 bytes
-    for kept in (None, "what was there"):
-        if kept:
-            file.write_text(kept)
+    for content in (None, "what was there"):
+        if content:
+            file.write_text(content)
         done = subprocess.run(
             ["bash", "-c", limited], cwd=here.folder, env=environment(), capture_output=True, check=False
         )
         assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-        assert f"{file}: ".encode() in done.stderr
-        assert (file.read_text() if file.exists() else None) == kept
+        assert f": '{file}'. ".encode() in done.stderr
+        assert (file.read_text() if file.exists() else None) == content
     assert sorted(tmp_path.glob(".c1*")) == []
     file.chmod(0o600)
     here("conversation", "export", "c1", "-o", str(link))
@@ -435,14 +439,14 @@ def test_an_export_that_does_not_fit_leaves_what_was_there(here: Here, tmp_path:
     assert piped.stdout.startswith(file.read_bytes())
 
 
-def test_deleting_asks_unless_told_not_to(here: Here, tmp_path: Path) -> None:
+def test_delete_asks_for_confirmation_without_yes(here: CommandRunner, tmp_path: Path) -> None:
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c1")
     assert "was not deleted. Use --yes" in here("conversation", "delete", "c1", code=1)
-    assert here("conversation", "delete", "c1", "--yes") == "deleted c1 (1 posts)\n"
+    assert here("conversation", "delete", "c1", "--yes") == "deleted c1 (1 post)\n"
     assert "Unknown conversation 'c1'" in here("conversation", "delete", "c1", "--yes", code=1)
 
 
-def test_show_draws_branches_attachments_and_names(here: Here, tmp_path: Path) -> None:
+def test_show_prints_branches_attachments_and_names(here: CommandRunner, tmp_path: Path) -> None:
     posts = [
         {"id": "p1", "sendFrom": "ann", "message": "First"},
         {"id": "p2", "sendFrom": "assistant", "attachments": [{"type": "function", "content": "f(1)"}]},
@@ -450,14 +454,14 @@ def test_show_draws_branches_attachments_and_names(here: Here, tmp_path: Path) -
     ]
     (tmp_path / "tree.json").write_text(json.dumps({"userId": "ann", "posts": posts}))
     here("conversation", "import", str(tmp_path / "tree.json"))
-    shown = here("conversation", "show", "tree", "--branches")
-    assert "[function] f(1)" in shown
-    assert "3 assistant" in shown
-    assert "(after p1)" in shown
+    output = here("conversation", "show", "tree", "--branches")
+    assert "[function] f(1)" in output
+    assert "3 assistant" in output
+    assert "(after p1)" in output
     assert "First" not in here("conversation", "show", "tree", "--last", "1")
 
 
-def test_pictures_sounds_and_files_are_told_not_printed(here: Here, tmp_path: Path) -> None:
+def test_images_audio_and_files_are_described_not_printed(here: CommandRunner, tmp_path: Path) -> None:
     data = "QUJD" * 5_500
     content = [
         {"type": "text", "text": "first"},
@@ -470,8 +474,8 @@ def test_pictures_sounds_and_files_are_told_not_printed(here: Here, tmp_path: Pa
     ]
     (tmp_path / "c1.json").write_text(json.dumps([{"role": "user", "content": content}]))
     here("conversation", "import", str(tmp_path / "c1.json"))
-    shown = here("conversation", "show", "c1").strip().splitlines()
-    assert shown[-7:] == [
+    output = here("conversation", "show", "c1").strip().splitlines()
+    assert output[-7:] == [
         "first",
         "[image png, 16 kB]",
         "second, pasted: [image jpeg, 2 kB] there",
@@ -485,10 +489,10 @@ def test_pictures_sounds_and_files_are_told_not_printed(here: Here, tmp_path: Pa
     assert here("conversation", "show", "c2").strip().splitlines()[-2:] == ["[image png, 16 kB]", "first"]
 
 
-# ---- settings and health --------------------------------------------------------------------------------------------
+# ---- settings and health
 
 
-def test_config_shows_each_value_with_its_source_and_no_secret(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_shows_values_and_sources_without_secrets(here: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUEBOOK_UPSTREAM_URL", "http://me:hunter2@127.0.0.1/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-hunter2")
     monkeypatch.setenv("MEMORY_COMPACTION_TAIL_TURNS", "3")
@@ -500,7 +504,7 @@ def test_config_shows_each_value_with_its_source_and_no_secret(here: Here, monke
     assert "hunter2" not in here("config")
 
 
-def test_doctor_finds_a_new_project_and_a_used_one_well(here: Here, tmp_path: Path) -> None:
+def test_doctor_accepts_a_new_and_a_used_project(here: CommandRunner, tmp_path: Path) -> None:
     states = {check["name"]: check["state"] for check in here.json("doctor")["checks"]}
     assert set(states) >= {"python", "sqlite", "settings", "personas", "presets", "folder", "store", "model"}
     assert {name for name, state in states.items() if state != "ok"} <= {"model", "disk", "folder"}
@@ -509,34 +513,34 @@ def test_doctor_finds_a_new_project_and_a_used_one_well(here: Here, tmp_path: Pa
     assert re.search(r"ok +store +1 conversations, 1 posts, schema \d+, intact", here("doctor"))
 
 
-def test_doctor_names_what_is_wrong(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_each_problem(here: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     (here.folder / "personas/bad.json").write_text('{"id": 3}')
     (here.folder / "config/metaprompt-presets.json").write_text('{"memoryCompaction": {"defaultProfile": "big"}}')
     (here.folder / ".cuebook").mkdir()
     (here.folder / ".cuebook/cuebook.db").write_text("no database at all, but long enough to be looked at " * 30)
     monkeypatch.setenv("CUEBOOK_UPSTREAM_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("CUEBOOK_MODEL_PROVIDER", "openai")
-    found = {check["name"]: check for check in here.json("doctor", code=1)["checks"] if check["state"] == "fail"}
-    assert "personas/bad.json: id: expected a name" in found["personas"]["found"]
-    assert "defaultProfile" in found["presets"]["found"]
-    assert "database" in found["store"]["found"]
-    assert "model.name" in found["model"]["found"]
-    assert "127.0.0.1:9" in found["upstream"]["found"]
+    result = {check["name"]: check for check in here.json("doctor", code=1)["checks"] if check["state"] == "fail"}
+    assert "personas/bad.json: id: expected a name" in result["personas"]["found"]
+    assert "defaultProfile" in result["presets"]["found"]
+    assert "database" in result["store"]["found"]
+    assert "model.name" in result["model"]["found"]
+    assert "127.0.0.1:9" in result["upstream"]["found"]
     settings = '[experience]\nfolder = "nowhere"\n[logs]\nprompts = "{}"\n'
     (here.folder / "cuebook.toml").write_text(settings.format("cuebook.toml"))
-    found = {check["name"]: check for check in here.json("doctor", code=1)["checks"]}
-    assert "folder not found: 'nowhere'" in found["experiences"]["found"]
-    assert (found["experiences"]["state"], found["logs"]["state"]) == ("warn", "fail")
-    assert found["logs"]["found"].endswith("cuebook.toml' is not a writable folder")
+    result = {check["name"]: check for check in here.json("doctor", code=1)["checks"]}
+    assert "folder not found: 'nowhere'" in result["experiences"]["found"]
+    assert (result["experiences"]["state"], result["logs"]["state"]) == ("warn", "fail")
+    assert result["logs"]["found"].endswith("cuebook.toml' is not a writable folder")
     (here.folder / "cuebook.toml").write_text(settings.format("logs/prompts"))
-    found = {check["name"]: check for check in here.json("doctor", code=1)["checks"]}
-    assert found["logs"]["found"] == "each prompt is written to logs/prompts"
+    result = {check["name"]: check for check in here.json("doctor", code=1)["checks"]}
+    assert result["logs"]["found"] == "each prompt is written to logs/prompts"
     (here.folder / "cuebook.toml").write_text("x = [")
     assert re.search(r"fail +settings +cuebook.toml: invalid TOML", here("doctor", code=1))
 
 
 @pytest.mark.parametrize(
-    ("given", "check", "said"),
+    ("setting", "check", "expected"),
     [
         ("CUEBOOK_BUDGET_TRIGGER=7", "settings", "budget.trigger: 7.0 is out of range. Use a number above 0"),
         ("CUEBOOK_SERVER_PORT=99999", "settings", "server.port: 99999 is out of range"),
@@ -545,49 +549,49 @@ def test_doctor_names_what_is_wrong(here: Here, monkeypatch: pytest.MonkeyPatch)
         ("CUEBOOK_WORK_MODEL=model", "work", 'work.model: "model" needs [model]'),
     ],
 )
-def test_doctor_fails_on_settings_that_cannot_be(
-    here: Here, monkeypatch: pytest.MonkeyPatch, given: str, check: str, said: str
+def test_doctor_fails_on_invalid_settings(
+    here: CommandRunner, monkeypatch: pytest.MonkeyPatch, setting: str, check: str, expected: str
 ) -> None:
-    name, _, value = given.partition("=")
+    name, _, value = setting.partition("=")
     monkeypatch.setenv(name, value)
     [failed] = [each for each in here.json("doctor", code=1)["checks"] if each["state"] == "fail"]
     assert failed["name"] == check
-    assert said in failed["found"]
+    assert expected in failed["found"]
     if check == "settings":
         assert f"environment {name}: " in here("conversation", "list", code=1)
 
 
-def test_doctor_fails_on_a_damaged_key_and_where_there_is_no_project(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_doctor_fails_on_a_damaged_key_or_missing_project(
+    here: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")))
     key = here.folder / ".cuebook/cuebook.db.key"
     key.write_text("no key")
     [failed] = [each for each in here.json("doctor", code=1)["checks"] if each["state"] == "fail"]
-    assert (failed["name"], f"key file '{key}' is damaged" in failed["found"]) == ("key", True)
+    assert (failed["name"], f"Key file '{key}' is damaged" in failed["found"]) == ("key", True)
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.chdir(empty)
     capsys.readouterr()
     assert cli.run(["doctor"]) == 1
-    assert "fail  project     no cuebook.toml and no database in" in capsys.readouterr().out
+    assert "fail  project     No cuebook.toml and no database in" in capsys.readouterr().out
     assert list(empty.iterdir()) == []
     (empty / "cuebook.toml").write_text("")
     assert cli.run(["doctor"]) == 0
     assert cli.run(["conversation", "list"]) == 0
 
 
-def test_doctor_warns_of_a_window_without_room_and_an_address_without_a_path(
-    here: Here, monkeypatch: pytest.MonkeyPatch, upstream: Upstream
+def test_doctor_warns_of_a_small_window_and_incomplete_url(
+    here: CommandRunner, monkeypatch: pytest.MonkeyPatch, upstream: Upstream
 ) -> None:
     monkeypatch.setenv("CUEBOOK_BUDGET_CONTEXT", "8192")
     monkeypatch.setenv("CUEBOOK_UPSTREAM_URL", upstream.url.removesuffix("/v1"))
-    found = {each["name"]: each for each in here.json("doctor")["checks"] if each["state"] == "warn"}
-    assert "4,096 tokens for a prompt, but none left for posts: budget.system is 5,000" in found["budget"]["found"]
-    assert "most servers expect /v1" in found["upstream"]["advice"]
+    result = {each["name"]: each for each in here.json("doctor")["checks"] if each["state"] == "warn"}
+    assert "4,096 tokens for a prompt, but none left for posts: budget.system is 5,000" in result["budget"]["found"]
+    assert "most servers expect /v1" in result["upstream"]["advice"]
 
 
-def test_init_overwrites_nothing_unasked(project: Path, here: Here) -> None:
+def test_init_overwrites_files_only_with_force(project: Path, here: CommandRunner) -> None:
     (project / "cuebook.toml").write_text("[model]\n")
     (project / ".gitignore").write_text("mine\nlogs/\n")
     assert f"File exists: '{project}/cuebook.toml'" in here("init", str(project), code=1)
@@ -599,31 +603,31 @@ def test_init_overwrites_nothing_unasked(project: Path, here: Here) -> None:
     assert ".cuebook/" in (project / ".gitignore").read_text()
 
 
-def test_init_keeps_what_it_cannot_read(here: Here, tmp_path: Path) -> None:
+def test_init_keeps_a_gitignore_that_is_not_utf8(here: CommandRunner, tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_bytes(b"caf\xe9\n")
     here("init", str(tmp_path))
     assert (tmp_path / ".gitignore").read_bytes().startswith(b"caf\xe9\n")
     assert b"\n.cuebook/\n" in (tmp_path / ".gitignore").read_bytes()
 
 
-def test_doctor_makes_nothing_of_an_empty_file(here: Here) -> None:
+def test_doctor_leaves_an_empty_database_file_unchanged(here: CommandRunner) -> None:
     (here.folder / ".cuebook").mkdir()
     (here.folder / ".cuebook/cuebook.db").touch()
     assert "does not exist yet" in here("doctor")
     assert (here.folder / ".cuebook/cuebook.db").stat().st_size == 0
 
 
-def test_init_into_a_file_or_where_nobody_may_write(here: Here, tmp_path: Path) -> None:
+def test_init_rejects_a_file_or_unwritable_path(here: CommandRunner, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "Not a folder: " in here("init", str(tmp_path / "file"), code=1)
     assert "cannot be written" in here("init", str(tmp_path / "file" / "below"), code=1)
 
 
-# ---- bad input ------------------------------------------------------------------------------------------------------
+# ---- bad input
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         (["bogus"], 2, "No such command 'bogus'"),
         (["conversaton", "list"], 2, "Did you mean 'conversation'"),
@@ -631,7 +635,7 @@ def test_init_into_a_file_or_where_nobody_may_write(here: Here, tmp_path: Path) 
         (["turn", "show", "c1", "x"], 2, "Invalid value for 'N': expected a whole number. See"),
         (["knowledge", "decay", "--as-of", "soon"], 2, "'soon' is not a date. Use YYYY-MM-DD (UTC)"),
         (["conversation", "list", "--limit", "0"], 2, "Invalid value for '--limit'"),
-        (["conversation", "export"], 2, "Name the conversations, or use --all"),
+        (["conversation", "export"], 2, "Pass conversation IDs, or use --all"),
         (["conversation", "export", "c1", "--format", "xml"], 2, "'xml' is not one of 'cuebook', 'openai'"),
         (["conversation", "show", "c1"], 1, "Unknown conversation 'c1'"),
         (["turn", "list", "c1"], 1, "Unknown conversation 'c1'"),
@@ -642,14 +646,14 @@ def test_init_into_a_file_or_where_nobody_may_write(here: Here, tmp_path: Path) 
         (["serve", "--upstream", "nowhere"], 1, "upstream.url: 'nowhere' is not a valid URL"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_line(here: Here, arguments: list[str], code: int, said: str) -> None:
+def test_bad_input_prints_one_error_line(here: CommandRunner, arguments: list[str], code: int, expected: str) -> None:
     line = here(*arguments, code=code)
     assert line.startswith("cuebook: ")
-    assert said in line
+    assert expected in line
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said"),
+    ("file", "text", "expected"),
     [
         ("cuebook.toml", "x = [", "cuebook.toml: invalid TOML"),
         ("cuebook.toml", '[model]\nnmae = "x"\n', "model.nmae: unknown field"),
@@ -669,13 +673,13 @@ def test_what_is_wrong_is_one_line(here: Here, arguments: list[str], code: int, 
     ],
     ids=["toml", "unknown key", "no such persona", "persona json", "persona field", "presets", "database"],
 )
-def test_a_broken_file_of_the_project_is_one_line(here: Here, file: str, text: str, said: str) -> None:
+def test_broken_project_file_prints_one_error_line(here: CommandRunner, file: str, text: str, expected: str) -> None:
     (here.folder / file).parent.mkdir(exist_ok=True)
     (here.folder / file).write_text(text)
-    assert said in here("conversation", "list", code=1)
+    assert expected in here("conversation", "list", code=1)
 
 
-def test_a_database_of_a_newer_version_is_left_alone(here: Here, tmp_path: Path) -> None:
+def test_database_of_a_newer_version_is_refused(here: CommandRunner, tmp_path: Path) -> None:
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")))
     with closing(sqlite3.connect(here.folder / ".cuebook/cuebook.db")) as connection:
         connection.execute("UPDATE schema_version SET version = 9999")
@@ -684,8 +688,8 @@ def test_a_database_of_a_newer_version_is_left_alone(here: Here, tmp_path: Path)
     assert "written by a newer Cuebook" in here("doctor", code=1)
 
 
-def test_a_place_that_cannot_be_written_is_one_line(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_unwritable_path_prints_one_error_line(
+    here: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CUEBOOK_STORE_URL", str(tmp_path / "file" / "cuebook.db"))
@@ -696,7 +700,7 @@ def test_a_place_that_cannot_be_written_is_one_line(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
-def test_a_read_only_folder_is_one_line(here: Here) -> None:
+def test_read_only_folder_prints_one_error_line(here: CommandRunner) -> None:
     here.folder.chmod(0o500)
     try:
         assert "permission" in here("conversation", "list", code=1).lower()
@@ -704,10 +708,10 @@ def test_a_read_only_folder_is_one_line(here: Here) -> None:
         here.folder.chmod(0o700)
 
 
-def test_where_there_is_no_project_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = cuebook("chat", cwd=tmp_path, said="Hello\n")
+def test_commands_outside_a_project_create_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = cuebook("chat", cwd=tmp_path, stdin="Hello\n")
     assert done.returncode == 1
-    assert "no cuebook.toml and no database in" in done.stderr
+    assert "No cuebook.toml and no database in" in done.stderr
     assert list(tmp_path.iterdir()) == []
     monkeypatch.chdir(tmp_path)
     assert cli.run(["conversation", "list"]) == 1
@@ -715,7 +719,7 @@ def test_where_there_is_no_project_nothing_is_made(tmp_path: Path, monkeypatch: 
     assert cli.run(["conversation", "list"]) == 0
 
 
-def test_a_project_is_named_by_file_folder_or_environment(
+def test_project_is_selected_by_file_folder_or_environment(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toml, folder = str(project / "cuebook.toml"), str(project)
@@ -727,15 +731,15 @@ def test_a_project_is_named_by_file_folder_or_environment(
             monkeypatch.setenv("CUEBOOK_CONFIG", toml)
 
 
-def test_input_that_is_no_text_is_one_line(project: Path) -> None:
-    done = cuebook("chat", cwd=project, said=b"caf\xe9\n")
+def test_input_that_is_not_utf8_prints_one_error_line(project: Path) -> None:
+    done = cuebook("chat", cwd=project, stdin=b"caf\xe9\n")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "The input is not UTF-8 text" in done.stderr
-    posix = cuebook("chat", cwd=project, said=b"caf\xe9\n", LANG="C", LC_ALL="C")
+    posix = cuebook("chat", cwd=project, stdin=b"caf\xe9\n", LANG="C", LC_ALL="C")
     assert (posix.returncode, posix.stderr) == (1, done.stderr)
 
 
-def test_a_mistake_of_ours_is_one_line_and_debug_shows_it_all() -> None:
+def test_unexpected_error_is_one_line_without_debug() -> None:
     code = "import sys; from cuebook.cli.output import screen; screen.prepare(debug={}); raise TypeError('two\\nlines')"
     for debug, lines in ((False, 1), (True, 6)):
         command = [sys.executable, "-c", code.format(debug)]
@@ -745,7 +749,7 @@ def test_a_mistake_of_ours_is_one_line_and_debug_shows_it_all() -> None:
         assert "TypeError: two" in done.stderr
 
 
-def test_a_mistake_that_is_logged_names_its_kind_and_its_place_and_no_words_of_it() -> None:
+def test_logged_exception_shows_type_and_place_but_no_content() -> None:
     code = """import logging
 from cuebook.cli.output import screen
 screen.prepare(debug=False)
@@ -759,22 +763,22 @@ except KeyError:
     assert "somebody" not in done.stderr
 
 
-# ---- terminals, pipes, signals --------------------------------------------------------------------------------------
+# ---- terminals, pipes, signals
 
 
-def test_control_characters_are_shown_not_obeyed(here: Here, tmp_path: Path) -> None:
+def test_control_characters_are_escaped(here: CommandRunner, tmp_path: Path) -> None:
     here("conversation", "import", write_messages(tmp_path, ("user", ESCAPES)), "--conversation", "c1")
     for arguments in (["conversation", "show", "c1"], ["memory", "search", "fox", "--conversation", "c1"]):
-        shown = here(*arguments)
-        assert "\\x1b[31mred" in shown
-        assert not set(ESCAPES) - set("fox [31mred0 evil ") & set(shown)
+        output = here(*arguments)
+        assert "\\x1b[31mred" in output
+        assert not set(ESCAPES) - set("fox [31mred0 evil ") & set(output)
     raw = here("conversation", "show", "c1", "--json")
     assert not {"\x1b", "\u202e", "\u009b", "\U000e0041"} & set(raw)
     assert json.loads(raw)["posts"][0]["message"] == ESCAPES
     assert json.loads(here("conversation", "export", "c1"))["posts"][0]["message"] == ESCAPES
 
 
-def test_harmless_text_stays_as_it_is() -> None:
+def test_harmless_text_is_unchanged() -> None:
     plain = "Zeilen\n\tund Umlaute äöü, 中文, عربي, 👩‍👩‍👧, e\u0301"
     assert harmless(plain) == plain
     assert harmless("\x00\r\x7f\u2028\ud800") == "\\x00\\x0d\\x7f\\u{2028}\\u{d800}"
@@ -782,7 +786,7 @@ def test_harmless_text_stays_as_it_is() -> None:
     assert line_of("one\n  two three", 8) == "one two…"
 
 
-def test_tables_fit_their_width() -> None:
+def test_tables_fit_the_terminal_width() -> None:
     assert fit([3, 50, 10, 100], 80) == [3, 29, 10, 29]
     assert fit([3, 5], 80) == [3, 5]
     assert sum(fit([30] * 9, 40)) == 8 * 9
@@ -791,7 +795,7 @@ def test_tables_fit_their_width() -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_is_no_error(project: Path, tmp_path: Path) -> None:
+def test_closed_output_pipe_is_not_an_error(project: Path, tmp_path: Path) -> None:
     file = write_messages(tmp_path, ("user", "x"))
     assert cuebook("conversation", "import", file, "--conversation", "c1", cwd=project).returncode == 0
     command = [CUEBOOK, "conversation", "export", "c1"]
@@ -806,7 +810,7 @@ def test_a_reader_that_goes_away_is_no_error(project: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_an_interrupt_is_quiet(project: Path) -> None:
+def test_interrupt_exits_without_output(project: Path) -> None:
     with subprocess.Popen(
         [CUEBOOK, "chat"],
         cwd=project,
@@ -821,7 +825,7 @@ def test_an_interrupt_is_quiet(project: Path) -> None:
         process.stdin.write(b"Hello\n")
         process.stdin.flush()
         assert b"no model configured" in process.stdout.readline()
-        # One that comes just before a read of the input begins is heard behind that read: another one is sent then.
+        # A signal just before a read of the input takes effect after that read, so the test sends another one.
         for patience in (5, 20):
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
@@ -832,7 +836,7 @@ def test_an_interrupt_is_quiet(project: Path) -> None:
 
 
 def in_terminal(*arguments: str, cwd: Path, keys: list[tuple[bytes, bytes]], **given: str) -> tuple[str, int]:
-    """Run the command in a terminal; each of `keys` is what to wait for and what to type then."""
+    """Run the command in a terminal. Each of `keys` is the output to wait for and the input to type then."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [CUEBOOK, *arguments], cwd=cwd, env=environment(TERM="xterm", **given),
@@ -853,7 +857,7 @@ def in_terminal(*arguments: str, cwd: Path, keys: list[tuple[bytes, bytes]], **g
 
 
 @pytest.mark.slow
-def test_a_talk_in_a_terminal(project: Path) -> None:
+def test_chat_works_in_a_terminal(project: Path) -> None:
     keys = [(b"you> ", b"My cat is Miso.\n"), (b"an answer.\r\n", b"/show\n"), (b"previous prompt", b"/quit\n")]
     seen, code = in_terminal("chat", cwd=project, keys=keys)
     assert code == 0
@@ -866,8 +870,8 @@ def test_a_talk_in_a_terminal(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_question_in_a_terminal_can_be_denied_and_agreed(project: Path) -> None:
-    assert cuebook("chat", cwd=project, said="Hello\n").returncode == 0
+def test_confirmation_in_a_terminal_accepts_no_and_yes(project: Path) -> None:
+    assert cuebook("chat", cwd=project, stdin="Hello\n").returncode == 0
     question = b"[y/N]: "
     seen, code = in_terminal("conversation", "delete", "chat", cwd=project, keys=[(question, b"n\n")])
     assert (code, "was not deleted" in seen) == (1, True)
@@ -876,16 +880,16 @@ def test_a_question_in_a_terminal_can_be_denied_and_agreed(project: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_server_says_where_it_is_and_how_to_use_it(project: Path) -> None:
+def test_serve_prints_its_url_and_upstream(project: Path) -> None:
     command = [CUEBOOK, "serve", "--port", "0", "--upstream", "http://127.0.0.1:9/v1", "--no-forward-auth", "--json"]
     with subprocess.Popen(
         command, cwd=project, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        told = json.loads(b"".join(process.stdout.readline() for _ in range(5)))
-        assert told == {"url": told["url"], "baseUrl": told["url"] + "/v1", "upstream": "http://127.0.0.1:9/v1"}
-        with urllib.request.urlopen(told["url"] + "/healthz", timeout=10) as answer:  # noqa: S310
+        result = json.loads(b"".join(process.stdout.readline() for _ in range(5)))
+        assert result == {"url": result["url"], "baseUrl": result["url"] + "/v1", "upstream": "http://127.0.0.1:9/v1"}
+        with urllib.request.urlopen(result["url"] + "/healthz", timeout=10) as answer:  # noqa: S310
             assert answer.status == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(20) in (0, 130)
@@ -893,26 +897,26 @@ def test_the_server_says_where_it_is_and_how_to_use_it(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_server_warns_of_an_upstream_without_a_path(project: Path) -> None:
+def test_serve_warns_of_an_upstream_without_a_path(project: Path) -> None:
     command = [CUEBOOK, "serve", "--port", "0", "--upstream", "http://me:hunter2@127.0.0.1:9", "--json"]
     with subprocess.Popen(
         command, cwd=project, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        told = json.loads(b"".join(process.stdout.readline() for _ in range(5)))
+        result = json.loads(b"".join(process.stdout.readline() for _ in range(5)))
         warned = process.stderr.readline().decode()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) in (0, 130)
-    assert told["upstream"] == "http://***@127.0.0.1:9"
+    assert result["upstream"] == "http://***@127.0.0.1:9"
     assert warned.startswith("cuebook: upstream.url: 'http://***@127.0.0.1:9' has no path")
     assert "hunter2" not in warned
 
 
-# ---- the demo -------------------------------------------------------------------------------------------------------
+# ---- the demo
 
 
-def test_the_demo_replays_a_file_of_ones_own(here: Here, tmp_path: Path) -> None:
+def test_demo_replays_a_transcript_file(here: CommandRunner, tmp_path: Path) -> None:
     talk = [("user" if n % 2 else "assistant", f"Line {n} about my garden in Ghent.") for n in range(1, 41)]
     file = write_messages(tmp_path, *talk)
     [report] = here.json("demo", file)["items"]

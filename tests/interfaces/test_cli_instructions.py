@@ -1,39 +1,39 @@
-"""What models behind the replies are told, and what is wrong with prompts, as `cuebook doctor` shows it."""
+"""Tests of the prompt checks of `cuebook doctor`: the instructions of background jobs and damaged prompts."""
 
 import json
 import sqlite3
 from contextlib import closing
 
 import pytest
-from commands import Here
+from commands import CommandRunner
 
 FILE = "prompts/system/memory_compactor_v2_json.md"
 
 
-def looked(here: Here, *, code: int = 0) -> tuple[str, str]:
+def prompt_check(here: CommandRunner, *, code: int = 0) -> tuple[str, str]:
     [check] = [each for each in here.json("doctor", code=code)["checks"] if each["name"] == "prompts"]
     return check["state"], check["found"]
 
 
-def test_doctor_tells_which_prompt_the_compactor_is_told(here: Here) -> None:
-    assert looked(here) == ("ok", "background jobs use system/memory_compactor_v2_json")
+def test_doctor_names_the_prompt_of_background_jobs(here: CommandRunner) -> None:
+    assert prompt_check(here) == ("ok", "background jobs use system/memory_compactor_v2_json")
     (here.folder / FILE).unlink()
-    assert looked(here)[0] == "ok", "the built-in stands for it"
+    assert prompt_check(here)[0] == "ok", "The built-in prompt must replace the missing file."
 
 
-def test_doctor_warns_of_an_instruction_that_cannot_be_said(here: Here) -> None:
+def test_doctor_warns_of_a_prompt_that_cannot_be_rendered(here: CommandRunner) -> None:
     (here.folder / FILE).write_text("---\ninput:\n  schema:\n    nobody_knows: string\n---\nFor $nobody_knows.\n")
-    state, found = looked(here)
-    assert (state, "Missing parameter: 'nobody_knows'" in found) == ("warn", True)
-    here("prompt", "list")  # takes it over
-    assert looked(here)[0] == "warn"
+    state, result = prompt_check(here)
+    assert (state, "Missing parameter: 'nobody_knows'" in result) == ("warn", True)
+    here("prompt", "list")  # stores the file's text as a version
+    assert prompt_check(here)[0] == "warn"
 
 
-def test_doctor_fails_on_a_key_that_names_no_prompt(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_fails_on_an_unknown_prompt_key(here: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMORY_COMPACTION_PROMPT_KEY", "nowhere")
-    state, found = looked(here, code=1)
+    state, result = prompt_check(here, code=1)
     assert state == "fail"
-    assert found == (
+    assert result == (
         "environment MEMORY_COMPACTION_PROMPT_KEY: unknown prompt 'nowhere'. Create prompts/system/nowhere.md, "
         "or omit the key."
     )
@@ -42,29 +42,29 @@ def test_doctor_fails_on_a_key_that_names_no_prompt(here: Here, monkeypatch: pyt
     document = json.loads(file.read_text())
     document["presets"][0]["addonPromptKeys"] = ["_meta/gone"]
     file.write_text(json.dumps(document))
-    state, found = looked(here, code=1)
-    assert (state, "presets[0].addonPromptKeys[0]" in found) == ("fail", True)
+    state, result = prompt_check(here, code=1)
+    assert (state, "presets[0].addonPromptKeys[0]" in result) == ("fail", True)
 
 
-def test_the_templates_prompts_have_the_bytes_that_cuebook_writes(here: Here) -> None:
+def test_template_prompt_files_match_the_exported_text(here: CommandRunner) -> None:
     folder = here.folder / "prompts"
     files = {file.relative_to(folder).with_suffix("").as_posix(): file.read_text() for file in folder.rglob("*.md")}
     assert len(files) >= 7
     assert {slug: here("prompt", "show", slug, "--file") for slug in files} == files
 
 
-def test_doctor_names_a_version_that_was_changed_in_the_database(here: Here) -> None:
+def test_doctor_names_a_prompt_version_altered_in_the_database(here: CommandRunner) -> None:
     here("prompt", "new", "p", "--text", "Be kind.")
-    assert looked(here)[0] == "ok"
+    assert prompt_check(here)[0] == "ok"
     with closing(sqlite3.connect(here.folder / ".cuebook/cuebook.db")) as database, database:
         database.execute(
             "UPDATE prompt_version SET body = replace(CAST(body AS TEXT), 'Be kind', 'Be rude') WHERE slug = 'p'"
         )
-    state, found = looked(here, code=1)
-    assert (state, found) == ("fail", "p@main:1: the text does not match its digest; the database was altered")
+    state, result = prompt_check(here, code=1)
+    assert (state, result) == ("fail", "p@main:1: the text does not match its digest; the database was altered")
 
 
-def test_doctor_names_a_file_that_holds_up_every_push(here: Here) -> None:
+def test_doctor_names_a_prompt_file_that_blocks_every_push(here: CommandRunner) -> None:
     (here.folder / "prompts/default/half.md").write_text("---\nname: half\n")
-    state, found = looked(here)
-    assert (state, found.startswith("prompts/default/half.md: line 1: the front matter")) == ("warn", True)
+    state, result = prompt_check(here)
+    assert (state, result.startswith("prompts/default/half.md: line 1: the front matter")) == ("warn", True)

@@ -1,13 +1,13 @@
-"""`cuebook key` and `cuebook organization`: what is shown once, what is kept, and what the audit says."""
+"""Tests of the CLI commands for API keys, organizations and participants."""
 
 from pathlib import Path
 
-from commands import Here, write_messages
+from commands import CommandRunner, write_messages
 
 from cuebook.records.key import id_of
 
 
-def test_a_key_is_made_shown_once_listed_and_revoked(here: Here, project: Path) -> None:
+def test_key_is_created_listed_and_revoked(here: CommandRunner, project: Path) -> None:
     made = here.json("key", "new", "--role", "editor", "--user", "ann", "--name", "laptop", "--expires", "30")
     token = made.pop("token")
     assert id_of(token) == made["id"]
@@ -25,7 +25,7 @@ def test_a_key_is_made_shown_once_listed_and_revoked(here: Here, project: Path) 
     assert here.json("audit", "verify")["ok"]
 
 
-def test_tenants_of_a_book_have_keys_of_their_own(here: Here) -> None:
+def test_tenants_have_separate_keys(here: CommandRunner) -> None:
     here.json("key", "new", "--role", "owner", "--tenant", "acme")
     assert here.json("key", "list") == {"items": []}
     [key] = here.json("key", "list", "--tenant", "acme")["items"]
@@ -33,25 +33,25 @@ def test_tenants_of_a_book_have_keys_of_their_own(here: Here) -> None:
     assert "Unknown key" in here("key", "revoke", key["id"], code=1)
 
 
-def test_wrong_keys_are_refused_by_name(here: Here) -> None:
+def test_invalid_key_options_are_rejected(here: CommandRunner) -> None:
     assert "--role" in here("key", "new", "--role", "king", code=2)
     assert "required for role viewer" in here("key", "new", "--role", "viewer", code=1)
     assert "expires" in here("key", "new", "--role", "owner", "--expires", "0", code=1)
     assert "Unknown key 'nope'" in here("key", "revoke", "nope", code=1)
 
 
-def test_an_organizations_settings_are_shown_and_set(here: Here) -> None:
-    shown = here.json("organization", "show", "acme")["memory"]["longTermMemory"]
-    assert shown == {
+def test_organization_settings_are_shown_and_changed(here: CommandRunner) -> None:
+    result = here.json("organization", "show", "acme")["memory"]["longTermMemory"]
+    assert result == {
         "enabled": True, "defaultRetrievalEnabled": True, "allowWrites": True, "allowedCategories": None,
     }  # fmt: skip
     here("organization", "set", "acme", "--no-writes", "--category", "facts", "--category", "projects")
-    shown = here.json("organization", "set", "acme", "--no-retrieval")["memory"]["longTermMemory"]
-    assert shown == {
+    result = here.json("organization", "set", "acme", "--no-retrieval")["memory"]["longTermMemory"]
+    assert result == {
         "enabled": True, "defaultRetrievalEnabled": False, "allowWrites": False,
         "allowedCategories": ["facts", "projects"],
     }  # fmt: skip
-    assert here.json("organization", "show", "acme")["memory"]["longTermMemory"] == shown
+    assert here.json("organization", "show", "acme")["memory"]["longTermMemory"] == result
     assert (
         here.json("organization", "set", "acme", "--all-categories")["memory"]["longTermMemory"]["allowedCategories"]
         is None
@@ -61,7 +61,7 @@ def test_an_organizations_settings_are_shown_and_set(here: Here) -> None:
     assert "organization" in [each["event"] for each in here.json("audit", "tail")["items"]]
 
 
-def test_who_takes_part_is_shown_and_said(here: Here, project: Path) -> None:
+def test_participants_are_listed_and_added(here: CommandRunner, project: Path) -> None:
     talk = write_messages(project, ("user", "Hi."))
     here("conversation", "import", talk, "--conversation", "c1", "--user", "ann")
     assert here("conversation", "participants", "c1") == "ann\n"

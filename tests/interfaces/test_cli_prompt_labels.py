@@ -1,9 +1,9 @@
-"""`cuebook prompt` where a version is named by its label."""
+"""Tests of `cuebook prompt` commands that select a version by label."""
 
-from commands import Here
+from commands import CommandRunner
 
 
-def test_a_label_names_a_version_on_the_command_line(here: Here) -> None:
+def test_label_selects_a_version(here: CommandRunner) -> None:
     here("prompt", "new", "a", "--text", "one")
     here("prompt", "label", "a:1", "production")
     here("prompt", "new", "b", "--text", "two")
@@ -17,10 +17,10 @@ def test_a_label_names_a_version_on_the_command_line(here: Here) -> None:
     assert "Available: main, try. Labels: production." in here("prompt", "show", "a@gone", code=1)
 
 
-def test_what_is_said_of_a_label_is_said_of_its_version(here: Here) -> None:
+def test_observation_of_a_label_counts_for_its_version(here: CommandRunner) -> None:
     here("prompt", "new", "a", "--text", "one")
     here("prompt", "label", "a:1", "production")
     here("prompt", "new", "a", "--text", "two")
     assert here.json("prompt", "show", "a")["version"] == 2
     here("prompt", "observe", "a@production", "--sentiment", "1")
-    assert here.json("prompt", "branch", "a")["items"][0]["observations"] == 0, "version 1 was meant, 2 is active"
+    assert here.json("prompt", "branch", "a")["items"][0]["observations"] == 0, "The label is on version 1."

@@ -1,4 +1,4 @@
-"""Transcripts from elsewhere: each form is told by what it holds, and a wrong file is one error naming the place."""
+"""Tests of transcript import and export: format detection, errors that name the location, and round trips."""
 
 import json
 import re
@@ -48,8 +48,8 @@ LOCOMO = {
 
 
 def read(value: Any, name: str = "talk.json") -> Transcript:
-    [found] = read_transcripts(value if isinstance(value, str) else json.dumps(value), name=name)
-    return found
+    [transcript] = read_transcripts(value if isinstance(value, str) else json.dumps(value), name=name)
+    return transcript
 
 
 @pytest.mark.parametrize(
@@ -57,33 +57,33 @@ def read(value: Any, name: str = "talk.json") -> Transcript:
     [MESSAGES, {"messages": MESSAGES}, "\n".join(map(json.dumps, MESSAGES)) + "\n\n"],
     ids=["list", "object", "lines"],
 )
-def test_openai_messages_come_in_three_forms(value: Any) -> None:
-    found = read(value)
-    assert (found.conversation, found.source) == ("talk", "OpenAI messages")
-    assert found.posts == tuple(message | {"id": f"import-{n}"} for n, message in enumerate(MESSAGES, 1))
+def test_openai_messages_are_read_in_three_forms(value: Any) -> None:
+    transcript = read(value)
+    assert (transcript.conversation, transcript.source) == ("talk", "OpenAI messages")
+    assert transcript.posts == tuple(message | {"id": f"import-{n}"} for n, message in enumerate(MESSAGES, 1))
 
 
-def test_a_single_line_is_a_message_too() -> None:
+def test_single_json_line_is_one_message() -> None:
     assert len(read(json.dumps(MESSAGES[0])).posts) == 1
 
 
-def test_messages_may_bring_ids_times_and_the_conversations_name() -> None:
+def test_messages_can_have_ids_timestamps_and_a_conversation_id() -> None:
     named = {"role": "user", "content": "x", "id": 7, "timestamp": "2026-03-01T10:00:00+01:00", "name": "Ann"}
-    found = read({"conversationId": "c1", "userId": "ann", "personaId": "helper", "messages": [named]})
-    assert (found.conversation, found.user, found.persona) == ("c1", "ann", "helper")
-    assert found.posts == ({"role": "user", "content": "x", "id": "7", "timestamp": 1772355600.0, "name": "Ann"},)
+    transcript = read({"conversationId": "c1", "userId": "ann", "personaId": "helper", "messages": [named]})
+    assert (transcript.conversation, transcript.user, transcript.persona) == ("c1", "ann", "helper")
+    assert transcript.posts == ({"role": "user", "content": "x", "id": "7", "timestamp": 1772355600.0, "name": "Ann"},)
 
 
-def test_lines_may_be_conversations() -> None:
+def test_each_line_can_be_a_conversation() -> None:
     text = "\n".join(json.dumps({"id": name, "messages": MESSAGES}) for name in ("a", "b"))
     assert [each.conversation for each in read_transcripts(text, name="all.jsonl")] == ["a", "b"]
     unnamed = "\n".join(json.dumps({"messages": MESSAGES}) for _ in range(2))
     assert [each.conversation for each in read_transcripts(unnamed, name="all.jsonl")] == ["all-1", "all-2"]
 
 
-def test_posts_are_read_with_their_attachments() -> None:
+def test_posts_are_read_with_attachments() -> None:
     attachment = {"type": "function", "content": "{}", "extra": {"callId": "1"}}
-    found = read(
+    transcript = read(
         {
             "title": "A talk",
             "user": "ann",
@@ -100,7 +100,7 @@ def test_posts_are_read_with_their_attachments() -> None:
             ],
         }
     )
-    first, second, third = found.posts
+    first, second, third = transcript.posts
     assert isinstance(first, Posted)
     assert isinstance(second, Posted)
     assert isinstance(third, Posted)
@@ -110,24 +110,24 @@ def test_posts_are_read_with_their_attachments() -> None:
         ("opaque", {"originalType": "never seen"}),
     ]
     assert third.message == "one\ntwo"
-    assert (found.title, found.user) == ("A talk", "ann")
+    assert (transcript.title, transcript.user) == ("A talk", "ann")
 
 
-def test_locomo_is_read_in_the_order_of_its_sessions() -> None:
-    found = read([LOCOMO])
-    assert (found.conversation, found.user, found.source) == ("conv-1", "Ann", "LoCoMo")
+def test_locomo_posts_follow_the_session_order() -> None:
+    transcript = read([LOCOMO])
+    assert (transcript.conversation, transcript.user, transcript.source) == ("conv-1", "Ann", "LoCoMo")
     assert [
-        (post.id, post.sender, post.message, post.created_at) for post in found.posts if isinstance(post, Posted)
+        (post.id, post.sender, post.message, post.created_at) for post in transcript.posts if isinstance(post, Posted)
     ] == [
         ("D2:1", "Ann", "Hello", 1683554160.0),
         ("D2:2", "Bo", "Hi.", 1683554161.0),
         ("D10:1", "Bo", "Look! [image: a red kite]", 1685610300.0),
     ]
-    [question] = found.questions
+    [question] = transcript.questions
     assert (question.text, question.evidence) == ("Who greets?", ("D2:1", "D2:2", "D10:1"))
 
 
-def test_taskweaver_is_read_as_json_and_as_yaml() -> None:
+def test_taskweaver_is_read_as_json_and_yaml() -> None:
     rounds = {"id": "c9", "rounds": [{"post_list": [{"send_from": "User", "send_to": "Planner", "message": "Hi"}]}]}
     yaml = "id: c9\nrounds:\n- post_list:\n  - {send_from: User, send_to: Planner, message: Hi}\n"
     assert read(rounds) == read(yaml, name="talk.yaml")
@@ -135,7 +135,7 @@ def test_taskweaver_is_read_as_json_and_as_yaml() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("", "talk.json: empty"),
         ("[]", "talk.json: empty list"),
@@ -160,23 +160,23 @@ def test_taskweaver_is_read_as_json_and_as_yaml() -> None:
         ('{"posts": [{"sendFrom": "a"}]}', "talk.json: posts[0]: empty. Provide a message or attachments."),
         ('{"posts": [{"sendFrom": "a", "attachments": [{"type": 1}]}]}', "talk.json: posts[0].attachments[0]: type"),
         ('{"rounds": [{"post_list": [{"send_from": 3}]}]}', "talk.json: rounds[0].post_list[0].send_from: expected"),
-        ('{"format": "cuebook.transcript/9", "posts": []}', "talk.json: format: 'cuebook.transcript/9' is not known"),
+        ('{"format": "cuebook.transcript/9", "posts": []}', "talk.json: format: unknown format 'cuebook.transcript/9'"),
         ('[{"conversation": {"session_1": [{"text": "x"}]}}]', "talk.json: [0].conversation.session_1[0].dia_id"),
         ('{"session_1_date_time": "noon", "session_1": []}', "talk.json: session_1_date_time: expected a time like"),
     ],
 )  # fmt: skip
-def test_a_wrong_file_is_one_error_naming_the_place(text: str, said: str) -> None:
-    with pytest.raises(CuebookError, match="^" + re.escape(said)) as caught:
+def test_invalid_file_error_names_the_location(text: str, expected: str) -> None:
+    with pytest.raises(CuebookError, match="^" + re.escape(expected)) as caught:
         read_transcripts(text, name="talk.json")
     assert "\n" not in str(caught.value)
 
 
-def test_broken_yaml_is_one_error() -> None:
+def test_invalid_yaml_is_rejected() -> None:
     with pytest.raises(CuebookError, match=r"^talk\.yaml: invalid YAML"):
         read_transcripts("a: [", name="talk.yaml")
 
 
-def test_a_file_that_is_no_utf8_says_where(tmp_path: Path) -> None:
+def test_non_utf8_file_error_names_the_byte(tmp_path: Path) -> None:
     file = tmp_path / "talk.json"
     file.write_bytes(b'["caf\xe9"]')
     with pytest.raises(CuebookError, match=re.escape("talk.json: not UTF-8 text (byte 5 is 0xe9)")):
@@ -201,16 +201,16 @@ def test_a_file_that_is_no_utf8_says_where(tmp_path: Path) -> None:
         max_leaves=20,
     )
 )  # fmt: skip
-def test_whatever_json_holds_is_read_or_refused_clearly(value: object) -> None:
+def test_any_json_is_read_or_rejected_with_the_file_name(value: object) -> None:
     try:
-        found = read_transcripts(json.dumps(value), name="talk.json")
+        transcript = read_transcripts(json.dumps(value), name="talk.json")
     except CuebookError as error:
         assert str(error).startswith("talk.json: ")  # noqa: PT017
     else:
-        assert all(each.posts for each in found)
+        assert all(each.posts for each in transcript)
 
 
-# ---- storing --------------------------------------------------------------------------------------------------------
+# ---- storing
 
 
 def store(cue: BlockingCuebook, transcript: Transcript) -> int:
@@ -218,7 +218,7 @@ def store(cue: BlockingCuebook, transcript: Transcript) -> int:
     return last.stored
 
 
-def test_a_transcript_stored_twice_is_stored_once_and_a_grown_one_goes_on() -> None:
+def test_repeated_import_stores_only_new_posts() -> None:
     grown = [*MESSAGES, {"role": "user", "content": "More"}]
     with BlockingCuebook.open() as cue:
         assert store(cue, read(MESSAGES)) == 2
@@ -229,7 +229,7 @@ def test_a_transcript_stored_twice_is_stored_once_and_a_grown_one_goes_on() -> N
             store(cue, read([{"role": "user", "content": "Other"}]))
 
 
-def test_batches_are_cut_at_size_branches_and_what_is_known() -> None:
+def test_batches_split_at_size_branches_and_stored_posts() -> None:
     posts = [{"id": f"p{n}", "sendFrom": "a", "message": str(n)} for n in range(6)]
     plain = read({"posts": posts})
     assert [(len(each.posts), each.parent) for each in batches_of(plain, size=4)] == [(4, None), (2, "p3")]
@@ -239,29 +239,29 @@ def test_batches_are_cut_at_size_branches_and_what_is_known() -> None:
 
 
 @pytest.mark.parametrize("form", ["cuebook", "taskweaver-json", "taskweaver-yaml"])
-def test_what_is_written_is_read_again_as_it_was(form: Format) -> None:
+def test_exported_formats_round_trip(form: Format) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
-    said = [
+    messages = [
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]},
         {"role": "assistant", "content": None, "tool_calls": [call], "unknown": True},
         {"role": "tool", "tool_call_id": "1", "content": "done \u202e\x1b[31m"},
         {"role": "assistant", "content": "É voilà"},
     ]
     with BlockingCuebook.open() as cue:
-        cue.append("c1", said, user="ann")
+        cue.append("c1", messages, user="ann")
         about, posts = cue.conversations.get("c1"), cue.conversations.posts("c1", branches=True)
         text = write_transcript(about, posts=posts, rounds=cue.conversations.rounds("c1"), form=form)
-    [found] = read_transcripts(text, name="c1.yaml" if form.endswith("yaml") else "c1.json")
-    assert (found.conversation, found.user) == ("c1", "ann")
+    [transcript] = read_transcripts(text, name="c1.yaml" if form.endswith("yaml") else "c1.json")
+    assert (transcript.conversation, transcript.user) == ("c1", "ann")
     with BlockingCuebook.open() as copy:
-        assert store(copy, found) == 4
-        again = copy.conversations.posts("c1", branches=True)
-    assert [(p.id, p.role, p.sender, p.message, p.parts, p.wire, p.digest) for p in again] == [
+        assert store(copy, transcript) == 4
+        second = copy.conversations.posts("c1", branches=True)
+    assert [(p.id, p.role, p.sender, p.message, p.parts, p.wire, p.digest) for p in second] == [
         (p.id, p.role, p.sender, p.message, p.parts, p.wire, p.digest) for p in posts
     ]
 
 
-def test_an_export_keeps_branches_and_the_head() -> None:
+def test_export_keeps_branches_and_the_head() -> None:
     with BlockingCuebook.open() as cue:
         post = {"role": "user", "content": "x"}
         cue.append("c1", [post | {"id": f"a{n}"} for n in range(3)])
@@ -277,28 +277,28 @@ def test_an_export_keeps_branches_and_the_head() -> None:
     assert parents == {"a0": None, "a1": "a0", "a2": "a1", "b1": "a0", "c2": "a1"}
 
 
-def test_openai_messages_are_written_as_a_client_would_send_them() -> None:
+def test_openai_export_matches_the_client_messages() -> None:
     with BlockingCuebook.open() as cue:
         cue.append("c1", MESSAGES)
         text = write_transcript(cue.conversations.get("c1"), posts=cue.conversations.posts("c1"), form="openai")
     assert json.loads(text) == {"id": "c1", "messages": MESSAGES}
 
 
-def test_a_second_beginning_is_stored_beside_the_first() -> None:
+def test_second_root_post_is_stored_beside_the_first() -> None:
     posts = [{"id": name, "sendFrom": "a", "message": name, "parent": parent} for name, parent in
              (("a", None), ("b", None), ("c", "b"), ("d", "a"))]  # fmt: skip
-    found = read({"conversation": {"id": "c1", "head": "d"}, "posts": posts})
-    assert [each.parent for each in batches_of(found)] == [None, ROOT, "a"]
+    transcript = read({"conversation": {"id": "c1", "head": "d"}, "posts": posts})
+    assert [each.parent for each in batches_of(transcript)] == [None, ROOT, "a"]
     with BlockingCuebook.open() as cue:
-        *_, last = store_transcript(cue, found)
+        *_, last = store_transcript(cue, transcript)
         assert (last.done, last.stored, last.last_seq) == (4, 4, 4)
         stored = cue.conversations.posts("c1", branches=True)
         assert [(each.id, each.parent) for each in stored] == [("a", 0), ("b", 0), ("c", 2), ("d", 1)]
         assert [each.id for each in cue.conversations.posts("c1")] == ["a", "d"]
-        assert store(cue, found) == 0
+        assert store(cue, transcript) == 0
 
 
-def test_an_import_cut_short_goes_on_and_ends_at_the_same_head() -> None:
+def test_interrupted_import_resumes_and_ends_at_the_same_head() -> None:
     posts = [{"id": f"p{n}", "sendFrom": "a", "message": str(n), "parent": parent} for n, parent in
              enumerate((None, "p0", "p1", None, "p3"))]  # fmt: skip
     whole = read({"conversation": {"id": "c1", "head": "p2"}, "posts": posts})
@@ -309,13 +309,13 @@ def test_an_import_cut_short_goes_on_and_ends_at_the_same_head() -> None:
         cue.append("c1", [Posted(sender="a", message="said since", id="new")])
         grown = read({"conversation": {"id": "c1", "head": "p2"}, "posts": [*posts, posts[0] | {"id": "p5"}]})
         assert store(cue, grown) == 1
-        assert [each.id for each in cue.conversations.posts("c1")] == ["p5"], "nobody's head but the newest post"
+        assert [each.id for each in cue.conversations.posts("c1")] == ["p5"], "The head is the newest post."
 
 
-# ---- there and back -------------------------------------------------------------------------------------------------
+# ---- round trips
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "find", "arguments": '{"q": 1.50}'}}
-#: Messages of the wire, some with bytes that reading and writing would change.
+#: Wire messages. Parsing and reserializing would change the bytes of some.
 WIRES = [
     b'{"role": "user",  "content": "spaced", "n": 1.50}',
     b'{"role":"user","content":"caf\\u00e9 \\ud83d\\ude00","seed":12345678901234567890123}',
@@ -354,26 +354,26 @@ POSTS = st.one_of(
     ),
     st.sampled_from([json.loads(wire) for wire in WIRES]),
 )  # fmt: skip
-#: Each post with the number of the one it follows: the one before it, another, or none.
+#: Each post with the index of its parent: -1 is the previous post, None is no parent.
 TREES = st.lists(st.tuples(POSTS, st.none() | st.integers(0, 9) | st.just(-1)), min_size=1, max_size=9)
 
 
 def exported(cue: BlockingCuebook) -> dict[str, Any]:
     about, posts = cue.conversations.get("c1"), cue.conversations.posts("c1", branches=True)
     document: dict[str, Any] = json.loads(write_transcript(about, posts=posts))
-    for made_here in ("createdAt", "updatedAt"):
-        del document["conversation"][made_here]
+    for time_field in ("createdAt", "updatedAt"):
+        del document["conversation"][time_field]
     return document
 
 
 def records(cue: BlockingCuebook) -> list[Post]:
     posts = cue.conversations.posts("c1", branches=True)
-    return [msgspec.structs.replace(post, created_at=0.0) for post in posts]  # an export tells times to the microsecond
+    return [msgspec.structs.replace(post, created_at=0.0) for post in posts]  # exports round times to the microsecond
 
 
 @settings(settings.get_profile("database"))
 @given(TREES, st.integers(0, 8), st.sampled_from([None, "ann"]))
-def test_an_export_imported_is_the_same_export(
+def test_export_of_an_import_equals_the_original_export(
     tree: list[tuple[Posted | dict[str, Any], int | None]], head: int, user: str | None
 ) -> None:
     with BlockingCuebook.open(worker=False) as cue, BlockingCuebook.open(worker=False) as copy:
@@ -386,11 +386,11 @@ def test_an_export_imported_is_the_same_export(
         store(copy, read(json.dumps(first)))
         assert exported(copy) == first
         assert records(copy) == records(cue)
-        assert store(cue, read(json.dumps(first))) == 0, "the same posts, in the book they come from"
+        assert store(cue, read(json.dumps(first))) == 0, "The source database already has these posts."
 
 
-def test_what_was_said_through_the_wire_survives_the_round_trip(relayed: Live) -> None:
-    """Tool calls, pictures, a regenerated answer, another beginning and an answer cut off."""
+def test_proxied_conversation_survives_export_and_import(relayed: Live) -> None:
+    """Covers tool calls, images, a regenerated answer, a second root and an interrupted answer."""
 
     def say(model: str, *messages: dict[str, Any]) -> list[dict[str, Any]]:
         body = {"model": model, "messages": messages, "stream": model == "half"}
@@ -413,23 +413,23 @@ def test_what_was_said_through_the_wire_survives_the_round_trip(relayed: Live) -
     say("half", *history, ask("Go on"))
     about = relayed.ask_cue(lambda: relayed.cue.conversations.get("c1"))
     posts = relayed.ask_cue(lambda: relayed.cue.conversations.posts("c1", branches=True))
-    assert len({post.parent for post in posts}) < len(posts) - 2, "there are branches"
+    assert len({post.parent for post in posts}) < len(posts) - 2, "The conversation must have branches."
     assert sum(post.parent == 0 for post in posts) == 2
     assert {post.state for post in posts} == {"complete", "interrupted"}
     text = write_transcript(about, posts=posts)
     with BlockingCuebook.open(worker=False) as copy:
         store(copy, read(text))
         assert exported(copy)["posts"] == json.loads(text)["posts"]
-        again = copy.conversations.posts("c1", branches=True)
-        assert [(post.wire, post.digest, post.state) for post in again] == [
+        second = copy.conversations.posts("c1", branches=True)
+        assert [(post.wire, post.digest, post.state) for post in second] == [
             (post.wire, post.digest, post.state) for post in posts
         ]
-        [interrupted] = [post for post in again if post.state == "interrupted"]
+        [interrupted] = [post for post in second if post.state == "interrupted"]
         assert interrupted.message == "Grüße from"
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "expected"),
     [
         ("state", "half", "posts[0].state: expected one of complete, interrupted, erased, got 'half'"),
         ("state", 1, "posts[0].state: expected a string, got a number"),
@@ -438,6 +438,6 @@ def test_what_was_said_through_the_wire_survives_the_round_trip(relayed: Live) -
         ("wire", 5, "posts[0].wire: expected an object, got a number"),
     ],
 )
-def test_a_wrong_state_or_wire_is_one_error_naming_the_place(field: str, value: object, said: str) -> None:
-    with pytest.raises(CuebookError, match=re.escape(said)):
+def test_invalid_state_or_wire_error_names_the_field(field: str, value: object, expected: str) -> None:
+    with pytest.raises(CuebookError, match=re.escape(expected)):
         read({"posts": [{"sendFrom": "a", "message": "x", field: value}]})

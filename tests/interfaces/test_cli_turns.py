@@ -1,11 +1,11 @@
-"""`cuebook turn show`: every token and every post of a prompt is accounted for."""
+"""Tests of `cuebook turn show`: it accounts for every token and every post of a prompt."""
 
 import json
 import re
 from typing import Any
 
 import pytest
-from commands import Here
+from commands import CommandRunner
 
 from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_files import load_config
@@ -16,8 +16,8 @@ TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type"
 FORMAT = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}
 
 
-async def relay(here: Here, messages: list[dict[str, Any]], *answers: Answer, **fields: Any) -> None:
-    """Send requests as an OpenAI client does that keeps its history: one for each answer."""
+async def relay(here: CommandRunner, messages: list[dict[str, Any]], *answers: Answer, **fields: Any) -> None:
+    """Send one request per scripted answer, as an OpenAI client that keeps its own history."""
     upstream = ScriptedUpstream(*answers)
     config = load_config(here.folder, environment={})
     async with Cuebook.open(config, upstream=upstream, worker=False) as cue:
@@ -25,46 +25,48 @@ async def relay(here: Here, messages: list[dict[str, Any]], *answers: Answer, **
             body = json.dumps({"model": "m", "messages": messages, **fields}).encode()
             async for _ in cue.relay(RelayCall(body=body, headers={}, conversation="c1")):
                 pass
-            said = json.loads(b"".join(answer.pieces))["choices"][0]["message"]
-            messages.append(said)
-            messages += [result(each["id"]) for each in said.get("tool_calls", ())]
+            reply_message = json.loads(b"".join(answer.pieces))["choices"][0]["message"]
+            messages.append(reply_message)
+            messages += [result(each["id"]) for each in reply_message.get("tool_calls", ())]
 
 
-async def test_tokens_add_up_with_tools_and_an_answer_format(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_token_counts_add_up_with_tools_and_response_format(
+    here: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     system = {"role": "system", "content": "Be brief."}
-    asked = [system, {"role": "user", "content": "Look for apples."}]
-    await relay(here, asked, completion("None."), tools=TOOLS, response_format=FORMAT)
+    messages = [system, {"role": "user", "content": "Look for apples."}]
+    await relay(here, messages, completion("None."), tools=TOOLS, response_format=FORMAT)
     window = here.json("turn", "show", "c1", "1")["window"]
     assert window["toolsTokens"] > 20
     assert sum(block["tokens"] for block in window["blocks"]) + window["toolsTokens"] == window["tokens"]
     monkeypatch.setenv("COLUMNS", "120")
-    shown = here("turn", "show", "c1", "1")
-    rows = re.findall(r"^ *\d* +(\w+) .*? ([\d,]+) +\S* +\d+%", shown, re.MULTILINE)
+    output = here("turn", "show", "c1", "1")
+    rows = re.findall(r"^ *\d* +(\w+) .*? ([\d,]+) +\S* +\d+%", output, re.MULTILINE)
     assert "tools" in dict(rows)
     assert sum(int(tokens.replace(",", "")) for _, tokens in rows) == window["tokens"]
 
 
-async def test_a_request_without_tools_has_no_row_of_them(here: Here) -> None:
+async def test_request_without_tools_has_no_tools_row(here: CommandRunner) -> None:
     await relay(here, [{"role": "user", "content": "Hello"}], completion("Hi."))
     assert here.json("turn", "show", "c1", "1")["window"]["toolsTokens"] == 0
     assert "answer format" not in here("turn", "show", "c1", "1")
 
 
-def _said(first: int, count: int) -> list[dict[str, str]]:
+def _messages(first: int, count: int) -> list[dict[str, str]]:
     return [
         {"role": "user" if n % 2 else "assistant", "content": f"We decided to paint wall {n} blue."}
         for n in range(first, first + count)
     ]
 
 
-async def test_every_post_is_in_the_window_under_the_summary_or_left_out(here: Here) -> None:
+async def test_every_post_is_shown_summarized_or_left_out(here: CommandRunner) -> None:
     config = load_config(here.folder, environment={})
     async with Cuebook.open(config, worker=False) as cue:
-        await cue.append("c1", _said(1, 41))
+        await cue.append("c1", _messages(1, 41))
         await cue.settle()
         [*_] = [chunk async for chunk in cue.stream(Ask("And wall 7?", "c1"))]
         await cue.conversations.move_head("c1", (await cue.conversations.posts("c1"))[-4].id)
-        await cue.append("c1", _said(51, 69))
+        await cue.append("c1", _messages(51, 69))
         await cue.settle()
         [*_] = [chunk async for chunk in cue.stream(Ask("And wall 60?", "c1"))]
     for turn, branches in ((1, False), (2, True)):
@@ -74,24 +76,24 @@ async def test_every_post_is_in_the_window_under_the_summary_or_left_out(here: H
         shown = sum(block["kind"] in ("post", "query") for block in window["blocks"])
         left_out = sum(each["count"] for each in window["dropped"] if each["kind"] == "post")
         there = here.json("conversation", "show", "c1")["posts"] if branches else range(41 + 2)
-        assert len(covered) + shown + left_out == len(there) - 1  # the answer came behind the prompt
+        assert len(covered) + shown + left_out == len(there) - 1  # the answer is stored after the prompt
         assert len(window["covered"]) == 1 + branches
     first = here.json("turn", "show", "c1", "1")["window"]["covered"][0]
     assert f"posts 1–{first['to']}: in the summary\n" in here("turn", "show", "c1", "1")
 
 
-async def test_what_a_provider_says_of_its_cache_goes_before_what_is_simulated(here: Here) -> None:
+async def test_reported_cache_use_replaces_the_simulation(here: CommandRunner) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 0}}
     await relay(here, [{"role": "user", "content": "Look."}], completion("There.", usage=usage))
     cache = here.json("turn", "show", "c1", "1")["window"]["cache"]
     assert cache == {"readTokens": 0, "writeTokens": 0, "simulated": False}
 
 
-async def test_a_step_shows_its_own_cache_or_none(here: Here) -> None:
+async def test_each_step_shows_its_own_cache_use(here: CommandRunner) -> None:
     usage = {"prompt_tokens": 90, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 64}}
-    asked = [{"role": "user", "content": "Look twice."}]
+    messages = [{"role": "user", "content": "Look twice."}]
     answers = [completion("", calls=[call("1")]), completion("", calls=[call("2")], usage=usage), completion("Two.")]
-    await relay(here, asked, *answers, tools=TOOLS)
+    await relay(here, messages, *answers, tools=TOOLS)
     windows = [here.json("turn", "show", "c1", "1", "--step", str(step))["window"] for step in (1, 2, 3)]
     assert windows[0]["cache"] == {}
     assert windows[1]["cache"] == {"readTokens": 64, "writeTokens": 0, "simulated": False}

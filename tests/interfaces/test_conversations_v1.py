@@ -1,4 +1,4 @@
-"""OpenAI's conversations with the real client: they are the book's own, begun, filled, read and forgotten."""
+"""Tests of the OpenAI Conversations API with the real client."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,26 +31,26 @@ def live(serve_live: Callable[..., Live]) -> Live:
 
 @pytest.fixture
 def client(live: Live) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as opened:
-        yield opened
+    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as http_client:
+        yield http_client
 
 
-def told(item: Any) -> tuple[str, str]:
-    """Give what an item is and what it says."""
+def type_and_text(item: Any) -> tuple[str, str]:
+    """Return the role or type of an item and its text."""
     if item.type == "message":
         return item.role, item.content[0].text
     return item.type, item.arguments if item.type == "function_call" else item.output
 
 
-def test_a_conversation_is_begun_changed_and_forgotten(live: Live, client: openai.OpenAI) -> None:
+def test_conversation_is_created_updated_and_deleted(live: Live, client: openai.OpenAI) -> None:
     made = client.conversations.create(metadata={"topic": "demo"})
     assert (made.object, made.metadata, made.id[:7]) == ("conversation", {"topic": "demo"}, "conv_cb")
     assert client.conversations.retrieve(made.id) == made
     assert client.conversations.items.list(made.id).data == []
     assert client.conversations.update(made.id, metadata={"done": "1"}).metadata == {"done": "1"}
     client.conversations.items.create(made.id, items=[{"role": "user", "content": "My cat is called Miso."}])
-    kept = httpx.get(f"{live.url}/api/conversations/{made.id}").json()
-    assert (kept["lastSeq"], kept["metadata"]["clientMetadata"]) == (1, {"done": "1"})
+    result = httpx.get(f"{live.url}/api/conversations/{made.id}").json()
+    assert (result["lastSeq"], result["metadata"]["clientMetadata"]) == (1, {"done": "1"})
     gone = client.conversations.delete(made.id)
     assert (gone.id, gone.object, gone.deleted) == (made.id, "conversation.deleted", True)
     assert live.ask_cue(live.cue.receipts.list)[0].counts["posts"] == 1
@@ -62,46 +62,46 @@ def test_a_conversation_is_begun_changed_and_forgotten(live: Live, client: opena
     ):
         with pytest.raises(openai.NotFoundError):
             ask()
-    assert httpx.get(f"{live.url}/api/conversations/{made.id}").status_code == 404  # nothing began it anew
+    assert httpx.get(f"{live.url}/api/conversations/{made.id}").status_code == 404  # no request recreated it
 
 
-def test_items_come_back_as_they_went_in(client: openai.OpenAI) -> None:
+def test_items_are_returned_unchanged(client: openai.OpenAI) -> None:
     made = client.conversations.create(items=ITEMS)
-    found = list(client.conversations.items.list(made.id, order="asc", limit=2))
-    assert [told(each) for each in found] == [
+    result = list(client.conversations.items.list(made.id, order="asc", limit=2))
+    assert [type_and_text(each) for each in result] == [
         ("developer", "Be kind."), ("user", "Look:"), ("function_call", "{}"), ("function_call_output", "42"),
         ("assistant", "Noted."),
     ]  # fmt: skip
-    assert found[1].to_dict()["content"][1] == ITEMS[1]["content"][1]  # type: ignore[index]
+    assert result[1].to_dict()["content"][1] == ITEMS[1]["content"][1]  # type: ignore[index]
     newest_first = client.conversations.items.list(made.id, limit=3)
-    assert [each.id for each in newest_first.data] == [each.id for each in found[:1:-1]]
+    assert [each.id for each in newest_first.data] == [each.id for each in result[:1:-1]]
     assert newest_first.has_more
-    assert newest_first.last_id == found[2].id
-    assert [each.id for each in newest_first] == [each.id for each in found[::-1]]
-    assert client.conversations.items.retrieve(found[3].id, conversation_id=made.id) == found[3]
+    assert newest_first.last_id == result[2].id
+    assert [each.id for each in newest_first] == [each.id for each in result[::-1]]
+    assert client.conversations.items.retrieve(result[3].id, conversation_id=made.id) == result[3]
     added = client.conversations.items.create(made.id, items=[{"role": "user", "content": "Bye."}])
-    assert [told(each) for each in added.data] == [("user", "Bye.")]
+    assert [type_and_text(each) for each in added.data] == [("user", "Bye.")]
     assert client.conversations.items.list(made.id, limit=1).data == added.data
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_answers_continue_it_and_their_items_are_listed(client: openai.OpenAI, *, stream: bool) -> None:
+def test_responses_continue_the_conversation_and_are_listed(client: openai.OpenAI, *, stream: bool) -> None:
     made = client.conversations.create(items=[{"role": "user", "content": "My cat is called Miso."}])
-    asked: Any = {"model": "m", "input": "What is it called?", "conversation": made.id}
+    body: Any = {"model": "m", "input": "What is it called?", "conversation": made.id}
     if stream:
-        answer: Any = list(client.responses.create(**asked, stream=True))[-1].response
+        answer: Any = list(client.responses.create(**body, stream=True))[-1].response
     else:
-        answer = client.responses.create(**asked)
+        answer = client.responses.create(**body)
     assert answer.conversation.id == made.id
     listed = client.conversations.items.list(made.id, order="asc").data
-    assert [told(each) for each in listed] == [
+    assert [type_and_text(each) for each in listed] == [
         ("user", "My cat is called Miso."), ("user", "What is it called?"), ("assistant", "Hello there."),
     ]  # fmt: skip
     assert listed[-1].id == answer.output[0].id
     assert client.conversations.items.retrieve(answer.output[0].id, conversation_id=made.id) == listed[-1]
 
 
-def test_the_calls_of_an_answer_are_items_of_their_own(
+def test_tool_calls_of_an_answer_are_separate_items(
     relayed: Live, upstream: Upstream, openai_of: Callable[..., openai.OpenAI]
 ) -> None:
     client = openai_of(relayed)
@@ -120,7 +120,7 @@ def test_the_calls_of_an_answer_are_items_of_their_own(
     assert [each.id for each in listed[1:3]] == [each.id for each in answer.output]
 
 
-def test_what_is_none_of_ours_is_asked_above(
+def test_unknown_conversation_is_requested_from_the_upstream(
     relayed: Live, upstream: Upstream, openai_of: Callable[..., openai.OpenAI]
 ) -> None:
     client = openai_of(relayed)
@@ -152,7 +152,7 @@ def test_what_is_none_of_ours_is_asked_above(
         ("conversations/{}/items?order=up", None, "order"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(client: openai.OpenAI, path: str, body: Any, where: str) -> None:
+def test_invalid_request_error_names_the_field(client: openai.OpenAI, path: str, body: Any, where: str) -> None:
     made = client.conversations.create()
     url = f"{client.base_url}{path.format(made.id)}"
     answer = httpx.get(url) if body is None else httpx.post(url, json=body)
@@ -160,7 +160,7 @@ def test_what_cannot_be_is_refused_by_name(client: openai.OpenAI, path: str, bod
     assert answer.json()["error"]["param"] == where
 
 
-def test_the_same_items_under_one_key_are_added_once(client: openai.OpenAI) -> None:
+def test_idempotency_key_adds_items_once(client: openai.OpenAI) -> None:
     key: Any = {"extra_headers": {"Idempotency-Key": "k-1"}}
     one, two = (client.conversations.create(items=ITEMS[:1], **key) for _ in range(2))
     assert one == two
@@ -172,17 +172,20 @@ def test_the_same_items_under_one_key_are_added_once(client: openai.OpenAI) -> N
         client.conversations.items.create(one.id, items=ITEMS[:1], **key)
 
 
-def test_an_item_is_forgotten_with_what_came_of_it(
+def test_deleting_an_item_erases_its_derived_data(
     serve_live: Callable[..., Live], upstream: Upstream, tmp_path: Path, openai_of: Callable[..., openai.OpenAI]
 ) -> None:
     live = serve_live(config(store=str(tmp_path / "cuebook.db"), upstream=upstream.url))
     client = openai_of(live)
     made = client.conversations.create(items=[{"role": "user", "content": "The code is Wolpertinger."}])
-    for said, told_before in (("What is the Wolpertinger code?", "Hunt the Tatzelwurm."), ("And now?", "Be brief.")):
-        client.responses.create(model="plain", input=said, instructions=told_before, conversation=made.id)
+    for question, instruction in (
+        ("What is the Wolpertinger code?", "Hunt the Tatzelwurm."),
+        ("And now?", "Be brief."),
+    ):
+        client.responses.create(model="plain", input=question, instructions=instruction, conversation=made.id)
     listed = client.conversations.items.list(made.id, order="asc").data
     for named in ("The code is", "What is the", "You said 3 messages"):
-        [item] = [each for each in listed if told(each)[1].startswith(named)]
+        [item] = [each for each in listed if type_and_text(each)[1].startswith(named)]
         assert item.id
         assert client.conversations.items.delete(item.id, conversation_id=made.id).id == made.id
         with pytest.raises(openai.NotFoundError):
@@ -194,27 +197,27 @@ def test_an_item_is_forgotten_with_what_came_of_it(
     assert not any(word in files for word in (b"Wolpertinger", b"Tatzelwurm"))
     assert b"Be brief." in files
     left = client.conversations.items.list(made.id, order="asc").data
-    assert [told(each)[1] for each in left] == ["And now?", told(listed[-1])[1]]
+    assert [type_and_text(each)[1] for each in left] == ["And now?", type_and_text(listed[-1])[1]]
     client.responses.create(model="plain", input="Go on.", conversation=made.id)
     sent = [each["content"] for each in upstream.last.fields["messages"] if each["role"] != "system"]
-    assert sent == ["[erased]"] * 3 + ["And now?", told(listed[-1])[1], "Go on."]
+    assert sent == ["[erased]"] * 3 + ["And now?", type_and_text(listed[-1])[1], "Go on."]
 
 
-def test_the_newest_item_leaves_no_gap_and_a_call_goes_with_its_output(client: openai.OpenAI, live: Live) -> None:
+def test_deleting_an_output_deletes_its_tool_call(client: openai.OpenAI, live: Live) -> None:
     made = client.conversations.create(items=[*ITEMS[:4], *ITEMS[2:4], {"role": "user", "content": "Thanks."}])
     listed = client.conversations.items.list(made.id).data
-    for item in listed[:2]:  # the thanks, then an output: its round holds the same call twice
+    for item in listed[:2]:  # the last message, then an output: its round has the same call twice
         client.conversations.items.delete(item.id or "", conversation_id=made.id)
     left = client.conversations.items.list(made.id, order="asc").data
-    assert [told(each)[0] for each in left] == ["developer", "user"]
+    assert [type_and_text(each)[0] for each in left] == ["developer", "user"]
     posts = live.ask_cue(lambda: live.cue.conversations.posts(made.id))
     assert [post.message for post in posts] == ["Be kind.", "Look:"]  # the head moved back
 
 
-async def test_anothers_conversation_is_not_there() -> None:
+async def test_conversation_of_another_user_is_not_found() -> None:
     async with served() as keyed:
-        ann, bob = await keyed.holder("editor", "ann"), await keyed.holder("editor", "bob")
-        viewer = await keyed.holder("viewer", "ann")
+        ann, bob = await keyed.client_as("editor", "ann"), await keyed.client_as("editor", "bob")
+        viewer = await keyed.client_as("viewer", "ann")
         made = (await ann.post("/v1/conversations", json={"items": ITEMS[:2]})).json()["id"]
         path = f"/v1/conversations/{made}"
         assert (await viewer.get(f"{path}/items")).json()["data"][0]["type"] == "message"
@@ -231,7 +234,7 @@ async def test_anothers_conversation_is_not_there() -> None:
         assert (await ann.get(path)).json()["metadata"] == {}
 
 
-def test_one_begun_by_nobody_is_its_first_users(live: Live, client: openai.OpenAI) -> None:
+def test_conversation_without_owner_belongs_to_its_first_user(live: Live, client: openai.OpenAI) -> None:
     made = client.conversations.create()
     client.responses.create(model="m", input="Hi", conversation=made.id, user="ann")
     assert httpx.get(f"{live.url}/api/conversations/{made.id}").json()["userId"] == "ann"
@@ -239,38 +242,38 @@ def test_one_begun_by_nobody_is_its_first_users(live: Live, client: openai.OpenA
         client.responses.create(model="m", input="Hi", conversation=made.id, user="bob")
 
 
-def test_a_client_that_keeps_the_items_itself_has_one_conversation(serve_live: Callable[..., Live]) -> None:
-    """As the agents' SDK does with a session: what was said is added before each call, what came of it behind."""
+def test_client_that_adds_items_itself_keeps_one_conversation(serve_live: Callable[..., Live]) -> None:
+    """Act like a session of the Agents SDK: add the input before each call and the output after it."""
     upstream = ScriptedUpstream(completion("", calls=[call("c1", "look"), call("c2", "look")]), completion("42."))
     live = serve_live(upstream=upstream)
     tool: Any = {"type": "function", "name": "look", "parameters": {}, "strict": False}
     with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
         made = client.conversations.create(items=[])
-        said: list[Any] = [{"role": "user", "content": "Look twice."}]
-        client.conversations.items.create(made.id, items=said)
-        first = client.responses.create(model="m", input=said, tools=[tool])
+        messages: list[Any] = [{"role": "user", "content": "Look twice."}]
+        client.conversations.items.create(made.id, items=messages)
+        first = client.responses.create(model="m", input=messages, tools=[tool])
         asked = [each.model_dump(exclude={"id"}) for each in first.output]
-        given = [{"type": "function_call_output", "call_id": name, "output": name} for name in ("c1", "c2")]
-        added = client.conversations.items.create(made.id, items=asked + given)
+        tool_outputs = [{"type": "function_call_output", "call_id": name, "output": name} for name in ("c1", "c2")]
+        added = client.conversations.items.create(made.id, items=asked + tool_outputs)
         assert [each.type for each in added.data] == ["function_call"] * 2 + ["function_call_output"] * 2
-        last = client.responses.create(model="m", input=said + asked + given, tools=[tool])
-        told_again: Any = [each.model_dump(exclude={"id"}) for each in last.output]
-        added = client.conversations.items.create(made.id, items=told_again)
+        last = client.responses.create(model="m", input=messages + asked + tool_outputs, tools=[tool])
+        output_items: Any = [each.model_dump(exclude={"id"}) for each in last.output]
+        added = client.conversations.items.create(made.id, items=output_items)
         listed = client.conversations.items.list(made.id, order="asc").data
-        assert listed[-1].id == added.data[0].id == last.output[0].id, "the answer is there once"
-        assert [told(each)[1] for each in listed] == ["Look twice.", "{}", "{}", "c1", "c2", "42."]
-        client.conversations.items.create(made.id, items=[*told_again, {"role": "user", "content": "Thanks."}])
-        assert len(client.conversations.items.list(made.id).data) == 7, "what is new behind it is added"
-    [known] = live.ask_cue(live.cue.conversations.list).items
-    assert known.id == made.id
+        assert listed[-1].id == added.data[0].id == last.output[0].id, "The answer must be stored once."
+        assert [type_and_text(each)[1] for each in listed] == ["Look twice.", "{}", "{}", "c1", "c2", "42."]
+        client.conversations.items.create(made.id, items=[*output_items, {"role": "user", "content": "Thanks."}])
+        assert len(client.conversations.items.list(made.id).data) == 7, "The new item after it must be added."
+    [conversation] = live.ask_cue(live.cue.conversations.list).items
+    assert conversation.id == made.id
     [turn] = live.ask_cue(lambda: live.cue.turns.last(made.id))
-    assert (turn.state, len(turn.steps)) == ("finished", 2), "the results that were added are those it waited for"
+    assert (turn.state, len(turn.steps)) == ("finished", 2), "The added results must continue the open turn."
 
 
-def test_which_of_two_conversations_that_say_the_same_is_meant_nobody_guesses(client: openai.OpenAI) -> None:
-    said: list[Any] = [{"role": "user", "content": "Hi"}]
-    made = [client.conversations.create(items=said) for _ in range(2)]
-    answer = client.responses.create(model="m", input=said)
+def test_request_matching_two_conversations_continues_neither(client: openai.OpenAI) -> None:
+    messages: list[Any] = [{"role": "user", "content": "Hi"}]
+    made = [client.conversations.create(items=messages) for _ in range(2)]
+    answer = client.responses.create(model="m", input=messages)
     assert answer.conversation
     assert answer.conversation.id not in {each.id for each in made}
     assert all(len(client.conversations.items.list(each.id).data) == 1 for each in made)

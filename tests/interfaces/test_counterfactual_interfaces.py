@@ -1,10 +1,10 @@
-"""What a turn's prompt would have been, over HTTP and on the command line."""
+"""Tests of what-if replays of a turn over HTTP and on the command line."""
 
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from commands import Here
+from commands import CommandRunner
 from shared_app import app_of
 
 from cuebook import Ask, Cuebook
@@ -15,8 +15,8 @@ from cuebook.testing import ScriptedModel
 ROUTE = "/api/conversations/c/turns/1/replay"
 
 
-async def talk(cue: Cuebook) -> str:
-    """Tell the book something, and ask for it in another conversation; gives the memory that is said there."""
+async def ask_with_memory(cue: Cuebook) -> str:
+    """Store a memory in one conversation, use it in another, and return the ID of the memory."""
     await cue.ask(Ask("I am allergic to shrimp.", "before", user="mara"))
     await cue.settle()
     reply = await cue.ask(Ask("What am I allergic to?", "c", user="mara"))
@@ -30,32 +30,32 @@ async def cue() -> AsyncIterator[Cuebook]:
     model = ScriptedModel(default="Noted.")
     async with Cuebook.open(
         build(arguments={"store.url": ":memory:", "memory.user": True}), model=model, worker=False
-    ) as opened:
-        yield opened
+    ) as instance:
+        yield instance
 
 
 @pytest.fixture
 async def client(cue: Cuebook) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app_of(cue))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as opened:
-        yield opened
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http_client:
+        yield http_client
 
 
-async def test_over_http(cue: Cuebook, client: httpx.AsyncClient) -> None:
-    memory = await talk(cue)
+async def test_what_if_replay_over_http(cue: Cuebook, client: httpx.AsyncClient) -> None:
+    memory = await ask_with_memory(cue)
     plain = (await client.post(ROUTE, json={})).json()
     assert plain == (await client.get(ROUTE)).json()
-    said = (await client.post(ROUTE, json={"without": [memory], "userId": "mara"})).json()
-    assert said["verdict"] == "identical"
-    other = said["counterfactual"]
+    result = (await client.post(ROUTE, json={"without": [memory], "userId": "mara"})).json()
+    assert result["verdict"] == "identical"
+    other = result["counterfactual"]
     assert [each["source"] for each in other["leftOut"]] == [f"memory:{memory}"]
     assert (other["letIn"], other["changed"], other["reproduced"]) == ([], [], True)
     tokens = other["tokens"]
     assert tokens["change"] == tokens["after"] - tokens["before"] < 0
     assert tokens["before"] == plain["window"]["tokens"]
     assert (other["answer"], other["refused"]) == (None, None)
-    asked = (await client.post(ROUTE, json={"asOf": "1990-01-01", "ask": True})).json()
-    assert asked["counterfactual"]["answer"] == "Noted."
+    answer = (await client.post(ROUTE, json={"asOf": "1990-01-01", "ask": True})).json()
+    assert answer["counterfactual"]["answer"] == "Noted."
     assert (await client.get("/api/conversations/c")).json()["turns"] == 1
 
 
@@ -70,20 +70,20 @@ async def test_over_http(cue: Cuebook, client: httpx.AsyncClient) -> None:
         ({"without": ["x"] * 101}, 400, "without"),
     ],
 )
-async def test_bad_input_is_told(
+async def test_bad_input_is_rejected(
     cue: Cuebook, client: httpx.AsyncClient, body: dict[str, object], status: int, where: str
 ) -> None:
-    await talk(cue)
+    await ask_with_memory(cue)
     answer = await client.post(ROUTE, json=body)
     assert answer.status_code == status, answer.text
     if where:
         assert where in answer.text
 
 
-async def test_on_the_command_line(here: Here) -> None:
+async def test_what_if_replay_on_the_command_line(here: CommandRunner) -> None:
     settings = {"memory.user": True}
     async with Cuebook.open(load_config(here.folder, environment={}, arguments=settings), worker=False) as cue:
-        memory = await talk(cue)
+        memory = await ask_with_memory(cue)
         transport = httpx.ASGITransport(app_of(cue))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             answer = (await client.post(ROUTE, json={"without": [memory]})).json()
@@ -96,5 +96,5 @@ async def test_on_the_command_line(here: Here) -> None:
     same = here(*replay, "--with", "prompt=persona/helper")
     assert "the prompt would have been the same" in same
     assert "before" in here(*replay, "--as-of", "1")
-    assert "No model is configured" in here(*replay, "--as-of", "1", "--ask", code=1)
+    assert "no model is configured" in here(*replay, "--as-of", "1", "--ask", code=1)
     assert "is not a prompt version. Use prompt=" in here(*replay, "--with", "persona=x", code=2)

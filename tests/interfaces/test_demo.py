@@ -1,4 +1,4 @@
-"""The command `cuebook demo`: what it prints is what memory gives, counted fairly, and the same every time."""
+"""Tests of the command `cuebook demo`: reproducible reports, fair cost figures, and the served page."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PICTURE = "data:image/png;base64," + "QUJD" * 20_000
 
 
 class Demo:
-    """The demo in this process, on a file with something in it."""
+    """Runs the demo in this process on a transcript file."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._file = folder / "talk.json"
@@ -45,15 +45,15 @@ def demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     return Demo(tmp_path, capsys)
 
 
-def talk(turns: int, **fields: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def make_messages(turns: int, **fields: Any) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
     for number in range(1, turns + 1):
         said = f"We decided that bed number {number} gets tulips of sort {number * 7}."
-        found += [
+        results += [
             {"role": "user", "content": said, **fields},
             {"role": "assistant", "content": f"Noted, {number}.", **fields},
         ]
-    return found
+    return results
 
 
 LOCOMO = {
@@ -76,85 +76,85 @@ LOCOMO = {
 
 
 @pytest.fixture(scope="module")
-def shipped() -> dict[str, Any]:
+def bundled() -> dict[str, Any]:
     done = subprocess.run([CUEBOOK, "demo", "--json"], capture_output=True, timeout=100, check=True)
     [report] = json.loads(done.stdout)["items"]
     assert isinstance(report, dict)
     return report
 
 
-def test_the_shipped_demo_shows_what_memory_gives_and_not_the_answer_key(shipped: dict[str, Any]) -> None:
-    summary = " ".join(shipped["summary"]["summaryText"].split())
-    items = {item["text"]: item["sources"] for item in shipped["items"]}
+def test_bundled_demo_reports_only_text_from_memory(bundled: dict[str, Any]) -> None:
+    summary = " ".join(bundled["summary"]["summaryText"].split())
+    items = {item["text"]: item["sources"] for item in bundled["items"]}
     places = set()
-    for asked in shipped["asked"]:
-        for told in asked["stands"]:
-            places.add(told["where"])
-            assert told["text"] != asked["key"]
-            if told["where"] == "summary":
-                assert told["text"] in summary
-            elif told["where"] == "item":
-                assert items[told["text"]] == told["sources"]
+    for question in bundled["asked"]:
+        for match in question["stands"]:
+            places.add(match["where"])
+            assert match["text"] != question["key"]
+            if match["where"] == "summary":
+                assert match["text"] in summary
+            elif match["where"] == "item":
+                assert items[match["text"]] == match["sources"]
             else:
-                assert 1 <= told["rank"] <= 10
+                assert 1 <= match["rank"] <= 10
     assert places == {"summary", "item", "hit"}
-    assert shipped["identical"] == shipped["rendered"] > 200
+    assert bundled["identical"] == bundled["rendered"] > 200
 
 
-def test_what_stands_in_the_summary_alone_is_found_too(shipped: dict[str, Any]) -> None:
-    [asked] = [each for each in shipped["asked"] if each["key"] == "End of November"]
-    assert "summary" in {told["where"] for told in asked["stands"]}
+def test_value_only_in_the_summary_is_found(bundled: dict[str, Any]) -> None:
+    [question] = [each for each in bundled["asked"] if each["key"] == "End of November"]
+    assert "summary" in {match["where"] for match in question["stands"]}
 
 
-def test_the_shipped_demo_costs_less_than_sending_everything(shipped: dict[str, Any]) -> None:
-    assert shipped["ours"]["tokens"] < 0.3 * shipped["everything"]["tokens"]
-    assert shipped["survival"]["held"] >= 0.88 * shipped["survival"]["current"]
+def test_bundled_demo_costs_less_than_the_full_history(bundled: dict[str, Any]) -> None:
+    assert bundled["ours"]["tokens"] < 0.3 * bundled["everything"]["tokens"]
+    assert bundled["survival"]["held"] >= 0.88 * bundled["survival"]["current"]
 
 
-def test_every_run_says_the_same_wherever_it_is_made(tmp_path: Path) -> None:
+def test_demo_output_is_the_same_in_every_folder(tmp_path: Path) -> None:
     assert cli.run(["init", str(tmp_path / "project")]) == 0
-    (tmp_path / "project/personas/broken.json").write_text("{")  # nothing of a folder has a say
-    (tmp_path / "talk.json").write_text(json.dumps(talk(40)))
-    found = []
+    (tmp_path / "project/personas/broken.json").write_text("{")  # the demo ignores the project
+    (tmp_path / "talk.json").write_text(json.dumps(make_messages(40)))
+    results = []
     for folder in ("project", "."):
         command = [CUEBOOK, "demo", str(tmp_path / "talk.json"), "--json"]
-        environment = {**os.environ, "PYTHONHASHSEED": str(len(found))}
+        environment = {**os.environ, "PYTHONHASHSEED": str(len(results))}
         done = subprocess.run(
             command, cwd=tmp_path / folder, env=environment, capture_output=True, timeout=60, check=True
         )
-        found.append(done.stdout)
-    assert found[0] == found[1]
+        results.append(done.stdout)
+    assert results[0] == results[1]
 
 
-def test_a_picture_counts_the_same_on_both_sides(demo: Demo) -> None:
+def test_image_costs_the_same_with_and_without_memory(demo: Demo) -> None:
     look = [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": PICTURE}}]
     report = demo.report([{"role": "user", "content": look}, {"role": "assistant", "content": "Nice."}])
     assert report["ours"]["tokens"] == report["everything"]["tokens"] < 2_000
 
 
-def test_system_text_stands_in_every_prompt_and_moves_no_source(demo: Demo) -> None:
+def test_system_text_is_in_every_prompt_and_shifts_no_source(demo: Demo) -> None:
     system = {"role": "system", "content": "You are a gardener who keeps to what was decided. " * 8}
-    plain, report = demo.report(talk(15)), demo.report([system, *talk(15)])
+    plain, report = demo.report(make_messages(15)), demo.report([system, *make_messages(15)])
     more = (report["ours"]["tokens"] - plain["ours"]["tokens"]) / 15
     assert more > 60
     last = report["items"][-1]
     assert ("bed number 15" in last["text"], last["sources"]) == (True, ["import-30"])  # the system text is import-1
 
 
-def test_where_no_post_has_a_time_no_day_is_told(demo: Demo) -> None:
-    shown = demo(talk(40))
-    assert shown.startswith("talk: 80 posts, without")
-    assert "summary, version" in shown
-    for told in ("1970", "2026", "day"):
-        assert told not in shown
-    report = demo.report(talk(40))
+def test_posts_without_times_show_no_dates(demo: Demo) -> None:
+    output = demo(make_messages(40))
+    assert output.startswith("talk: 80 posts, without")
+    assert "summary, version" in output
+    for match in ("1970", "2026", "day"):
+        assert match not in output
+    report = demo.report(make_messages(40))
     assert report["days"] is None
     assert report["summary"]["summaryUptoTimestamp"] is None
     assert {item["validFrom"] for item in report["items"]} == {None}
 
 
-def test_days_are_told_where_they_are_known(demo: Demo) -> None:
-    posts = talk(2)
+def test_posts_with_times_show_the_number_of_days(demo: Demo) -> None:
+    posts = make_messages(2)
     for day, post in enumerate(posts, 1):
         post["timestamp"] = f"2026-03-0{day}T09:00:00Z"
     assert demo(posts).startswith("talk: 4 posts over 3 days, without")
@@ -164,19 +164,19 @@ def test_days_are_told_where_they_are_known(demo: Demo) -> None:
     assert demo(posts[:1]).startswith("talk: 1 post within a day, without")
 
 
-def test_a_files_own_questions_are_put_to_memory(demo: Demo) -> None:
+def test_questions_of_the_file_are_searched_in_memory(demo: Demo) -> None:
     lives, repairs, plays = demo.report([LOCOMO])["asked"]
-    assert [(told["where"], told["sources"]) for told in lives["stands"]][-1] == ("hit", ["D1:1"])
+    assert [(match["where"], match["sources"]) for match in lives["stands"]][-1] == ("hit", ["D1:1"])
     assert (lives["key"], lives["evidence"]) == ("Terschelling", 1.0)
     assert (repairs["stands"], repairs["source"]["sources"]) == ([], ["D1:3"])
     assert (plays["key"], plays["stands"]) == ("3", [])
-    shown = demo([LOCOMO])
-    assert "questions asked at the end: 3\n" in shown
-    assert "  Where does Piet live? [Terschelling]\n" in shown
+    output = demo([LOCOMO])
+    assert "questions asked at the end: 3\n" in output
+    assert "  Where does Piet live? [Terschelling]\n" in output
 
 
-def test_the_columns_of_the_costs_stand_in_line(demo: Demo) -> None:
-    lines = demo(talk(3)).splitlines()
+def test_cost_columns_are_aligned(demo: Demo) -> None:
+    lines = demo(make_messages(3)).splitlines()
     at = lines.index(next(line for line in lines if line.startswith("prompt cost")))
     heads, rows = lines[at], lines[at + 1 : at + 5]
     ends = [heads.index("Cuebook") + len("Cuebook"), len(heads)]
@@ -187,10 +187,10 @@ def test_the_columns_of_the_costs_stand_in_line(demo: Demo) -> None:
     assert "a token costs" in lines[at + 5]
 
 
-def test_its_page_is_served_and_the_book_is_gone_when_that_ends(tmp_path: Path) -> None:
+def test_served_demo_deletes_its_database_on_exit(tmp_path: Path) -> None:
     place, file = tmp_path / "temporary", tmp_path / "talk.json"
     place.mkdir()
-    file.write_text(json.dumps(talk(3)), "utf-8")
+    file.write_text(json.dumps(make_messages(3)), "utf-8")
     process = subprocess.Popen(
         [CUEBOOK, "demo", str(file), "--serve", "--port", "0"],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Embedders as their users meet them: the shipped English model, a server of the OpenAI wire, doctor and readiness."""
+"""Tests of embedders: the bundled English model, an OpenAI-compatible server, doctor and readiness."""
 
 import asyncio
 import json
@@ -36,13 +36,13 @@ def cosine(one: bytes, other: bytes) -> float:
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    """A server whose vectors say how often the letters a, b and c stand in a text; it fails for "fail"."""
+    """A server whose vectors count the letters a, b and c of a text. It fails for the text "fail"."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            failed = "fail" in asked["input"] or self.path != "/v1/embeddings" or asked["model"] != "letters"
-            rows = [[1.0 + text.count(letter) for letter in "abc"] for text in asked["input"]]
+            request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            failed = "fail" in request["input"] or self.path != "/v1/embeddings" or request["model"] != "letters"
+            rows = [[1.0 + text.count(letter) for letter in "abc"] for text in request["input"]]
             data = [{"index": at, "embedding": row} for at, row in reversed(list(enumerate(rows)))]
             body = json.dumps({"error": "no"} if failed else {"data": data}).encode()
             self.send_response(500 if failed else 200)
@@ -62,13 +62,13 @@ def endpoint() -> Iterator[str]:
     thread.join()
 
 
-async def test_vectors_of_close_meanings_are_close() -> None:
+async def test_similar_texts_have_similar_vectors() -> None:
     vectors = await MiniLM().embed(TEXTS)
     assert {len(vector) for vector in vectors} == {4 * 384}
     assert cosine(vectors[0], vectors[2]) > 0.4 > cosine(vectors[1], vectors[2])
 
 
-def test_other_weights_are_refused(tmp_path: Path) -> None:
+def test_modified_weights_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"other weights")
     with pytest.raises(BackendError, match=r"'model.onnx' has sha256 .* set embedder.provider to none"):
         verified(tmp_path / "model.onnx", MODEL_SHA256)
@@ -76,11 +76,11 @@ def test_other_weights_are_refused(tmp_path: Path) -> None:
         verified(tmp_path / "none.onnx", MODEL_SHA256)
 
 
-async def test_the_shipped_model_finds_what_means_the_same_and_readiness_names_it() -> None:
+async def test_bundled_model_finds_similar_text_and_readiness_names_it() -> None:
     settings = {"embedder.provider": "minilm", "embedder.timeout_s": 60.0}
     async with Cuebook.open(arguments=settings, worker=False) as cue:
-        said = ("We adopted a puppy on Sunday", "The invoice is paid", "Let us paint the kitchen blue")
-        posts = [Posted(sender="ann", message=text, id=f"p{n}") for n, text in enumerate(said)]
+        messages = ("We adopted a puppy on Sunday", "The invoice is paid", "Let us paint the kitchen blue")
+        posts = [Posted(sender="ann", message=text, id=f"p{n}") for n, text in enumerate(messages)]
         await cue.append("c", posts)
         assert await cue.settle() == {}
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app_of(cue)), base_url="http://localhost") as client:
@@ -92,7 +92,7 @@ async def test_the_shipped_model_finds_what_means_the_same_and_readiness_names_i
         assert (await cue.check())["embedder"] is None
 
 
-async def test_a_server_of_the_openai_wire_embeds(endpoint: str) -> None:
+async def test_openai_compatible_server_embeds(endpoint: str) -> None:
     settings = {"embedder.provider": "openai", "embedder.name": "letters", "embedder.base_url": endpoint}
     async with Cuebook.open(arguments=settings, worker=False) as cue:
         posts = [Posted(sender="u", message=text, id=text[:2]) for text in ("aaaaaaaa", "bbbbbbbb", "cccccccc")]
@@ -116,80 +116,82 @@ def served(server: Embeddings, **settings: object) -> dict[str, object]:
     return {f"embedder.{name}": value for name, value in settings.items()}
 
 
-async def said_of(cue: Cuebook, query: str) -> list[str]:
-    """Give what a user's memories answer."""
+async def user_memories(cue: Cuebook, query: str) -> list[str]:
+    """Return the texts of the user memories that match a query."""
     return [hit.text for hit in await cue.memory.search(query, user="ann", scopes=["user"]) if hit.kind == "knowledge"]
 
 
-async def test_a_servers_model_of_many_languages_finds_across_them_and_a_gate_can_be_set() -> None:
+async def test_multilingual_model_searches_across_configured_languages() -> None:
     german, french = "Wir haben einen Hund", "Nous avons un chien et il est gentil"
     with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
-        for languages, asked in (("", 2), ("de", 1), ("en, de fr", 2)):
+        for languages, embedded_count in (("", 2), ("de", 1), ("en, de fr", 2)):
             server.embedder.asked.clear()
             async with Cuebook.open(arguments=served(server, languages=languages), worker=False) as cue:
                 await cue.memories.put("domain", "pet", german, user="ann")
                 await cue.memories.put("domain", "animal", french, user="bob")
                 assert await cue.settle() == {}
-                assert len([text for text in server.embedder.asked if ":" in text]) == asked
-                assert await said_of(cue, "puppy") == [f"pet: {german}"]
+                assert len([text for text in server.embedder.asked if ":" in text]) == embedded_count
+                assert await user_memories(cue, "puppy") == [f"pet: {german}"]
     with pytest.raises(InvalidInput, match=r"embedder.languages: 'english' is not a language code"):
         build(arguments={"embedder.languages": "english, de"})
 
 
-async def test_a_model_of_another_size_is_refused_until_the_restart_and_embeds_all_anew_then(
+async def test_changed_vector_size_reembeds_everything_after_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
         settings = served(server) | {"store.url": str(tmp_path / "cuebook.db")}
         async with Cuebook.open(arguments=settings, worker=False) as cue:
             await cue.memories.put("domain", "pet", "We have a puppy", user="ann")
-            said = ("I walked the puppy", "The invoice is paid", "Rain again all week")
-            await cue.append("c", [Posted(sender="ann", message=text, id=f"p{n}") for n, text in enumerate(said, 1)])
+            messages = ("I walked the puppy", "The invoice is paid", "Rain again all week")
+            await cue.append(
+                "c", [Posted(sender="ann", message=text, id=f"p{n}") for n, text in enumerate(messages, 1)]
+            )
             await cue.settle()
-            assert await said_of(cue, "hund") == ["pet: We have a puppy"]
+            assert await user_memories(cue, "hund") == ["pet: We have a puppy"]
             server.embedder = HashingEmbedder(dimension=64, synonyms=DOGS)
             await cue.memories.put("domain", "bill", "The invoice is paid", user="ann")
             assert await cue.settle() == {"embedding": 1}
             assert "sent vectors of 64 numbers where many-tongues had 256: the model has changed" in caplog.text
-            assert await said_of(cue, "chien") == [], "its vector is of the other size"
-            assert await said_of(cue, "invoice") == ["bill: The invoice is paid"]
-            assert await said_of(cue, "hund") == ["pet: We have a puppy"], "asked before"
+            assert await user_memories(cue, "chien") == [], "Its vector has the new size."
+            assert await user_memories(cue, "invoice") == ["bill: The invoice is paid"]
+            assert await user_memories(cue, "hund") == ["pet: We have a puppy"], "The query vector is cached."
         async with Cuebook.open(arguments=settings, worker=False) as cue:
-            assert await said_of(cue, "chien") == []
-            assert await said_of(cue, "puppy") == ["pet: We have a puppy"]
+            assert await user_memories(cue, "chien") == []
+            assert await user_memories(cue, "puppy") == ["pet: We have a puppy"]
             assert await cue.settle() == {}
-            assert await said_of(cue, "Hund?") == ["pet: We have a puppy"]
+            assert await user_memories(cue, "Hund?") == ["pet: We have a puppy"]
             assert (await cue.memory.search("ein Hund", conversation="c"))[0].sources == ("p1",)
 
 
-async def test_a_text_a_server_refuses_for_good_holds_up_no_other(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_permanently_rejected_text_blocks_no_other_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
         server.refuses = "cursed"
         settings = served(server) | {"store.url": str(tmp_path / "cuebook.db")}
-        said = ("I walked the puppy", "A cursed invoice", "Rain again all week")
+        messages = ("I walked the puppy", "A cursed invoice", "Rain again all week")
         async with Cuebook.open(arguments=settings, worker=False) as cue:
             await cue.memories.put("domain", "bill", "The cursed invoice is paid", user="ann")
             await cue.memories.put("domain", "pet", "We have a puppy", user="ann")
             for name in ("c", "d"):
-                posts = [Posted(sender="ann", message=each, id=f"{name}{n}") for n, each in enumerate(said, 1)]
+                posts = [Posted(sender="ann", message=each, id=f"{name}{n}") for n, each in enumerate(messages, 1)]
                 await cue.append(name, posts)
             assert await cue.settle() == {}
-            assert await said_of(cue, "hund") == ["pet: We have a puppy"]
-            assert await said_of(cue, "invoice") == ["bill: The cursed invoice is paid"], "by its words"
+            assert await user_memories(cue, "hund") == ["pet: We have a puppy"]
+            assert await user_memories(cue, "invoice") == ["bill: The cursed invoice is paid"], (
+                "Full-text search must find it."
+            )
             for name in ("c", "d"):
                 assert (await cue.memory.search("hund", conversation=name))[0].sources == (f"{name}1",)
                 assert (await cue.memory.search("invoice", conversation=name))[0].sources == (f"{name}2",)
-            told = [each.message for each in caplog.records if "rejected" in each.message]
-            assert len(told) == 3, "each once"
-            assert not [each for each in told if "invoice" in each], "a log says no one's words"
+            results = [each.message for each in caplog.records if "rejected" in each.message]
+            assert len(results) == 3, "Each text must be logged once."
+            assert not [each for each in results if "invoice" in each], "The log must not contain user text."
             before = len(server.keys)
             assert await cue.settle() == {}
             assert len(server.keys) == before
 
 
-async def test_knowledge_is_found_by_meaning_in_python_and_over_http() -> None:
+async def test_knowledge_is_found_by_similarity_in_python_and_http() -> None:
     embedder = HashingEmbedder(dimension=256, synonyms=DOGS)
     async with Cuebook.open(embedder=embedder, worker=False) as cue:
         for user in (None, "ann"):
@@ -199,18 +201,18 @@ async def test_knowledge_is_found_by_meaning_in_python_and_over_http() -> None:
         assert await cue.settle() == {}
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app_of(cue)), base_url="http://localhost") as client:
             for user in (None, "ann"):
-                found, more = await cue.memories.knowledge("hund", user=user)
-                assert ({each.name for each in found}, more) == ({"pet", "food"}, None)
+                entries, more = await cue.memories.knowledge("hund", user=user)
+                assert ({each.name for each in entries}, more) == ({"pet", "food"}, None)
                 [only], _ = await cue.memories.knowledge("hund", user=user, category="domain", limit=5)
                 assert only.name == "pet"
-                asked = {"q": "hund", "category": "domain"} | ({"userId": user} if user else {})
-                [shown] = (await client.get("/learning/knowledge", params=asked)).json()["items"]
-                assert shown["key"] == "pet"
+                body = {"q": "hund", "category": "domain"} | ({"userId": user} if user else {})
+                [entry] = (await client.get("/learning/knowledge", params=body)).json()["items"]
+                assert entry["key"] == "pet"
             assert (await cue.memories.knowledge("quantum chromodynamics"))[0] == []
 
 
 @pytest.mark.parametrize("status", [401, 429, 503])
-async def test_a_server_that_refuses_everything_or_for_now_loses_no_vector(tmp_path: Path, status: int) -> None:
+async def test_temporary_server_errors_lose_no_vector(tmp_path: Path, status: int) -> None:
     with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
         settings = served(server) | {"store.url": str(tmp_path / "cuebook.db")}
         async with Cuebook.open(arguments=settings, worker=False) as cue:
@@ -229,7 +231,7 @@ async def test_a_server_that_refuses_everything_or_for_now_loses_no_vector(tmp_p
 
 
 @pytest.mark.slow
-def test_doctor_looks_at_the_embedder(tmp_path: Path, endpoint: str) -> None:
+def test_doctor_checks_the_embedder(tmp_path: Path, endpoint: str) -> None:
     def found(**settings: str) -> dict[str, str]:
         done = cuebook("doctor", "--json", cwd=tmp_path, **settings)
         [check] = [each for each in json.loads(done.stdout)["checks"] if each["name"] == "embedder"]
@@ -245,36 +247,36 @@ def test_doctor_looks_at_the_embedder(tmp_path: Path, endpoint: str) -> None:
     assert "embedder.name: missing" in found(**here)["found"]
 
 
-def test_import_loads_nothing_of_an_embedder() -> None:
+def test_importing_cuebook_loads_no_embedder() -> None:
     heavy = "{'numpy', 'tokenizers', 'onnxruntime'}"
     program = f"import sys, cuebook; cuebook.Cuebook; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
 
-async def test_a_query_passes_a_long_list_which_goes_on_and_what_is_given_up_is_not_computed() -> None:
+async def test_urgent_query_goes_first_and_cancelled_work_is_skipped() -> None:
     line, done = ComputeQueue("pieces", passed_s=60.0), list[str]()
-    held = threading.Event()
+    release = threading.Event()
 
     async def run(name: str, *, urgent: bool) -> None:
         await line.run(lambda: done.append(name), urgent=urgent)
 
     async with asyncio.timeout(60):
-        first = asyncio.create_task(line.run(held.wait, urgent=False))  # under way when the others come
+        first = asyncio.create_task(line.run(release.wait, urgent=False))  # runs when the others are queued
         listed = [asyncio.create_task(run(f"piece {n}", urgent=False)) for n in (1, 2)]
-        asked, gone = (asyncio.create_task(run(name, urgent=True)) for name in ("query", "given up"))
+        query_task, gone = (asyncio.create_task(run(name, urgent=True)) for name in ("query", "given up"))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.sleep(0)
-        held.set()
-        await asyncio.gather(first, asked, *listed)
+        release.set()
+        await asyncio.gather(first, query_task, *listed)
     assert done == ["query", "piece 1", "piece 2"]
     line.close()
-    with pytest.raises(BackendError, match="the embedder is closed"):
+    with pytest.raises(BackendError, match="The embedder is closed"):
         await run("too late", urgent=True)
 
 
-async def test_a_server_loads_the_embedder_when_it_starts_and_readiness_says_why_it_fails(
+async def test_server_start_loads_embedder_and_readiness_reports_errors(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with embedding_server(HashingEmbedder(dimension=256)) as server:
@@ -282,11 +284,11 @@ async def test_a_server_loads_the_embedder_when_it_starts_and_readiness_says_why
         async with Cuebook.open(arguments=served(server), worker=False) as cue:
             app = app_of(cue)
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-                assert (await client.get("/readyz")).json()["embedderError"] is None, "nobody asked it yet"
+                assert (await client.get("/readyz")).json()["embedderError"] is None, "The embedder was not used yet."
                 async with app.lifespan(), asyncio.timeout(60):
-                    while not (told := (await client.get("/readyz")).json())["embedderError"]:  # noqa: ASYNC110  # a task of the server's
+                    while not (result := (await client.get("/readyz")).json())["embedderError"]:  # noqa: ASYNC110  # a task of the server's
                         await asyncio.sleep(0.01)
-                assert (told["status"], "answered 503" in told["embedderError"]) == ("ready", True)
+                assert (result["status"], "answered 503" in result["embedderError"]) == ("ready", True)
                 assert "The embedder is unavailable; search uses full text only" in caplog.text
                 server.refuses = ""
                 await cue.memory.search("a dog", user="ann")

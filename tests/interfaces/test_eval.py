@@ -1,4 +1,4 @@
-"""The command `cuebook eval`, and `cuebook.app.evaluate` in Python: memory measured on somebody's own conversations."""
+"""Tests of the command `cuebook eval` and `cuebook.app.evaluate`: memory measured on the user's own conversations."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ BEES, BEES_GOLD = CONVERSATIONS / "bees.json", CONVERSATIONS / "bees.gold.json"
 
 
 class Evals:
-    """The command in this process, on a file with something in it."""
+    """Runs the command in this process on a transcript file."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
@@ -28,16 +28,16 @@ class Evals:
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
         self._capsys.readouterr()
-        given = cli.run(["eval", *arguments])
+        exit_code = cli.run(["eval", *arguments])
         shown, complaint = self._capsys.readouterr()
-        assert given == code, complaint
+        assert exit_code == code, complaint
         assert complaint.count("\n") == (1 if code else 0)
         return complaint if code else shown
 
     def report(self, *arguments: str) -> dict[str, Any]:
-        told = json.loads(self(*arguments, "--json"))
-        [report] = told["items"]
-        assert told["together"] is None
+        result = json.loads(self(*arguments, "--json"))
+        [report] = result["items"]
+        assert result["together"] is None
         assert isinstance(report, dict)
         return report
 
@@ -47,13 +47,13 @@ def evals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Evals:
     return Evals(tmp_path, capsys)
 
 
-def talk(*said: str, rest: int = 0) -> list[dict[str, str]]:
-    """Give what a user said as messages, each answered, with so much small talk after it."""
+def make_messages(*said: str, rest: int = 0) -> list[dict[str, str]]:
+    """Return answered user messages, followed by `rest` messages of small talk."""
     small = [f"Just chatting, nothing of note, {word}." for word in ("really", "truly", "honestly", "as ever")]
-    found = []
+    results = []
     for text in [*said, *(small[number % 4] for number in range(rest))]:
-        found += [{"role": "user", "content": text}, {"role": "assistant", "content": "I see."}]
-    return found
+        results += [{"role": "user", "content": text}, {"role": "assistant", "content": "I see."}]
+    return results
 
 
 LOCOMO = {
@@ -74,26 +74,26 @@ LOCOMO = {
 }
 
 
-def test_a_files_own_questions_measure_recall(evals: Evals) -> None:
+def test_questions_of_the_file_measure_recall(evals: Evals) -> None:
     recall = evals.report(evals.file([LOCOMO]))["recall"]
     assert (recall["origin"], recall["questions"], recall["thereAre"]) == ("file", 2, 2)
     assert recall["at5"] == recall["at10"] >= 0.5
     assert "from the file" in evals(evals.file([LOCOMO]))
 
 
-def test_two_conversations_are_told_apart_and_together(evals: Evals) -> None:
+def test_two_conversations_are_reported_separately_and_together(evals: Evals) -> None:
     other = LOCOMO | {"sample_id": "conv-2"}
-    told = json.loads(evals(evals.file([LOCOMO, other]), "--json"))
-    one, two = told["items"]
+    result = json.loads(evals(evals.file([LOCOMO, other]), "--json"))
+    one, two = result["items"]
     assert one["recall"] == two["recall"]
-    assert told["together"]["recall"]["questions"] == 4
-    assert told["together"]["posts"] == 8
+    assert result["together"]["recall"]["questions"] == 4
+    assert result["together"]["posts"] == 8
     assert "together: 2 conversations, 8 posts" in evals(evals.file([LOCOMO, other]))
 
 
-def test_without_questions_it_asks_clozes_of_old_posts(evals: Evals) -> None:
-    said = [f"The {plant} in bed number {n + 11} cost {n + 3}.50 euros." for n, plant in enumerate(PLANTS)]
-    file = evals.file(talk(*said, rest=12))
+def test_file_without_questions_uses_cloze_questions(evals: Evals) -> None:
+    messages = [f"The {plant} in bed number {n + 11} cost {n + 3}.50 euros." for n, plant in enumerate(PLANTS)]
+    file = evals.file(make_messages(*messages, rest=12))
     recall = evals.report(file)["recall"]
     assert (recall["origin"], recall["thereAre"]) == ("cloze", len(PLANTS))
     assert recall["at5"] > 0.8
@@ -103,54 +103,56 @@ def test_without_questions_it_asks_clozes_of_old_posts(evals: Evals) -> None:
 PLANTS = ("tulip", "rose", "fern", "quince", "medlar", "iris", "peony", "lavender")
 
 
-def test_values_survive_held_ended_or_found_and_posts_never_vanish(evals: Evals) -> None:
-    said = [f"I have decided that the {plant} goes to bed number {n + 11}." for n, plant in enumerate(PLANTS)]
-    report = evals.report(evals.file(talk(*said, rest=60)))
+def test_facts_survive_compaction_and_no_post_is_lost(evals: Evals) -> None:
+    messages = [f"I have decided that the {plant} goes to bed number {n + 11}." for n, plant in enumerate(PLANTS)]
+    report = evals.report(evals.file(make_messages(*messages, rest=60)))
     rows = [row for row in report["firstPass"] if row["whose"] == "user"]
-    assert [row["compactions"] for row in rows] == [1, 5]  # 20 were not reached
+    assert [row["compactions"] for row in rows] == [1, 5]  # the conversation has fewer than 20 compactions
     for row in rows:
         assert row["held"] + row["ended"] + row["found"] + row["lost"] == row["facts"] > 3
         assert row["lost"] == 0
     assert [row["dropped"] for row in report["survival"]] == [[]] * len(report["survival"])
 
 
-def test_items_that_should_not_be_there_are_counted(evals: Evals) -> None:
-    report = evals.report(evals.file(talk("I always feel like a loaf of fresh bread.", "My rent is 900 euros.")))
+def test_junk_items_are_reported(evals: Evals) -> None:
+    report = evals.report(
+        evals.file(make_messages("I always feel like a loaf of fresh bread.", "My rent is 900 euros."))
+    )
     assert report["items"]["junk"] == ["I always feel like a loaf of fresh bread."]
     assert report["items"]["duplicates"] == report["items"]["contradictions"] == []
 
 
-def test_a_gold_list_is_held_against_the_items(evals: Evals) -> None:
-    messages = talk("I live in Antwerp.", "My cat Moss is grey.", "I moved: I live in Ghent now.")
+def test_gold_list_is_compared_with_the_items(evals: Evals) -> None:
+    messages = make_messages("I live in Antwerp.", "My cat Moss is grey.", "I moved: I live in Ghent now.")
     facts = [
         {"id": "a", "fact": "Lives in Antwerp.", "match": [["antwerp"]], "sources": ["import-1"], "current": False},
         {"id": "b", "fact": "Moss is grey.", "match": [["moss"], ["grey"]], "sources": ["import-3"], "current": True},
         {"id": "c", "fact": "Lives in Ghent.", "match": [["ghent"]], "sources": ["import-5"], "current": True}
         | {"supersedes": "a"},
     ]
-    asked = [fact | {"question": f"What about this: {fact['fact']}", "answer": "-"} for fact in facts]
-    gold = evals.file({"facts": asked}, "gold.json")
+    gold_facts = [fact | {"question": f"What about this: {fact['fact']}", "answer": "-"} for fact in facts]
+    gold = evals.file({"facts": gold_facts}, "gold.json")
     report = evals.report(evals.file(messages), "--gold", gold)
     assert report["recall"]["origin"] == "gold"
-    held = report["currentFacts"]
-    assert (held["current"], held["superseded"]) == (2, 1)
-    assert held["shown"] + len(held["missing"]) == 2
+    current_facts = report["currentFacts"]
+    assert (current_facts["current"], current_facts["superseded"]) == (2, 1)
+    assert current_facts["shown"] + len(current_facts["missing"]) == 2
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "expected"),
     [
         ("{", "talk.json: invalid JSON"),
         ([], "talk.json: empty list"),
         ({"rows": 3}, "unknown format"),
     ],
 )
-def test_what_cannot_be_read_is_one_clear_line(evals: Evals, value: object, says: str) -> None:
-    assert says in evals(evals.file(value), code=1)
+def test_unreadable_file_prints_one_error_line(evals: Evals, value: object, expected: str) -> None:
+    assert expected in evals(evals.file(value), code=1)
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "expected"),
     [
         ("{", "gold.json: not JSON"),
         ({"facts": 1}, "gold.json: facts: expected a list"),
@@ -162,18 +164,18 @@ def test_what_cannot_be_read_is_one_clear_line(evals: Evals, value: object, says
         ),
     ],
 )
-def test_a_wrong_gold_list_is_one_clear_line(evals: Evals, value: object, says: str) -> None:
+def test_invalid_gold_list_prints_one_error_line(evals: Evals, value: object, expected: str) -> None:
     gold = evals.file(value, "gold.json")
-    assert says in evals(evals.file(talk("Hello.")), "--gold", gold, code=1)
+    assert expected in evals(evals.file(make_messages("Hello.")), "--gold", gold, code=1)
 
 
-def test_a_gold_list_of_another_file_is_refused(evals: Evals) -> None:
-    assert "has no post 't001'" in evals(evals.file(talk("Hello.")), "--gold", str(BEES_GOLD), code=1)
+def test_gold_list_of_another_file_is_rejected(evals: Evals) -> None:
+    assert "has no post 't001'" in evals(evals.file(make_messages("Hello.")), "--gold", str(BEES_GOLD), code=1)
     assert "nowhere.json" in evals("nowhere.json", code=1)
     assert "Pass the file too" in evals("--gold", str(BEES_GOLD), code=1)
 
 
-def test_other_branches_of_a_tree_are_left_out(evals: Evals) -> None:
+def test_posts_of_other_branches_are_ignored(evals: Evals) -> None:
     posts = [
         {"id": "a", "sendFrom": "ann", "message": "My rent is 900 euros."},
         {"id": "b", "sendFrom": "assistant", "message": "One."},
@@ -183,7 +185,7 @@ def test_other_branches_of_a_tree_are_left_out(evals: Evals) -> None:
 
 
 @pytest.mark.slow
-async def test_nothing_remembered_is_lost_from_the_first_compaction_to_the_twentieth() -> None:
+async def test_no_fact_is_lost_over_twenty_compactions() -> None:
     [report] = await evaluate(BEES, gold=BEES_GOLD)
     assert (report.posts, together([report])) == (316, None)
     assert report.compactions > 20
@@ -198,7 +200,7 @@ async def test_nothing_remembered_is_lost_from_the_first_compaction_to_the_twent
 
 
 @pytest.mark.slow
-async def test_the_conversation_that_ships_loses_nothing() -> None:
+async def test_bundled_conversation_loses_no_fact() -> None:
     [report] = await evaluate()
     assert all(not row.dropped for row in report.survival if row.whose == "gold")
     facts = report.current_facts
@@ -207,6 +209,6 @@ async def test_the_conversation_that_ships_loses_nothing() -> None:
     assert not report.items.contradictions
 
 
-async def test_evaluate_wants_a_question_at_least() -> None:
+async def test_evaluate_requires_at_least_one_question() -> None:
     with pytest.raises(InvalidInput, match=r"limit: 0\. Must be 1 or more"):
         await evaluate(BEES, limit=0)

@@ -1,10 +1,10 @@
-"""Of what use memories were, on the command line and over HTTP: what it costs, its bounds, and letting go."""
+"""Tests of memory utility (leave-one-out) on the command line and over HTTP: cost, limits and pruning."""
 
 import asyncio
 
 import httpx
 import pytest
-from commands import Here
+from commands import CommandRunner
 
 from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_files import load_config
@@ -13,7 +13,7 @@ from cuebook.server.concurrency_limits import WAITING, Measures
 from cuebook.testing import ScriptedModel
 
 
-async def talk(here: Here, turns: int = 10) -> None:
+async def record_turns(here: CommandRunner, turns: int = 10) -> None:
     arguments = {"memory.user": True}
     config = load_config(here.folder, environment={}, arguments=arguments)
     model = ScriptedModel(default="A pumpkin soup without walnuts.")
@@ -25,11 +25,11 @@ async def talk(here: Here, turns: int = 10) -> None:
             await cue.ask(Ask("What shall I cook today?", f"meal-{number}", user="ann"))
 
 
-def test_the_use_of_memories_is_told_and_those_of_none_are_let_go(here: Here) -> None:
-    asyncio.run(talk(here))
-    told = here.json("eval", "--leave-one-out")
-    assert (told["by"], told["calls"], told["turns"], told["receipt"]) == ("words", 0, 11, None)
-    useful, useless = told["items"]
+def test_utility_is_reported_and_useless_memories_are_pruned(here: CommandRunner) -> None:
+    asyncio.run(record_turns(here))
+    result = here.json("eval", "--leave-one-out")
+    assert (result["by"], result["calls"], result["turns"], result["receipt"]) == ("words", 0, 11, None)
+    useful, useless = result["items"]
     assert (useful["text"], useful["prune"]) == ("I am allergic to walnuts.", False)
     assert useful["utility"] > 0.3
     assert (useless["text"], useless["utility"], useless["prune"]) == ("I live in Oslo.", 0, True)
@@ -39,36 +39,36 @@ def test_the_use_of_memories_is_told_and_those_of_none_are_let_go(here: Here) ->
         assert part in drawn
     assert "1 memory in 1 turn" in here("eval", "--leave-one-out", "before-1")
     assert "Nothing was forgotten" in here("eval", "--leave-one-out", "--prune", code=1)
-    told = here.json("eval", "--leave-one-out", "--prune", "--yes")
-    assert told["receipt"]["counts"]["memories"] == 1
-    assert here("memory", "receipt", "verify", told["receipt"]["id"], "--about", useless["memoryId"]).startswith("ok")
+    result = here.json("eval", "--leave-one-out", "--prune", "--yes")
+    assert result["receipt"]["counts"]["memories"] == 1
+    assert here("memory", "receipt", "verify", result["receipt"]["id"], "--about", useless["memoryId"]).startswith("ok")
     assert [each["text"] for each in here.json("eval", "--leave-one-out")["items"]] == ["I am allergic to walnuts."]
-    assert "forgotten" not in here("eval", "--leave-one-out", "--prune", "--yes"), "there is nothing to prune"
+    assert "forgotten" not in here("eval", "--leave-one-out", "--prune", "--yes"), "No memory is left to prune."
 
 
-def test_answers_without_a_model_and_wrong_use_are_told(here: Here) -> None:
-    asyncio.run(talk(here, turns=0))
-    said = "Unknown conversation 'nowhere'"
-    assert said in here("eval", "--leave-one-out", "nowhere", code=1)
+def test_wrong_options_are_rejected_and_estimates_need_no_model(here: CommandRunner) -> None:
+    asyncio.run(record_turns(here, turns=0))
+    error = "Unknown conversation 'nowhere'"
+    assert error in here("eval", "--leave-one-out", "nowhere", code=1)
     assert "--leave-one-out" in here("eval", "--prune", code=2)
     assert "--leave-one-out" in here("eval", "--estimate", code=2)
     assert here("eval", "--leave-one-out", "--estimate") == "no model calls\n"
     assert here.json("eval", "--leave-one-out", "--estimate")["calls"] == 0
-    assert "Only one FILE" in here("eval", "a.json", "b.json", code=2)
+    assert "More than one FILE" in here("eval", "a.json", "b.json", code=2)
 
 
-async def test_so_many_calls_may_one_request_ask_for(client: httpx.AsyncClient) -> None:
+async def test_model_calls_per_request_are_limited(client: httpx.AsyncClient) -> None:
     refused = await client.post("/api/memories/utility", json={"budget": 201})
     assert (refused.status_code, refused.json()["where"]) == (400, "budget")
     assert "201 calls exceed server.max_calls (200)" in refused.json()["detail"]
-    told = (await client.post("/api/memories/utility", json={"budget": 200, "estimate": True})).json()
-    assert (told["by"], told["items"], told["calls"]) == ("model", [], 0)
-    assert told["cost"] == {
+    result = (await client.post("/api/memories/utility", json={"budget": 200, "estimate": True})).json()
+    assert (result["by"], result["items"], result["calls"]) == ("model", [], 0)
+    assert result["cost"] == {
         "model": "scripted", "turns": 0, "calls": 0, "promptTokens": 0, "answerTokens": 0, "costs": {},
     }  # fmt: skip
 
 
-async def test_one_measure_of_a_kind_goes_on_at_a_time_and_few_wait() -> None:
+async def test_one_measurement_runs_at_a_time_and_few_wait() -> None:
     measures, order = Measures(), list[int]()
 
     async def measured(number: int) -> None:

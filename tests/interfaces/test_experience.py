@@ -1,4 +1,4 @@
-"""Experiences as users meet them: files of a project, `cuebook experience`, /api/experiences, and a turn that tells."""
+"""Tests of experiences: project files, `cuebook experience`, /api/experiences and their use in a turn."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from commands import Here
+from commands import CommandRunner
 from shared_app import app_of
 
 from cuebook import Ask, BlockingCuebook, Cuebook
@@ -24,12 +24,12 @@ def write(folder: Path, name: str, text: str | bytes) -> Path:
     return file
 
 
-# ---- the command line -----------------------------------------------------------------------------------------------
+# ---- the command line
 
 
-def test_a_new_project_has_some_and_they_are_listed(here: Here) -> None:
-    shown = here("experience", "list")
-    assert all(name in shown for name in ("corrections", "decisions", "plans"))
+def test_experiences_of_a_new_project_are_listed(here: CommandRunner) -> None:
+    output = here("experience", "list")
+    assert all(name in output for name in ("corrections", "decisions", "plans"))
     items = here.json("experience", "list", "--role", "helper")["items"]
     assert [each["exp_id"] for each in items] == ["corrections", "decisions", "plans"]
     assert items[1]["who"] == ["helper"]
@@ -47,23 +47,23 @@ def test_a_new_project_has_some_and_they_are_listed(here: Here) -> None:
         ("Good morning!", []),
     ],
 )
-def test_a_query_is_tried_out_and_told_why(here: Here, query: str, chosen: list[str]) -> None:
-    found = here.json("experience", "test", query)
-    assert [each["exp_id"] for each in found["items"] if each["chosen"]] == chosen
-    assert all(each["reason"] for each in found["items"])
-    assert found["by"] == "words"
-    assert (found["role"], len(found["items"])) == ("helper", 3)
-    said = f"selected by words: {', '.join(chosen) or 'none'} of 3 candidates for helper"
-    assert here("experience", "test", query).startswith(said)
+def test_dry_run_explains_the_selection_for_a_query(here: CommandRunner, query: str, chosen: list[str]) -> None:
+    result = here.json("experience", "test", query)
+    assert [each["exp_id"] for each in result["items"] if each["chosen"]] == chosen
+    assert all(each["reason"] for each in result["items"])
+    assert result["by"] == "words"
+    assert (result["role"], len(result["items"])) == ("helper", 3)
+    summary = f"selected by words: {', '.join(chosen) or 'none'} of 3 candidates for helper"
+    assert here("experience", "test", query).startswith(summary)
 
 
-def test_a_turn_shows_what_stood_in_it_and_why(here: Here) -> None:
+def test_turn_shows_its_experiences_and_the_reason(here: CommandRunner) -> None:
     with BlockingCuebook.open(here.folder, worker=False) as cue:
         cue.ask(Ask("I have to decide between several options", "c1"))
-    shown = here("turn", "show", "c1", "1")
-    assert "experience:decisions" in shown
-    assert "experiences: decisions (" in shown
-    assert "of 3 offered, by words" in shown
+    output = here("turn", "show", "c1", "1")
+    assert "experience:decisions" in output
+    assert "experiences: decisions (" in output
+    assert "of 3 offered, by words" in output
     assert here.json("turn", "show", "c1", "1")["metadata"]["experiences"] == ["decisions"]
 
 
@@ -87,27 +87,27 @@ ODD: dict[str, tuple[str | bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_what_is_wrong_with_a_file_is_told_with_its_name_and_the_others_hold(here: Here, name: str) -> None:
-    text, told = ODD[name]
+def test_invalid_file_is_reported_and_others_still_load(here: CommandRunner, name: str) -> None:
+    text, problem = ODD[name]
     write(here.folder, f"z{name}", text)
-    found = here.json("experience", "list", code=1)
-    assert len(found["items"]) >= 3
-    assert len(found["problems"]) == 1
-    assert told in found["problems"][0]
-    assert f"experience/handcrafted_exp_z{name}.yaml" in found["problems"][0]
+    result = here.json("experience", "list", code=1)
+    assert len(result["items"]) >= 3
+    assert len(result["problems"]) == 1
+    assert problem in result["problems"][0]
+    assert f"experience/handcrafted_exp_z{name}.yaml" in result["problems"][0]
     assert "! " in here("experience", "list", code=1)
     assert "handcrafted_exp_z" in here("doctor")
 
 
-def test_a_file_that_is_not_named_like_an_experience_is_told(here: Here) -> None:
+def test_file_with_another_name_is_reported_as_ignored(here: CommandRunner) -> None:
     for name in ("refunds.yaml", "exp_learned.yaml", "raw_exp_1.yaml", "notes.txt"):
         (here.folder / "experience" / name).write_text("exp_id: a\nwhen: a\nwhat: b\n")
-    said = "experience/refunds.yaml: ignored. Experiences are named handcrafted_exp_NAME.yaml."
-    assert here.json("experience", "list", code=1)["problems"] == [said]
-    assert said in here("doctor")
+    problem = "experience/refunds.yaml: ignored. Experiences are named handcrafted_exp_NAME.yaml."
+    assert here.json("experience", "list", code=1)["problems"] == [problem]
+    assert problem in here("doctor")
 
 
-def test_what_is_no_file_is_told(here: Here) -> None:
+def test_non_regular_files_are_reported(here: CommandRunner) -> None:
     (here.folder / "experience" / "handcrafted_exp_zfolder.yaml").mkdir()
     (here.folder / "experience" / "handcrafted_exp_zlink.yaml").symlink_to("nowhere")
     os.mkfifo(here.folder / "experience" / "handcrafted_exp_zpipe.yaml")
@@ -115,14 +115,14 @@ def test_what_is_no_file_is_told(here: Here) -> None:
     assert [problem.split(":")[0][-12:] for problem in problems] == ["zfolder.yaml", "p_zlink.yaml", "p_zpipe.yaml"]
 
 
-def test_a_name_that_is_no_text_is_told_all_the_same(here: Here) -> None:
+def test_file_name_that_is_not_utf8_is_listed_escaped(here: CommandRunner) -> None:
     name = os.fsdecode(b"handcrafted_exp_\xff.yaml")
     (here.folder / "experience" / name).write_text("exp_id: odd\nwhen: a\nwhat: b\n")
     items = here.json("experience", "list")["items"]
     assert [each["file"] for each in items if each["exp_id"] == "odd"] == ["experience/handcrafted_exp_\\xff.yaml"]
 
 
-def test_taskweavers_own_and_legacy_files_load(here: Here) -> None:
+def test_taskweaver_and_legacy_files_load(here: CommandRunner) -> None:
     write(
         here.folder,
         "taskweaver",
@@ -135,7 +135,7 @@ def test_taskweavers_own_and_legacy_files_load(here: Here) -> None:
     assert items["007"]["when"] == items["007"]["what"] == "Reading a pickle file runs its code."
 
 
-def test_errors_say_what_to_do(here: Here) -> None:
+def test_errors_explain_the_remedy(here: CommandRunner) -> None:
     assert "unknown persona or role 'nobody'" in here("experience", "list", "--role", "nobody", code=1)
     assert "unknown persona or role 'nobody'" in here("experience", "test", ASKED, "--role", "nobody", code=1)
     assert "no words to compare" in here("experience", "test", "  ", code=1)
@@ -148,10 +148,10 @@ def test_errors_say_what_to_do(here: Here) -> None:
     assert "no experiences" in here("experience", "list")
 
 
-# ---- HTTP -----------------------------------------------------------------------------------------------------------
+# ---- HTTP
 
 
-async def test_the_same_over_http(tmp_path: Path) -> None:
+async def test_http_routes_list_select_and_apply_experiences(tmp_path: Path) -> None:
     write(tmp_path, "a", "exp_id: choose\nwhen: The user asks which one to buy.\nwhat: Recommend one.\n")
     settings = build(arguments={"store.url": ":memory:"}, folder=str(tmp_path))
     async with Cuebook.open(settings, model=ScriptedModel(default="Noted.")) as cue:
@@ -162,8 +162,8 @@ async def test_the_same_over_http(tmp_path: Path) -> None:
                 "exp_id": "choose", "who": [], "when": "The user asks which one to buy.", "what": "Recommend one.",
                 "file": "experience/handcrafted_exp_a.yaml",
             }  # fmt: skip
-            found = (await client.post("/api/experiences/select", json={"query": "which one should I buy?"})).json()
-            assert [(each["exp_id"], each["chosen"]) for each in found["items"]] == [("choose", True)]
+            result = (await client.post("/api/experiences/select", json={"query": "which one should I buy?"})).json()
+            assert [(each["exp_id"], each["chosen"]) for each in result["items"]] == [("choose", True)]
             assert (await client.get("/api/experiences", params={"role": "x"})).status_code == 404
             assert (await client.post("/api/experiences/select", json={"query": ""})).status_code == 400
             assert (await client.post("/api/experiences/select", json={"query": "a", "more": 1})).status_code == 400
@@ -176,15 +176,15 @@ async def test_the_same_over_http(tmp_path: Path) -> None:
             ]
 
 
-def test_a_model_that_chooses_is_tried_out(tmp_path: Path) -> None:
+def test_model_selects_experiences(tmp_path: Path) -> None:
     write(tmp_path, "a", "exp_id: a\nwhen: One thing.\nwhat: Do it.\n")
     write(tmp_path, "b", "exp_id: b\nwhen: Another thing.\nwhat: Leave it.\n")
     model = ScriptedModel(default=json.dumps({"b": True, "a": False}))
     settings = build(arguments={"store.url": ":memory:", "experience.selection": "model"}, folder=str(tmp_path))
     with BlockingCuebook.open(settings, model=model) as cue:
-        found = cue.experiences.select("one thing")
-    assert found.by == "scripted"
-    assert [(each.exp_id, each.chosen, each.reason) for each in found.items] == [
+        result = cue.experiences.select("one thing")
+    assert result.by == "scripted"
+    assert [(each.exp_id, each.chosen, each.reason) for each in result.items] == [
         ("b", True, "the model found it relevant"),
         ("a", False, "the model found it irrelevant"),
     ]
@@ -207,13 +207,15 @@ def test_a_model_that_chooses_is_tried_out(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_the_settings_say_which_model_chooses(tmp_path: Path, settings: dict[str, Any], name: str | None) -> None:
+async def test_settings_determine_the_selecting_model(
+    tmp_path: Path, settings: dict[str, Any], name: str | None
+) -> None:
     async with Cuebook.open(build(arguments={"store.url": ":memory:"} | settings, folder=str(tmp_path))) as cue:
         chooses = cue.desk.experience_model
         assert (chooses.name if chooses else None) == name
 
 
-def test_a_model_nobody_can_ask_is_refused(here: Here) -> None:
+def test_model_without_a_server_is_rejected(here: CommandRunner) -> None:
     (here.folder / "cuebook.toml").write_text('[experience]\nmodel = "quick"\n')
     assert "experience.model: no server configured for 'quick'" in here("experience", "test", ASKED, code=1)
     assert "experience.model: no server configured for 'quick'" in here("doctor", code=1)

@@ -1,4 +1,4 @@
-"""Forgetting over HTTP and on the command line: what is asked, the receipt, the holds, and what is refused."""
+"""Tests of erasure over HTTP and on the command line: requests, receipts, pending erasures and refusals."""
 
 import json
 import sqlite3
@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from commands import Here, cuebook
+from commands import CommandRunner, cuebook
 from shared_app import app_of
 
 from conftest import BASE, config
@@ -19,14 +19,14 @@ from cuebook.testing.doubles import ScriptedModel
 POSTS = {"posts": [{"sendFrom": "ann", "message": "My boat lies in Zanzibarquokka."}], "userId": "ann"}
 
 
-async def stored(client: httpx.AsyncClient, conversation: str = "c1", **more: Any) -> None:
+async def store_posts(client: httpx.AsyncClient, conversation: str = "c1", **more: Any) -> None:
     answer = await client.post(f"/api/conversations/{conversation}/posts", json=POSTS | more)
     assert answer.status_code == 201
 
 
-async def test_a_user_is_forgotten_over_http_and_the_receipt_can_be_read(client: httpx.AsyncClient) -> None:
-    await stored(client)
-    await stored(client, "c2")
+async def test_forgetting_a_user_returns_a_readable_receipt(client: httpx.AsyncClient) -> None:
+    await store_posts(client)
+    await store_posts(client, "c2")
     answer = await client.post("/api/memories/forget", json={"userId": "ann", "reason": "asked by mail"})
     assert answer.status_code == 200
     receipt = answer.json()["receipt"]
@@ -35,31 +35,34 @@ async def test_a_user_is_forgotten_over_http_and_the_receipt_can_be_read(client:
     assert receipt["signature"].startswith("ed25519:")
     assert "ann" not in receipt["asked"]
     assert (await client.get("/api/conversations")).json()["items"] == []
-    again = await client.get(f"/api/receipts/{receipt['id']}")
-    assert (again.status_code, again.json()["receipt"]) == (200, receipt)
+    second = await client.get(f"/api/receipts/{receipt['id']}")
+    assert (second.status_code, second.json()["receipt"]) == (200, receipt)
     assert (await client.get("/api/receipts/receipt-x")).status_code == 404
     zeros = await client.post("/api/memories/forget", json={"userId": "ann"})
     assert (zeros.status_code, sum(zeros.json()["receipt"]["counts"].values())) == (200, 0)
 
 
-async def test_one_thing_is_named_over_http(client: httpx.AsyncClient) -> None:
+async def test_forget_request_names_exactly_one_target(client: httpx.AsyncClient) -> None:
     for body in ({}, {"userId": "ann", "conversationId": "c1"}, {"memoryIds": []}, {"userId": ""}, {"user": "ann"}):
         answer = await client.post("/api/memories/forget", json=body)
         assert answer.status_code == 400, body
 
 
-async def test_a_dry_run_says_what_would_go_and_takes_nothing(client: httpx.AsyncClient, cue: Cuebook) -> None:
-    await stored(client)
+async def test_dry_run_reports_counts_and_erases_nothing(client: httpx.AsyncClient, cue: Cuebook) -> None:
+    await store_posts(client)
     answer = await client.post("/api/memories/forget", json={"userId": "ann", "dryRun": True})
     assert (answer.status_code, list(answer.json())) == (200, ["wouldForget"])
-    told = answer.json()["wouldForget"]
-    assert (told["counts"]["posts"], told["conversations"]) == (1, [{"conversationId": "c1", "posts": 1, "left": 0}])
+    result = answer.json()["wouldForget"]
+    assert (result["counts"]["posts"], result["conversations"]) == (
+        1,
+        [{"conversationId": "c1", "posts": 1, "left": 0}],
+    )
     assert (await client.get("/api/conversations/c1")).status_code == 200
     assert await cue.receipts.list() == []
 
 
-async def test_who_asks_forgets_nothing_of_others(client: httpx.AsyncClient) -> None:
-    await stored(client)
+async def test_user_cannot_forget_conversations_of_others(client: httpx.AsyncClient) -> None:
+    await store_posts(client)
     asks = {"conversationId": "c1"}
     answer = await client.post("/api/memories/forget", json=asks, headers={"x-user-id": "bob"})
     assert (answer.status_code, sum(answer.json()["receipt"]["counts"].values())) == (200, 0)
@@ -68,12 +71,12 @@ async def test_who_asks_forgets_nothing_of_others(client: httpx.AsyncClient) -> 
     assert answer.json()["receipt"]["counts"]["conversations"] == 1
 
 
-async def test_while_another_reads_the_answer_is_202(tmp_path: Path) -> None:
+async def test_erasure_during_another_read_is_pending(tmp_path: Path) -> None:
     cue = Cuebook.open(config(store=str(tmp_path / "cuebook.db")), model=ScriptedModel(default="Noted."), worker=False)
     async with cue:
         transport = httpx.ASGITransport(app=app_of(cue))
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
-            await stored(client)
+            await store_posts(client)
             with closing(sqlite3.connect(tmp_path / "cuebook.db", isolation_level=None)) as reader:
                 reader.execute("BEGIN")
                 reader.execute("SELECT count(*) FROM post").fetchone()
@@ -85,9 +88,9 @@ async def test_while_another_reads_the_answer_is_202(tmp_path: Path) -> None:
             assert (signed.status_code, signed.json()["receipt"]["state"]) == (200, "done")
 
 
-async def test_a_memory_is_forgotten_by_its_id(client: httpx.AsyncClient, cue: Cuebook) -> None:
-    kept = {"longTermMemory": {"scopes": {"user": True}}}
-    body = {"message": "I live in Oslo.", "conversationId": "c1", "userId": "ann", "memoryControl": kept}
+async def test_memory_is_forgotten_by_id(client: httpx.AsyncClient, cue: Cuebook) -> None:
+    policy = {"longTermMemory": {"scopes": {"user": True}}}
+    body = {"message": "I live in Oslo.", "conversationId": "c1", "userId": "ann", "memoryControl": policy}
     assert (await client.post("/api/chat", json=body)).status_code == 200
     await cue.settle()
     [memory] = (await client.get("/api/memories?userId=ann")).json()["items"]
@@ -101,8 +104,8 @@ async def test_a_memory_is_forgotten_by_its_id(client: httpx.AsyncClient, cue: C
     assert sum(answer.json()["receipt"]["counts"].values()) == 0
 
 
-async def test_what_went_is_counted_by_one_rule_of_names(client: httpx.AsyncClient, cue: Cuebook) -> None:
-    await stored(client)
+async def test_deleted_counts_match_the_receipt(client: httpx.AsyncClient, cue: Cuebook) -> None:
+    await store_posts(client)
     assert (await client.post("/api/chat", json={"message": "Hm?", "conversationId": "c1", "userId": "ann"})).is_success
     await cue.settle()
     deleted = (await client.delete("/api/conversations/c1?userId=ann")).json()["deleted"]
@@ -112,28 +115,31 @@ async def test_what_went_is_counted_by_one_rule_of_names(client: httpx.AsyncClie
     assert all(name.isalpha() and name[0].islower() for name in deleted), "camelCase"
 
 
-# ---- the command line -----------------------------------------------------------------------------------------------
+# ---- the command line
 
 
 @pytest.fixture
-def told(here: Here) -> Callable[[], None]:
-    """Store ann's post in c1."""
+def import_post(here: CommandRunner) -> Callable[[], None]:
+    """Return a function that imports ann's post into c1."""
 
-    def tell() -> None:
+    def run_import() -> None:
         file = here.folder / "talk.json"
         file.write_text(json.dumps([{"role": "user", "content": "My boat lies in Zanzibarquokka."}]))
         here("conversation", "import", str(file), "--conversation", "c1", "--user", "ann")
 
-    return tell
+    return run_import
 
 
-def test_the_command_forgets_gives_a_receipt_and_checks_it(here: Here, told: Callable[[], None]) -> None:
-    told()
+def test_forget_command_erases_and_its_receipt_is_verified(
+    here: CommandRunner, import_post: Callable[[], None]
+) -> None:
+    import_post()
     refused = here("memory", "forget", "--user", "ann", code=1)
     assert "Nothing was forgotten. Use --yes to skip the confirmation." in refused
     assert len(here.json("conversation", "list")["items"]) == 1
     would = here("memory", "forget", "--user", "ann", "--dry-run")
-    assert would.startswith("dry run, nothing was erased; would erase: 1 conversations, 1 fullText, 1 posts")
+    erased = "conversations (1), entries of the full-text index (1), posts (1)"
+    assert would.startswith(f"dry run: nothing was erased; would erase: {erased}")
     assert "  conversation c1: 1 post\n" in would
     would = here.json("memory", "forget", "--user", "ann", "--dry-run")["wouldForget"]
     receipt = here.json("memory", "forget", "--user", "ann", "--yes")["receipt"]
@@ -156,11 +162,11 @@ def test_the_command_forgets_gives_a_receipt_and_checks_it(here: Here, told: Cal
     assert "Not a receipt" in here("memory", "receipt", "verify", str(file), code=1)
 
 
-def test_forgetting_needs_a_name_and_in_a_pipe_yes(tmp_path: Path) -> None:
+def test_forget_requires_a_target_and_yes_in_a_pipe(tmp_path: Path) -> None:
     cuebook("init", "project", cwd=tmp_path)
     done = cuebook("memory", "forget", cwd=tmp_path / "project")
     assert done.returncode == 2
     assert "Nothing to forget" in done.stderr
-    done = cuebook("memory", "forget", "--user", "ann", cwd=tmp_path / "project", said="y\n")
+    done = cuebook("memory", "forget", "--user", "ann", cwd=tmp_path / "project", stdin="y\n")
     assert (done.returncode, done.stdout) == (1, "")
     assert "--yes" in done.stderr

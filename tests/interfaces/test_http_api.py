@@ -1,4 +1,4 @@
-"""Every route under /api, in one process: what it takes, what it gives, and what it refuses."""
+"""Tests of every route under /api in one process: requests, answers and refusals."""
 
 import json
 import re
@@ -20,19 +20,19 @@ POSTS = [
 ]
 
 
-async def stored(client: httpx.AsyncClient, conversation: str = "c1", **more: Any) -> httpx.Response:
+async def store_posts(client: httpx.AsyncClient, conversation: str = "c1", **more: Any) -> httpx.Response:
     return await client.post(f"/api/conversations/{conversation}/posts", json={"posts": POSTS, "userId": "ann"} | more)
 
 
 def events(text: str) -> list[tuple[str, dict[str, Any]]]:
-    found = []
+    results = []
     for block in text.strip().split("\n\n"):
         name, data = block.split("\n")
-        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
-    return found
+        results.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return results
 
 
-async def test_chat_answers_in_one_piece(client: httpx.AsyncClient) -> None:
+async def test_chat_returns_one_json_answer(client: httpx.AsyncClient) -> None:
     answer = await client.post("/api/chat", json={"message": "Hi", "conversationId": "c1", "userId": "ann"})
     assert answer.status_code == 200
     fields = answer.json()
@@ -40,7 +40,7 @@ async def test_chat_answers_in_one_piece(client: httpx.AsyncClient) -> None:
     assert (fields["text"], fields["conversationId"], fields["turn"]) == ("Hello there.", "c1", 1)
 
 
-async def test_chat_without_a_conversation_begins_one(client: httpx.AsyncClient) -> None:
+async def test_chat_without_a_conversation_creates_one(client: httpx.AsyncClient) -> None:
     first, second = [(await client.post("/api/chat", json={"message": "Hi"})).json() for _ in range(2)]
     assert first["conversationId"]
     assert first["conversationId"] != second["conversationId"]
@@ -55,28 +55,28 @@ async def test_chat_streams_events_in_order(client: httpx.AsyncClient, model: Sc
     answer = await client.post("/api/chat", json=body, headers=headers)
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["x-conversation-id"] == "c1"
-    found = events(answer.text)
-    assert [name for name, _ in found] == [
+    result = events(answer.text)
+    assert [name for name, _ in result] == [
         "METADATA_UPDATE",
         "text_delta",
         "text_delta",
         "text_delta",
         "final_response",
     ]
-    assert "window" in found[0][1]["updates"]
-    assert "".join(each["textDelta"] for name, each in found if name == "text_delta") == "Hello **you**"
-    final = found[-1][1]
+    assert "window" in result[0][1]["updates"]
+    assert "".join(each["textDelta"] for name, each in result if name == "text_delta") == "Hello **you**"
+    final = result[-1][1]
     assert set(final) == {"finalResponseText", "finalResponseTextPlain", "conversationId", "turn", "metadata"}
     assert (final["finalResponseText"], final["finalResponseTextPlain"]) == ("Hello **you**", plain("Hello **you**"))
 
 
-async def test_stream_false_wins_over_accept(client: httpx.AsyncClient) -> None:
+async def test_stream_false_overrides_the_accept_header(client: httpx.AsyncClient) -> None:
     body = {"message": "Hi", "stream": False}
     answer = await client.post("/api/chat", json=body, headers={"accept": "text/event-stream"})
     assert answer.headers["content-type"] == "application/json"
 
 
-async def test_an_error_after_the_first_event_is_an_event(client: httpx.AsyncClient, model: ScriptedModel) -> None:
+async def test_error_during_a_stream_is_an_event(client: httpx.AsyncClient, model: ScriptedModel) -> None:
     from cuebook.errors import UpstreamError
 
     model.say(Script(text="Half of it", error=UpstreamError("the model broke", status=503)))
@@ -87,10 +87,8 @@ async def test_an_error_after_the_first_event_is_an_event(client: httpx.AsyncCli
     assert (turn["state"], turn["reply"]) == ("failed", "Half of it")
 
 
-async def test_assemble_gives_the_exact_shape_and_stores_nothing(
-    client: httpx.AsyncClient, model: ScriptedModel
-) -> None:
-    await stored(client)
+async def test_assemble_returns_the_prompt_and_stores_nothing(client: httpx.AsyncClient, model: ScriptedModel) -> None:
+    await store_posts(client)
     body = {"message": "Where do I live?", "conversationId": "c1", "userId": "ann", "tokenBudget": 4000}
     answer = await client.post("/api/assemble", json=body)
     assert answer.status_code == 200
@@ -104,56 +102,56 @@ async def test_assemble_gives_the_exact_shape_and_stores_nothing(
     assert (await client.get("/api/conversations/c1")).json()["lastSeq"] == 2
 
 
-async def test_assemble_on_an_unknown_conversation_is_as_on_an_empty_one(client: httpx.AsyncClient) -> None:
+async def test_assemble_treats_an_unknown_conversation_as_empty(client: httpx.AsyncClient) -> None:
     answer = await client.post("/api/assemble", json={"message": "Hi"})
     assert answer.json()["messages"][-1] == {"role": "user", "content": "Hi"}
     assert (await client.get("/api/conversations")).json() == {"items": []}
 
 
 async def test_posts_are_stored_once(client: httpx.AsyncClient) -> None:
-    first = await stored(client)
+    first = await store_posts(client)
     assert (first.status_code, first.json()) == (201, {"stored": 2, "lastSeq": 2})
-    again = await stored(client)
-    assert (again.status_code, again.json()) == (201, {"stored": 0, "lastSeq": 2})
-    other = await stored(client, posts=[{"id": "a", "sendFrom": "ann", "message": "Something else."}])
+    second = await store_posts(client)
+    assert (second.status_code, second.json()) == (201, {"stored": 0, "lastSeq": 2})
+    other = await store_posts(client, posts=[{"id": "a", "sendFrom": "ann", "message": "Something else."}])
     assert other.status_code == 409
 
 
 async def test_posts_are_read_back(client: httpx.AsyncClient) -> None:
-    await stored(client)
-    found = (await client.get("/api/conversations/c1/posts", params={"userId": "ann"})).json()["items"]
-    assert [(each["id"], each["seq"], each["parent"], each["role"]) for each in found] == [
+    await store_posts(client)
+    results = (await client.get("/api/conversations/c1/posts", params={"userId": "ann"})).json()["items"]
+    assert [(each["id"], each["seq"], each["parent"], each["role"]) for each in results] == [
         ("a", 1, None, "user"),
         ("b", 2, "a", "assistant"),
     ]
-    assert found[0]["timestamp"] == "2024-05-01T10:00:00.000Z"
+    assert results[0]["timestamp"] == "2024-05-01T10:00:00.000Z"
     assert (await client.get("/api/conversations/c1/posts?last=1")).json()["items"][0]["id"] == "b"
     listed = [(await client.get("/api/conversations", params={"q": q})).json()["items"] for q in ("C1", "tulips")]
     assert [[each["id"] for each in items] for items in listed] == [["c1"], []]
 
 
-async def test_a_message_stands_before_its_attachments_in_prompt_and_block(client: httpx.AsyncClient) -> None:
+async def test_message_precedes_its_attachments(client: httpx.AsyncClient) -> None:
     plan = {"type": "plan", "content": "1. rest"}
-    said = [
+    messages = [
         {"sendFrom": "ann", "message": "What now?"},
         {"sendFrom": "assistant", "message": "So:", "attachments": [plan]},
     ]
-    assert (await stored(client, posts=said)).status_code == 201
+    assert (await store_posts(client, posts=messages)).status_code == 201
     secret = {"type": "text", "content": "password=hunter2secret"}
     ask = {"message": "And then?", "conversationId": "c1", "userId": "ann", "attachments": [plan, secret]}
-    given = (await client.post("/api/assemble", json=ask)).json()
-    sent = given["messages"][-1]["content"]
+    result = (await client.post("/api/assemble", json=ask)).json()
+    sent = result["messages"][-1]["content"]
     assert [each["text"] for each in sent] == ["And then?\n\n[plan] 1. rest", "password=hunter2secret"]
-    shown = [each["text"] for each in given["window"]["blocks"] if each["kind"] in {"post", "query"}]
-    assert shown[:2] == ["What now?", "So:\n\n[plan] 1. rest"]
-    assert shown[2].startswith("And then?\n\n[plan] 1. rest\npassword=[[secret:")
-    again = {"id": "t", "sendFrom": "ann", "message": "One", "attachments": [{"type": "text", "content": "x"}]}
-    assert (await stored(client, posts=[again])).status_code == 201
-    other = [again | {"message": "Two"}]
-    assert (await stored(client, posts=other)).status_code == 409  # its message is said beside a text of its own
+    results = [each["text"] for each in result["window"]["blocks"] if each["kind"] in {"post", "query"}]
+    assert results[:2] == ["What now?", "So:\n\n[plan] 1. rest"]
+    assert results[2].startswith("And then?\n\n[plan] 1. rest\npassword=[[secret:")
+    second = {"id": "t", "sendFrom": "ann", "message": "One", "attachments": [{"type": "text", "content": "x"}]}
+    assert (await store_posts(client, posts=[second])).status_code == 201
+    other = [second | {"message": "Two"}]
+    assert (await store_posts(client, posts=other)).status_code == 409  # its message differs from the stored one
 
 
-async def test_attachments_and_parts_keep_what_nobody_knows(client: httpx.AsyncClient) -> None:
+async def test_unknown_attachments_and_parts_are_kept(client: httpx.AsyncClient) -> None:
     posts = [
         {
             "sendFrom": "ann",
@@ -167,28 +165,28 @@ async def test_attachments_and_parts_keep_what_nobody_knows(client: httpx.AsyncC
         },
         {"sendFrom": "assistant", "attachments": [{"type": "plan", "content": "1. rest"}]},
     ]
-    assert (await stored(client, posts=posts)).json() == {"stored": 4, "lastSeq": 4}
-    found = (await client.get("/api/conversations/c1/posts")).json()["items"]
-    assert found[0]["attachments"] == [
+    assert (await store_posts(client, posts=posts)).json() == {"stored": 4, "lastSeq": 4}
+    items = (await client.get("/api/conversations/c1/posts")).json()["items"]
+    assert items[0]["attachments"] == [
         {"type": "opaque", "content": "(o)", "extra": {"originalType": "hologram", "extra": {"x": 1}}}
     ]
-    assert (found[1]["message"], found[1]["attachments"]) == ("Only text", [])
-    assert (found[2]["message"], len(found[2]["attachments"])) == ("B", 2)
-    assert all(each["id"] for each in found)
+    assert (items[1]["message"], items[1]["attachments"]) == ("Only text", [])
+    assert (items[2]["message"], len(items[2]["attachments"])) == ("B", 2)
+    assert all(each["id"] for each in items)
 
 
-async def test_who_a_post_goes_to_is_told_the_same_way_however_it_came(client: httpx.AsyncClient) -> None:
+async def test_recipient_defaults_are_the_same_for_every_route(client: httpx.AsyncClient) -> None:
     posts = [{"sendFrom": name, "message": "x"} for name in ("ann", "assistant", "tool", "system")]
     messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}]
     messages.append({"role": "tool", "content": "x", "tool_call_id": "1"})
-    await stored(client, "c1", posts=[*posts, {"sendFrom": "ann", "sendTo": "bob", "message": "x"}])
+    await store_posts(client, "c1", posts=[*posts, {"sendFrom": "ann", "sendTo": "bob", "message": "x"}])
     await client.post("/api/conversations/c2/posts", json={"messages": messages})
     await client.post("/api/chat", json={"message": "Hi", "conversationId": "c3"})
-    found = {}
+    recipients = {}
     for name in ("c1", "c2", "c3"):
         items = (await client.get(f"/api/conversations/{name}/posts")).json()["items"]
-        found[name] = [each["sendTo"] for each in items]
-    assert found == {
+        recipients[name] = [each["sendTo"] for each in items]
+    assert recipients == {
         "c1": ["assistant", "user", "assistant", "", "bob"],
         "c2": ["assistant", "user", "assistant"],
         "c3": ["assistant", "user"],
@@ -226,21 +224,21 @@ async def test_every_block_has_a_text(client: httpx.AsyncClient) -> None:
     assert (await client.get("/api/conversations/c1/turns/2")).json()["query"] == "[image_url] https://x.y/b.png"
 
 
-async def test_openai_messages_are_stored_too(client: httpx.AsyncClient) -> None:
+async def test_openai_messages_are_stored(client: httpx.AsyncClient) -> None:
     messages = [
         {"id": "m1", "role": "user", "content": "Hi", "name": "ann", "timestamp": "2024-05-01T10:00:00+02:00"},
         {"role": "assistant", "content": "Hello"},
     ]
     answer = await client.post("/api/conversations/c1/posts", json={"messages": messages})
     assert (answer.status_code, answer.json()) == (201, {"stored": 2, "lastSeq": 2})
-    found = (await client.get("/api/conversations/c1/posts")).json()["items"]
-    assert (found[0]["id"], found[0]["sendFrom"], found[0]["timestamp"]) == ("m1", "ann", "2024-05-01T08:00:00.000Z")
+    items = (await client.get("/api/conversations/c1/posts")).json()["items"]
+    assert (items[0]["id"], items[0]["sendFrom"], items[0]["timestamp"]) == ("m1", "ann", "2024-05-01T08:00:00.000Z")
 
 
-async def test_a_parent_makes_a_branch_and_the_head_moves_back(client: httpx.AsyncClient) -> None:
-    await stored(client)
+async def test_parent_creates_a_branch_and_head_can_move(client: httpx.AsyncClient) -> None:
+    await store_posts(client)
     branch = [{"id": "b2", "sendFrom": "assistant", "message": "Warm there!", "parent": "a"}]
-    assert (await stored(client, posts=branch)).status_code == 201
+    assert (await store_posts(client, posts=branch)).status_code == 201
     path = (await client.get("/api/conversations/c1/posts")).json()["items"]
     assert [each["id"] for each in path] == ["a", "b2"]
     every = (await client.get("/api/conversations/c1/posts?branches=true")).json()["items"]
@@ -250,18 +248,18 @@ async def test_a_parent_makes_a_branch_and_the_head_moves_back(client: httpx.Asy
     assert (await client.put("/api/conversations/c1/head", json={"postId": "zzz"})).status_code == 404
 
 
-async def test_an_empty_parent_begins_the_conversation_anew(client: httpx.AsyncClient) -> None:
-    await stored(client)
+async def test_empty_parent_adds_a_second_root(client: httpx.AsyncClient) -> None:
+    await store_posts(client)
     anew = [{"id": "a2", "sendFrom": "ann", "message": "I moved to Porto.", "parent": ""}]
-    assert (await stored(client, posts=anew)).json() == {"stored": 1, "lastSeq": 3}
+    assert (await store_posts(client, posts=anew)).json() == {"stored": 1, "lastSeq": 3}
     every = (await client.get("/api/conversations/c1/posts?branches=true")).json()["items"]
     assert [(each["id"], each["parent"]) for each in every] == [("a", None), ("b", "a"), ("a2", None)]
     assert [each["id"] for each in (await client.get("/api/conversations/c1/posts")).json()["items"]] == ["a2"]
 
 
-async def test_conversations_are_listed_in_pages(client: httpx.AsyncClient) -> None:
+async def test_conversations_are_paginated(client: httpx.AsyncClient) -> None:
     for n in range(5):
-        await stored(client, f"c{n}")
+        await store_posts(client, f"c{n}")
     first = (await client.get("/api/conversations?limit=3")).json()
     assert [each["id"] for each in first["items"]] == ["c4", "c3", "c2"]
     second = (await client.get("/api/conversations", params={"limit": 3, "cursor": first["next"]})).json()
@@ -270,8 +268,8 @@ async def test_conversations_are_listed_in_pages(client: httpx.AsyncClient) -> N
     assert (await client.get("/api/conversations?userId=bob")).json()["items"] == []
 
 
-async def test_a_conversation_of_another_user_is_not_found(client: httpx.AsyncClient) -> None:
-    await stored(client)
+async def test_conversation_of_another_user_is_not_found(client: httpx.AsyncClient) -> None:
+    await store_posts(client)
     assert (await client.get("/api/conversations/c1?userId=ann")).status_code == 200
     assert (await client.get("/api/conversations/c1", headers={"X-User-Id": "ann"})).status_code == 200
     for place in ("", "/posts", "/rounds", "/turns", "/turns/1", "/summary", "/items"):
@@ -279,8 +277,8 @@ async def test_a_conversation_of_another_user_is_not_found(client: httpx.AsyncCl
     assert (await client.delete("/api/conversations/c1", headers={"X-User-Id": "bob"})).status_code == 404
 
 
-async def test_rounds_are_views_of_the_path(client: httpx.AsyncClient) -> None:
-    await stored(client)
+async def test_rounds_group_the_posts_of_the_active_branch(client: httpx.AsyncClient) -> None:
+    await store_posts(client)
     rounds = (await client.get("/api/conversations/c1/rounds")).json()["items"]
     assert [(each["userQuery"], len(each["posts"])) for each in rounds] == [("I moved to Lisbon.", 2)]
     assert rounds[0]["posts"][1]["parent"] == "a"
@@ -303,15 +301,15 @@ async def test_turns_are_shown_and_replayed(client: httpx.AsyncClient) -> None:
     assert (await client.get("/api/conversations/c1/turns/1?step=9")).status_code == 404
 
 
-async def test_a_short_conversation_has_no_summary_and_its_items_at_once(client: httpx.AsyncClient) -> None:
-    await stored(client)
+async def test_short_conversation_has_items_but_no_summary(client: httpx.AsyncClient) -> None:
+    await store_posts(client)
     assert (await client.get("/api/conversations/c1/summary")).json() == {"summary": None}
     items = (await client.get("/api/conversations/c1/items?ended=true")).json()["items"]
     assert all(item["sources"] for item in items)
 
 
-async def test_deleting_forgets(client: httpx.AsyncClient) -> None:
-    await stored(client)
+async def test_deleted_conversation_is_not_found(client: httpx.AsyncClient) -> None:
+    await store_posts(client)
     gone = await client.delete("/api/conversations/c1")
     assert gone.status_code == 200
     assert gone.json()["deleted"]["posts"] == 2
@@ -319,8 +317,8 @@ async def test_deleting_forgets(client: httpx.AsyncClient) -> None:
         assert (await client.request(method, f"/api/conversations/c1{place}")).status_code == 404
 
 
-async def test_search_finds_what_was_just_stored(client: httpx.AsyncClient) -> None:
-    await stored(client)
+async def test_search_finds_new_posts(client: httpx.AsyncClient) -> None:
+    await store_posts(client)
     answer = await client.post(
         "/api/memories/search", json={"query": "Lisbon", "conversationId": "c1", "userId": "ann"}
     )
@@ -341,8 +339,8 @@ async def test_search_finds_what_was_just_stored(client: httpx.AsyncClient) -> N
     assert (await client.post("/api/memories/search", json=unknown)).json() == {"hits": []}
 
 
-async def test_settle_says_when_nothing_is_due(client: httpx.AsyncClient) -> None:
-    await stored(client)
+async def test_settle_reports_no_pending_jobs(client: httpx.AsyncClient) -> None:
+    await store_posts(client)
     for body in (b"", b"{}", b'{"conversationId": "c1", "timeout": 5}'):
         answer = await client.post("/api/settle", content=body)
         assert (answer.status_code, answer.json()) == (200, {"due": {}})
@@ -357,7 +355,7 @@ async def test_health_and_readiness(client: httpx.AsyncClient) -> None:
     assert head.status_code == 200
 
 
-async def test_readiness_names_the_file_and_not_where_it_lies(tmp_path: Path) -> None:
+async def test_readiness_shows_the_file_name_without_its_path(tmp_path: Path) -> None:
     async with Cuebook.open(config(store=str(tmp_path / "my.db"))) as cue:
         transport = httpx.ASGITransport(app_of(cue))
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
@@ -366,16 +364,16 @@ async def test_readiness_names_the_file_and_not_where_it_lies(tmp_path: Path) ->
     assert str(tmp_path) not in answer.text
 
 
-async def test_ids_may_hold_any_character(client: httpx.AsyncClient) -> None:
+async def test_ids_can_contain_any_character(client: httpx.AsyncClient) -> None:
     from urllib.parse import quote
 
     for name in ("team/2024/q1", "ünï ☃", "a?b#c", "100%", "a+b", "..", "v1", "posts", "a~b", "x\ny"):
         made = {"message": "Hi", "conversationId": name}
         assert (await client.post("/api/chat", json=made)).json()["conversationId"] == name
-        shown = quote(name, safe="").replace("~", "%7E").replace("..", "%2E%2E")
+        path_id = quote(name, safe="").replace("~", "%7E").replace("..", "%2E%2E")
         if name == "..":
-            continue  # clients resolve it before it is sent
-        assert (await client.get(f"/api/conversations/{shown}")).json()["id"] == name, name
+            continue  # clients resolve ".." before they send the request
+        assert (await client.get(f"/api/conversations/{path_id}")).json()["id"] == name, name
     assert (await client.get("/api/conversations/team~2024~q1")).json()["id"] == "team/2024/q1"
 
 
@@ -386,11 +384,11 @@ async def test_readiness_fails_with_the_store(client: httpx.AsyncClient, cue: Cu
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_idempotency_keys_on_posts_and_chat(client: httpx.AsyncClient, model: ScriptedModel) -> None:
+async def test_idempotency_keys_work_for_posts_and_chat(client: httpx.AsyncClient, model: ScriptedModel) -> None:
     key = {"Idempotency-Key": "k1"}
     body = {"posts": [{"sendFrom": "ann", "message": "Once"}]}
-    first, again = [await client.post("/api/conversations/c1/posts", json=body, headers=key) for _ in range(2)]
-    assert (first.json(), again.json()) == ({"stored": 1, "lastSeq": 1},) * 2
+    first, second = [await client.post("/api/conversations/c1/posts", json=body, headers=key) for _ in range(2)]
+    assert (first.json(), second.json()) == ({"stored": 1, "lastSeq": 1},) * 2
     other = {"posts": [{"sendFrom": "ann", "message": "Twice"}]}
     reused = await client.post("/api/conversations/c1/posts", json=other, headers=key)
     assert (reused.status_code, reused.json()["type"]) == (422, "urn:cuebook:problem:idempotency-key-reused")
@@ -404,7 +402,7 @@ async def test_idempotency_keys_on_posts_and_chat(client: httpx.AsyncClient, mod
     assert long.status_code == 400
 
 
-async def test_pages_load_nothing_from_elsewhere(client: httpx.AsyncClient) -> None:
+async def test_pages_load_no_external_resources(client: httpx.AsyncClient) -> None:
     for path in ("/", "/schema"):
         answer = await client.get(path)
         assert answer.status_code == 200
@@ -417,8 +415,8 @@ async def test_pages_load_nothing_from_elsewhere(client: httpx.AsyncClient) -> N
     assert "/api/conversations/{conversation}/posts" in document["paths"]
 
 
-async def test_an_answer_without_a_model_says_what_is_missing() -> None:
-    """An upstream answers under /v1 alone: it is not what is missing where there is one."""
+async def test_answer_without_a_model_names_the_missing_setting() -> None:
+    """An upstream only answers under /v1, so the advice differs when one is configured."""
     for settings, advice in (
         ({}, "Set [model] or --upstream to get an answer."),
         (

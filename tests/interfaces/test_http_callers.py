@@ -1,4 +1,4 @@
-"""Who asks, by their key: where it is read, what it opens, whom it speaks for, and what never leaves with it."""
+"""Tests of API keys over HTTP: authentication, roles, users, tenants and organizations."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -25,16 +25,16 @@ async def keyed() -> AsyncIterator[Keyed]:
         yield made
 
 
-# ---- which keys open
+# ---- valid and invalid keys
 
 
-async def test_without_keys_the_caller_is_the_owner(keyed: Keyed) -> None:
+async def test_caller_is_the_owner_when_no_key_exists(keyed: Keyed) -> None:
     assert (await keyed.client().get("/api/audit")).status_code == 200
     assert (await keyed.client("sk-placeholder").get("/api/audit")).status_code == 200
 
 
-async def test_with_the_first_key_nobody_gets_in_without_one(keyed: Keyed) -> None:
-    ann = await keyed.holder("editor", "ann")
+async def test_first_key_makes_authentication_required(keyed: Keyed) -> None:
+    ann = await keyed.client_as("editor", "ann")
     answer = await keyed.client().get("/api/conversations")
     assert answer.status_code == 401
     assert answer.headers["content-type"] == "application/problem+json"
@@ -46,7 +46,7 @@ async def test_with_the_first_key_nobody_gets_in_without_one(keyed: Keyed) -> No
     assert (await keyed.client().get("/readyz")).json()["store"] == {}
 
 
-async def test_a_revoked_key_closes_at_once_and_the_last_one_opens_nothing(keyed: Keyed) -> None:
+async def test_revoked_key_is_rejected_at_once(keyed: Keyed) -> None:
     made = await keyed.cue.keys.new("owner")
     owner = keyed.client(made.token)
     assert (await owner.get("/api/audit")).status_code == 200
@@ -55,7 +55,7 @@ async def test_a_revoked_key_closes_at_once_and_the_last_one_opens_nothing(keyed
     assert (await keyed.client().get("/api/audit")).status_code == 401
 
 
-async def test_an_expired_key_opens_nothing() -> None:
+async def test_expired_key_is_rejected() -> None:
     clock = FrozenClock()
     async with served(clock=clock) as keyed:
         made = await keyed.cue.keys.new("owner", expires_days=1)
@@ -66,7 +66,7 @@ async def test_an_expired_key_opens_nothing() -> None:
         assert (await owner.get("/api/audit")).status_code == 401
 
 
-async def test_a_key_of_another_book_opens_nothing(keyed: Keyed) -> None:
+async def test_key_of_another_project_is_rejected(keyed: Keyed) -> None:
     made = await keyed.cue.keys.new("owner")
     async with served() as other:
         await other.cue.keys.new("owner")
@@ -77,7 +77,7 @@ async def test_a_key_of_another_book_opens_nothing(keyed: Keyed) -> None:
     "wrong",
     ["", "cue_", "cue_x_y", "{id}", "cue_{id}_" + "A" * 43, "cue_{id}_" + "A" * 42, "sk-1", "{token}A", " {token}é"],
 )
-async def test_what_is_not_exactly_the_key_opens_nothing(keyed: Keyed, wrong: str) -> None:
+async def test_malformed_key_is_rejected(keyed: Keyed, wrong: str) -> None:
     made = await keyed.cue.keys.new("owner")
     shown = wrong.replace("{id}", made.key.id).replace("{token}", made.token)
     for headers in ({"authorization": f"Bearer {shown}".encode()}, {"x-cuebook-key": shown.encode()}):
@@ -86,15 +86,15 @@ async def test_what_is_not_exactly_the_key_opens_nothing(keyed: Keyed, wrong: st
         assert made.token not in answer.text
 
 
-async def test_refusals_say_the_same_of_every_wrong_key(keyed: Keyed) -> None:
+async def test_every_invalid_key_gets_the_same_error(keyed: Keyed) -> None:
     made, gone = await keyed.cue.keys.new("owner"), await keyed.cue.keys.new("owner")
     await keyed.cue.keys.revoke(gone.key.id)
     wrong = (gone.token, made.token[:-1] + ("A" if made.token[-1] != "A" else "B"), f"cue_unknown_{'A' * 43}")
-    said = {(await keyed.client(each).get("/api/audit")).json()["detail"] for each in wrong}
-    assert len(said) == 1
+    details = {(await keyed.client(each).get("/api/audit")).json()["detail"] for each in wrong}
+    assert len(details) == 1
 
 
-async def test_the_own_header_goes_before_authorization(keyed: Keyed) -> None:
+async def test_cuebook_key_header_precedes_authorization(keyed: Keyed) -> None:
     made = await keyed.cue.keys.new("owner")
     client = keyed.client("sk-upstream", **{"x-cuebook-key": made.token})
     assert (await client.get("/api/audit")).status_code == 200
@@ -102,7 +102,7 @@ async def test_the_own_header_goes_before_authorization(keyed: Keyed) -> None:
     assert (await client.get("/api/audit")).status_code == 401
 
 
-async def test_no_secret_of_a_key_is_kept(tmp_path: Any) -> None:
+async def test_key_secret_is_not_stored(tmp_path: Any) -> None:
     store = tmp_path / "cuebook.db"
     async with served(where=config(store=str(store))) as keyed:
         made = await keyed.cue.keys.new("owner")
@@ -111,11 +111,11 @@ async def test_no_secret_of_a_key_is_kept(tmp_path: Any) -> None:
     assert not [each for each in tmp_path.rglob("*") if each.is_file() and secret in each.read_bytes()]
 
 
-# ---- whom a key speaks for
+# ---- the user of a key
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "given"),
+    ("method", "path", "request_options"),
     [
         ("POST", "/api/chat", {"json": SAY | {"userId": "bob"}}),
         ("POST", "/api/chat?userId=bob", {"json": SAY}),
@@ -128,28 +128,28 @@ async def test_no_secret_of_a_key_is_kept(tmp_path: Any) -> None:
         ("POST", "/v1/chat/completions", {"json": {"messages": []}, "headers": {"x-user-id": "bob"}}),
     ],
 )
-async def test_a_users_key_names_nobody_else_in_any_place(
-    keyed: Keyed, method: str, path: str, given: dict[str, Any]
+async def test_user_key_cannot_act_for_another_user(
+    keyed: Keyed, method: str, path: str, request_options: dict[str, Any]
 ) -> None:
-    ann = await keyed.holder("editor", "ann")
-    answer = await ann.request(method, path, **given)
+    ann = await keyed.client_as("editor", "ann")
+    answer = await ann.request(method, path, **request_options)
     assert answer.status_code == 403, answer.text
     assert "cannot act for others" in answer.text
     assert not (await keyed.cue.conversations.list()).items
 
 
-async def test_a_users_key_names_its_user_where_nobody_is_named(keyed: Keyed) -> None:
-    ann = await keyed.holder("editor", "ann")
+async def test_user_key_is_the_default_user(keyed: Keyed) -> None:
+    ann = await keyed.client_as("editor", "ann")
     for path in ("/v1/chat/completions", "/u/ann/v1/chat/completions"):
         answer = await ann.post(path, json={"messages": [{"role": "user", "content": "Hi"}], "user": "opaque-hash"})
         assert answer.status_code == 200
-        found = await keyed.cue.conversations.get(answer.headers["x-conversation-id"])
-        assert found.user == "ann"
+        result = await keyed.cue.conversations.get(answer.headers["x-conversation-id"])
+        assert result.user == "ann"
 
 
-async def test_an_agents_key_speaks_for_any_user_of_its_tenant(keyed: Keyed) -> None:
+async def test_agent_key_acts_for_any_user_of_its_tenant(keyed: Keyed) -> None:
     agent, ann, bob = [
-        await keyed.holder(role, user)
+        await keyed.client_as(role, user)
         for role, user in (("agent", None), ("viewer", "ann"), ("viewer", "bob"))  # type: ignore[arg-type]
     ]
     assert (await agent.post("/api/chat", json=SAY | {"userId": "ann"})).status_code == 200
@@ -157,8 +157,8 @@ async def test_an_agents_key_speaks_for_any_user_of_its_tenant(keyed: Keyed) -> 
     assert (await bob.get("/api/conversations/c1")).status_code == 404
 
 
-async def test_what_is_nobodys_is_no_users_where_keys_say_who_asks(keyed: Keyed) -> None:
-    agent, ann = await keyed.holder("agent"), await keyed.holder("editor", "ann")
+async def test_user_key_cannot_access_conversations_without_an_owner(keyed: Keyed) -> None:
+    agent, ann = await keyed.client_as("agent"), await keyed.client_as("editor", "ann")
     assert (await agent.post("/api/chat", json=SAY)).status_code == 200
     assert (await agent.get("/api/conversations/c1")).status_code == 200
     assert (await ann.get("/api/conversations/c1")).status_code == 404
@@ -166,8 +166,8 @@ async def test_what_is_nobodys_is_no_users_where_keys_say_who_asks(keyed: Keyed)
     assert (await ann.post("/api/chat", json=SAY)).status_code == 404
 
 
-async def test_a_system_note_needs_an_agent(keyed: Keyed) -> None:
-    agent, ann = await keyed.holder("agent"), await keyed.holder("editor", "ann")
+async def test_system_messages_require_an_agent_key(keyed: Keyed) -> None:
+    agent, ann = await keyed.client_as("agent"), await keyed.client_as("editor", "ann")
     for body in (
         {"posts": [{"sendFrom": "system", "message": "Obey."}]},
         {"messages": [{"role": "system", "content": "Obey."}]},
@@ -177,24 +177,24 @@ async def test_a_system_note_needs_an_agent(keyed: Keyed) -> None:
         assert (await agent.post("/api/conversations/c2/posts", json=body)).status_code == 201
 
 
-async def test_each_key_has_idempotency_keys_of_its_own(keyed: Keyed) -> None:
-    one, two = await keyed.holder("agent"), await keyed.holder("agent")
+async def test_idempotency_keys_are_separate_per_api_key(keyed: Keyed) -> None:
+    one, two = await keyed.client_as("agent"), await keyed.client_as("agent")
     headers = {"idempotency-key": "1"}
     first = await one.post("/api/chat", json={"message": "one"}, headers=headers)
     other = await two.post("/api/chat", json={"message": "two"}, headers=headers)
-    again = await one.post("/api/chat", json={"message": "one"}, headers=headers)
+    second = await one.post("/api/chat", json={"message": "one"}, headers=headers)
     assert (first.status_code, other.status_code) == (200, 200)
-    assert again.json() == first.json()
+    assert second.json() == first.json()
     assert other.json()["conversationId"] != first.json()["conversationId"]
     too_long = await one.post("/api/chat", json={"message": "one"}, headers={"idempotency-key": "k" * 255})
     assert too_long.status_code == 400
 
 
-async def test_two_users_walk_past_each_other(keyed: Keyed) -> None:
+async def test_users_share_a_conversation_only_as_participants(keyed: Keyed) -> None:
     ann, bob, owner = (
-        await keyed.holder("editor", "ann"),
-        await keyed.holder("editor", "bob"),
-        await keyed.holder("owner"),
+        await keyed.client_as("editor", "ann"),
+        await keyed.client_as("editor", "bob"),
+        await keyed.client_as("owner"),
     )
     assert (await ann.post("/api/chat", json=SAY)).json()["turn"] == 1
     assert (await bob.post("/api/chat", json=SAY)).status_code == 404
@@ -204,7 +204,7 @@ async def test_two_users_walk_past_each_other(keyed: Keyed) -> None:
         assert mine.status_code == none.status_code == 404
         assert mine.json()["detail"].replace("c1", "c9") == none.json()["detail"]
     assert (await bob.post("/api/memories/search", json={"query": "cat Miso"})).json() == {"hits": []}
-    # an owner lets bob in; nobody else can
+    # only an owner can add bob
     users = {"participants": ["bob"]}
     for each in (ann, bob):
         assert (await each.put("/api/conversations/c1/participants", json=users)).status_code == 404
@@ -224,8 +224,8 @@ async def test_two_users_walk_past_each_other(keyed: Keyed) -> None:
     assert "participants" in [each["event"] for each in (await owner.get("/api/audit")).json()["items"]]
 
 
-async def test_tenants_share_names_and_nothing_else(keyed: Keyed) -> None:
-    here, there = await keyed.holder("owner", tenant="here"), await keyed.holder("owner", tenant="there")
+async def test_tenants_are_isolated(keyed: Keyed) -> None:
+    here, there = await keyed.client_as("owner", tenant="here"), await keyed.client_as("owner", tenant="there")
     prompt = {"slug": "persona/kind", "type": "persona", "sections": {"main": "Be kind."}}
     for client, word in ((here, "Miso"), (there, "Tofu")):
         assert (await client.post("/api/chat", json={"message": word, "conversationId": "c1"})).status_code == 200
@@ -240,10 +240,10 @@ async def test_tenants_share_names_and_nothing_else(keyed: Keyed) -> None:
         assert (await client.post("/api/audit/verify")).json()["ok"]
 
 
-async def test_a_key_forgets_what_is_its_own(keyed: Keyed) -> None:
-    ann, bob = await keyed.holder("editor", "ann"), await keyed.holder("editor", "bob")
-    agent, owner = await keyed.holder("agent"), await keyed.holder("owner")
-    admin = await keyed.holder("admin", "mara", organizations=["acme"])
+async def test_key_can_only_forget_its_own_data(keyed: Keyed) -> None:
+    ann, bob = await keyed.client_as("editor", "ann"), await keyed.client_as("editor", "bob")
+    agent, owner = await keyed.client_as("agent"), await keyed.client_as("owner")
+    admin = await keyed.client_as("admin", "mara", organizations=["acme"])
     for client, talk in ((ann, "c1"), (bob, "c2")):
         assert (await client.post("/api/chat", json=SAY | {"conversationId": talk})).status_code == 200
     path = "/api/memories/forget"
@@ -251,9 +251,9 @@ async def test_a_key_forgets_what_is_its_own(keyed: Keyed) -> None:
     assert (await ann.post(path, json={"organizationId": "acme"})).status_code == 404
     assert (await admin.post(path, json={"organizationId": "acme"})).status_code == 200
     assert (await admin.post(path, json={"organizationId": "other"})).status_code == 404
-    for asked in ({"userId": "ann"}, {"conversationId": "c1"}, {"personaId": "helper"}):
-        assert (await agent.post(path, json=asked)).status_code == 403
-    nothing = await ann.post(path, json={"conversationId": "c2"})  # another's is not there, and counts nothing
+    for target in ({"userId": "ann"}, {"conversationId": "c1"}, {"personaId": "helper"}):
+        assert (await agent.post(path, json=target)).status_code == 403
+    nothing = await ann.post(path, json={"conversationId": "c2"})  # a conversation of another user counts as unknown
     assert (nothing.status_code, (await bob.get("/api/conversations/c2")).status_code) == (200, 200)
     assert (await ann.post(path, json={"userId": "ann"})).status_code == 200
     assert (await ann.get("/api/conversations/c1")).status_code == 404
@@ -265,13 +265,13 @@ async def test_a_key_forgets_what_is_its_own(keyed: Keyed) -> None:
 # ---- organizations
 
 
-async def test_an_organizations_settings_are_its_admins(keyed: Keyed) -> None:
-    admin = await keyed.holder("admin", "mara", organizations=["acme"])
+async def test_only_admins_access_organization_settings(keyed: Keyed) -> None:
+    admin = await keyed.client_as("admin", "mara", organizations=["acme"])
     others = [
-        await keyed.holder("admin", organizations=["other"]),
-        await keyed.holder("admin"),
-        await keyed.holder("agent", organizations=["acme"]),
-        await keyed.holder("editor", "ann", organizations=["acme"]),
+        await keyed.client_as("admin", organizations=["other"]),
+        await keyed.client_as("admin"),
+        await keyed.client_as("agent", organizations=["acme"]),
+        await keyed.client_as("editor", "ann", organizations=["acme"]),
     ]
     path, change = "/api/organizations/acme/settings", {"memory": {"longTermMemory": {"allowWrites": False}}}
     for each in others:
@@ -287,24 +287,24 @@ async def test_an_organizations_settings_are_its_admins(keyed: Keyed) -> None:
     assert (wrong.status_code, wrong.json()["where"]) == (400, "memory.longTermMemory.allowedCategories")
     unknown = await admin.patch(path, json={"memory": {"shortTermMemory": {}}})
     assert unknown.status_code == 400
-    owner = await keyed.holder("owner")
+    owner = await keyed.client_as("owner")
     assert (await owner.get(path)).json()["memory"]["longTermMemory"] == after
     assert "organization" in [each["event"] for each in (await owner.get("/api/audit")).json()["items"]]
 
 
-async def test_an_organization_is_named_by_its_members_only(keyed: Keyed) -> None:
-    member = await keyed.holder("editor", "ann", organizations=["acme"])
-    stranger = await keyed.holder("editor", "bob")
-    asked = {"message": "Hi", "organizationId": "acme"}
+async def test_only_members_can_name_an_organization(keyed: Keyed) -> None:
+    member = await keyed.client_as("editor", "ann", organizations=["acme"])
+    stranger = await keyed.client_as("editor", "bob")
+    body = {"message": "Hi", "organizationId": "acme"}
     for path in ("/api/chat", "/api/assemble"):
-        assert (await member.post(path, json=asked)).status_code == 200
-        assert (await stranger.post(path, json=asked)).status_code == 404
+        assert (await member.post(path, json=body)).status_code == 200
+        assert (await stranger.post(path, json=body)).status_code == 404
 
 
-# ---- where the server stands
+# ---- exposed servers
 
 
-def test_without_keys_no_other_machine_is_served(tmp_path: Any) -> None:
+def test_server_without_keys_refuses_a_public_address(tmp_path: Any) -> None:
     settings = config(store=str(tmp_path / "cuebook.db"))
     with pytest.raises(InvalidInput, match="cuebook key new"):
         serve(settings, host="0.0.0.0", port=0)  # noqa: S104
@@ -312,7 +312,7 @@ def test_without_keys_no_other_machine_is_served(tmp_path: Any) -> None:
         each.close()
 
 
-async def test_an_exposed_server_asks_for_keys_whatever_is_configured() -> None:
+async def test_exposed_server_always_requires_keys() -> None:
     async with Cuebook.open() as cue:
         app = app_of(cue, host="0.0.0.0", port=8760)  # noqa: S104
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://book.example:8760") as client:
@@ -325,7 +325,7 @@ async def test_an_exposed_server_asks_for_keys_whatever_is_configured() -> None:
             assert (await client.get("/api/conversations", headers=foreign)).status_code == 403
 
 
-def test_a_key_of_cuebook_never_goes_upstream(
+def test_cuebook_key_is_never_forwarded_upstream(
     upstream: Upstream, serve_live: Callable[..., Live], tmp_path: Any
 ) -> None:
     settings: Config = config(store=str(tmp_path / "b.db"), upstream=upstream.url)

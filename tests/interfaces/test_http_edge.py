@@ -1,4 +1,4 @@
-"""What is refused at the edge, and in which form: hosts, origins, bodies, queries, paths, every family of errors."""
+"""Tests of request validation: hosts, origins, bodies, queries, paths, and the status of every error class."""
 
 import json
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ def problem(answer: httpx.Response) -> dict[str, Any]:
     return fields
 
 
-# ---- who is let in
+# ---- hosts and origins
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,9 @@ def problem(answer: httpx.Response) -> dict[str, Any]:
         ("localhost:8760", "file://localhost:8760/x", 403),
     ],
 )
-async def test_host_and_origin(client: httpx.AsyncClient, host: str, origin: str | None, status: int) -> None:
+async def test_host_and_origin_are_checked(
+    client: httpx.AsyncClient, host: str, origin: str | None, status: int
+) -> None:
     headers = {"Host": host} | ({} if origin is None else {"Origin": origin})
     for path, form in (("/healthz", "detail"), ("/v1/models", "error")):
         answer = await client.get(path, headers=headers)
@@ -87,7 +89,7 @@ async def test_host_and_origin(client: httpx.AsyncClient, host: str, origin: str
     assert await nothing_stored(client) == (status == 403)
 
 
-async def test_the_bound_port_is_the_only_one(cue: Cuebook) -> None:
+async def test_only_the_bound_port_is_accepted(cue: Cuebook) -> None:
     transport = httpx.ASGITransport(app_of(cue, host="localhost", port=8760))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8760") as client:
         assert (await client.get("/healthz")).status_code == 200
@@ -118,7 +120,9 @@ async def test_the_bound_port_is_the_only_one(cue: Cuebook) -> None:
         (b'{"message": "Hi", "personaId": "nobody"}', None),
     ],
 )
-async def test_bodies_are_refused_naming_the_field(client: httpx.AsyncClient, body: bytes, where: str | None) -> None:
+async def test_invalid_chat_body_error_names_the_field(
+    client: httpx.AsyncClient, body: bytes, where: str | None
+) -> None:
     answer = await client.post("/api/chat", content=body)
     fields = problem(answer)
     assert answer.status_code in ((400,) if where else (400, 404))
@@ -128,7 +132,7 @@ async def test_bodies_are_refused_naming_the_field(client: httpx.AsyncClient, bo
     assert await nothing_stored(client)
 
 
-async def test_odd_but_valid_unicode_is_taken(client: httpx.AsyncClient) -> None:
+async def test_unusual_valid_unicode_is_accepted(client: httpx.AsyncClient) -> None:
     for text in (
         "\u202egnp.exe",
         "\u200b\u200d",
@@ -147,13 +151,13 @@ async def test_odd_but_valid_unicode_is_taken(client: httpx.AsyncClient) -> None
 
 
 def nested(depth: int) -> bytes:
-    """A body that is so deep."""
+    """Return a body with this nesting depth."""
     extra = b'{"a": ' + b"[" * (depth - 6) + b"]" * (depth - 6) + b"}"
     attachment = b'{"type": "text", "content": "x", "extra": ' + extra + b"}"
     return b'{"posts": [{"sendFrom": "user", "message": "Hi", "attachments": [' + attachment + b"]}]}"
 
 
-async def test_nesting_is_bounded(client: httpx.AsyncClient) -> None:
+async def test_nesting_depth_is_limited(client: httpx.AsyncClient) -> None:
     posts = "/api/conversations/c/posts"
     assert (await client.post(posts, content=nested(DEPTH))).status_code == 201
     for depth in (DEPTH + 1, 5_000, 1_000_000):
@@ -171,7 +175,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.booleans(), st.integers(0, 100))
-def test_the_validator_takes_all_shallow_json_and_no_deep_one(value: Any, plain: bool, more: int) -> None:
+def test_validator_accepts_json_up_to_the_maximum_depth(value: Any, plain: bool, more: int) -> None:
     def depth(each: Any) -> int:
         if isinstance(each, list):
             return 1 + max(map(depth, each), default=0)
@@ -190,7 +194,7 @@ def test_the_validator_takes_all_shallow_json_and_no_deep_one(value: Any, plain:
 
 
 @given(st.text(max_size=20))
-def test_the_validator_refuses_every_nul_and_half_pair(text: str) -> None:
+def test_validator_rejects_nul_and_lone_surrogates(text: str) -> None:
     bad = "\x00" in text or any("\ud800" <= each <= "\udfff" for each in text)
     for wanted in (bad, True):
         body = json.dumps({"a": [text if wanted is bad else text + "\ud800"]}).encode()
@@ -207,7 +211,7 @@ def test_the_validator_refuses_every_nul_and_half_pair(text: str) -> None:
         st.sampled_from([r"\\\\", r"\ud83d", r"\uDC00", r"\"", "ud83d", "a", r"\n", r"\u0000", "[", "{"]), max_size=8
     )
 )
-def test_the_validator_reads_escapes_in_order(pieces: list[str]) -> None:
+def test_validator_parses_escape_sequences(pieces: list[str]) -> None:
     body = '["' + "".join(pieces) + '"]'
     text = json.loads(body)[0]
     if "\x00" in text or any("\ud800" <= each <= "\udfff" for each in text):
@@ -217,7 +221,7 @@ def test_the_validator_reads_escapes_in_order(pieces: list[str]) -> None:
         check_json(body.encode())
 
 
-async def test_a_post_of_two_megabytes_is_taken_and_a_larger_one_not(client: httpx.AsyncClient) -> None:
+async def test_post_over_two_megabytes_is_rejected(client: httpx.AsyncClient) -> None:
     limit = 2 * 1024 * 1024
     words = ("word " * (limit // 5 + 1))[:limit]
     answer = await client.post("/api/conversations/c1/posts", json={"posts": [{"sendFrom": "ann", "message": words}]})
@@ -228,7 +232,7 @@ async def test_a_post_of_two_megabytes_is_taken_and_a_larger_one_not(client: htt
     assert (await client.get("/api/conversations/c2")).status_code == 404
 
 
-async def test_a_body_over_the_limit_is_refused_before_it_is_read(client: httpx.AsyncClient) -> None:
+async def test_body_over_the_limit_is_rejected_before_it_is_read(client: httpx.AsyncClient) -> None:
     limit = 8 * 1024 * 1024
     read = 0
 
@@ -285,7 +289,7 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_read(client: httpx.
         ({"messages": [{"role": "assistant", "content": None}]}, "messages[0].content"),
     ],
 )
-async def test_posts_are_refused_naming_the_field(client: httpx.AsyncClient, body: dict[str, Any], where: str) -> None:
+async def test_invalid_post_error_names_the_field(client: httpx.AsyncClient, body: dict[str, Any], where: str) -> None:
     answer = await client.post("/api/conversations/c1/posts", json=body)
     assert (answer.status_code, problem(answer).get("where")) == (400, where), answer.text
     assert await nothing_stored(client)
@@ -299,7 +303,7 @@ async def test_posts_are_refused_naming_the_field(client: httpx.AsyncClient, bod
         ("/api/settle", {"timeout": 1e9}, "timeout"),
     ],
 )
-async def test_other_bodies_are_refused_too(
+async def test_invalid_search_and_settle_bodies_are_rejected(
     client: httpx.AsyncClient, path: str, body: dict[str, Any], where: str
 ) -> None:
     answer = await client.post(path, json=body)
@@ -309,7 +313,7 @@ async def test_other_bodies_are_refused_too(
 # ---- queries and paths
 
 
-async def test_cursors_nobody_gave_are_refused(client: httpx.AsyncClient) -> None:
+async def test_invented_cursors_cause_no_server_error(client: httpx.AsyncClient) -> None:
     for cursor in ("x", "-1", "9" * 40, "[]"):
         answer = await client.get("/api/conversations", params={"cursor": cursor})
         assert answer.status_code in (200, 400), (cursor, answer.text)
@@ -343,7 +347,7 @@ async def test_cursors_nobody_gave_are_refused(client: httpx.AsyncClient) -> Non
         ("GET", "/v1/..a", 404),
     ],
 )
-async def test_unknown_addresses_answer_in_the_same_form(
+async def test_unknown_paths_and_methods_have_a_standard_error(
     client: httpx.AsyncClient, method: str, path: str, status: int
 ) -> None:
     answer = await client.request(method, path)
@@ -356,7 +360,7 @@ async def test_unknown_addresses_answer_in_the_same_form(
         assert answer.headers["allow"]
 
 
-# ---- families
+# ---- error classes
 
 
 @pytest.mark.parametrize(
@@ -381,7 +385,7 @@ async def test_unknown_addresses_answer_in_the_same_form(
         (CuebookError("no"), 500, None),
     ],
 )
-async def test_each_family_has_its_status(
+async def test_each_error_class_has_its_status(
     client: httpx.AsyncClient, cue: Cuebook, error: CuebookError, status: int, retry_after: str | None
 ) -> None:
     class Broken:
@@ -402,7 +406,7 @@ async def test_each_family_has_its_status(
     assert (wire.message, bool(wire.code)) == (str(error), True)
 
 
-async def test_a_bug_says_nothing_of_itself(cue: Cuebook, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_error_hides_its_details(cue: Cuebook, caplog: pytest.LogCaptureFixture) -> None:
     failing = type("Failing", (), {"config": cue.config, "desk": cue.desk})()
     transport = httpx.ASGITransport(create_app(failing))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as broken:
@@ -418,9 +422,9 @@ async def test_header_values_must_be_utf8(client: httpx.AsyncClient) -> None:
     assert (await client.get("/api/conversations", headers={"X-User-Id": "ünï".encode()})).status_code == 200
 
 
-async def test_what_is_of_another_type_is_told_in_words(client: httpx.AsyncClient) -> None:
+async def test_wrong_type_error_names_the_expected_type(client: httpx.AsyncClient) -> None:
     search, whole = "/api/memories/search", "expected a whole number from 1 to 200, got"
-    for answer, where, said in (
+    for answer, where, detail in (
         (await client.post(search, json={"query": "x", "limit": "many"}), "limit", f"{whole} 'many'"),
         (await client.post(search, json={"query": 7}), "query", "expected a string, got 7"),
         (await client.post(search, json=[]), "body", "expected an object, got a list"),
@@ -434,15 +438,15 @@ async def test_what_is_of_another_type_is_told_in_words(client: httpx.AsyncClien
         (await client.get("/page/conversations/c/turns/1?with=0"), "with", "expected a whole number >= 1"),
     ):
         problem = answer.json()
-        assert (answer.status_code, problem["where"], problem["detail"]) == (400, where, f"{where}: {said}")
+        assert (answer.status_code, problem["where"], problem["detail"]) == (400, where, f"{where}: {detail}")
 
 
-async def test_what_may_stand_in_a_field_is_said(client: httpx.AsyncClient) -> None:
-    """A value that is none of a few is told them; a value of a mapping is named by its key."""
+async def test_invalid_value_error_lists_the_allowed_values(client: httpx.AsyncClient) -> None:
+    """The error lists the allowed values of an enum, and names the key of a mapping's value."""
     written = {"slug": "x", "sections": {"a": "Be kind."}}
     assert (await client.post("/api/prompts", json=written)).status_code == 201
     select, observe = "/api/prompts/x/select", "/api/prompts/x/observations"
-    for path, body, where, said in (
+    for path, body, where, detail in (
         (select, {"strategy": "guess"}, "strategy", "unknown value 'guess'. Available: epsilon_greedy, thompson."),
         (
             observe,
@@ -462,10 +466,10 @@ async def test_what_may_stand_in_a_field_is_said(client: httpx.AsyncClient) -> N
     ):
         problem = (answer := await client.post(path, json=body)).json()
         assert (answer.status_code, problem["where"]) == (400, where)
-        assert problem["detail"].startswith(f"{where}: {said}")
+        assert problem["detail"].startswith(f"{where}: {detail}")
 
 
-async def test_every_list_is_read_in_pages(client: httpx.AsyncClient) -> None:
+async def test_every_list_is_paginated(client: httpx.AsyncClient) -> None:
     for number in (1, 2):
         assert (await client.post("/api/prompts", json={"slug": f"p{number}", "sections": {"a": "x"}})).is_success
     for path in ("/api/audit", "/api/prompts"):
@@ -478,7 +482,7 @@ async def test_every_list_is_read_in_pages(client: httpx.AsyncClient) -> None:
         assert problem(await client.get(path, params={"cursor": "x"}))["where"] == "cursor"
 
 
-async def test_a_list_of_conversations_says_their_heads(client: httpx.AsyncClient) -> None:
+async def test_conversation_list_contains_the_heads(client: httpx.AsyncClient) -> None:
     posts = [{"id": "p1", "sendFrom": "ann", "message": "Hello"}, {"id": "p2", "sendFrom": "ann", "message": "again"}]
     assert (await client.post("/api/conversations/c1/posts", json={"posts": posts})).status_code == 201
     (listed,) = (await client.get("/api/conversations")).json()["items"]
@@ -486,7 +490,7 @@ async def test_a_list_of_conversations_says_their_heads(client: httpx.AsyncClien
     assert listed["head"] == "p2"
 
 
-async def test_ids_and_names_are_short_and_no_answer_is_kept_by_a_cache(client: httpx.AsyncClient) -> None:
+async def test_long_ids_are_rejected_and_answers_are_not_cached(client: httpx.AsyncClient) -> None:
     long = "x" * 1_001
     posts = {"posts": [{"sendFrom": "ann", "message": "Hi"}]}
     for path, body in (

@@ -1,4 +1,4 @@
-"""Nothing of another tenant or user is in any answer: random calls by nine callers who use the same names for all."""
+"""Property tests of isolation: no answer contains data of another tenant or user."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,9 +13,9 @@ TENANTS = ("north", "south", "west")
 USERS = ("ann", "bob")
 ADMIN = "admin"
 CALLERS = [(tenant, user) for tenant in TENANTS for user in (*USERS, ADMIN)]
-#: Conversations everybody begins, continues and looks for.
+#: Conversation IDs that every caller uses.
 TALKS = ("c0", "c1", "c2")
-#: Words of every canary, so that any search finds them wherever they are.
+#: Words around every canary, so that any search finds them.
 ABOUT = "My harbour pilot is called"
 
 Call = Callable[[httpx.AsyncClient, str, str], Awaitable[httpx.Response]]
@@ -89,7 +89,7 @@ OPERATIONS = st.lists(
     max_size=60,
 )
 FIRST = ("chat", "prompt", "knowledge", "chat shared", "completion", "posts")
-#: Everybody says something everywhere, then everybody asks for everything.
+#: Every caller writes through every route, then every caller reads from every route.
 ALL = [
     (caller, call, "c0") for calls in (FIRST, sorted(set(CALLS) - {"delete"})) for caller in CALLERS for call in calls
 ]
@@ -100,10 +100,10 @@ def canary(tenant: str, user: str) -> str:
 
 
 def foreign(tenant: str, user: str, call: str) -> list[str]:
-    """Give what a caller may never read: all of other tenants, and of the own one what another user's is.
+    """Return the canaries that a caller must never read: other tenants' and, in the same tenant, other users'.
 
-    An admin's key speaks for all users of its tenant, and in their conversations. Prompts are the
-    tenant's, and so is what was shared with acme.
+    An admin key acts for all users of its tenant and in their conversations. Prompts belong to the
+    tenant, and so does everything shared with acme.
     """
     same = () if user == ADMIN or "prompt" in call or call in ("render", "observe") else (*USERS, ADMIN)
     return [canary(other, each) for other in TENANTS if other != tenant for each in (*USERS, ADMIN)] + [
@@ -114,14 +114,14 @@ def foreign(tenant: str, user: str, call: str) -> list[str]:
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(OPERATIONS)
 @example(ALL)
-def test_nothing_of_others_is_in_any_answer(operations: list[tuple[tuple[str, str], str, str]]) -> None:
-    asyncio.run(leaks_nothing(operations))
+def test_answers_contain_no_data_of_others(operations: list[tuple[tuple[str, str], str, str]]) -> None:
+    asyncio.run(check_isolation(operations))
 
 
-async def leaks_nothing(operations: list[tuple[tuple[str, str], str, str]]) -> None:
+async def check_isolation(operations: list[tuple[tuple[str, str], str, str]]) -> None:
     async with served() as keyed:
         clients = {
-            (tenant, user): await keyed.holder(
+            (tenant, user): await keyed.client_as(
                 "admin" if user == ADMIN else "editor",
                 None if user == ADMIN else user,
                 organizations=["acme"] if user == ADMIN else [],
@@ -143,4 +143,4 @@ async def leaks_nothing(operations: list[tuple[tuple[str, str], str, str]]) -> N
             for call in ("search", "assemble", "/api/memories", "/api/conversations"):
                 answer = await CALLS[call](clients[tenant, user], "c0", "")
                 assert not [other for other in foreign(tenant, user, call) if other in answer.text], call
-        assert good, "nothing was answered at all"
+        assert good, "No request succeeded."

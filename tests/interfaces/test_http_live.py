@@ -1,4 +1,4 @@
-"""Real connections: clients that go away, keys used at once, full lines, and a server that stops."""
+"""Tests of real connections: disconnecting clients, concurrent keys, full queues and a stopping server."""
 
 import asyncio
 import json
@@ -27,12 +27,12 @@ from cuebook.testing.doubles import Script, ScriptedModel
 from cuebook.testing.upstream import Answer, ScriptedUpstream, streamed
 
 
-def until(what: Callable[[], Any], *, within_s: float = 60.0) -> Any:
+def wait_until(what: Callable[[], Any], *, within_s: float = 60.0) -> Any:
     end = time.monotonic() + within_s
-    while not (found := what()):
-        assert time.monotonic() < end, "it did not come in time"
+    while not (value := what()):
+        assert time.monotonic() < end, "The condition did not become true in time."
         time.sleep(0.02)
-    return found
+    return value
 
 
 def turn(live: Live, conversation: str, n: int = 1) -> dict[str, Any]:
@@ -40,13 +40,13 @@ def turn(live: Live, conversation: str, n: int = 1) -> dict[str, Any]:
     return answer.json() if answer.status_code == 200 else {}
 
 
-def test_no_answer_waits_for_the_clients_acks() -> None:
+def test_tcp_nodelay_is_set() -> None:
     for listening in listen("127.0.0.1", 0):
         with listening, socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_a_client_that_goes_away_ends_its_turn_and_the_upstreams_call(relayed: Live, upstream: Upstream) -> None:
+def test_disconnect_during_a_stream_ends_turn_and_upstream_call(relayed: Live, upstream: Upstream) -> None:
     body = {"model": "stuck", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
     with httpx.Client() as client:
         url = f"{relayed.url}/c/c1/v1/chat/completions"
@@ -55,64 +55,68 @@ def test_a_client_that_goes_away_ends_its_turn_and_the_upstreams_call(relayed: L
             got = b""
             while b"from" not in got:
                 got += next(pieces)
-    shown = until(lambda: (found := turn(relayed, "c1")).get("state") == "interrupted" and found)
+    shown = wait_until(lambda: (result := turn(relayed, "c1")).get("state") == "interrupted" and result)
     assert shown["reply"] == "Grüße from"
-    until(lambda: upstream.last.gone_after)
+    wait_until(lambda: upstream.last.gone_after)
 
 
-def test_a_client_that_goes_away_before_the_first_byte_does_too(relayed: Live, upstream: Upstream) -> None:
+def test_disconnect_before_the_first_byte_ends_the_turn(relayed: Live, upstream: Upstream) -> None:
     for streams in (True, False):
         body = {"model": "never", "stream": streams, "messages": [{"role": "user", "content": "Hi"}]}
         name = f"c{streams}"
         upstream.received.clear()
-        said = json.dumps(body).encode()
+        payload = json.dumps(body).encode()
         lines = (
             f"POST /c/{name}/v1/chat/completions HTTP/1.1",
             f"Host: 127.0.0.1:{relayed.port}",
             "Content-Type: application/json",
-            f"Content-Length: {len(said)}",
+            f"Content-Length: {len(payload)}",
         )
         with socket.create_connection(("127.0.0.1", relayed.port)) as leaving:
-            leaving.sendall("\r\n".join((*lines, "", "")).encode() + said)
-            until(lambda: upstream.received)
-        until(lambda name=name: turn(relayed, name).get("state") == "interrupted")
-        until(lambda: upstream.last.gone_after)
+            leaving.sendall("\r\n".join((*lines, "", "")).encode() + payload)
+            wait_until(lambda: upstream.received)
+        wait_until(lambda name=name: turn(relayed, name).get("state") == "interrupted")
+        wait_until(lambda: upstream.last.gone_after)
 
 
-def test_a_client_that_leaves_a_passed_answer_ends_it_at_once(serve_live: Callable[..., Live]) -> None:
+def test_disconnect_ends_a_pass_through_answer_at_once(serve_live: Callable[..., Live]) -> None:
     upstream = ScriptedUpstream(default=Answer(pieces=[b"one", *[b"more"] * 50], delay=0.2))
     live = serve_live(upstream=upstream)
     with httpx.stream("GET", f"{live.url}/v1/files/f/content", timeout=10) as answer:
         assert next(answer.iter_raw()) == b"one"
-    until(lambda: upstream.closed, within_s=5)  # of the ten it would go on
+    wait_until(lambda: upstream.closed, within_s=5)  # the whole answer would take ten seconds
 
 
-def test_a_client_that_takes_nothing_of_its_answer_ends_its_turn(serve_live: Callable[..., Live]) -> None:
+def test_client_that_reads_nothing_ends_its_turn(serve_live: Callable[..., Live]) -> None:
     live = serve_live(model=ScriptedModel(default=Script(text="word " * 2_000_000, size=100_000)))
-    live.ask_cue(lambda: _impatient(live))
+    live.ask_cue(lambda: _shorten_patience(live))
     body = b'{"message": "Hi", "conversationId": "c1", "stream": true}'
     head = f"POST /api/chat HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", live.port)) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.sendall(head + body)
-        until(lambda: turn(live, "c1").get("state") == "interrupted", within_s=10)
+        wait_until(lambda: turn(live, "c1").get("state") == "interrupted", within_s=10)
 
 
-async def _impatient(live: Live) -> None:
+async def _shorten_patience(live: Live) -> None:
     live.server.config.app.state.running.patience_s = 0.2  # type: ignore[union-attr]
 
 
-def test_a_stream_by_any_spelling_of_its_type_comes_as_it_is_said(serve_live: Callable[..., Live]) -> None:
-    said = streamed("Hello there.", size=1)
-    upstream = ScriptedUpstream(Answer(pieces=said.pieces, headers={"content-type": "Text/Event-Stream"}, delay=0.2))
+def test_stream_is_forwarded_live_for_any_content_type_case(serve_live: Callable[..., Live]) -> None:
+    answer_script = streamed("Hello there.", size=1)
+    upstream = ScriptedUpstream(
+        Answer(pieces=answer_script.pieces, headers={"content-type": "Text/Event-Stream"}, delay=0.2)
+    )
     live = serve_live(upstream=upstream)
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
     with httpx.stream("POST", f"{live.url}/v1/chat/completions", json=body, timeout=10) as answer:
-        assert said.pieces[-1] not in next(answer.iter_raw()), "the first event is there before the last"
+        assert answer_script.pieces[-1] not in next(answer.iter_raw()), (
+            "The first event must arrive before the last one."
+        )
         assert "content-length" not in answer.headers
 
 
-def test_api_chat_ends_with_its_client_unless_it_has_a_key(serve_live: Callable[..., Live]) -> None:
+def test_chat_ends_on_disconnect_unless_it_has_a_key(serve_live: Callable[..., Live]) -> None:
     model = ScriptedModel(default=Script(text="Slowly said.", size=4, delay=0.3))
     live = serve_live(model=model)
     for name, more, headers, state in (
@@ -128,15 +132,15 @@ def test_api_chat_ends_with_its_client_unless_it_has_a_key(serve_live: Callable[
             httpx.stream("POST", url, json=body, headers=headers, timeout=0.5) as said,
         ):
             next(said.iter_raw())
-        until(lambda name=name, state=state: turn(live, name).get("state") == state)
-    again = httpx.post(
+        wait_until(lambda name=name, state=state: turn(live, name).get("state") == state)
+    second = httpx.post(
         f"{live.url}/api/chat", json={"message": "Hi", "conversationId": "c"}, headers={"Idempotency-Key": "k"}
     )
-    assert (again.status_code, again.json()["text"]) == (200, "Slowly said.")
+    assert (second.status_code, second.json()["text"]) == (200, "Slowly said.")
     assert len(model.requests) == 4
 
 
-def test_one_key_at_once_is_one_turn(serve_live: Callable[..., Live]) -> None:
+def test_concurrent_requests_with_one_key_make_one_turn(serve_live: Callable[..., Live]) -> None:
     model = ScriptedModel(default=Script(text="Once.", delay=0.2))
     live = serve_live(model=model)
 
@@ -162,7 +166,7 @@ def test_one_key_at_once_is_one_turn(serve_live: Callable[..., Live]) -> None:
         assert list(pool.map(store, range(20))) == [{"stored": 1, "lastSeq": 1}] * 20
 
 
-def test_a_full_line_is_429(serve_live: Callable[..., Live]) -> None:
+def test_full_queue_returns_429(serve_live: Callable[..., Live]) -> None:
     model = ScriptedModel(default=Script(text="Ok.", delay=0.15))
     live = serve_live(config(line=3), model=model)
 
@@ -180,10 +184,10 @@ def test_a_full_line_is_429(serve_live: Callable[..., Live]) -> None:
     assert sorted(each.json()["turn"] for each in fine) == list(range(1, len(fine) + 1))
 
 
-def test_a_stopping_server_keeps_what_had_come(relayed: Live, upstream: Upstream, tmp_path: Path) -> None:
+def test_stopping_server_stores_the_partial_answer(relayed: Live, upstream: Upstream, tmp_path: Path) -> None:
     cut: list[object] = []
 
-    def listen_in() -> None:
+    def read_stream() -> None:
         body = {"model": "stuck", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
         try:
             with httpx.stream("POST", f"{relayed.url}/c/c1/v1/chat/completions", json=body, timeout=10) as answer:
@@ -191,17 +195,17 @@ def test_a_stopping_server_keeps_what_had_come(relayed: Live, upstream: Upstream
         except httpx.RemoteProtocolError as error:
             cut.append(error)
 
-    listener = threading.Thread(target=listen_in)
+    listener = threading.Thread(target=read_stream)
     listener.start()
-    until(lambda: b"from" in b"".join(each for each in cut if isinstance(each, bytes)))
+    wait_until(lambda: b"from" in b"".join(each for each in cut if isinstance(each, bytes)))
     states: list[str] = []
     close = relayed.cue.aclose
 
-    async def look_and_close() -> None:
+    async def record_state_and_close() -> None:
         states.append((await relayed.cue.turns.get("c1", 1)).state)
         await close()
 
-    relayed.cue.aclose = look_and_close  # type: ignore[method-assign]
+    relayed.cue.aclose = record_state_and_close  # type: ignore[method-assign]
     relayed.stop()
     listener.join(5)
     assert isinstance(cut[-1], httpx.RemoteProtocolError)
@@ -221,7 +225,7 @@ serve(Cuebook.open(config, model=model), port=0, started=lambda url: print(url, 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serve_stops_well_on_a_signal(tmp_path: Path, number: int) -> None:
+def test_serve_stops_cleanly_on_a_signal(tmp_path: Path, number: int) -> None:
     command = [sys.executable, "-W", "error", "-c", PROGRAM, str(tmp_path / "cuebook.db"), "0.5"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -230,7 +234,7 @@ def test_serve_stops_well_on_a_signal(tmp_path: Path, number: int) -> None:
         assert httpx.get(f"{url}/healthz").status_code == 200
         assert httpx.post(f"{url}/api/chat", json={"message": "Hi", "conversationId": "c1"}).status_code == 200
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as idle:
-            idle.sendall(b"GET /healthz HTTP/1.1\r\n")  # half a request holds nobody up
+            idle.sendall(b"GET /healthz HTTP/1.1\r\n")  # an incomplete request does not delay the stop
             time.sleep(0.2)
             os.kill(process.pid, number)
             assert process.wait(15) == 0
@@ -246,7 +250,7 @@ async def states(store: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("grace_s", "signals", "state"), [(10, 1, "finished"), (0.2, 1, "interrupted"), (60, 2, "interrupted")]
 )
-def test_a_turn_of_a_stopped_server_is_finished_or_kept(
+def test_turn_of_a_stopped_server_is_finished_or_interrupted(
     tmp_path: Path, grace_s: float, signals: int, state: str
 ) -> None:
     store = tmp_path / "cuebook.db"
@@ -272,7 +276,7 @@ def test_a_turn_of_a_stopped_server_is_finished_or_kept(
     assert asyncio.run(states(store)) == ["finished", state]
 
 
-def test_a_body_over_the_limit_is_answered_while_it_is_sent(serve_live: Callable[..., Live]) -> None:
+def test_body_over_the_limit_is_answered_during_the_upload(serve_live: Callable[..., Live]) -> None:
     live = serve_live()
 
     def pieces() -> Iterator[bytes]:
@@ -286,7 +290,7 @@ def test_a_body_over_the_limit_is_answered_while_it_is_sent(serve_live: Callable
             assert client.get("/api/conversations").json() == {"items": []}
 
 
-def test_only_this_machine_may_call() -> None:
+def test_public_address_without_keys_is_refused() -> None:
     for host in ("0.0.0.0", "::", "8.8.8.8", "192.0.2.7"):  # noqa: S104 - refused
         with pytest.raises(InvalidInput, match="keys") as refused:
             serve(config(), host=host, port=0)
@@ -294,7 +298,7 @@ def test_only_this_machine_may_call() -> None:
         assert host in str(refused.value)
 
 
-def test_a_taken_port_is_one_clear_error() -> None:
+def test_port_in_use_is_a_clear_error() -> None:
     first = listen("127.0.0.1", 0)
     port = first[0].getsockname()[1]
     with pytest.raises(BackendError, match=f"Port {port} is already in use"):
@@ -302,7 +306,7 @@ def test_a_taken_port_is_one_clear_error() -> None:
     first[0].close()
 
 
-def test_a_dribbled_and_a_broken_request(serve_live: Callable[..., Live]) -> None:
+def test_slow_and_malformed_requests_are_handled(serve_live: Callable[..., Live]) -> None:
     live = serve_live()
     body = b'{"message": "Hi"}'
     head = f"POST /api/chat HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -311,7 +315,7 @@ def test_a_dribbled_and_a_broken_request(serve_live: Callable[..., Live]) -> Non
             client.sendall(bytes([byte]))
         assert client.recv(65536).startswith(b"HTTP/1.1 200")
     with socket.create_connection(("127.0.0.1", live.port)) as client:
-        client.sendall(head + body[:5])  # and away, half a body in
+        client.sendall(head + body[:5])  # disconnect in the middle of the body
     for broken in (b"GET\r\n\r\n", b"POST /api/chat HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"\x16\x03\x01\x02\x00"):
         with socket.create_connection(("127.0.0.1", live.port)) as client:
             client.sendall(broken)
@@ -320,6 +324,6 @@ def test_a_dribbled_and_a_broken_request(serve_live: Callable[..., Live]) -> Non
     assert httpx.get(f"{live.url}/api/conversations").json()["items"][0]["turns"] == 1
 
 
-def test_importing_cuebook_loads_no_server() -> None:
+def test_importing_cuebook_loads_no_server_package() -> None:
     code = "import sys, cuebook; print([each for each in ('litestar', 'uvicorn', 'httpx2') if each in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

@@ -1,4 +1,4 @@
-"""Long lists read page by page: put together, the pages are the list, and what is wrong is one clear error."""
+"""Tests of pagination: pages form the whole list, and invalid limits and cursors are rejected."""
 
 import base64
 import itertools
@@ -29,8 +29,8 @@ FACTS = (
 
 
 @pytest.fixture
-async def talk(client: httpx.AsyncClient, cue: Cuebook, model: ScriptedModel) -> httpx.AsyncClient:
-    """Two branches, five turns one of which failed, and things to remember."""
+async def seeded_client(client: httpx.AsyncClient, cue: Cuebook, model: ScriptedModel) -> httpx.AsyncClient:
+    """A client of a conversation with two branches, five turns (one failed) and memories."""
     for n, fact in enumerate(FACTS):
         if n == 2:
             model.say(Script(error=UpstreamError("the model broke", status=503)))
@@ -45,85 +45,87 @@ async def talk(client: httpx.AsyncClient, cue: Cuebook, model: ScriptedModel) ->
 
 
 async def pages(client: httpx.AsyncClient, name: str, limit: int) -> list[list[dict[str, Any]]]:
-    found, cursor = [], None
+    results, cursor = [], None
     while True:
         params = {"limit": limit} | ({"cursor": cursor} if cursor else {})
         answer = await client.get(httpx.URL(f"/api/conversations/c1/{name}").copy_merge_params(params))
         assert answer.status_code == 200, answer.text
         fields = answer.json()
         assert set(fields) <= {"items", "next"}
-        found.append(fields["items"])
+        results.append(fields["items"])
         if (cursor := fields.get("next")) is None:
-            return found
+            return results
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_the_pages_are_the_list(talk: httpx.AsyncClient, name: str) -> None:
-    whole = (await talk.get(f"/api/conversations/c1/{name}")).json()
+async def test_pages_form_the_whole_list(seeded_client: httpx.AsyncClient, name: str) -> None:
+    whole = (await seeded_client.get(f"/api/conversations/c1/{name}")).json()
     assert set(whole) == {"items"}
-    assert len(whole["items"]) >= 4, "long enough to be cut"
+    assert len(whole["items"]) >= 4, "The list must be long enough for several pages."
     for limit in (1, 2, 3, 200):
-        found = await pages(talk, name, limit)
-        assert list(itertools.chain(*found)) == whole["items"]
-        assert [len(page) for page in found[:-1]] == [limit] * (len(found) - 1)
-        assert 0 < len(found[-1]) <= limit
+        result = await pages(seeded_client, name, limit)
+        assert list(itertools.chain(*result)) == whole["items"]
+        assert [len(page) for page in result[:-1]] == [limit] * (len(result) - 1)
+        assert 0 < len(result[-1]) <= limit
 
 
-async def test_a_page_names_the_parents_that_stand_before_it(talk: httpx.AsyncClient) -> None:
-    posts = (await talk.get("/api/conversations/c1/posts")).json()["items"]
+async def test_page_names_parents_on_earlier_pages(seeded_client: httpx.AsyncClient) -> None:
+    posts = (await seeded_client.get("/api/conversations/c1/posts")).json()["items"]
     assert [each["parent"] for each in posts] == [None, *(each["id"] for each in posts[:-1])]
-    assert (await talk.get("/api/conversations/c1/posts?last=2")).json()["items"] == posts[-2:]
-    rounds = (await talk.get("/api/conversations/c1/rounds?role=assistant")).json()["items"]
+    assert (await seeded_client.get("/api/conversations/c1/posts?last=2")).json()["items"] == posts[-2:]
+    rounds = (await seeded_client.get("/api/conversations/c1/rounds?role=assistant")).json()["items"]
     assert all(post["parent"] for each in rounds for post in each["posts"] if post["seq"] > 1)
 
 
-async def test_the_pages_of_a_path_stay_on_it_wherever_the_head_moves(talk: httpx.AsyncClient) -> None:
-    whole = (await talk.get("/api/conversations/c1/posts")).json()["items"]
-    first = (await talk.get("/api/conversations/c1/posts?limit=3")).json()
-    await talk.put("/api/conversations/c1/head", json={"postId": "s2"})
+async def test_pages_stay_on_their_branch_when_the_head_moves(seeded_client: httpx.AsyncClient) -> None:
+    whole = (await seeded_client.get("/api/conversations/c1/posts")).json()["items"]
+    first = (await seeded_client.get("/api/conversations/c1/posts?limit=3")).json()
+    await seeded_client.put("/api/conversations/c1/head", json={"postId": "s2"})
     more = {"limit": 200, "cursor": first["next"]}
-    rest = (await talk.get("/api/conversations/c1/posts", params=more)).json()
+    rest = (await seeded_client.get("/api/conversations/c1/posts", params=more)).json()
     assert first["items"] + rest["items"] == whole
 
 
-async def test_a_cursor_alone_takes_pages_of_the_usual_size(talk: httpx.AsyncClient) -> None:
+async def test_cursor_without_limit_uses_the_default_page_size(seeded_client: httpx.AsyncClient) -> None:
     posts = {"posts": [{"sendFrom": "ann", "message": f"Post {n}"} for n in range(120)]}
-    await talk.post("/api/conversations/c2/posts", json=posts)
-    first = (await talk.get("/api/conversations/c2/posts?limit=1")).json()
-    second = (await talk.get("/api/conversations/c2/posts", params={"cursor": first["next"]})).json()
+    await seeded_client.post("/api/conversations/c2/posts", json=posts)
+    first = (await seeded_client.get("/api/conversations/c2/posts?limit=1")).json()
+    second = (await seeded_client.get("/api/conversations/c2/posts", params={"cursor": first["next"]})).json()
     assert (len(second["items"]), second["items"][0]["seq"]) == (50, 2)
 
 
 @pytest.mark.parametrize("name", ["posts", "rounds", "turns", "items"])
-async def test_wrong_limits_and_cursors_name_their_field(talk: httpx.AsyncClient, name: str) -> None:
-    await talk.post("/api/conversations/c2/posts", json={"posts": [{"sendFrom": "ann", "message": "I like it."}] * 3})
+async def test_invalid_limits_and_cursors_name_their_field(seeded_client: httpx.AsyncClient, name: str) -> None:
+    await seeded_client.post(
+        "/api/conversations/c2/posts", json={"posts": [{"sendFrom": "ann", "message": "I like it."}] * 3}
+    )
     url = f"/api/conversations/c1/{name}"
     other = {"posts": "rounds", "rounds": "posts", "turns": "posts", "items": "posts"}[name]
-    good = (await talk.get(f"{url}?limit=1")).json()["next"]
-    others = (await talk.get(f"/api/conversations/c1/{other}?limit=1")).json()["next"]
+    good = (await seeded_client.get(f"{url}?limit=1")).json()["next"]
+    others = (await seeded_client.get(f"/api/conversations/c1/{other}?limit=1")).json()["next"]
     forged = base64.urlsafe_b64encode(b'["posts",1,99999999999999999999,0]').decode()
     wrong = [("limit", each) for each in ("0", "-1", "201", "x", "1.5")]
     wrong += [("cursor", each) for each in ("x", "%00", "ü", good[:-3], good + "AAAA", others, forged, "A" * 5000)]
     for field, value in wrong:
-        answer = await talk.get(url, params={field: value})
+        answer = await seeded_client.get(url, params={field: value})
         assert (answer.status_code, answer.json()["where"]) == (400, field), (value, answer.text)
         assert answer.headers["content-type"] == "application/problem+json"
-    elsewhere = await talk.get(f"/api/conversations/c2/{name}", params={"cursor": good})
+    elsewhere = await seeded_client.get(f"/api/conversations/c2/{name}", params={"cursor": good})
     assert (elsewhere.status_code, elsewhere.json()["where"]) == (400, "cursor")
-    assert (await talk.get(f"{url}?limit=1&userId=bob")).status_code == 404
+    assert (await seeded_client.get(f"{url}?limit=1&userId=bob")).status_code == 404
     if name in ("posts", "turns"):
-        both = await talk.get(f"{url}?limit=1&last=1")
+        both = await seeded_client.get(f"{url}?limit=1&last=1")
         assert (both.status_code, both.json()["where"]) == (400, "last")
 
 
-async def test_a_path_s_cursor_is_none_of_all_branches(talk: httpx.AsyncClient) -> None:
+async def test_cursor_of_one_branch_is_invalid_for_all_branches(seeded_client: httpx.AsyncClient) -> None:
     for one, other in (("", "&branches=true"), ("&branches=true", "")):
-        cursor = (await talk.get(f"/api/conversations/c1/posts?limit=1{one}")).json()["next"]
-        answer = await talk.get(f"/api/conversations/c1/posts?cursor={cursor}{other}")
+        cursor = (await seeded_client.get(f"/api/conversations/c1/posts?limit=1{one}")).json()["next"]
+        answer = await seeded_client.get(f"/api/conversations/c1/posts?cursor={cursor}{other}")
         assert (answer.status_code, answer.json()["where"]) == (400, "cursor")
 
 
-def test_python_reads_pages_too() -> None:
+def test_python_api_reads_pages() -> None:
     with BlockingCuebook.open() as cue:
         cue.append("c1", [Posted(sender="ann", message=f"I own {n} boats.", id=f"p{n}") for n in range(5)])
         first = cue.conversations.posts_page("c1", limit=3)

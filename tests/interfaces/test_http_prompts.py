@@ -1,4 +1,4 @@
-"""`/api/prompts` over real HTTP: a prompt's life, odd ids, conflicts, choices, observations, and what is refused."""
+"""Tests of `/api/prompts` over real HTTP: versions, IDs, conflicts, selection, observations and refusals."""
 
 import http.client
 import json
@@ -25,38 +25,38 @@ def live(serve_live: Callable[..., Live]) -> Live:
 
 @pytest.fixture
 def client(live: Live) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=live.url) as opened:
-        yield opened
+    with httpx.Client(base_url=live.url) as http_client:
+        yield http_client
 
 
 @pytest.fixture(scope="module")
-def standing() -> Iterator[Live]:
-    """One server for all that is refused; it holds prompt `a`."""
+def shared_live() -> Iterator[Live]:
+    """One server for all rejected requests. It has the prompt `a`."""
     running = Live(Cuebook.open(config()))
-    with httpx.Client(base_url=running.url) as opened:
-        saved(opened, "a", {"body": "Be $tone."}, params=["tone"])
+    with httpx.Client(base_url=running.url) as http_client:
+        save_prompt(http_client, "a", {"body": "Be $tone."}, params=["tone"])
     yield running
     running.stop()
 
 
 @pytest.fixture
-def firm(standing: Live) -> Iterator[httpx.Client]:
-    """A client of that server. Afterwards nothing was written."""
-    with httpx.Client(base_url=standing.url) as opened:
-        yield opened
-        assert [each["slug"] for each in opened.get("/api/prompts").json()["items"]] == ["a"]
-        assert [each["kind"] for each in opened.get("/api/prompts/a/history").json()["items"]] == ["write"]
-        assert opened.get("/api/prompts/a/branches").json()["items"][0]["observations"] == 0
+def shared_client(shared_live: Live) -> Iterator[httpx.Client]:
+    """A client of `shared_live`. Check after the test that nothing was written."""
+    with httpx.Client(base_url=shared_live.url) as http_client:
+        yield http_client
+        assert [each["slug"] for each in http_client.get("/api/prompts").json()["items"]] == ["a"]
+        assert [each["kind"] for each in http_client.get("/api/prompts/a/history").json()["items"]] == ["write"]
+        assert http_client.get("/api/prompts/a/branches").json()["items"][0]["observations"] == 0
 
 
-def saved(client: httpx.Client, slug: str, sections: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+def save_prompt(client: httpx.Client, slug: str, sections: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
     answer = client.post("/api/prompts", json={"slug": slug, "sections": sections or {"body": "x"}} | more)
     assert answer.status_code == 201, answer.text
     fields: dict[str, Any] = answer.json()
     return fields
 
 
-def refused(answer: httpx.Response, status: int, where: str | None = None) -> str:
+def check_problem(answer: httpx.Response, status: int, where: str | None = None) -> str:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     fields = answer.json()
@@ -67,8 +67,8 @@ def refused(answer: httpx.Response, status: int, where: str | None = None) -> st
     return detail
 
 
-def test_the_life_of_a_prompt(client: httpx.Client) -> None:
-    first = saved(client, "persona/kind_helper", KIND, params=PARAMS, type="persona", author="ann", tags=["warm"])
+def test_prompt_is_saved_rendered_and_branched(client: httpx.Client) -> None:
+    first = save_prompt(client, "persona/kind_helper", KIND, params=PARAMS, type="persona", author="ann", tags=["warm"])
     assert set(first) == {"slug", "branch", "version", "semver", "digest"}
     assert (first["slug"], first["branch"], first["version"], first["semver"]) == (
         "persona/kind_helper",
@@ -76,20 +76,20 @@ def test_the_life_of_a_prompt(client: httpx.Client) -> None:
         1,
         "1.0.0",
     )
-    second = saved(client, "persona/kind_helper", {**KIND, "limits": "Be brief."}, base=1)
+    second = save_prompt(client, "persona/kind_helper", {**KIND, "limits": "Be brief."}, base=1)
     assert (second["version"], second["semver"]) == (2, "1.0.1")
     one = "/api/prompts/persona~kind_helper"
-    shown = client.get(one).json()
-    assert (shown["version"], shown["head"], shown["active"], shown["type"], shown["tags"]) == (
+    result = client.get(one).json()
+    assert (result["version"], result["head"], result["active"], result["type"], result["tags"]) == (
         2,
         True,
         True,
         "persona",
         ["warm"],
     )
-    assert list(shown["sections"]) == ["identity", "limits"]
-    assert shown["params"][1]["default"] == "friend"
-    assert shown["lineage"] == ["prompt:persona/kind_helper@main:2"]
+    assert list(result["sections"]) == ["identity", "limits"]
+    assert result["params"][1]["default"] == "friend"
+    assert result["lineage"] == ["prompt:persona/kind_helper@main:2"]
     body = {"params": {"$agent_name": "Ada"}}
     rendered = client.post(f"{one}/render", json=body)
     assert rendered.status_code == 200
@@ -113,9 +113,9 @@ def test_the_life_of_a_prompt(client: httpx.Client) -> None:
     ]
 
 
-def test_a_render_that_is_logged_can_be_replayed(live: Live, client: httpx.Client) -> None:
-    saved(client, "system/base", {"rules": "Be true."})
-    saved(client, "a", {"body": "Be $tone."}, params=["tone"], inherits="system/base")
+def test_logged_render_can_be_replayed(live: Live, client: httpx.Client) -> None:
+    save_prompt(client, "system/base", {"rules": "Be true."})
+    save_prompt(client, "a", {"body": "Be $tone."}, params=["tone"], inherits="system/base")
     body = {"params": {"$tone": "warm"}, "log": True, "userId": "ann"}
     fields = client.post("/api/prompts/a/render", json=body).json()
     assert "auditSeq" not in client.post("/api/prompts/a/render", json=body | {"log": False}).json()
@@ -126,9 +126,9 @@ def test_a_render_that_is_logged_can_be_replayed(live: Live, client: httpx.Clien
     assert live.ask_cue(lambda: audit.replay(fields["auditSeq"])).verdict == "identical"
 
 
-def test_a_version_is_read_by_its_number_and_compared(client: httpx.Client) -> None:
-    saved(client, "a", KIND, params=PARAMS)
-    saved(client, "a", {"identity": KIND["identity"], "style": "Use $tone."}, params=[*PARAMS, "tone"])
+def test_versions_are_read_by_number_and_compared(client: httpx.Client) -> None:
+    save_prompt(client, "a", KIND, params=PARAMS)
+    save_prompt(client, "a", {"identity": KIND["identity"], "style": "Use $tone."}, params=[*PARAMS, "tone"])
     assert client.get("/api/prompts/a/versions/1").json()["sections"] == KIND
     versions = client.get("/api/prompts/a/versions").json()
     assert [(each["version"], each["head"], each["supersedes"]) for each in versions["items"]] == [
@@ -144,57 +144,59 @@ def test_a_version_is_read_by_its_number_and_compared(client: httpx.Client) -> N
     back = client.get("/api/prompts/a/diff?a=2&b=1").json()
     assert [each["kind"] for each in back["sections"]] == ["removed", "added"]
     assert client.get("/api/prompts/a/diff?a=1").json() == change
-    assert "1 to 2" in refused(client.get("/api/prompts/a/diff?a=3"), 404)
-    refused(client.get("/api/prompts/a/diff?b=1"), 400, "a")
-    refused(client.get("/api/prompts/a/diff?a=0"), 400, "a")
+    assert "1 to 2" in check_problem(client.get("/api/prompts/a/diff?a=3"), 404)
+    check_problem(client.get("/api/prompts/a/diff?b=1"), 400, "a")
+    check_problem(client.get("/api/prompts/a/diff?a=0"), 400, "a")
     for n in ("3", "0", "-1", str(2**70)):
-        refused(client.get(f"/api/prompts/a/versions/{n}"), 404)
+        check_problem(client.get(f"/api/prompts/a/versions/{n}"), 404)
 
 
-def test_what_is_shown_can_be_written_again_and_is_no_other_version(client: httpx.Client) -> None:
+def test_rewriting_a_shown_version_keeps_digest_and_semver(client: httpx.Client) -> None:
     metadata = {"context_weights": {"task_coding": 0.5}, "model": "any"}
-    made = saved(client, "a", KIND, params=PARAMS, metadata=metadata, engine="braces", overrideSections={"z": "over"})
-    shown = client.get("/api/prompts/a").json()
-    assert (shown["metadata"], shown["engine"], shown["overrideSections"]) == (metadata, "braces", {"z": "over"})
+    made = save_prompt(
+        client, "a", KIND, params=PARAMS, metadata=metadata, engine="braces", overrideSections={"z": "over"}
+    )
+    result = client.get("/api/prompts/a").json()
+    assert (result["metadata"], result["engine"], result["overrideSections"]) == (metadata, "braces", {"z": "over"})
     names = ("slug", "type", "sections", "overrideSections", "inherits", "metadata", "params", "engine", "tags", "sync")
-    again = client.post("/api/prompts", json={name: shown[name] for name in names}).json()
-    assert (again["version"], again["digest"], again["semver"]) == (2, made["digest"], made["semver"])
+    second = client.post("/api/prompts", json={name: result[name] for name in names}).json()
+    assert (second["version"], second["digest"], second["semver"]) == (2, made["digest"], made["semver"])
 
 
-def test_a_child_is_resolved_keeps_its_parent_and_loses_it_by_null(client: httpx.Client) -> None:
-    saved(client, "system/base", {"rules": "Be true.", "tone": "Warm."})
-    saved(client, "persona/a", {"rules": "Be quick."}, inherits="system/base")
-    saved(client, "persona/a", {"rules": "Be quicker."})
+def test_child_prompt_inherits_until_inherits_is_null(client: httpx.Client) -> None:
+    save_prompt(client, "system/base", {"rules": "Be true.", "tone": "Warm."})
+    save_prompt(client, "persona/a", {"rules": "Be quick."}, inherits="system/base")
+    save_prompt(client, "persona/a", {"rules": "Be quicker."})
     own = client.get("/api/prompts/persona~a").json()
     assert (own["sections"], own["inherits"]) == ({"rules": "Be quicker."}, "system/base")
     whole = client.get("/api/prompts/persona~a?resolve=true").json()
     assert whole["sections"] == {"rules": "Be true.\n\nBe quicker.", "tone": "Warm."}
     assert whole["lineage"] == ["prompt:system/base@main:1", "prompt:persona/a@main:2"]
     assert client.get("/api/prompts/persona~a/versions/1?resolve=true").json()["sections"]["rules"].endswith("quick.")
-    saved(client, "persona/a", {"rules": "Alone."}, inherits=None)
+    save_prompt(client, "persona/a", {"rules": "Alone."}, inherits=None)
     alone = client.get("/api/prompts/persona~a?resolve=true").json()
     assert (alone["inherits"], alone["sections"]) == (None, {"rules": "Alone."})
     ring = {"slug": "system/base", "sections": {"body": "x"}, "inherits": "persona/a@main:2"}
-    assert "circular inheritance" in refused(client.post("/api/prompts", json=ring), 400, "inherits")
+    assert "circular inheritance" in check_problem(client.post("/api/prompts", json=ring), 400, "inherits")
 
 
-def test_a_prompt_named_keep_can_be_a_parent(client: httpx.Client) -> None:
-    saved(client, "keep", {"body": "Kept."})
-    saved(client, "child", {"body": "New."}, inherits="keep")
+def test_prompt_named_keep_can_be_a_parent(client: httpx.Client) -> None:
+    save_prompt(client, "keep", {"body": "Kept."})
+    save_prompt(client, "child", {"body": "New."}, inherits="keep")
     assert client.get("/api/prompts/child?resolve=true").json()["sections"] == {"body": "Kept.\n\nNew."}
 
 
-def test_what_is_not_found_under_its_name_is_looked_for_under_default(client: httpx.Client) -> None:
-    saved(client, "default/agent_init", {"body": "Begin."})
+def test_unknown_id_falls_back_to_the_default_folder(client: httpx.Client) -> None:
+    save_prompt(client, "default/agent_init", {"body": "Begin."})
     assert client.get("/api/prompts/agent_init").json()["slug"] == "default/agent_init"
     assert client.post("/api/prompts/agent_init/render", json={}).json()["slug"] == "default/agent_init"
-    assert "prompt list" in refused(client.get("/api/prompts/nobody"), 404)
+    assert "prompt list" in check_problem(client.get("/api/prompts/nobody"), 404)
 
 
-def test_an_older_base_is_a_conflict_and_of_many_writers_one_wins(client: httpx.Client) -> None:
-    saved(client, "a", base=0)
+def test_outdated_base_is_a_conflict(client: httpx.Client) -> None:
+    save_prompt(client, "a", base=0)
     body: dict[str, Any] = {"slug": "a", "sections": {"body": "y"}, "base": 0}
-    assert "head is 1" in refused(client.post("/api/prompts", json=body), 409)
+    assert "head is 1" in check_problem(client.post("/api/prompts", json=body), 409)
     start = threading.Barrier(8)
 
     def write(number: int) -> int:
@@ -206,11 +208,11 @@ def test_an_older_base_is_a_conflict_and_of_many_writers_one_wins(client: httpx.
         assert sorted(pool.map(write, range(8))) == [201] + [409] * 7
     assert len(client.get("/api/prompts/a/versions").json()["items"]) == 2
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda n: saved(client, "a", {"body": f"all {n}"})["version"], range(8)))
+        made = list(pool.map(lambda n: save_prompt(client, "a", {"body": f"all {n}"})["version"], range(8)))
     assert sorted(made) == list(range(3, 11))
     client.post("/api/prompts/a/branches", json={"name": "try"})
-    assert "already" in refused(client.post("/api/prompts/a/branches", json={"name": "try"}), 409)
-    assert "Fork it first" in refused(
+    assert "already" in check_problem(client.post("/api/prompts/a/branches", json={"name": "try"}), 409)
+    assert "Fork it first" in check_problem(
         client.post("/api/prompts", json={"slug": "a", "branch": "other", "sections": {}}), 404
     )
 
@@ -219,7 +221,7 @@ def test_an_older_base_is_a_conflict_and_of_many_writers_one_wins(client: httpx.
 
 
 def raw(live: Live, method: str, path: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
-    """Send a path as it is, which clients do not."""
+    """Send a request with an unnormalized path."""
     connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=10)
     try:
         connection.request(method, path, body)
@@ -232,8 +234,8 @@ def raw(live: Live, method: str, path: str, body: bytes | None = None) -> tuple[
 @pytest.mark.parametrize(
     "name", ["persona~a~b", "persona%2Fa%2fb", "persona%2Fa~b", "%70ersona~a~b", "persona%2F%61%2Fb"]
 )
-def test_a_slash_in_an_id_is_written_in_either_way(live: Live, client: httpx.Client, name: str) -> None:
-    saved(client, "persona/a/b", {"body": "Hi."})
+def test_slash_in_an_id_has_two_spellings(live: Live, client: httpx.Client, name: str) -> None:
+    save_prompt(client, "persona/a/b", {"body": "Hi."})
     assert raw(live, "GET", f"/api/prompts/{name}")[1]["slug"] == "persona/a/b"
     assert raw(live, "GET", f"/api/prompts/{name}/versions/1")[1]["slug"] == "persona/a/b"
     assert raw(live, "POST", f"/api/prompts/{name}/render", b"{}")[1]["text"] == "Hi."
@@ -247,18 +249,18 @@ def test_a_slash_in_an_id_is_written_in_either_way(live: Live, client: httpx.Cli
         "a" * 161,
     ],
 )
-def test_odd_ids_are_refused_with_why(standing: Live, name: str) -> None:
+def test_invalid_ids_are_rejected_with_the_field(shared_live: Live, name: str) -> None:
     for place in ("", "/versions", "/versions/1", "/diff?a=1", "/branches", "/labels", "/history"):
-        status, fields = raw(standing, "GET", f"/api/prompts/{name}{place}")
+        status, fields = raw(shared_live, "GET", f"/api/prompts/{name}{place}")
         assert (status, fields["status"]) == (400, 400), (place, fields)
         assert fields["where"] in ("slug", "path"), place
     for place in ("/render", "/select"):
-        assert raw(standing, "POST", f"/api/prompts/{name}{place}", b"{}")[0] == 400, place
+        assert raw(shared_live, "POST", f"/api/prompts/{name}{place}", b"{}")[0] == 400, place
 
 
 @pytest.mark.parametrize("slug", ["", "../etc", "a//b", "/a", "a/", "%2e", "con", "Ä", "a\\b", "a~b", "x" * 161])
-def test_no_prompt_is_written_under_an_odd_id(firm: httpx.Client, slug: str) -> None:
-    refused(firm.post("/api/prompts", json={"slug": slug, "sections": {}}), 400, "slug")
+def test_invalid_id_cannot_be_written(shared_client: httpx.Client, slug: str) -> None:
+    check_problem(shared_client.post("/api/prompts", json={"slug": slug, "sections": {}}), 400, "slug")
 
 
 @pytest.mark.parametrize(
@@ -287,8 +289,8 @@ def test_no_prompt_is_written_under_an_odd_id(firm: httpx.Client, slug: str) -> 
         (b'{"slug": "a", "sections": {}, "inherits": "a"}', "inherits"),
     ],
 )
-def test_a_version_that_cannot_be_names_its_field(firm: httpx.Client, body: bytes, where: str) -> None:
-    refused(firm.post("/api/prompts", content=body), 400, where)
+def test_invalid_version_error_names_the_field(shared_client: httpx.Client, body: bytes, where: str) -> None:
+    check_problem(shared_client.post("/api/prompts", content=body), 400, where)
 
 
 @pytest.mark.parametrize(
@@ -314,21 +316,21 @@ def test_a_version_that_cannot_be_names_its_field(firm: httpx.Client, body: byte
         ("clear", {"version": 2**70}, "version"),
     ],
 )
-def test_requests_are_refused_naming_the_field(
-    firm: httpx.Client, place: str, body: dict[str, Any], where: str
+def test_invalid_request_error_names_the_field(
+    shared_client: httpx.Client, place: str, body: dict[str, Any], where: str
 ) -> None:
     method = "PUT" if place == "labels" else "POST"
-    refused(firm.request(method, f"/api/prompts/a/{place}", json=body), 400, where)
+    check_problem(shared_client.request(method, f"/api/prompts/a/{place}", json=body), 400, where)
 
 
-# ---- choosing and learning
+# ---- selection and learning
 
 
-def test_a_variant_is_chosen_by_what_its_author_and_its_users_say(client: httpx.Client) -> None:
-    saved(client, "a", {"body": "plain"})
+def test_variant_selection_uses_edge_weight_and_context_fit(client: httpx.Client) -> None:
+    save_prompt(client, "a", {"body": "plain"})
     client.post("/api/prompts/a/branches", json={"name": "code"})
     weights = {"context_weights": {"task_coding": 1.0}}
-    saved(client, "a", {"body": "code"}, branch="code", metadata=weights)
+    save_prompt(client, "a", {"body": "code"}, branch="code", metadata=weights)
     body: dict[str, Any] = {"signals": {"task_coding": True}, "epsilon": 0}
     answer = client.post("/api/prompts/a/select", json=body)
     assert answer.status_code == 200
@@ -342,8 +344,8 @@ def test_a_variant_is_chosen_by_what_its_author_and_its_users_say(client: httpx.
     assert (even["propensity"], even["explored"]) == (0.5, True)
 
 
-def test_the_same_seed_chooses_the_same(client: httpx.Client) -> None:
-    saved(client, "a")
+def test_same_seed_selects_the_same_variant(client: httpx.Client) -> None:
+    save_prompt(client, "a")
     for name in ("b", "c", "d"):
         client.post("/api/prompts/a/branches", json={"name": name})
     for strategy in ("epsilon_greedy", "thompson"):
@@ -357,8 +359,8 @@ def test_the_same_seed_chooses_the_same(client: httpx.Client) -> None:
         assert all(sum(each["propensity"] for each in pick["variants"]) == pytest.approx(1.0) for pick in picks[0])
 
 
-def test_observations_of_many_all_count(client: httpx.Client) -> None:
-    saved(client, "a")
+def test_concurrent_observations_all_count(client: httpx.Client) -> None:
+    save_prompt(client, "a")
     one = {"sentiment": 0.8, "correctionCount": 2, "taskOutcome": "partial", "conversationId": "c1"}
     answer = client.post("/api/prompts/a/observations", json=one, headers={"X-User-Id": "ann"})
     assert answer.status_code == 201
@@ -374,24 +376,29 @@ def test_observations_of_many_all_count(client: httpx.Client) -> None:
     branch = client.get("/api/prompts/a/branches").json()["items"][0]
     assert branch["observations"] == 17
     assert branch["edgeWeight"] == pytest.approx(1 - (1 - 0.524) * 0.9**16)
-    saved(client, "a", {"body": "new"})
+    save_prompt(client, "a", {"body": "new"})
     assert client.get("/api/prompts/a/branches").json()["items"][0]["edgeWeight"] == 0.5
     late = client.post("/api/prompts/a/observations", json={"sentiment": 0, "version": 1}).json()
     assert late["score"] == pytest.approx(0.3)
-    refused(client.post("/api/prompts/a/observations", json={"sentiment": 1, "version": 3}), 404)
-    refused(client.post("/api/prompts/a/observations", json={"sentiment": 1, "branch": "gone"}), 404)
+    check_problem(client.post("/api/prompts/a/observations", json={"sentiment": 1, "version": 3}), 404)
+    check_problem(client.post("/api/prompts/a/observations", json={"sentiment": 1, "branch": "gone"}), 404)
 
 
-def test_a_rollback_is_what_everyone_gets_next(client: httpx.Client) -> None:
+def test_rollback_changes_the_active_version(client: httpx.Client) -> None:
     for text in ("good", "better", "bad"):
-        saved(client, "a", {"body": text})
+        save_prompt(client, "a", {"body": text})
     client.post("/api/prompts/a/branches", json={"name": "other", "from": {"version": 1}})
     answer = client.post("/api/prompts/a/rollback", json={"reason": "worse", "to": 1, "userId": "ann"})
     assert answer.status_code == 200
     fields = answer.json()
     assert (fields["version"], fields["head"], fields["rolledBackVersions"]) == (1, False, [3])
-    shown = client.get("/api/prompts/a").json()
-    assert (shown["version"], shown["active"], shown["head"], shown["sections"]) == (1, True, False, {"body": "good"})
+    result = client.get("/api/prompts/a").json()
+    assert (result["version"], result["active"], result["head"], result["sections"]) == (
+        1,
+        True,
+        False,
+        {"body": "good"},
+    )
     head = client.get("/api/prompts/a/versions/3").json()
     assert (head["active"], head["head"], head["rolledBack"]) == (False, True, True)
     assert client.post("/api/prompts/a/render", json={}).json()["version"] == 1
@@ -399,17 +406,19 @@ def test_a_rollback_is_what_everyone_gets_next(client: httpx.Client) -> None:
     assert (picked["selected"]["branch"], picked["selected"]["version"]) == ("main", 1)
     seen = client.post("/api/prompts/a/observations", json={"sentiment": 1, "taskOutcome": "success"})
     assert seen.json()["edgeWeight"] == pytest.approx(0.55)
-    assert "Unknown version 9" in refused(client.post("/api/prompts/a/rollback", json={"reason": "x", "to": 9}), 404)
+    assert "Unknown version 9" in check_problem(
+        client.post("/api/prompts/a/rollback", json={"reason": "x", "to": 9}), 404
+    )
     event = client.get("/api/prompts/a/history").json()["items"][0]
     assert (event["kind"], event["branch"], event["version"], event["to"]) == ("rollback", "main", 3, 1)
     assert (event["by"], event["reason"]) == ("ann", "worse")
-    assert saved(client, "a", {"body": "best"}, base=3)["version"] == 4
+    assert save_prompt(client, "a", {"body": "best"}, base=3)["version"] == 4
     assert client.get("/api/prompts/a").json()["version"] == 4
 
 
-def test_labels_point_where_they_were_moved_last(client: httpx.Client) -> None:
-    saved(client, "a")
-    saved(client, "a", {"body": "y"})
+def test_label_points_to_its_latest_version(client: httpx.Client) -> None:
+    save_prompt(client, "a")
+    save_prompt(client, "a", {"body": "y"})
     body = {"name": "production", "version": 1}
     moved = client.put("/api/prompts/a/labels", json=body, headers={"X-User-Id": "ann"})
     assert (moved.status_code, moved.json()["version"], moved.json()["movedBy"]) == (200, 1, "ann")
@@ -419,11 +428,11 @@ def test_labels_point_where_they_were_moved_last(client: httpx.Client) -> None:
     assert [(each["name"], each["branch"], each["version"]) for each in items] == [("production", "main", 2)]
     kinds = [(each["kind"], each["label"], each["to"]) for each in client.get("/api/prompts/a/history").json()["items"]]
     assert kinds == [("label", "production", 2), ("label", "production", 1), ("write", None, 2), ("write", None, 1)]
-    refused(client.put("/api/prompts/a/labels", json={"name": "production", "version": 9}), 404)
+    check_problem(client.put("/api/prompts/a/labels", json={"name": "production", "version": 9}), 404)
 
 
-def test_who_writes_is_the_author(client: httpx.Client) -> None:
-    saved(client, "a", userId="ann")
+def test_caller_is_the_author_of_a_version(client: httpx.Client) -> None:
+    save_prompt(client, "a", userId="ann")
     client.post("/api/prompts?userId=bob", json={"slug": "a", "sections": {}}, headers={"X-User-Id": "eve"})
     client.post("/api/prompts", json={"slug": "a", "sections": {}, "author": "dan"}, headers={"X-User-Id": "eve"})
     authors = [each["author"] for each in client.get("/api/prompts/a/versions").json()["items"]]
@@ -434,9 +443,9 @@ def test_who_writes_is_the_author(client: httpx.Client) -> None:
 # ---- lists
 
 
-def test_prompts_are_listed_in_pages_by_name(client: httpx.Client) -> None:
+def test_prompts_are_paginated_by_name(client: httpx.Client) -> None:
     for name in ("b", "a/2", "a/1", "c", "a/3"):
-        saved(client, name)
+        save_prompt(client, name)
     first = client.get("/api/prompts?limit=2").json()
     assert [each["slug"] for each in first["items"]] == ["a/1", "a/2"]
     rest = client.get("/api/prompts", params={"limit": 3, "cursor": first["next"]}).json()
@@ -445,47 +454,47 @@ def test_prompts_are_listed_in_pages_by_name(client: httpx.Client) -> None:
     below = client.get("/api/prompts", params={"prefix": "a/", "limit": 2}).json()
     more = client.get("/api/prompts", params={"prefix": "a/", "cursor": below["next"]}).json()
     assert [each["slug"] for each in more["items"]] == ["a/3"]
-    refused(client.get("/api/prompts", params={"cursor": below["next"]}), 400, "cursor")
+    check_problem(client.get("/api/prompts", params={"cursor": below["next"]}), 400, "cursor")
     for limit in ("0", "201", "x"):
-        refused(client.get(f"/api/prompts?limit={limit}"), 400, "limit")
+        check_problem(client.get(f"/api/prompts?limit={limit}"), 400, "limit")
 
 
 @pytest.mark.parametrize("place", ["versions", "branches", "labels", "history"])
-def test_the_lists_of_a_prompt_are_read_page_by_page(client: httpx.Client, place: str) -> None:
-    saved(client, "a")
-    saved(client, "other")
+def test_lists_of_a_prompt_are_paginated(client: httpx.Client, place: str) -> None:
+    save_prompt(client, "a")
+    save_prompt(client, "other")
     for n in range(5):
-        saved(client, "a", {"body": f"{n}"})
+        save_prompt(client, "a", {"body": f"{n}"})
         client.post("/api/prompts/a/branches", json={"name": f"b-{n}"})
         client.put("/api/prompts/a/labels", json={"name": f"l{n}", "version": n + 1})
     url = f"/api/prompts/a/{place}"
     whole = client.get(url).json()["items"]
     assert len(whole) == {"versions": 11, "branches": 6, "labels": 5, "history": 16}[place]
-    found, cursor = [], None
+    results, cursor = [], None
     while True:
         page = client.get(url, params={"limit": 2} | ({"cursor": cursor} if cursor else {})).json()
         assert 1 <= len(page["items"]) <= 2
-        found += page["items"]
+        results += page["items"]
         cursor = page.get("next")
         if cursor is None:
             break
-    assert found == whole
+    assert results == whole
     start = client.get(url, params={"limit": 2}).json()["next"]
-    saved(client, "a", {"body": "meanwhile"})
+    save_prompt(client, "a", {"body": "meanwhile"})
     later = client.get(url, params={"limit": 2, "cursor": start}).json()["items"]
     key = "name" if place in ("branches", "labels") else "version"
     assert [each[key] for each in later] == [each[key] for each in whole[2:4]]
-    refused(client.get(f"/api/prompts/other/{place}", params={"cursor": start}), 400, "cursor")
-    refused(client.get(url, params={"cursor": "nonsense"}), 400, "cursor")
+    check_problem(client.get(f"/api/prompts/other/{place}", params={"cursor": start}), 400, "cursor")
+    check_problem(client.get(url, params={"cursor": "nonsense"}), 400, "cursor")
 
 
-def test_versions_of_one_branch_only(client: httpx.Client) -> None:
-    saved(client, "a")
+def test_versions_are_filtered_by_branch(client: httpx.Client) -> None:
+    save_prompt(client, "a")
     client.post("/api/prompts/a/branches", json={"name": "try"})
     items = client.get("/api/prompts/a/versions?branch=try").json()["items"]
     assert [(each["branch"], each["version"], each["branchedFrom"]) for each in items] == [("try", 1, "main:1")]
-    assert "Available: main, try." in refused(client.get("/api/prompts/a/versions?branch=gone"), 404)
-    assert "Available: main, try." in refused(client.get("/api/prompts/a?branch=gone"), 404)
+    assert "Available: main, try." in check_problem(client.get("/api/prompts/a/versions?branch=gone"), 404)
+    assert "Available: main, try." in check_problem(client.get("/api/prompts/a?branch=gone"), 404)
 
 
 # ---- migration
@@ -498,7 +507,7 @@ DOCUMENT = [
 ]
 
 
-def test_a_migration_writes_all_or_nothing_and_once(client: httpx.Client) -> None:
+def test_migration_is_atomic_and_idempotent(client: httpx.Client) -> None:
     dry = client.post("/api/prompts/migrate", json={"document": DOCUMENT, "dryRun": True})
     assert (dry.status_code, dry.json()["dryRun"]) == (200, True)
     assert client.get("/api/prompts").json() == {"items": []}
@@ -516,32 +525,32 @@ def test_a_migration_writes_all_or_nothing_and_once(client: httpx.Client) -> Non
     whole = client.get("/api/prompts/persona~kind?resolve=true").json()
     assert list(whole["sections"].values()) == ["One.", "Two.", "Kind."]
     assert whole["author"] == "ann"
-    again = client.post("/api/prompts/migrate", json={"document": {"prompts": DOCUMENT}})
-    assert (again.status_code, again.json()["written"], len(again.json()["skipped"])) == (200, [], 4)
+    second = client.post("/api/prompts/migrate", json={"document": {"prompts": DOCUMENT}})
+    assert (second.status_code, second.json()["written"], len(second.json()["skipped"])) == (200, [], 4)
     more = [*DOCUMENT, {"slug": "new", "sections": {"body": "x"}}, {"slug": "bad", "sections": {}, "inherits": "gone"}]
-    refused(client.post("/api/prompts/migrate", json={"document": more}), 400, "prompts[5].inherits")
+    check_problem(client.post("/api/prompts/migrate", json={"document": more}), 400, "prompts[5].inherits")
     assert len(client.get("/api/prompts").json()["items"]) == 2
 
 
 @pytest.mark.parametrize("document", [None, 5, "x", {}, {"prompts": {}}, [{"slug": "../x", "sections": {}}], [[]]])
-def test_what_is_no_migration_is_refused(firm: httpx.Client, document: Any) -> None:
+def test_invalid_migration_document_is_rejected(shared_client: httpx.Client, document: Any) -> None:
     if document == {}:
-        assert firm.post("/api/prompts/migrate", json={"document": document}).json()["written"] == []
+        assert shared_client.post("/api/prompts/migrate", json={"document": document}).json()["written"] == []
     else:
-        refused(firm.post("/api/prompts/migrate", json={"document": document}), 400)
-    refused(firm.post("/api/prompts/migrate", json={"document": [], "dry": True}), 400, "dry")
-    refused(firm.post("/api/prompts/migrate", json={}), 400, "document")
+        check_problem(shared_client.post("/api/prompts/migrate", json={"document": document}), 400)
+    check_problem(shared_client.post("/api/prompts/migrate", json={"document": [], "dry": True}), 400, "dry")
+    check_problem(shared_client.post("/api/prompts/migrate", json={}), 400, "document")
 
 
-def test_a_prompt_named_migrate_is_one_like_any_other(client: httpx.Client) -> None:
-    saved(client, "migrate", {"body": "Go."})
+def test_prompt_named_migrate_is_a_normal_prompt(client: httpx.Client) -> None:
+    save_prompt(client, "migrate", {"body": "Go."})
     assert client.get("/api/prompts/migrate").json()["slug"] == "migrate"
     assert client.get("/api/prompts/migrate?resolve=true&version=1").json()["version"] == 1
     assert len(client.get("/api/prompts/migrate/versions").json()["items"]) == 1
     assert client.post("/api/prompts/migrate/render", json={}).json()["text"] == "Go."
 
 
-# ---- which are alike ------------------------------------------------------------------------------------------------
+# ---- similar prompts
 
 LATE = "You answer customers whose parcel is late. Ask for the order number, look where it is, and say when it arrives."
 ALIKE = {
@@ -552,33 +561,33 @@ ALIKE = {
 }
 
 
-def test_alike_prompts_are_grouped_and_near_duplicates_named(client: httpx.Client) -> None:
+def test_similar_prompts_are_grouped_and_duplicates_named(client: httpx.Client) -> None:
     for slug, text in ALIKE.items():
-        saved(client, slug, {"body": text})
-    found = client.get("/api/prompt-clusters").json()
-    assert (found["by"], found["prompts"], found["alone"], found["instead"]) == ("words", 4, ["tale"], "")
-    (group,) = found["groups"]
+        save_prompt(client, slug, {"body": text})
+    result = client.get("/api/prompt-clusters").json()
+    assert (result["by"], result["prompts"], result["alone"], result["instead"]) == ("words", 4, ["tale"], "")
+    (group,) = result["groups"]
     assert {each["name"] for each in group["members"]} == {"late", "late2", "refund"}
     assert "customers" in group["words"]
-    (twins,) = found["nearDuplicates"]
+    (twins,) = result["nearDuplicates"]
     assert ({twins["a"], twins["b"]}, twins["similarity"] > 0.8) == ({"late", "late2"}, True)
     assert client.get("/api/prompt-clusters", params={"prefix": "late"}).json()["prompts"] == 2
     assert client.get("/api/prompt-clusters", params={"least": 1}).json()["groups"] == []
     assert client.get("/api/prompt-clusters", params={"least": 0}).json()["where"] == "least"
     page = client.get("/page/prompt-clusters").text
     assert 'href="/page/prompts/late2"' in page
-    assert "Not similar to any other" in page
-    assert "Similar prompts" in client.get("/page/prompts").text
+    assert "Prompts without similar ones" in page
+    assert "Find similar prompts" in client.get("/page/prompts").text
 
 
-def test_an_embedder_groups_by_meaning_and_words_stand_in_for_it() -> None:
+def test_clusters_use_the_embedder_and_fall_back_to_words() -> None:
     embedder = HashingEmbedder(synonyms={"fetch": "bring"})
     with BlockingCuebook.open(config(), embedder=embedder) as cue:
         for slug, text in (("a", "bring coffee"), ("b", "fetch coffee"), ("c", "write poems")):
             cue.prompts.save(slug, {"body": text})
-        found = cue.prompts.clusters()
-        assert (found.by, found.alone) == ("meaning", ("c",))
-        assert [{each.name for each in one.members} for one in found.groups] == [{"a", "b"}]
+        result = cue.prompts.clusters()
+        assert (result.by, result.alone) == ("meaning", ("c",))
+        assert [{each.name for each in one.members} for one in result.groups] == [{"a", "b"}]
         embedder.fails = True
-        found = cue.prompts.clusters()
-        assert (found.by, bool(found.instead)) == ("words", True)
+        result = cue.prompts.clusters()
+        assert (result.by, bool(result.instead)) == ("words", True)

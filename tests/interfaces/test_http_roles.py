@@ -1,4 +1,4 @@
-"""Every route × every role, from the server's own document: each route says which role it needs, and holds to it."""
+"""Tests of API key roles: every route declares its role and rejects lower roles. Routes come from OpenAPI."""
 
 from collections.abc import AsyncIterator
 
@@ -39,20 +39,20 @@ async def keyed() -> AsyncIterator[Keyed]:
 
 
 @pytest.fixture(scope="module")
-async def holders(keyed: Keyed) -> dict[Role, httpx.AsyncClient]:
+async def clients(keyed: Keyed) -> dict[Role, httpx.AsyncClient]:
     return {
-        role: await keyed.holder(role, "ann" if role in OF_ONE_USER else None, organizations=["1"]) for role in ROLES
+        role: await keyed.client_as(role, "ann" if role in OF_ONE_USER else None, organizations=["1"]) for role in ROLES
     }
 
 
 def address(path: str) -> str:
-    """Name something that is not there, but may: organization 1, prompt `prompt`, turn 1."""
+    """Fill path parameters with valid IDs that do not exist: organization 1, prompt `prompt`, turn 1."""
     return path.replace("{n}", "1").replace("{organization}", "1").replace("{", "").replace("}", "")
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_a_route_lets_in_its_role_and_higher_ones_only(
-    keyed: Keyed, holders: dict[Role, httpx.AsyncClient], method: str, path: str
+async def test_route_accepts_only_its_role_and_higher(
+    keyed: Keyed, clients: dict[Role, httpx.AsyncClient], method: str, path: str
 ) -> None:
     nobody = await keyed.client().request(method, address(path), json={})
     if is_open(method, path):
@@ -62,12 +62,15 @@ async def test_a_route_lets_in_its_role_and_higher_ones_only(
     assert nobody.headers["www-authenticate"].startswith("Bearer")
     needed = declared(method, path)
     assert needed is not None
-    for role, client in holders.items():
+    for role, client in clients.items():
         answer = await client.request(method, address(path), json={"timeout": 0} if "settle" in path else {})
         assert answer.status_code < 500, answer.text
         if ROLES.index(role) >= ROLES.index(needed):
             assert answer.status_code != 401, role
-            assert f"{method} /" not in answer.text.partition("detail")[2], (role, answer.text)  # the route itself
+            assert f"{method} /" not in answer.text.partition("detail")[2], (
+                role,
+                answer.text,
+            )  # the error must come from the route itself
         elif is_hidden(method, path):
             assert answer.status_code == 404, role
         else:

@@ -1,4 +1,4 @@
-"""What C and D see of a conversation, and C's routes that shorten: over HTTP as in Python."""
+"""Tests of conversation sessions, shared entries and text compression over HTTP."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ FACTS = [f"I live in town number {n}. We decided to paint wall {n} blue." for n 
 
 
 @pytest.fixture
-async def talk(client: httpx.AsyncClient) -> httpx.AsyncClient:
+async def seeded_client(client: httpx.AsyncClient) -> httpx.AsyncClient:
     posts: list[dict[str, Any]] = []
     for n, fact in enumerate(FACTS):
         posts.append({"id": f"q{n}", "sendFrom": "ann", "message": fact})
@@ -36,34 +36,34 @@ async def compress(client: httpx.AsyncClient, key: str = "", **body: Any) -> htt
     return await client.post("/api/conversations/c1/compress", json=body, headers=headers)
 
 
-async def test_a_session_is_the_summary_and_what_it_does_not_cover(talk: httpx.AsyncClient) -> None:
-    before = (await get(talk, "session"))["items"]
+async def test_session_has_the_summary_and_later_posts(seeded_client: httpx.AsyncClient) -> None:
+    before = (await get(seeded_client, "session"))["items"]
     assert [each["content"] for each in before][:2] == [FACTS[0], "Noted."]
     assert set(before[0]) == {"role", "content", "timestamp", "tokenCount", "isCompressed"}
-    made = await compress(talk)
+    made = await compress(seeded_client)
     assert made.status_code == 201, made.text
     assert (made.json()["summary"]["summaryText"], made.json()["summary"]["summaryUptoSeq"]) == ("They paint walls.", 8)
-    session = (await get(talk, "session"))["items"]
+    session = (await get(seeded_client, "session"))["items"]
     assert (session[0]["role"], session[0]["content"]) == ("system", "[CONTEXT SUMMARY]\nThey paint walls.")
     assert session[1:] == before[8:]
-    everything = (await get(talk, "session", includeCompressed=True))["items"]
+    everything = (await get(seeded_client, "session", includeCompressed=True))["items"]
     assert [each["isCompressed"] for each in everything] == [False] + [True] * 8 + [False] * 8
-    assert len((await get(talk, "posts"))["items"]) == 16
-    pages = [await get(talk, "session", limit=5)]
-    pages.append(await get(talk, "session", limit=5, cursor=pages[0]["next"]))
+    assert len((await get(seeded_client, "posts"))["items"]) == 16
+    pages = [await get(seeded_client, "session", limit=5)]
+    pages.append(await get(seeded_client, "session", limit=5, cursor=pages[0]["next"]))
     assert pages[0]["items"] + pages[1]["items"] == session
     assert "next" not in pages[1]
-    await compress(talk, olderThan="q6")
-    stale = await talk.get("/api/conversations/c1/session", params={"cursor": pages[0]["next"]})
+    await compress(seeded_client, olderThan="q6")
+    stale = await seeded_client.get("/api/conversations/c1/session", params={"cursor": pages[0]["next"]})
     assert (stale.status_code, stale.json()["where"]) == (400, "cursor")
 
 
-async def test_a_summary_under_a_key_is_made_once(talk: httpx.AsyncClient) -> None:
-    first, again = await compress(talk, "k1"), await compress(talk, "k1")
-    assert (first.status_code, again.status_code) == (201, 201)
-    assert first.json() == again.json()
+async def test_idempotency_key_creates_a_summary_once(seeded_client: httpx.AsyncClient) -> None:
+    first, second = await compress(seeded_client, "k1"), await compress(seeded_client, "k1")
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.json() == second.json()
     assert first.json()["summary"]["version"] == 1
-    other = await compress(talk, "k1", summary="Another.")
+    other = await compress(seeded_client, "k1", summary="Another.")
     assert (other.status_code, other.json()["type"]) == (422, "urn:cuebook:problem:idempotency-key-reused")
 
 
@@ -80,49 +80,51 @@ async def test_a_summary_under_a_key_is_made_once(talk: httpx.AsyncClient) -> No
         ({"surplus": 1}, 400, "surplus"),
     ],
 )
-async def test_what_cannot_be_compressed_is_refused(
-    talk: httpx.AsyncClient, body: dict[str, Any], status: int, where: str | None
+async def test_invalid_compression_is_rejected(
+    seeded_client: httpx.AsyncClient, body: dict[str, Any], status: int, where: str | None
 ) -> None:
-    answer = await compress(talk, **body)
+    answer = await compress(seeded_client, **body)
     assert (answer.status_code, answer.json().get("where")) == (status, where), answer.text
-    assert (await get(talk, "summary"))["summary"] is None
+    assert (await get(seeded_client, "summary"))["summary"] is None
 
 
-async def test_shared_entries_are_listed_by_type_and_in_pages(talk: httpx.AsyncClient) -> None:
-    found = (await get(talk, "shared-entries"))["items"]
-    assert found[1] == {
+async def test_shared_entries_are_filtered_and_paginated(seeded_client: httpx.AsyncClient) -> None:
+    result = (await get(seeded_client, "shared-entries"))["items"]
+    assert result[1] == {
         "id": "sme-1", "type": "plan", "scope": "conversation", "content": "note 1", "sendFrom": "role1",
     }  # fmt: skip
-    assert len(found) == 8
-    plans = (await get(talk, "shared-entries", type="plan", includeFailed=True))["items"]
+    assert len(result) == 8
+    plans = (await get(seeded_client, "shared-entries", type="plan", includeFailed=True))["items"]
     assert [each["content"] for each in plans] == ["note 1", "note 3", "note 5", "note 7"]
-    page = await get(talk, "shared-entries", limit=6)
-    rest = await get(talk, "shared-entries", cursor=page["next"])
-    assert page["items"] + rest["items"] == found
+    page = await get(seeded_client, "shared-entries", limit=6)
+    rest = await get(seeded_client, "shared-entries", cursor=page["next"])
+    assert page["items"] + rest["items"] == result
     for place in ("session", "shared-entries"):
-        assert (await talk.get(f"/api/conversations/c1/{place}?userId=bob")).status_code == 404
-        assert (await talk.get(f"/api/conversations/nowhere/{place}")).status_code == 404
+        assert (await seeded_client.get(f"/api/conversations/c1/{place}?userId=bob")).status_code == 404
+        assert (await seeded_client.get(f"/api/conversations/nowhere/{place}")).status_code == 404
 
 
-async def test_a_text_is_shortened_and_no_fact_is_lost(client: httpx.AsyncClient, cue: Cuebook) -> None:
+async def test_compressed_text_keeps_every_fact(client: httpx.AsyncClient, cue: Cuebook) -> None:
     text = "First line.\n" + "and so on, and so on. " * 40 + "\nSee https://example.com/a at 10.0.0.7.\nLast line."
-    for given in (text, "short", "", text * 40):
-        answer = await client.post("/learning/memory/compress", json={"text": given})
+    for source in (text, "short", "", text * 40):
+        answer = await client.post("/learning/memory/compress", json={"text": source})
         assert answer.status_code == 200
-        made = cue.memory.compress(given)
+        made = cue.memory.compress(source)
         assert answer.json() == {
             "text": made.text, "tokensBefore": made.tokens_before, "tokensAfter": made.tokens_after,
         }  # fmt: skip
     made = (await client.post("/learning/memory/compress", json={"text": text})).json()
     assert made["tokensAfter"] < made["tokensBefore"]
-    for kept in ("First line.", "Last line.", "https://example.com/a", "10.0.0.7"):
-        assert kept in made["text"]
+    for fact in ("First line.", "Last line.", "https://example.com/a", "10.0.0.7"):
+        assert fact in made["text"]
     refused = await client.post("/learning/memory/compress", json={"text": "x\x00"})
     assert (refused.status_code, refused.json()["where"]) == (400, "text")
 
 
-async def test_the_newest_posts_are_summed_up(talk: httpx.AsyncClient) -> None:
-    answer = await talk.post("/learning/memory/digest", json={"conversationId": "c1", "userId": "ann", "last": 4})
+async def test_digest_summarizes_the_newest_posts(seeded_client: httpx.AsyncClient) -> None:
+    answer = await seeded_client.post(
+        "/learning/memory/digest", json={"conversationId": "c1", "userId": "ann", "last": 4}
+    )
     assert answer.status_code == 200
     assert answer.json()["text"].startswith("[Summary of 4 messages]")
     for body, status in (
@@ -131,4 +133,4 @@ async def test_the_newest_posts_are_summed_up(talk: httpx.AsyncClient) -> None:
         ({"conversationId": "c1", "last": 0}, 400),
         ({}, 400),
     ):
-        assert (await talk.post("/learning/memory/digest", json=body)).status_code == status, body
+        assert (await seeded_client.post("/learning/memory/digest", json=body)).status_code == status, body

@@ -1,4 +1,4 @@
-"""What a server behind us sends is read as the standards allow, and nothing of one caller reaches another."""
+"""Tests of the HTTP upstream client: stream parsing, headers and URLs; no data leaks between callers."""
 
 import asyncio
 import json
@@ -16,11 +16,11 @@ from cuebook.providers.openai import HttpUpstream, OpenAIModel, shown_url
 from cuebook.testing.upstream import DONE, EVENTS, event
 
 HELLO = [event({"role": "assistant", "content": "hel"}), event({"content": "lo"}), event({}, finish="stop"), DONE]
-ASKED = ModelRequest(messages=(b'{"role":"user","content":"hi"}',))
+REQUEST = ModelRequest(messages=(b'{"role":"user","content":"hi"}',))
 
 
 class Server:
-    """Answers each request with the same bytes, and keeps the heads of the requests."""
+    """Answers each request with the same bytes and records the request headers."""
 
     def __init__(self, body: bytes, kind: str, *more: str) -> None:
         fields = [f"content-type: {kind}", f"content-length: {len(body)}", "connection: close", *more]
@@ -51,7 +51,7 @@ async def serving(body: bytes = b"{}", kind: str = "application/json", *more: st
 async def pieces_of(server: Server) -> list[Piece]:
     model = OpenAIModel("m", HttpUpstream(server.url))
     try:
-        return [piece async for piece in model.stream(ASKED)]
+        return [piece async for piece in model.stream(REQUEST)]
     finally:
         await model.aclose()
 
@@ -63,10 +63,10 @@ async def relayed(upstream: HttpUpstream, headers: dict[str, str] | None = None)
     return dict(answer.headers)
 
 
-# ---- headers --------------------------------------------------------------------------------------------------------
+# ---- headers
 
 
-async def test_a_cookie_one_caller_gets_is_not_sent_for_another():
+async def test_cookies_are_not_shared_between_callers():
     async with serving(b"{}", "application/json", "set-cookie: session=anns; path=/", "x-id: 7") as server:
         upstream = HttpUpstream(server.url)
         headers = await relayed(upstream)
@@ -78,7 +78,7 @@ async def test_a_cookie_one_caller_gets_is_not_sent_for_another():
 
 
 @pytest.mark.parametrize(
-    ("key", "given", "sent"),
+    ("key", "settings", "sent"),
     [
         ("sk-own", {}, "sk-own"),
         ("sk-own", {"upstream.forward_auth": True}, "placeholder"),
@@ -87,12 +87,10 @@ async def test_a_cookie_one_caller_gets_is_not_sent_for_another():
         ("", {"upstream.forward_auth": False}, None),
     ],
 )
-async def test_a_key_of_our_own_goes_up_in_the_place_of_the_clients_unless_the_settings_say_forward(
-    monkeypatch, key, given, sent
-):
+async def test_configured_key_replaces_the_client_key_unless_forwarded(monkeypatch, key, settings, sent):
     monkeypatch.setenv("OWN_KEY", key)
     async with serving(json.dumps({"choices": [{"message": {"content": "hi"}}]}).encode()) as server:
-        arguments = {"store.url": ":memory:", "upstream.url": server.url, "upstream.api_key_env": "OWN_KEY", **given}
+        arguments = {"store.url": ":memory:", "upstream.url": server.url, "upstream.api_key_env": "OWN_KEY", **settings}
         async with Cuebook.open(build(arguments=arguments), worker=False) as cue:
             body = b'{"messages": [{"role": "user", "content": "hi"}]}'
             call = RelayCall(body=body, headers={"Authorization": "Bearer placeholder"}, conversation="c")
@@ -100,11 +98,11 @@ async def test_a_key_of_our_own_goes_up_in_the_place_of_the_clients_unless_the_s
             request = RelayRequest(method="GET", path="/models", headers=dict(call.headers), body=b"")
             assert [piece async for piece in cue.pass_through(request)]
     for head in server.heads:
-        found = [line for line in head.splitlines() if line.startswith("authorization:")]
-        assert found == ([f"authorization: bearer {sent}"] if sent else [])
+        results = [line for line in head.splitlines() if line.startswith("authorization:")]
+        assert results == ([f"authorization: bearer {sent}"] if sent else [])
 
 
-async def test_headers_a_connection_names_end_with_it():
+async def test_connection_headers_are_not_forwarded():
     async with serving() as server:
         upstream = HttpUpstream(server.url)
         await relayed(upstream, {"Connection": "close, X-Hop", "X-Hop": "1", "X-End": "2"})
@@ -113,10 +111,10 @@ async def test_headers_a_connection_names_end_with_it():
     assert "x-end: 2" in server.heads[0]
 
 
-# ---- addresses ------------------------------------------------------------------------------------------------------
+# ---- addresses
 
 
-async def test_a_password_in_an_address_is_used_and_never_shown():
+async def test_url_password_is_used_and_never_shown():
     async with serving() as server:
         upstream = HttpUpstream(f"http://ann:hunter2@127.0.0.1:{server.port}/v1/")
         await relayed(upstream)
@@ -131,19 +129,19 @@ async def test_a_password_in_an_address_is_used_and_never_shown():
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1", "ftp://host/v1", "host/v1", "http://host:port/v1", ""])
-def test_what_is_no_address_is_refused_at_the_start(url):
+def test_invalid_url_is_rejected_at_startup(url):
     with pytest.raises(InvalidInput, match="is not a valid URL"):
         HttpUpstream(url)
 
 
-def test_a_bad_address_does_not_tell_its_password():
+def test_invalid_url_error_hides_the_password():
     with pytest.raises(InvalidInput) as refused:
         shown_url("http://ann:hunter2@host:port/v1")
     assert "hunter2" not in str(refused.value)
     assert "host:port" in str(refused.value)
 
 
-# ---- answers of a model ---------------------------------------------------------------------------------------------
+# ---- answers of a model
 
 
 @pytest.mark.parametrize(
@@ -158,7 +156,7 @@ def test_a_bad_address_does_not_tell_its_password():
     ids=["plain", "no last line end", "mark and carriage returns", "pings", "two lines"],
 )
 @pytest.mark.parametrize("kind", [EVENTS, "Text/Event-Stream"])
-async def test_a_models_stream_is_read_in_any_way_the_standard_allows(body, kind):
+async def test_model_stream_is_parsed_in_every_standard_form(body, kind):
     async with serving(body, kind) as server:
         pieces = await pieces_of(server)
     assert "".join(piece.text for piece in pieces) == "hello"
@@ -166,7 +164,7 @@ async def test_a_models_stream_is_read_in_any_way_the_standard_allows(body, kind
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "told"),
+    ("body", "kind", "expected"),
     [
         (b'data: {"error": "overloaded"}\n\n', EVENTS, "reports: overloaded"),
         (b'data: {"error": {"message": "odd"}}\n\n', EVENTS, "reports: odd"),
@@ -177,14 +175,14 @@ async def test_a_models_stream_is_read_in_any_way_the_standard_allows(body, kind
         (b"[]", "application/json", "no JSON object"),
     ],
 )
-async def test_what_is_no_answer_is_an_error(body, kind, told):
+async def test_invalid_model_answer_is_an_error(body, kind, expected):
     async with serving(body, kind) as server:
-        with pytest.raises(UpstreamError, match=told):
+        with pytest.raises(UpstreamError, match=expected):
             await pieces_of(server)
 
 
 @pytest.mark.parametrize("count", ["12", 12.5, True, -1, None, 10**30, [1]])
-async def test_a_count_that_is_none_does_not_stop_a_conversation(tmp_path, count):
+async def test_invalid_token_count_is_ignored(tmp_path, count):
     answer = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
     body = json.dumps(answer | {"usage": {"prompt_tokens": count, "completion_tokens": 3}}).encode()
     async with serving(body) as server:

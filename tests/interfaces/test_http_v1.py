@@ -1,4 +1,4 @@
-"""The OpenAI wire between a real client and a scripted upstream: what goes up, what comes down, and what is kept."""
+"""Tests of the OpenAI chat proxy between a real client and a scripted upstream."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -12,23 +12,23 @@ from upstream import Upstream
 from conftest import Live, config
 from cuebook.testing.doubles import ScriptedModel
 
-SAYS = [{"role": "user", "content": "Hello “you” \u202e!"}]
+MESSAGES = [{"role": "user", "content": "Hello “you” \u202e!"}]
 
 
 @pytest.fixture
 def client(relayed: Live) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=relayed.url, timeout=20) as opened:
-        yield opened
+    with httpx.Client(base_url=relayed.url, timeout=20) as http_client:
+        yield http_client
 
 
-def asked(**more: Any) -> dict[str, Any]:
-    return {"model": "plain", "messages": SAYS} | more
+def request_body(**more: Any) -> dict[str, Any]:
+    return {"model": "plain", "messages": MESSAGES} | more
 
 
-# ---- what goes up
+# ---- requests
 
 
-def test_every_field_goes_up_as_it_came(client: httpx.Client, upstream: Upstream) -> None:
+def test_request_fields_are_forwarded_unchanged(client: httpx.Client, upstream: Upstream) -> None:
     body = (
         b'{"model": "plain",  "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.70,'
         b' "seed": 12345678901234567890,'
@@ -57,25 +57,25 @@ def test_every_field_goes_up_as_it_came(client: httpx.Client, upstream: Upstream
     assert not {"x-conversation-id", "x-user-id", "idempotency-key"} & set(upstream.last.headers)
 
 
-def test_images_and_what_nobody_knows_stand_in_messages(client: httpx.Client, upstream: Upstream) -> None:
+def test_images_and_unknown_parts_are_forwarded(client: httpx.Client, upstream: Upstream) -> None:
     content = [
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}},
         {"type": "hologram", "hologram": {"deep": [1.50]}},
     ]
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": content, "odd": True}]
-    client.post("/v1/chat/completions", json=asked(messages=messages))
+    client.post("/v1/chat/completions", json=request_body(messages=messages))
     got = upstream.last.fields["messages"]
     assert got[0]["content"].endswith("Be brief.")
     assert got[-1] == messages[-1]
 
 
-# ---- what comes down
+# ---- answers
 
 
 @pytest.mark.parametrize("model", ["plain", "logprobs", "two", "tools", "limited", "garbage"])
-def test_an_answer_in_one_piece_comes_down_byte_for_byte(client: httpx.Client, upstream: Upstream, model: str) -> None:
-    answer = client.post("/v1/chat/completions", json=asked(model=model, n=2 if model == "two" else 1))
+def test_plain_answer_is_forwarded_unchanged(client: httpx.Client, upstream: Upstream, model: str) -> None:
+    answer = client.post("/v1/chat/completions", json=request_body(model=model, n=2 if model == "two" else 1))
     assert answer.content == upstream.last.answer
     assert answer.status_code == (429 if model == "limited" else 200)
     assert answer.headers["x-request-id"] == "req_123"
@@ -87,8 +87,8 @@ def test_an_answer_in_one_piece_comes_down_byte_for_byte(client: httpx.Client, u
 
 
 @pytest.mark.parametrize("model", ["plain", "torn", "two", "tools"])
-def test_a_stream_comes_down_byte_for_byte(client: httpx.Client, upstream: Upstream, model: str) -> None:
-    with client.stream("POST", "/v1/chat/completions", json=asked(model=model, stream=True)) as answer:
+def test_stream_is_forwarded_unchanged(client: httpx.Client, upstream: Upstream, model: str) -> None:
+    with client.stream("POST", "/v1/chat/completions", json=request_body(model=model, stream=True)) as answer:
         got = b"".join(answer.iter_raw())
     assert got == upstream.last.answer
     assert got.endswith(b"data: [DONE]\n\n")
@@ -99,16 +99,16 @@ def test_a_stream_comes_down_byte_for_byte(client: httpx.Client, upstream: Upstr
         assert turn["state"] == "running"
 
 
-def test_pieces_come_as_they_are_said(client: httpx.Client, upstream: Upstream) -> None:
-    with client.stream("POST", "/v1/chat/completions", json=asked(model="slow", stream=True)) as answer:
+def test_stream_pieces_are_forwarded_at_once(client: httpx.Client, upstream: Upstream) -> None:
+    with client.stream("POST", "/v1/chat/completions", json=request_body(model="slow", stream=True)) as answer:
         first, *rest = answer.iter_raw()
     assert b"[DONE]" not in first
     assert b"[DONE]" in b"".join(rest)
 
 
-def test_a_stream_cut_off_above_is_cut_off_below(client: httpx.Client, upstream: Upstream) -> None:
+def test_interrupted_upstream_stream_is_interrupted_for_the_client(client: httpx.Client, upstream: Upstream) -> None:
     got: list[bytes] = []
-    with client.stream("POST", "/v1/chat/completions", json=asked(model="half", stream=True)) as answer:
+    with client.stream("POST", "/v1/chat/completions", json=request_body(model="half", stream=True)) as answer:
         conversation = answer.headers["x-conversation-id"]
         with pytest.raises(httpx.RemoteProtocolError):
             got.extend(answer.iter_raw())  # keeps what came before the cut
@@ -117,25 +117,25 @@ def test_a_stream_cut_off_above_is_cut_off_below(client: httpx.Client, upstream:
     assert (turn["state"], turn["reply"]) == ("interrupted", "Grüße from")
 
 
-def test_garbage_ends_the_turn_as_failed(client: httpx.Client, upstream: Upstream) -> None:
+def test_invalid_answer_fails_the_turn(client: httpx.Client, upstream: Upstream) -> None:
     for model in ("garbage", "limited"):
-        answer = client.post("/v1/chat/completions", json=asked(model=model))
+        answer = client.post("/v1/chat/completions", json=request_body(model=model))
         turn = client.get(f"/api/conversations/{answer.headers['x-conversation-id']}/turns/1").json()
         assert turn["state"] == "failed"
 
 
-def test_an_upstream_nobody_answers_at_is_502(serve_live: Callable[..., Live]) -> None:
+def test_unreachable_upstream_returns_502(serve_live: Callable[..., Live]) -> None:
     live = serve_live(config(upstream="http://127.0.0.1:9/v1"))
-    answer = httpx.post(f"{live.url}/v1/chat/completions", json=asked(), headers={"X-Conversation-Id": "c1"})
+    answer = httpx.post(f"{live.url}/v1/chat/completions", json=request_body(), headers={"X-Conversation-Id": "c1"})
     assert answer.status_code == 502
     assert "127.0.0.1:9" in answer.json()["error"]["message"]
     assert [each["id"] for each in httpx.get(f"{live.url}/v1/models").json()["data"]] == ["assistant"]
     assert httpx.post(f"{live.url}/v1/embeddings", json={}).status_code == 502
     turn = httpx.get(f"{live.url}/api/conversations/c1/turns/1").json()
-    assert (turn["state"], turn["query"]) == ("failed", SAYS[0]["content"])
+    assert (turn["state"], turn["query"]) == ("failed", MESSAGES[0]["content"])
 
 
-# ---- where it is kept
+# ---- conversation and user
 
 
 @pytest.mark.parametrize(
@@ -150,23 +150,25 @@ def test_an_upstream_nobody_answers_at_is_502(serve_live: Callable[..., Live]) -
         ("/c/team%2Fp4/v1", {}, {"safety_identifier": "fay"}, "team/p4", "fay"),
     ],
 )
-def test_conversation_and_user_are_named_in_order(  # noqa: PLR0917 - one table
+def test_conversation_and_user_follow_the_precedence_order(  # noqa: PLR0917 - one table
     client: httpx.Client, path: str, headers: dict[str, str], more: dict[str, Any], conversation: str, user: str | None
 ) -> None:
-    answer = client.post(f"{path}/chat/completions", json=asked(**more), headers=headers)
+    answer = client.post(f"{path}/chat/completions", json=request_body(**more), headers=headers)
     assert answer.status_code == 200, answer.text
     assert answer.headers["x-conversation-id"] == conversation
-    found = client.get(f"/api/conversations/{conversation.replace('/', '~')}").json()
-    assert (found["id"], found["userId"]) == (conversation, user)
+    result = client.get(f"/api/conversations/{conversation.replace('/', '~')}").json()
+    assert (result["id"], result["userId"]) == (conversation, user)
     assert [each["id"] for each in client.get(f"{path}/models").json()["data"]] == ["assistant", "big"]
 
 
-def test_server_history_sends_what_is_stored(client: httpx.Client, upstream: Upstream) -> None:
+def test_server_history_sends_the_stored_posts(client: httpx.Client, upstream: Upstream) -> None:
     for text in ("one", "two"):
         headers = {"X-Conversation-Id": "c1", "X-History": "server"}
-        client.post("/v1/chat/completions", json=asked(messages=[{"role": "user", "content": text}]), headers=headers)
+        client.post(
+            "/v1/chat/completions", json=request_body(messages=[{"role": "user", "content": text}]), headers=headers
+        )
     assert [each["content"] for each in upstream.last.fields["messages"]][::2] == ["one", "two"]
-    refused = client.post("/v1/chat/completions", json=asked(), headers={"X-History": "none"})
+    refused = client.post("/v1/chat/completions", json=request_body(), headers={"X-History": "none"})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "X-History")
 
 
@@ -186,9 +188,7 @@ def test_server_history_sends_what_is_stored(client: httpx.Client, upstream: Ups
         (b'{"messages": [{"role": "user", "content": ' + b"[" * 80 + b"]" * 80 + b"}]}", "body"),
     ],
 )
-def test_requests_are_refused_in_openais_form(
-    client: httpx.Client, upstream: Upstream, body: bytes, param: str
-) -> None:
+def test_invalid_requests_get_openai_errors(client: httpx.Client, upstream: Upstream, body: bytes, param: str) -> None:
     answer = client.post("/v1/chat/completions", content=body)
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
@@ -197,10 +197,10 @@ def test_requests_are_refused_in_openais_form(
     assert client.get("/api/conversations").json() == {"items": []}
 
 
-# ---- the rest of the wire
+# ---- other endpoints
 
 
-def test_models_are_merged_and_the_rest_is_passed_through(client: httpx.Client, upstream: Upstream) -> None:
+def test_models_are_merged_and_other_endpoints_pass_through(client: httpx.Client, upstream: Upstream) -> None:
     listed = client.get("/v1/models", headers={"Authorization": "Bearer k"}).json()
     assert [each["id"] for each in listed["data"]] == ["assistant", "big"]
     assert listed["data"][1]["extra"] is True
@@ -219,10 +219,10 @@ def test_models_are_merged_and_the_rest_is_passed_through(client: httpx.Client, 
         assert (upstream.last.method, upstream.last.path) == (method, path)
 
 
-# ---- the client people use
+# ---- the official client
 
 
-def test_the_openai_client_works(relayed: Live, upstream: Upstream) -> None:
+def test_openai_client_works(relayed: Live, upstream: Upstream) -> None:
     with openai.OpenAI(base_url=f"{relayed.url}/c/talk/v1", api_key="sk-x", max_retries=0) as client:
         history: list[Any] = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
         raw = client.chat.completions.with_raw_response.create(model="plain", messages=history)
@@ -245,12 +245,12 @@ def test_the_openai_client_works(relayed: Live, upstream: Upstream) -> None:
             client.chat.completions.create(model="limited", messages=history)
         with pytest.raises(openai.BadRequestError, match="messages"):
             client.chat.completions.create(model="plain", messages=[])
-    found = httpx.get(f"{relayed.url}/api/conversations/talk/turns").json()["items"]
-    assert [each["state"] for each in found] == ["finished", "finished", "failed"]
+    items = httpx.get(f"{relayed.url}/api/conversations/talk/turns").json()["items"]
+    assert [each["state"] for each in items] == ["finished", "finished", "failed"]
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_a_tool_loop_is_one_turn(relayed: Live, upstream: Upstream, streams: bool) -> None:
+def test_tool_loop_is_one_turn(relayed: Live, upstream: Upstream, streams: bool) -> None:
     with openai.OpenAI(base_url=f"{relayed.url}/c/tools/v1", api_key="sk-x", max_retries=0) as client:
         tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
         history: list[Any] = [{"role": "user", "content": "Weather in Oslo and Rome?"}]
@@ -272,9 +272,9 @@ def test_a_tool_loop_is_one_turn(relayed: Live, upstream: Upstream, streams: boo
         assert [each["tool_call_id"] for each in sent[2:]] == ["call_a", "call_b"]
     turns = httpx.get(f"{relayed.url}/api/conversations/tools/turns").json()["items"]
     assert [(each["state"], len(each["steps"])) for each in turns] == [("finished", 2)]
-    shown = httpx.get(f"{relayed.url}/api/conversations/tools/turns/1").json()
-    assert all(block["text"] for block in shown["window"]["blocks"])
-    [calls] = [block["text"] for block in shown["window"]["blocks"] if block["role"] == "assistant"]
+    result = httpx.get(f"{relayed.url}/api/conversations/tools/turns/1").json()
+    assert all(block["text"] for block in result["window"]["blocks"])
+    [calls] = [block["text"] for block in result["window"]["blocks"] if block["role"] == "assistant"]
     assert calls == 'weather({"city": "Oslo"})\nweather({"city": "Rome"})'
     posts = httpx.get(f"{relayed.url}/api/conversations/tools/posts").json()["items"]
     assert [(each["sendFrom"], each["sendTo"]) for each in posts] == [
@@ -283,27 +283,27 @@ def test_a_tool_loop_is_one_turn(relayed: Live, upstream: Upstream, streams: boo
     ]  # fmt: skip
 
 
-def test_without_an_upstream_the_books_model_answers(serve_live: Callable[..., Live]) -> None:
+def test_configured_model_answers_without_an_upstream(serve_live: Callable[..., Live]) -> None:
     live = serve_live(model=ScriptedModel("Ay", "Bee"))
     with openai.OpenAI(base_url=f"{live.url}/v1", api_key="x", max_retries=0) as client:
-        assert client.chat.completions.create(model="any", messages=SAYS).choices[0].message.content == "Ay"
-        with client.chat.completions.create(model="any", messages=SAYS, stream=True) as stream:
+        assert client.chat.completions.create(model="any", messages=MESSAGES).choices[0].message.content == "Ay"
+        with client.chat.completions.create(model="any", messages=MESSAGES, stream=True) as stream:
             assert "".join(each.choices[0].delta.content or "" for each in stream) == "Bee"
         with pytest.raises(openai.NotFoundError):
             client.embeddings.create(model="e", input="x")
 
 
-def test_the_clients_own_retries_stay_in_one_conversation(relayed: Live, upstream: Upstream) -> None:
-    """OpenAI's client tries again by itself; without an id and without an answer only its header tells."""
+def test_client_retries_stay_in_one_conversation(relayed: Live, upstream: Upstream) -> None:
+    """OpenAI's client retries by itself. Without an ID and an answer, only its header marks a retry."""
     with openai.OpenAI(base_url=f"{relayed.url}/v1", api_key="x") as client:
         said: list[Any] = [{"role": "user", "content": "hi"}]
         answer = client.chat.completions.create(model="restarting", messages=said)
-        again = client.chat.completions.create(model="restarting", messages=said)
+        second = client.chat.completions.create(model="restarting", messages=said)
     assert [request.fields["messages"][-1]["content"] for request in upstream.received] == ["hi"] * 4
-    assert answer.choices[0].message.content == again.choices[0].message.content
-    found = httpx.get(f"{relayed.url}/api/conversations").json()["items"]
-    assert len(found) == 2, "what was not sent again is another conversation"
-    turns = [httpx.get(f"{relayed.url}/api/conversations/{each['id']}/turns").json()["items"] for each in found]
+    assert answer.choices[0].message.content == second.choices[0].message.content
+    items = httpx.get(f"{relayed.url}/api/conversations").json()["items"]
+    assert len(items) == 2, "A request that is not a retry starts another conversation."
+    turns = [httpx.get(f"{relayed.url}/api/conversations/{each['id']}/turns").json()["items"] for each in items]
     assert sorted([turn["state"] for turn in each] for each in turns) == [
         ["failed", "failed", "finished"],
         ["finished"],

@@ -1,4 +1,4 @@
-"""A message alone to a named conversation: kept beside it, and the answer says so plainly."""
+"""Tests of a single message sent to a named conversation: it is stored as a side branch."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ NEW = {"role": "user", "content": "Where do I live?"}
 
 
 async def say(keyed: Keyed, *messages: object, name: str = "c1", stream: bool = False, **headers: str) -> str | None:
-    """Send messages to a named conversation; gives what the answer says of its branch."""
+    """Send messages to a named conversation. Return the branch header of the answer."""
     client = keyed.client()
     body = {"model": "m", "messages": list(messages), "stream": stream}
     named = {key.replace("_", "-"): value for key, value in headers.items()}
@@ -35,9 +35,7 @@ async def path(cue: Cuebook, name: str = "c1") -> list[str]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_message_alone_is_told_to_be_beside_the_conversation(
-    stream: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_message_without_history_is_a_side_branch(stream: bool, caplog: pytest.LogCaptureFixture) -> None:
     answer = streamed("Noted.") if stream else completion("Noted.")
     with caplog.at_level(logging.INFO, logger="cuebook.relay"):
         async with served(upstream=ScriptedUpstream(default=answer)) as keyed:
@@ -51,14 +49,14 @@ async def test_a_message_alone_is_told_to_be_beside_the_conversation(
             assert len(await path(keyed.cue)) == 6
             assert await say(keyed, HI, name="c2", stream=stream) is None
             assert await say(keyed, NEW, name="c2", stream=stream) == SIDE
-    said = [record.getMessage() for record in caplog.records if record.name == "cuebook.relay"]
-    assert [text.split(" does not")[0] for text in said] == [
+    messages = [record.getMessage() for record in caplog.records if record.name == "cuebook.relay"]
+    assert [text.split(" does not")[0] for text in messages] == [
         f"A request of conversation {name}" for name in ("c1", "c2")
     ]
 
 
 @pytest.mark.slow
-def test_who_runs_the_server_reads_it_once(project: Path) -> None:
+def test_side_branch_is_logged_once(project: Path) -> None:
     command = [CUEBOOK, "serve", "--port", "0", "--json"]
     with subprocess.Popen(
         command, cwd=project, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -66,8 +64,10 @@ def test_who_runs_the_server_reads_it_once(project: Path) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         url = json.loads(b"".join(process.stdout.readline() for _ in range(5)))["url"].rstrip("/")
-        for said in (HI, NEW, NEW):
-            answer = httpx.post(f"{url}/c/c1/v1/chat/completions", json={"model": "m", "messages": [said]}, timeout=20)
+        for message in (HI, NEW, NEW):
+            answer = httpx.post(
+                f"{url}/c/c1/v1/chat/completions", json={"model": "m", "messages": [message]}, timeout=20
+            )
             assert answer.status_code == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(20) in (0, 130)

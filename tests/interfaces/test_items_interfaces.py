@@ -1,7 +1,7 @@
-"""A conversation's items over HTTP and on the command line: shown, corrected and forgotten by their ids."""
+"""Tests of the items of a conversation over HTTP and on the command line: show, correct and forget."""
 
 from api_keys import served
-from commands import Here, write_messages
+from commands import CommandRunner, write_messages
 
 from cuebook import Config
 from cuebook.config import MemoryConfig, Settings, StoreConfig
@@ -16,11 +16,11 @@ SAID = (
 )
 
 
-async def test_an_item_is_shown_corrected_and_forgotten_by_its_user_alone() -> None:
+async def test_only_the_user_shows_corrects_and_forgets_an_item() -> None:
     settings = Settings(store=StoreConfig(url=":memory:"), memory=MemoryConfig(user=True))
     async with served(where=Config(settings=settings), model=ScriptedModel(default="Noted.")) as keyed:
-        ann, bob = await keyed.holder("agent", "ann"), await keyed.holder("agent", "bob")
-        agent = await keyed.holder("agent")
+        ann, bob = await keyed.client_as("agent", "ann"), await keyed.client_as("agent", "bob")
+        agent = await keyed.client_as("agent")
         for text in SAID:
             answer = await ann.post("/api/chat", json={"message": text, "conversationId": "c1"})
             assert answer.status_code == 200, answer.text
@@ -29,9 +29,9 @@ async def test_an_item_is_shown_corrected_and_forgotten_by_its_user_alone() -> N
         [nuts] = [each for each in items if "nuts" in each["text"]]
         name = nuts["memoryId"]
         one = f"/api/memories/{name}"
-        shown = (await ann.get(one)).json()
-        assert shown["sources"] == [{"conversationId": "c1", "postId": nuts["sources"][0]}]
-        assert (shown["id"], shown["scope"], shown["corrected"]) == (name, "conversation", False)
+        result = (await ann.get(one)).json()
+        assert result["sources"] == [{"conversationId": "c1", "postId": nuts["sources"][0]}]
+        assert (result["id"], result["scope"], result["corrected"]) == (name, "conversation", False)
         for refused in (await bob.get(one), await bob.patch(one, json={"text": RIGHT}), await bob.delete(one)):
             assert refused.status_code == 404, refused.text
         missing = await bob.get("/api/memories/item:c9:0000000000000000")
@@ -43,13 +43,13 @@ async def test_an_item_is_shown_corrected_and_forgotten_by_its_user_alone() -> N
         assert (await ann.get(one)).status_code == 404
         one = f"/api/memories/{fixed.json()['id']}"
         assert (await ann.get(one)).json() == fixed.json()
-        known = (await ann.get("/api/memories")).json()["items"]
-        assert {each["text"] for each in known if "nuts" in each["text"]} == {RIGHT}
+        memories = (await ann.get("/api/memories")).json()["items"]
+        assert {each["text"] for each in memories if "nuts" in each["text"]} == {RIGHT}
         memory = (await ann.get("/api/conversations/c1/summary")).text
         assert "peanuts" in memory
         assert "allergic to nuts" not in memory
         gone = await ann.delete(one)
-        assert gone.json()["receipt"]["counts"]["memories"] == 2, "the user's and their persona's"
+        assert gone.json()["receipt"]["counts"]["memories"] == 2, "The user's and the persona's memory must be erased."
         await keyed.cue.settle()
         for path in ("/api/conversations/c1/summary", "/api/conversations/c1/items?ended=true", "/api/memories"):
             assert "nuts" not in (await ann.get(path)).text, path
@@ -57,20 +57,20 @@ async def test_an_item_is_shown_corrected_and_forgotten_by_its_user_alone() -> N
         assert ((await ann.get(receipt)).status_code, (await bob.get(receipt)).status_code) == (200, 404)
 
 
-def test_an_operator_corrects_and_forgets_what_the_list_shows(here: Here) -> None:
+def test_operator_corrects_and_forgets_listed_items(here: CommandRunner) -> None:
     talk = write_messages(here.folder, *[("user", text) for text in SAID])
     here("conversation", "import", talk, "--conversation", "c1")
     here("settle")
     [name] = [each["memoryId"] for each in here.json("memory", "list", "c1")["items"] if "nuts" in each["text"]]
-    assert name in here("memory", "list", "c1"), "an id is shown whole"
+    assert name in here("memory", "list", "c1"), "The table must show the whole ID."
     assert WRONG in here("memory", "show", name)
     assert ": Allergic to peanuts" in here("memory", "correct", name, RIGHT)
     assert "Unknown memory" in here("memory", "show", name, code=1)
     [name] = [each["memoryId"] for each in here.json("memory", "list", "c1")["items"] if "nuts" in each["text"]]
     assert here.json("memory", "show", name)["memory"]["corrected"] is True
-    shown = here("memory", "show", "c1")
-    assert "peanuts" in shown
-    assert "allergic to nuts" not in shown
+    output = here("memory", "show", "c1")
+    assert "peanuts" in output
+    assert "allergic to nuts" not in output
     assert "items" in here("memory", "forget", "--id", name, "--yes")
     here("settle")
     assert "nuts" not in here("memory", "show", "c1") + here("memory", "list", "c1", "--ended")

@@ -1,4 +1,4 @@
-"""The live stream of turns: one reader for all who watch, as many as may, and it ends with what let them in."""
+"""Tests of the live stream of turns: shared readers, connection limits and revoked keys."""
 
 import asyncio
 import time
@@ -12,37 +12,37 @@ from cuebook import Ask, Cuebook
 from cuebook.app.transcript_views import live_view as goings_on
 from cuebook.app.transcript_views.live_turns import LiveTurn
 from cuebook.app.transcript_views.live_view import Sums
-from cuebook.app.transcript_views.watchers import Looks
+from cuebook.app.transcript_views.watchers import LiveViews
 
 
-def test_a_key_that_is_revoked_sees_nothing_more(serve_live: Callable[..., Live]) -> None:
+def test_revoked_key_ends_the_live_stream(serve_live: Callable[..., Live]) -> None:
     live = serve_live()
     keys = live.cue.keys
-    with httpx.stream("GET", f"{live.url}/page/live", timeout=5) as nobodys:  # no key is asked for yet
-        got = nobodys.iter_raw()
+    with httpx.stream("GET", f"{live.url}/page/live", timeout=5) as anonymous_stream:  # no key is required yet
+        got = anonymous_stream.iter_raw()
         assert next(got) == b": watching\n\n"
         made = live.ask_cue(lambda: keys.new("viewer", user="ann"))
-        assert ended(got)
+        assert is_ended(got)
     shown = {"X-Cuebook-Key": made.token}
     with httpx.stream("GET", f"{live.url}/page/live", headers=shown, timeout=5) as answer:
         got = answer.iter_raw()
         assert next(got) == b": watching\n\n"
         live.ask_cue(lambda: keys.revoke(made.key.id))
         live.ask_cue(lambda: live.cue.append("c", [{"role": "user", "content": "Psst."}], user="ann"))
-        assert ended(got)
+        assert is_ended(got)
     assert httpx.get(f"{live.url}/page/live", headers=shown).status_code == 401
 
 
-def ended(pieces: Iterator[bytes]) -> bool:
-    """Whether a stream is cut without another word."""
+def is_ended(pieces: Iterator[bytes]) -> bool:
+    """Return whether the stream ends without another event."""
     try:
         return next(pieces, b"") == b""
     except httpx.RemoteProtocolError:
         return True
 
 
-async def test_all_who_watch_share_a_reader_and_see_what_they_may(cue: Cuebook) -> None:
-    readers: dict[int, Looks] = {}
+async def test_watchers_share_a_reader_and_see_permitted_turns(cue: Cuebook) -> None:
+    readers: dict[int, LiveViews] = {}
     live = goings_on.Live(cue.desk, cue.config, readers)
     async with AsyncExitStack() as open_:
         watching: list[AsyncGenerator[LiveTurn | Sums | None, None]] = []
@@ -51,27 +51,29 @@ async def test_all_who_watch_share_a_reader_and_see_what_they_may(cue: Cuebook) 
             assert await anext(watching[-1]) is None
         [looks] = readers.values()
         await cue.ask(Ask("Psst.", "secret", user="ann"))
-        told = await asyncio.gather(*map(until_sums, watching[:2]), until_sums(watching[3]))
-        assert [[each.query for each in turns][-1] for turns, _ in told] == ["Psst."] * 3
-        assert told[0][1] is told[1][1], "the sums of one user are made once"
-        assert await anext(watching[2]) is None, "nothing of it is bob's to see"
+        result = await asyncio.gather(*map(until_sums, watching[:2]), until_sums(watching[3]))
+        assert [[each.query for each in turns][-1] for turns, _ in result] == ["Psst."] * 3
+        assert result[0][1] is result[1][1], "The sums of one user must be computed once."
+        assert await anext(watching[2]) is None, "Bob must not see ann's turn."
         before, began = looks.looks, time.monotonic()
         for each in watching:
             assert await anext(each) is None
-        assert looks.looks - before <= 2 + (time.monotonic() - began) / 0.5, "as if one watched"
-    assert readers == {}, "nobody reads where nobody watches"
+        assert looks.looks - before <= 2 + (time.monotonic() - began) / 0.5, (
+            "The query rate must not depend on the number of watchers."
+        )
+    assert readers == {}, "No reader must remain without watchers."
 
 
-async def until_sums(found: AsyncGenerator[LiveTurn | Sums | None, None]) -> tuple[list[LiveTurn], Sums]:
+async def until_sums(changes: AsyncGenerator[LiveTurn | Sums | None, None]) -> tuple[list[LiveTurn], Sums]:
     turns: list[LiveTurn] = []
-    async for each in found:
+    async for each in changes:
         if isinstance(each, Sums):
             return turns, each
         turns += [each] if each else []
     raise AssertionError
 
 
-def test_so_many_may_watch_and_one_key_not_all_of_them(serve_live: Callable[..., Live]) -> None:
+def test_live_connections_are_limited_per_server_and_key(serve_live: Callable[..., Live]) -> None:
     live = serve_live(config(watchers=3, watchers_of_key=2))
     for most, named in ((3, "server.watchers"), (2, "server.watchers_of_key")):
         made = None if most == 3 else live.ask_cue(lambda: live.cue.keys.new("viewer", user="ann"))
@@ -82,11 +84,11 @@ def test_so_many_may_watch_and_one_key_not_all_of_them(serve_live: Callable[...,
             refused = watch(open_, live, shown)
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
             assert f"Too many live connections: {most}, and {named} allows {most}" in refused.read().decode()
-        for _ in range(100):  # those who left make room
+        for _ in range(100):  # closed connections make room
             with ExitStack() as open_:
-                if (again := watch(open_, live, shown).status_code) == 200:
+                if (status := watch(open_, live, shown).status_code) == 200:
                     break
-        assert again == 200
+        assert status == 200
 
 
 def watch(open_: ExitStack, live: Live, headers: dict[str, str]) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""The book as an agent's tools, spoken with the official SDK's own client over a real pipe."""
+"""Tests of the MCP server over a real pipe with the official SDK client."""
 
 import json
 import signal
@@ -26,46 +26,46 @@ CUEBOOK = "import sys; from cuebook.cli.main import main; sys.exit(main())"
 
 
 @asynccontextmanager
-async def spoken(project: Path, *more: str, mode: str = "auto", heard: Any = None) -> AsyncIterator[Client]:
-    """Start `cuebook mcp` as an agent's program does; `heard` gets what it says unasked."""
+async def mcp_client(project: Path, *more: str, mode: str = "auto", on_message: Any = None) -> AsyncIterator[Client]:
+    """Start `cuebook mcp` as an agent does. `on_message` receives its notifications."""
     server = StdioServerParameters(
         command=sys.executable,
         args=["-c", CUEBOOK, "-C", str(project), "mcp", *more],
         env={"PYTHONPATH": ":".join(sys.path)},
     )
     with anyio.fail_after(60):
-        async with Client(stdio_client(server), mode=mode, message_handler=heard) as client:
+        async with Client(stdio_client(server), mode=mode, message_handler=on_message) as client:
             yield client
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_what_is_remembered_is_recalled_and_forgotten(project: Path, mode: str) -> None:
-    async with spoken(project, "--user", "ann", mode=mode) as client:
+async def test_memory_is_remembered_recalled_and_forgotten(project: Path, mode: str) -> None:
+    async with mcp_client(project, "--user", "ann", mode=mode) as client:
         tools = {each.name: each for each in (await client.list_tools()).tools}
         assert list(tools) == ["remember", "recall", "forget", "why", "history"]
         assert all("user" not in each.input_schema["properties"] for each in tools.values())
 
-        kept = await client.call_tool("remember", {"text": "Ann is allergic to shrimp.", "key": "allergies"})
-        assert not kept.is_error
-        assert kept.structured_content["category"] == "user_preference"
-        found = await client.call_tool("recall", {"query": "what is Ann allergic to?", "conversation": None})
-        [hit] = found.structured_content["hits"]
+        stored = await client.call_tool("remember", {"text": "Ann is allergic to shrimp.", "key": "allergies"})
+        assert not stored.is_error
+        assert stored.structured_content["category"] == "user_preference"
+        result = await client.call_tool("recall", {"query": "what is Ann allergic to?", "conversation": None})
+        [hit] = result.structured_content["hits"]
         assert "shrimp" in hit["text"]
-        assert "shrimp" in found.content[0].text
+        assert "shrimp" in result.content[0].text
 
-        meant = await client.call_tool("forget", {"query": "shrimp"})
-        [candidate] = meant.structured_content["candidates"]
-        assert meant.structured_content["receipt"] is None
+        matches = await client.call_tool("forget", {"query": "shrimp"})
+        [candidate] = matches.structured_content["candidates"]
+        assert matches.structured_content["receipt"] is None
         assert (await client.call_tool("recall", {"query": "shrimp"})).structured_content["hits"]
         gone = await client.call_tool("forget", {"ids": [candidate["id"]], "reason": "Ann asked"})
         assert gone.structured_content["receipt"]["state"] == "done"
         assert (await client.call_tool("recall", {"query": "shrimp"})).structured_content["hits"] == []
 
-        for name, answer in {"remember": kept, "recall": found, "forget": gone}.items():
+        for name, answer in {"remember": stored, "recall": result, "forget": gone}.items():
             jsonschema.validate(answer.structured_content, tools[name].output_schema)
 
 
-def test_what_a_tool_takes_is_of_one_type_each() -> None:
+def test_tool_parameters_have_one_type_each() -> None:
     for tool in TOOLS.values():
         for field in schema_of(tool.takes)["properties"].values():
             assert isinstance(field["type"], str)
@@ -74,11 +74,11 @@ def test_what_a_tool_takes_is_of_one_type_each() -> None:
 
 
 @pytest.mark.slow
-async def test_a_turn_is_explained(project: Path) -> None:
+async def test_why_tool_explains_a_turn(project: Path) -> None:
     async with Cuebook.open(project / "cuebook.toml", worker=False) as cue:
         await cue.ask(Ask("The ferry to Vlieland leaves at 9:45.", "trip", user="ann"))
         await cue.ask(Ask("When does the ferry leave?", "trip", user="ann"))
-    async with spoken(project) as client:
+    async with mcp_client(project) as client:
         answer = await client.call_tool("why", {"conversation": "trip"})
         assert answer.structured_content["turn"] == 2
         assert {"persona", "query"} <= {each["kind"] for each in answer.structured_content["blocks"]}
@@ -86,45 +86,47 @@ async def test_a_turn_is_explained(project: Path) -> None:
         first = await client.call_tool("why", {"conversation": "trip", "turn": 1, "full": True})
         assert first.structured_content["query"] == "The ferry to Vlieland leaves at 9:45."
 
-        said = await client.call_tool("history", {"conversation": "trip", "last": 3})
-        assert [each["seq"] for each in said.structured_content["posts"]] == [2, 3, 4]
+        history = await client.call_tool("history", {"conversation": "trip", "last": 3})
+        assert [each["seq"] for each in history.structured_content["posts"]] == [2, 3, 4]
 
 
 @pytest.mark.slow
-async def test_what_is_kept_in_a_conversation_is_a_post_of_it(project: Path) -> None:
-    async with spoken(project, "--user", "ann") as client:
+async def test_remember_in_a_conversation_stores_a_post(project: Path) -> None:
+    async with mcp_client(project, "--user", "ann") as client:
         assert client.protocol_version == LATEST_PROTOCOL_VERSION
-        async with client.listen(resources_list_changed=True) as told:
-            kept = await client.call_tool("remember", {"text": "The key is under the mat.", "conversation": "house"})
-            assert await anext(told) == ResourcesListChanged()
-        assert kept.structured_content == {"kept": "conversation", "conversationId": "house", "seq": 1} | dict.fromkeys(
-            ("id", "category", "key", "confidence")
-        )
-        said = await client.call_tool("history", {"conversation": "house"})
-        assert said.structured_content["posts"][0]["sendFrom"] == "ann"
-        found = await client.call_tool("recall", {"query": "where is the key?"})
-        assert found.structured_content["hits"][0]["conversationId"] == "house"
+        async with client.listen(resources_list_changed=True) as subscription:
+            stored = await client.call_tool("remember", {"text": "The key is under the mat.", "conversation": "house"})
+            assert await anext(subscription) == ResourcesListChanged()
+        assert stored.structured_content == {
+            "kept": "conversation",
+            "conversationId": "house",
+            "seq": 1,
+        } | dict.fromkeys(("id", "category", "key", "confidence"))
+        history = await client.call_tool("history", {"conversation": "house"})
+        assert history.structured_content["posts"][0]["sendFrom"] == "ann"
+        result = await client.call_tool("recall", {"query": "where is the key?"})
+        assert result.structured_content["hits"][0]["conversationId"] == "house"
 
 
 @pytest.mark.slow
-async def test_without_a_user_the_book_itself_remembers(project: Path) -> None:
-    async with spoken(project) as client:
+async def test_memory_without_a_user_belongs_to_the_project(project: Path) -> None:
+    async with mcp_client(project) as client:
         tools = {each.name: each for each in (await client.list_tools()).tools}
         assert "user" in tools["recall"].input_schema["properties"]
-        kept = await client.call_tool("remember", {"text": "The build needs Node 20."})
-        assert kept.structured_content["category"] == "domain"
-        assert "user" not in kept.structured_content
-        found = await client.call_tool("recall", {"query": "which Node does the build need?"})
-        assert found.structured_content["hits"][0]["kind"] == "knowledge"
+        stored = await client.call_tool("remember", {"text": "The build needs Node 20."})
+        assert stored.structured_content["category"] == "domain"
+        assert "user" not in stored.structured_content
+        result = await client.call_tool("recall", {"query": "which Node does the build need?"})
+        assert result.structured_content["hits"][0]["kind"] == "knowledge"
         anns = await client.call_tool("remember", {"text": "Ann likes tea.", "user": "ann"})
         assert anns.structured_content["category"] == "user_preference"
-        gone = await client.call_tool("forget", {"ids": [kept.structured_content["id"]]})
+        gone = await client.call_tool("forget", {"ids": [stored.structured_content["id"]]})
         assert not gone.is_error
 
 
 @pytest.mark.slow
-async def test_what_is_refused_says_what_to_do(project: Path) -> None:
-    async with spoken(project, "--user", "ann") as client:
+async def test_tool_errors_explain_the_remedy(project: Path) -> None:
+    async with mcp_client(project, "--user", "ann") as client:
         for name, arguments, words in [
             ("recall", {"query": "x", "limit": 0}, "limit"),
             ("recall", {"query": "x", "colour": "red"}, "unknown field 'colour'"),
@@ -144,9 +146,9 @@ async def test_what_is_refused_says_what_to_do(project: Path) -> None:
 
 @pytest.mark.slow
 async def test_conversations_and_memories_are_resources(project: Path) -> None:
-    async with spoken(project, "--user", "ann") as client:
+    async with mcp_client(project, "--user", "ann") as client:
         await client.call_tool("remember", {"text": "Hallo, see you — tomorrow.", "conversation": "a/b c"})
-        kept = await client.call_tool("remember", {"text": "Ann likes tea."})
+        stored = await client.call_tool("remember", {"text": "Ann likes tea."})
         listed = await client.list_resources()
         assert [each.uri for each in listed.resources] == ["cuebook://conversations/a%2Fb%20c"]
         more = await client.list_resources(cursor=listed.next_cursor)
@@ -154,7 +156,7 @@ async def test_conversations_and_memories_are_resources(project: Path) -> None:
         read = await client.read_resource(listed.resources[0].uri)
         assert "see you — tomorrow" in read.contents[0].text
         read = await client.read_resource(more.resources[0].uri)
-        assert kept.structured_content["id"] in read.contents[0].text
+        assert stored.structured_content["id"] in read.contents[0].text
         assert len((await client.list_resource_templates()).resource_templates) == 2
         for uri in (
             "cuebook://conversations/none",
@@ -171,27 +173,31 @@ async def test_conversations_and_memories_are_resources(project: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
-async def test_a_client_of_an_older_revision_is_told_of_changes_unasked(project: Path) -> None:
+async def test_legacy_client_receives_change_notifications(project: Path) -> None:
     says, hears = anyio.create_memory_object_stream[tuple[str, str | None]](99)
 
-    async def heard(message: Any) -> None:
+    async def on_message(message: Any) -> None:
         await says.send((message.method, getattr(message.params, "uri", None)))
 
     async def until(*wanted: tuple[str, str | None]) -> None:
-        told = set[tuple[str, str | None]]()
-        while not set(wanted) <= told:
-            told.add(await hears.receive())
+        received = set[tuple[str, str | None]]()
+        while not set(wanted) <= received:
+            received.add(await hears.receive())
 
     uri, prompts = "cuebook://conversations/house", ("notifications/prompts/list_changed", None)
-    async with says, hears, spoken(project, "--user", "ann", mode="legacy", heard=heard) as client:
-        said = client.server_capabilities
-        assert (said.resources.subscribe, said.resources.list_changed, said.prompts.list_changed) == (True, True, True)
+    async with says, hears, mcp_client(project, "--user", "ann", mode="legacy", on_message=on_message) as client:
+        capabilities = client.server_capabilities
+        assert (
+            capabilities.resources.subscribe,
+            capabilities.resources.list_changed,
+            capabilities.prompts.list_changed,
+        ) == (True, True, True)
         with pytest.raises(MCPError, match="Unknown conversation"):
             await client.subscribe_resource(uri)
         await client.call_tool("remember", {"text": "The door is red.", "conversation": "house"})
         await until(("notifications/resources/list_changed", None))
         await client.subscribe_resource(uri)
-        async with Cuebook.open(project / "cuebook.toml", worker=False) as cue:  # another process, as it were
+        async with Cuebook.open(project / "cuebook.toml", worker=False) as cue:  # acts as another process
             await cue.append("house", [{"role": "user", "content": "And tall."}], user="ann")
             await cue.prompts.save("greet", sections={"body": "Hello."})
         await until(("notifications/resources/updated", uri), prompts)
@@ -199,12 +205,12 @@ async def test_a_client_of_an_older_revision_is_told_of_changes_unasked(project:
 
 
 @pytest.mark.slow
-async def test_the_prompt_book_gives_prompts(project: Path) -> None:
+async def test_prompts_are_listed_and_rendered(project: Path) -> None:
     async with Cuebook.open(project / "cuebook.toml", worker=False) as cue:
         count = Param(name="count", type="integer", default="1", description="How many")
         text = {"body": "Welcome $name, you have $count."}
         await cue.prompts.save("team/greet", sections=text, params=(Param(name="name"), count))
-    async with spoken(project) as client:
+    async with mcp_client(project) as client:
         found: dict = {}
         cursor = None
         while True:
@@ -224,16 +230,14 @@ async def test_the_prompt_book_gives_prompts(project: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (None, 0)])
-def test_it_ends_when_it_is_told_to_and_when_its_input_does(
-    project: Path, sent: signal.Signals | None, code: int
-) -> None:
+def test_server_ends_on_a_signal_or_end_of_input(project: Path, sent: signal.Signals | None, code: int) -> None:
     command = [sys.executable, "-c", CUEBOOK, "-C", str(project), "mcp"]
-    asked = {
+    params = {
         "protocolVersion": LATEST_PROTOCOL_VERSION,
         "capabilities": {},
         "clientInfo": {"name": "t", "version": "1"},
     }
-    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asked}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         running.stdin.write(json.dumps(hello).encode() + b"\n")
         running.stdin.flush()
@@ -247,13 +251,13 @@ def test_it_ends_when_it_is_told_to_and_when_its_input_does(
 
 
 @pytest.mark.slow
-async def test_long_and_many_lines_come_whole(project: Path) -> None:
-    async with spoken(project, "--user", "ann") as client:
+async def test_long_messages_are_transferred_whole(project: Path) -> None:
+    async with mcp_client(project, "--user", "ann") as client:
         long = "ä€𝄞 " * 40_000
-        kept = await client.call_tool("remember", {"text": f"{long}The heron is grey.", "conversation": "birds"})
-        assert not kept.is_error
-        said = await client.call_tool("history", {"conversation": "birds"})
-        [post] = said.structured_content["posts"]
+        stored = await client.call_tool("remember", {"text": f"{long}The heron is grey.", "conversation": "birds"})
+        assert not stored.is_error
+        history = await client.call_tool("history", {"conversation": "birds"})
+        [post] = history.structured_content["posts"]
         assert post["cut"]
         whole = await client.call_tool("history", {"conversation": "birds", "full": True})
         assert whole.structured_content["posts"][0]["message"] == f"{long}The heron is grey."

@@ -1,4 +1,4 @@
-"""An export of any length leaves piece by piece, and nothing of it behind where nobody reads on."""
+"""Tests of memory export: it streams in pieces and leaves nothing running when the client disconnects."""
 
 import asyncio
 import json
@@ -17,8 +17,8 @@ MANY = 3_000
 LONG = 2_000
 
 
-async def keep(cue: Cuebook, user: str, count: int) -> None:
-    """Keep memories of about LONG characters."""
+async def store_memories(cue: Cuebook, user: str, count: int) -> None:
+    """Store memories of about LONG characters."""
     place = Place("user", user)
     made = [
         Memory(id=f"{user}{n}", place=place, category="facts", text=f"{user} {n} " + "x" * LONG, written=True)
@@ -28,9 +28,9 @@ async def keep(cue: Cuebook, user: str, count: int) -> None:
     assert await cue.desk.store.memories.save(Scope(), change, now=1.0)
 
 
-async def test_an_export_is_one_list_of_all_a_users_memories(cue: Cuebook, client: httpx.AsyncClient) -> None:
-    await keep(cue, "ann", 450)
-    await keep(cue, "bob", 3)
+async def test_export_lists_all_memories_of_a_user(cue: Cuebook, client: httpx.AsyncClient) -> None:
+    await store_memories(cue, "ann", 450)
+    await store_memories(cue, "bob", 3)
     exported = await client.get("/api/memories/export?userId=ann")
     assert exported.headers["content-type"] == "application/json"
     assert [each["id"] for each in exported.json()["items"]] == [f"ann{n}" for n in range(450)]
@@ -39,11 +39,11 @@ async def test_an_export_is_one_list_of_all_a_users_memories(cue: Cuebook, clien
     assert len((await client.get("/api/memories/export")).json()["items"]) == 453
 
 
-def test_a_long_export_takes_little_memory_and_leaves_nothing_where_its_client_goes(
+def test_long_export_streams_and_stops_on_disconnect(
     serve_live: Callable[..., Live],
 ) -> None:
     live = serve_live()
-    live.ask_cue(lambda: keep(live.cue, "ann", MANY))
+    live.ask_cue(lambda: store_memories(live.cue, "ann", MANY))
     tasks = live.ask_cue(_tasks)
     with httpx.Client(base_url=live.url, timeout=30) as client:
         size, body = 0, b""
@@ -57,14 +57,14 @@ def test_a_long_export_takes_little_memory_and_leaves_nothing_where_its_client_g
         tracemalloc.stop()
         assert size > MANY * LONG
         assert body.endswith(b"]}")
-        assert peak < size / 2, "it is not held whole"
+        assert peak < size / 2, "The export must not be in memory as a whole."
     with httpx.Client(base_url=live.url) as client, client.stream("GET", "/api/memories/export?userId=ann") as answer:
         assert next(answer.iter_raw(10))
     for _ in range(100):
         if live.ask_cue(_tasks) <= tasks:
             break
         live.ask_cue(lambda: asyncio.sleep(0.05))
-    assert live.ask_cue(_tasks) <= tasks, "who went away leaves nothing running"
+    assert live.ask_cue(_tasks) <= tasks, "No task must remain after the disconnect."
     assert httpx.get(f"{live.url}/api/memories?userId=ann&limit=1").json()["items"][0]["id"] == "ann0"
 
 
@@ -72,7 +72,7 @@ async def _tasks() -> int:
     return len([each for each in asyncio.all_tasks() if "export" in str(each.get_coro()) or "_send" in str(each)])
 
 
-async def test_an_export_that_is_refused_says_so_before_it_begins(cue: Cuebook) -> None:
+async def test_unauthorized_export_is_rejected_before_it_starts(cue: Cuebook) -> None:
     key = await cue.keys.new("editor", user="ann")
     transport = httpx.ASGITransport(app_of(cue))
     shown = {"authorization": f"Bearer {key.token}"}

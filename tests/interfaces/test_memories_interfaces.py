@@ -1,11 +1,11 @@
-"""Memories across conversations over HTTP and on the command line, as their owner uses them."""
+"""Tests of memories across conversations over HTTP and on the command line."""
 
 import json
 import re
 
 import httpx
 import pytest
-from commands import Here, cuebook
+from commands import CommandRunner, cuebook
 from shared_app import app_of
 
 from cuebook import Config, Cuebook
@@ -19,11 +19,11 @@ async def client():
     settings = Settings(store=StoreConfig(url=":memory:"), memory=MemoryConfig(user=True))
     async with Cuebook.open(Config(settings=settings)) as cue:
         transport = httpx.ASGITransport(app_of(cue))
-        async with httpx.AsyncClient(transport=transport, base_url=BASE) as opened:
-            yield opened
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as http_client:
+            yield http_client
 
 
-async def tell(client, message, conversation, user="ann", **more):
+async def chat(client, message, conversation, user="ann", **more):
     body = {"message": message, "conversationId": conversation, "userId": user, **more}
     answer = await client.post("/api/chat", json=body)
     assert answer.status_code == 200, answer.text
@@ -31,8 +31,8 @@ async def tell(client, message, conversation, user="ann", **more):
     return answer.json()
 
 
-async def test_a_users_memories_are_listed_read_corrected_and_exported(client):
-    await tell(client, "I am allergic to nuts.", "c1")
+async def test_user_memories_are_listed_corrected_and_exported(client):
+    await chat(client, "I am allergic to nuts.", "c1")
     [memory] = (await client.get("/api/memories?userId=ann")).json()["items"]
     assert (memory["text"], memory["scope"], memory["userId"]) == ("I am allergic to nuts.", "user", "ann")
     assert memory["sources"][0]["conversationId"] == "c1"
@@ -43,22 +43,22 @@ async def test_a_users_memories_are_listed_read_corrected_and_exported(client):
     assert (await client.patch(f"/api/memories/{memory['id']}", json=body)).status_code == 404
     fixed = await client.patch(f"/api/memories/{memory['id']}", json=body | {"userId": "ann"})
     assert (fixed.status_code, fixed.json()["confidence"]) == (200, 1.0)
-    told = (await client.get("/api/memories/export?userId=ann")).json()["items"]
-    assert [each["text"] for each in told] == ["I am allergic to hazelnuts."]
+    items = (await client.get("/api/memories/export?userId=ann")).json()["items"]
+    assert [each["text"] for each in items] == ["I am allergic to hazelnuts."]
     hits = await client.post("/api/memories/search", json={"query": "allergic?", "userId": "ann", "scopes": ["user"]})
     assert hits.json()["hits"][0]["kind"] in {"item", "post"}
     assert "hazelnuts" in json.dumps(hits.json())
 
 
-async def test_without_a_model_a_memory_is_told_with_its_day_and_no_empty_name(client):
-    await tell(client, "I am allergic to nuts.", "c1")
-    told = (await tell(client, "What am I allergic to?", "c2"))["text"]
-    assert "] I am allergic to nuts. (post-" in told
-    assert "] :" not in told
+async def test_memory_without_a_model_shows_date_and_no_empty_name(client):
+    await chat(client, "I am allergic to nuts.", "c1")
+    result = (await chat(client, "What am I allergic to?", "c2"))["text"]
+    assert "] I am allergic to nuts. (post-" in result
+    assert "] :" not in result
 
 
-async def test_the_policy_is_a_requests_and_what_is_none_is_refused(client):
-    answer = await tell(client, "I live in Oslo.", "c1", memoryControl={"longTermMemory": {"enabled": False}})
+async def test_request_sets_the_policy_and_invalid_ones_are_rejected(client):
+    answer = await chat(client, "I live in Oslo.", "c1", memoryControl={"longTermMemory": {"enabled": False}})
     assert answer["metadata"]["longTermMemoryPolicy"]["enabled"] is False
     assert (await client.get("/api/memories?userId=ann")).json() == {"items": []}
     wrong = {"longTermMemory": {"scopes": {"galaxy": True}}}
@@ -68,7 +68,7 @@ async def test_the_policy_is_a_requests_and_what_is_none_is_refused(client):
     assert "unknown field 'galaxy'" in refused.text
 
 
-async def test_pages_and_odd_questions(client):
+async def test_memories_are_paginated_and_odd_queries_work(client):
     for n in range(5):
         answer = await client.post(
             "/learning/knowledge", json={"category": "domain", "key": f"k{n}", "value": f"v{n}", "userId": "ann"}
@@ -78,10 +78,10 @@ async def test_pages_and_odd_questions(client):
     page = (await client.get("/api/memories?userId=ann&limit=2")).json()
     rest = (await client.get(f"/api/memories?userId=ann&limit=10&cursor={page['next']}")).json()
     assert [each["key"] for each in (*page["items"], *rest["items"])] == [f"k{n}" for n in range(5)]
-    known = (await client.get("/learning/knowledge?userId=ann&q=v3")).json()["items"]
-    assert [(each["key"], each["value"]) for each in known] == [("k3", "v3")]
-    used = await client.post(f"/learning/knowledge/{known[0]['id']}/use?userId=ann")
-    assert used.json() == {"id": known[0]["id"], "confidence": 0.55, "usageCount": 2}
+    items = (await client.get("/learning/knowledge?userId=ann&q=v3")).json()["items"]
+    assert [(each["key"], each["value"]) for each in items] == [("k3", "v3")]
+    used = await client.post(f"/learning/knowledge/{items[0]['id']}/use?userId=ann")
+    assert used.json() == {"id": items[0]["id"], "confidence": 0.55, "usageCount": 2}
     for path in (
         "/api/memories?category=nonsense",
         "/api/memories?cursor=nonsense",
@@ -90,8 +90,8 @@ async def test_pages_and_odd_questions(client):
     ):
         assert (await client.get(path)).status_code == 400, path
     for query in ("x" * 100_000, "?!;.,", '"key" OR NEAR(a b) *', "scope : p1"):
-        found = await client.post("/api/memories/search", json={"query": query, "userId": "ann"})
-        assert found.status_code == 200, query[:20]
+        response = await client.post("/api/memories/search", json={"query": query, "userId": "ann"})
+        assert response.status_code == 200, query[:20]
     wrong = {"category": "domain", "key": "k", "value": "v", "confidence": 7}
     assert (await client.post("/learning/knowledge", json=wrong)).status_code == 400
     assert (
@@ -99,17 +99,17 @@ async def test_pages_and_odd_questions(client):
     ).status_code == 400
 
 
-def test_an_operator_lists_corrects_and_exports(here: Here) -> None:
+def test_operator_lists_corrects_and_exports_memories(here: CommandRunner) -> None:
     project = here.folder / "cuebook.toml"
     project.write_text(project.read_text().replace("[memory]", "[memory]\nuser = true"))
-    told = "I live in Oslo. I am allergic to nuts.\n"
-    assert cuebook("chat", "--conversation", "c1", "--user", "ann", cwd=here.folder, said=told).returncode == 0
+    result = "I live in Oslo. I am allergic to nuts.\n"
+    assert cuebook("chat", "--conversation", "c1", "--user", "ann", cwd=here.folder, stdin=result).returncode == 0
     here("settle")
-    shown = here("memory", "list", "--user", "ann")
-    assert "allergic" in shown
+    output = here("memory", "list", "--user", "ann")
+    assert "allergic" in output
     items = here.json("memory", "list", "--user", "ann")["items"]
     [nuts] = [each["id"] for each in items if "nuts" in each["text"]]
-    assert nuts in shown, "an id is shown whole"
+    assert nuts in output, "The table must show the whole ID."
     assert here("memory", "list", "--user", "ann", "--as-of", "2020-01-31") == "no memories at that time\n"
     assert nuts in here("memory", "list", "--user", "ann", "--as-of", "2999-01-31")
     assert here("memory", "list", "c1", "--as-of", "2020-01-31") == "no memories at that time\n"
@@ -118,25 +118,25 @@ def test_an_operator_lists_corrects_and_exports(here: Here) -> None:
     )
     assert "Unknown memory" in here("memory", "correct", nuts, "x", "--user", "ann", code=1)
     assert "hazelnuts" in json.dumps(here.json("memory", "export", "--user", "ann"))
-    assert "run `cuebook settle`" in here("memory", "list", "--user", "bob")
+    assert "Run `cuebook settle`" in here("memory", "list", "--user", "bob")
     (here.folder / "cuebook.toml").write_text("")
-    assert "set `user = true`" in here("memory", "list", "--user", "bob")
+    assert "Set `user = true`" in here("memory", "list", "--user", "bob")
     refused = here("memory", "search", "x", "--as-of", "yesterday", code=2)
     assert "'yesterday' is not a date. Use YYYY-MM-DD (UTC)" in refused
     assert "Value error" not in refused
     assert "user's item" in here("memory", "search", "allergic hazelnuts", "--user", "ann", "--explain")
 
 
-def test_knowledge_is_put_listed_used_and_decays(here: Here) -> None:
+def test_knowledge_is_stored_listed_used_and_decays(here: CommandRunner) -> None:
     assert here("knowledge", "put", "domain", "api.rate", "100 a minute").endswith("confidence 0.50\n")
     assert here("knowledge", "put", "domain", "api.rate", "100 a minute").endswith("confidence 0.60\n")
-    [found] = here.json("knowledge", "list", "--search", "rate")["items"]
-    assert here("knowledge", "use", found["id"]) == "api.rate: confidence 0.65 after 3 uses\n"
+    [result] = here.json("knowledge", "list", "--search", "rate")["items"]
+    assert here("knowledge", "use", result["id"]) == "api.rate: confidence 0.65 after 3 uses\n"
     assert "Unknown knowledge 'nope'. List the entries" in here("knowledge", "use", "nope", code=1)
-    assert here("knowledge", "decay", "--as-of", "2026-01-01") == "lowered 0, deleted 0\n"
-    assert here("knowledge", "decay", "--as-of", "2100-01-01") == "lowered 0, deleted 1\n"
+    assert here("knowledge", "decay", "--as-of", "2026-01-01") == "lowered the confidence of 0 facts, deleted 0\n"
+    assert here("knowledge", "decay", "--as-of", "2100-01-01") == "lowered the confidence of 0 facts, deleted 1\n"
     assert "no facts" in here("knowledge", "list")
     assert "unknown category 'x'" in here("knowledge", "put", "x", "k", "v", code=1)
     here("knowledge", "put", "domain", "api.rate", "9 a minute", "--user", "ann")
     [shown, *_] = here("memory", "search", "rate", "--user", "ann").splitlines()
-    assert re.fullmatch(r"1\. \S+ user's knowledge \w+ · \d\.\d\d", shown), "no one said it: no sources to name"
+    assert re.fullmatch(r"1\. \S+ user's knowledge \w+ · \d\.\d\d", shown), "Handwritten knowledge has no sources."

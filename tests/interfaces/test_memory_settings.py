@@ -1,4 +1,4 @@
-"""What the host wrote of the scopes of memory holds for whoever comes with a key; what it left out is A's to say."""
+"""Tests of memory scope settings: the host's settings, the defaults with API keys, and the request's policy."""
 
 from pathlib import Path
 from typing import Any
@@ -12,23 +12,23 @@ SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "sh
 
 
 async def scopes_of(keyed: Keyed, *, talk: str = "c1", **more: Any) -> set[str]:
-    """Say something with a key of one user; gives the scopes that held by `/api/chat` and by `/v1` alike."""
-    client = await keyed.holder("editor", "ann", organizations=["acme"])
-    said = await client.post("/api/chat", json={"message": "I live in Oslo.", "conversationId": talk} | more)
-    assert said.status_code == 200, said.text
+    """Chat with a user's key. Return the active scopes, which must be equal for `/api/chat` and `/v1`."""
+    client = await keyed.client_as("editor", "ann", organizations=["acme"])
+    response = await client.post("/api/chat", json={"message": "I live in Oslo.", "conversationId": talk} | more)
+    assert response.status_code == 200, response.text
     body = {"model": "m", "messages": [{"role": "user", "content": "I live in Oslo."}]}
     headers = {"x-conversation-id": f"{talk}-v1"}
     if "organizationId" in more:
         headers["x-organization-id"] = more["organizationId"]
     assert (await client.post("/v1/chat/completions", json=body, headers=headers)).status_code == 200
     turns = [await keyed.cue.turns.show(name, 1) for name in (talk, f"{talk}-v1")]
-    told = [each["metadata"]["longTermMemoryPolicy"]["scopes"] for each in turns]
-    assert told[0] == told[1] == said.json()["metadata"]["longTermMemoryPolicy"]["scopes"]
-    return {name for name, on in told[0].items() if on}
+    results = [each["metadata"]["longTermMemoryPolicy"]["scopes"] for each in turns]
+    assert results[0] == results[1] == response.json()["metadata"]["longTermMemoryPolicy"]["scopes"]
+    return {name for name, on in results[0].items() if on}
 
 
 @pytest.mark.parametrize(
-    ("given", "on"),
+    ("settings", "on"),
     [
         ({}, {"conversation", "user", "persona", "organization"}),
         ({"file": {"memory": {"user": False}}}, {"conversation", "persona", "organization"}),
@@ -41,34 +41,34 @@ async def scopes_of(keyed: Keyed, *, talk: str = "c1", **more: Any) -> set[str]:
     ],
     ids=["unset", "user", "persona", "organization", "both"],
 )
-async def test_a_scope_the_host_wrote_out_holds_for_keys(given: Any, on: set[str]) -> None:
-    async with served(where=build(arguments={"store.url": ":memory:"}, **given)) as keyed:
+async def test_configured_scopes_apply_to_api_keys(settings: Any, on: set[str]) -> None:
+    async with served(where=build(arguments={"store.url": ":memory:"}, **settings)) as keyed:
         assert await scopes_of(keyed, organizationId="acme") == on
-        assert await scopes_of(keyed, talk="c2") == on - {"organization"}, "none was named"
+        assert await scopes_of(keyed, talk="c2") == on - {"organization"}, "The request names no organization."
         await keyed.cue.settle()
         kinds = {each.place.kind for each in (await keyed.cue.memories.page(limit=200)).items}
         assert kinds == on - {"conversation", "organization"}
 
 
-async def test_a_request_says_else_than_the_host() -> None:
+async def test_request_overrides_the_configured_scopes() -> None:
     config = build(arguments={"store.url": ":memory:"}, file={"memory": {"user": False, "persona": False}})
     async with served(where=config) as keyed:
-        on = await keyed.holder("editor", "ann")
+        on = await keyed.client_as("editor", "ann")
         asks = {"message": "I live in Oslo.", "memoryControl": {"longTermMemory": {"scopes": {"user": True}}}}
         assert (await on.post("/api/chat", json=asks)).status_code == 200
         await keyed.cue.settle()
-        kept = (await keyed.cue.memories.page(limit=200)).items
-        assert [(each.place.kind, each.text) for each in kept] == [("user", "I live in Oslo.")]
+        stored = (await keyed.cue.memories.page(limit=200)).items
+        assert [(each.place.kind, each.text) for each in stored] == [("user", "I live in Oslo.")]
 
 
-async def test_what_an_organization_knows_is_read_where_the_host_says_so_without_keys_too(tmp_path: Path) -> None:
+async def test_configured_organization_scope_works_without_keys(tmp_path: Path) -> None:
     file = tmp_path / "cuebook.toml"
     file.write_text("[memory]\norganization = true\n", encoding="utf-8")
     async with served(where=file) as keyed:
         client = keyed.client()
-        told = {"message": "Our plant is in Quito.", "conversationId": "c1", "userId": "mara"}
-        said = await client.post("/api/chat", json=told | {"organizationId": "acme", "memoryControl": SHARES})
-        assert said.status_code == 200, said.text
+        body = {"message": "Our plant is in Quito.", "conversationId": "c1", "userId": "mara"}
+        response = await client.post("/api/chat", json=body | {"organizationId": "acme", "memoryControl": SHARES})
+        assert response.status_code == 200, response.text
         await keyed.cue.settle()
         asks = {"message": "Where is our plant?", "userId": "eve", "organizationId": "acme"}
         hits = (await client.post("/api/chat", json=asks)).json()["metadata"]["longTermMemoryRetrieval"]["hits"]
@@ -78,30 +78,30 @@ async def test_what_an_organization_knows_is_read_where_the_host_says_so_without
         assert hits == []
 
 
-async def test_a_turn_that_asks_to_share_is_told_whether_it_does() -> None:
+async def test_turn_metadata_reports_whether_sharing_works() -> None:
     async with served() as keyed:
         keys = {
-            "mara": await keyed.holder("admin", "mara", organizations=["acme"]),
-            "eve": await keyed.holder("editor", "eve", organizations=["acme"]),
+            "mara": await keyed.client_as("admin", "mara", organizations=["acme"]),
+            "eve": await keyed.client_as("editor", "eve", organizations=["acme"]),
         }
 
-        async def told(user: str, *, organization: str | None = "acme", **terms: Any) -> Any:
+        async def sharing_metadata(user: str, *, organization: str | None = "acme", **terms: Any) -> Any:
             control = {"longTermMemory": SHARES["longTermMemory"] | terms}
             body = {"message": "Our plant is in Quito.", "organizationId": organization, "memoryControl": control}
-            said = await keys[user].post("/api/chat", json=body)
-            assert said.status_code == 200, said.text
-            shown = await keyed.cue.turns.show(said.json()["conversationId"], 1)
-            metadata = said.json()["metadata"]
-            assert shown["metadata"].get("longTermMemorySharing") == metadata.get("longTermMemorySharing")
+            response = await keys[user].post("/api/chat", json=body)
+            assert response.status_code == 200, response.text
+            result = await keyed.cue.turns.show(response.json()["conversationId"], 1)
+            metadata = response.json()["metadata"]
+            assert result["metadata"].get("longTermMemorySharing") == metadata.get("longTermMemorySharing")
             return metadata.get("longTermMemorySharing")
 
-        assert await told("mara") == {"shared": True}
+        assert await sharing_metadata("mara") == {"shared": True}
         refused = {"shared": False, "reason": "the API key may not publish; it needs the role admin or higher"}
-        assert await told("eve") == refused
-        assert await told("eve", shareWithOrganization=False) is None
-        assert "names no organization" in (await told("mara", organization=None))["reason"]
-        assert "scopes.organization" in (await told("mara", scopes={"organization": False}))["reason"]
-        assert "storeAtomicDocs" in (await told("mara", storeAtomicDocs=False))["reason"]
-        assert "enabled" in (await told("mara", enabled=False))["reason"]
+        assert await sharing_metadata("eve") == refused
+        assert await sharing_metadata("eve", shareWithOrganization=False) is None
+        assert "names no organization" in (await sharing_metadata("mara", organization=None))["reason"]
+        assert "scopes.organization" in (await sharing_metadata("mara", scopes={"organization": False}))["reason"]
+        assert "storeAtomicDocs" in (await sharing_metadata("mara", storeAtomicDocs=False))["reason"]
+        assert "enabled" in (await sharing_metadata("mara", enabled=False))["reason"]
         await keyed.cue.organizations.change("acme", {"memory": {"longTermMemory": {"allowWrites": False}}})
-        assert "the organization's settings" in (await told("mara"))["reason"]
+        assert "the organization's settings" in (await sharing_metadata("mara"))["reason"]

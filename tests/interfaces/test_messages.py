@@ -1,4 +1,4 @@
-"""Programs of Anthropic's own library in front of the book: what they send is kept, and what they get is theirs."""
+"""Tests of the Anthropic Messages proxy with Anthropic's own client library."""
 
 import json
 from collections.abc import Callable
@@ -22,11 +22,11 @@ REMINDER: Any = {"type": "text", "text": "<system-reminder>The to-do list is emp
 
 @pytest.fixture
 def start(upstream: Upstream, serve_live: Callable[..., Live]) -> Callable[..., Live]:
-    def started(messages: str = "book", **more: Any) -> Live:
-        given = {"store.url": ":memory:", "upstream.url": upstream.url, "upstream.messages": messages}
-        return serve_live(build(arguments=given | {name.replace("__", "."): value for name, value in more.items()}))
+    def start_server(messages: str = "book", **more: Any) -> Live:
+        settings = {"store.url": ":memory:", "upstream.url": upstream.url, "upstream.messages": messages}
+        return serve_live(build(arguments=settings | {name.replace("__", "."): value for name, value in more.items()}))
 
-    return started
+    return start_server
 
 
 def show(live: Live, conversation: str, turn: int) -> dict[str, Any]:
@@ -41,18 +41,18 @@ def user(content: Any) -> Any:
     return {"role": "user", "content": content}
 
 
-def talk(client: anthropic.Anthropic, *, stream: bool, thinking: bool = False, **more: Any) -> list[Any]:
-    """Ask with tools and answer what is called; gives the whole history, its last message the answer to it."""
-    given: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 99, "tools": TOOLS, "system": SYSTEM, **more}
+def run_tool_round(client: anthropic.Anthropic, *, stream: bool, thinking: bool = False, **more: Any) -> list[Any]:
+    """Ask with tools and answer the tool calls. Return the whole history, which ends with the answer."""
+    body: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 99, "tools": TOOLS, "system": SYSTEM, **more}
     if thinking:
-        given["thinking"] = {"type": "enabled", "budget_tokens": 1024}
+        body["thinking"] = {"type": "enabled", "budget_tokens": 1024}
     history: list[Any] = [user([{"type": "text", "text": "What is the weather in Oslo?"}, IMAGE])]
     for _ in range(2):
         if stream:
-            with client.messages.stream(messages=history, **given) as events:
+            with client.messages.stream(messages=history, **body) as events:
                 answer = events.get_final_message()
         else:
-            answer = client.messages.create(messages=history, **given)
+            answer = client.messages.create(messages=history, **body)
         history.append({"role": "assistant", "content": [block.to_dict() for block in answer.content]})
         if answer.stop_reason == "tool_use":
             results = [
@@ -65,7 +65,7 @@ def talk(client: anthropic.Anthropic, *, stream: bool, thinking: bool = False, *
 
 @pytest.mark.parametrize("messages", ["keep", "book"])
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_a_round_with_tools_is_one_turn(
+def test_tool_round_is_one_turn(
     start: Callable[..., Live],
     upstream: Upstream,
     messages: str,
@@ -74,16 +74,16 @@ def test_a_round_with_tools_is_one_turn(
     stream: bool,
 ) -> None:
     live = start(messages)
-    history = talk(anthropic_of(live, "/c/trip/u/ann"), stream=stream, thinking=True)
+    history = run_tool_round(anthropic_of(live, "/c/trip/u/ann"), stream=stream, thinking=True)
     assert [block["type"] for block in history[1]["content"]] == [
         "thinking", "redacted_thinking", "text", "tool_use", "tool_use",
     ]  # fmt: skip
     assert upstream.last.path == "/v1/messages"
     assert upstream.last.headers["authorization"] == "Bearer sk-ant-theirs"
-    assert upstream.last.fields["messages"] == history[:3]  # signatures, marks and reminders as they came
+    assert upstream.last.fields["messages"] == history[:3]  # signatures, marks and reminders are unchanged
     assert upstream.last.fields["system"] == SYSTEM
-    [found] = live.ask_cue(lambda: live.cue.conversations.list(user="ann")).items
-    assert found.turns == 1
+    [conversation] = live.ask_cue(lambda: live.cue.conversations.list(user="ann")).items
+    assert conversation.turns == 1
     turn = live.ask_cue(lambda: live.cue.turns.show("trip", 1, user="ann"))
     assert (turn["query"], turn["reply"], turn["state"]) == (
         "What is the weather in Oslo?", "Grüße, 3 messages.", "finished",
@@ -91,43 +91,43 @@ def test_a_round_with_tools_is_one_turn(
     assert [step["usage"] for step in turn["steps"]] == [
         {"input": 123, "output": 12, "cache_read": 100, "cache_write": 3}
     ] * 2
-    kept = turn["metadata"].get("shadow", {})  # with what would have been sent, call by call
-    assert [*kept] == (["1", "2"] if messages == "keep" else [])
-    assert live.ask_cue(lambda: live.cue.shadow.report(user="ann")).calls == len(kept)
-    assert all(entry["clientTokens"] and entry["windowTokens"] for entry in kept.values())
+    shadow_entries = turn["metadata"].get("shadow", {})  # with the prompt that would have been sent for each call
+    assert [*shadow_entries] == (["1", "2"] if messages == "keep" else [])
+    assert live.ask_cue(lambda: live.cue.shadow.report(user="ann")).calls == len(shadow_entries)
+    assert all(entry["clientTokens"] and entry["windowTokens"] for entry in shadow_entries.values())
     posts = live.ask_cue(lambda: live.cue.conversations.posts("trip", user="ann"))
     assert [post.role for post in posts] == ["user", "assistant", "tool", "tool", "assistant"]
-    assert posts[1].message == "Let me look."  # what it thought, it did not say
+    assert posts[1].message == "Let me look."  # the message does not contain the thinking text
     thought = next(part for part in posts[1].parts if part.type == "reasoning")
     assert THINKING["signature"] in thought.content
     assert [call.extra["callId"] for call in posts[1].calls] == [call["id"] for call in CALLS]
 
 
 @pytest.mark.parametrize("messages", ["keep", "book"])
-def test_a_key_gets_the_stored_answer_again(
+def test_idempotency_key_returns_the_stored_answer(
     start: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic], messages: str
 ) -> None:
     live = start(messages)
-    asked: dict[str, Any] = {"model": "m", "max_tokens": 2048, "messages": [user("What is the weather?")]}
-    asked |= {"tools": TOOLS, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+    body: dict[str, Any] = {"model": "m", "max_tokens": 2048, "messages": [user("What is the weather?")]}
+    body |= {"tools": TOOLS, "thinking": {"type": "enabled", "budget_tokens": 1024}}
     with anthropic_of(live, default_headers={"Idempotency-Key": "k"}) as client:
-        first = client.messages.create(**asked)
+        first = client.messages.create(**body)
         sent = len(upstream.received)
-        again = client.messages.create(**asked)
-        assert (again.id, again.content, again.stop_reason) == (first.id, first.content, first.stop_reason)
-        assert again.usage.cache_read_input_tokens == first.usage.cache_read_input_tokens == 100
-        with client.messages.stream(**asked) as events:
+        second = client.messages.create(**body)
+        assert (second.id, second.content, second.stop_reason) == (first.id, first.content, first.stop_reason)
+        assert second.usage.cache_read_input_tokens == first.usage.cache_read_input_tokens == 100
+        with client.messages.stream(**body) as events:
             streamed = events.get_final_message()
         assert [each.to_dict() for each in streamed.content] == [each.to_dict() for each in first.content]
         with pytest.raises(anthropic.UnprocessableEntityError):
-            client.messages.create(**asked | {"max_tokens": 4096})
+            client.messages.create(**body | {"max_tokens": 4096})
     assert len(upstream.received) == sent
     assert "idempotency-key" not in upstream.last.headers
-    [found] = conversations(live)
-    assert found.turns == 1
+    [conversation] = conversations(live)
+    assert conversation.turns == 1
 
 
-def test_requests_of_other_forms_pass(
+def test_other_endpoints_pass_through(
     start: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     live = start()
@@ -142,43 +142,43 @@ def test_requests_of_other_forms_pass(
     assert not conversations(live)
 
 
-def test_errors_come_as_the_provider_says_them(
+def test_provider_errors_are_forwarded_unchanged(
     start: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     live = start()
     client = anthropic_of(live, "/c/trip")
-    asked: dict[str, Any] = {"max_tokens": 9, "messages": [user("Hi")]}
+    body: dict[str, Any] = {"max_tokens": 9, "messages": [user("Hi")]}
     with pytest.raises(anthropic.APIStatusError) as overloaded:
-        client.messages.create(model="overloaded", **asked)
+        client.messages.create(model="overloaded", **body)
     assert (overloaded.value.status_code, overloaded.value.response.content) == (529, OVERLOADED)
     assert overloaded.value.response.headers["retry-after"] == "3"
     with pytest.raises(anthropic.BadRequestError) as bad:
-        client.messages.create(model="bad", **asked)
+        client.messages.create(model="bad", **body)
     assert bad.value.response.content == BAD
-    with pytest.raises(anthropic.APIStatusError), client.messages.stream(model="failing", **asked) as events:
+    with pytest.raises(anthropic.APIStatusError), client.messages.stream(model="failing", **body) as events:
         events.get_final_message()
     with (
         pytest.raises(Exception, match=r"peer closed|incomplete"),
-        client.messages.stream(model="half", **asked) as cut,
+        client.messages.stream(model="half", **body) as cut,
     ):
         cut.get_final_message()
     assert [show(live, "trip", n)["state"] for n in (1, 2, 3, 4)] == ["failed", "failed", "failed", "interrupted"]
     assert show(live, "trip", 4)["reply"].startswith("Gr")
     upstream.received.clear()
-    refused = httpx.post(f"{live.url}/v1/messages", json={**asked, "model": "m"}, headers={"x-time-zone": "Nowhere"})
+    refused = httpx.post(f"{live.url}/v1/messages", json={**body, "model": "m"}, headers={"x-time-zone": "Nowhere"})
     assert refused.status_code == 400
     assert refused.json()["error"]["type"] == "invalid_request_error"
     assert not upstream.received
 
 
 @pytest.mark.parametrize("messages", ["keep", "book"])
-def test_a_history_is_found_again_by_what_it_says(
+def test_history_is_recognized_by_its_content(
     start: Callable[..., Live], messages: str, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     """The library resends blocks with nulls, moves markers, and writes its texts as strings."""
     live = start(messages)
     client = anthropic_of(live)
-    history = talk(client, stream=True, model="torn")
+    history = run_tool_round(client, stream=True, model="torn")
     history += [user("Thanks.")]
     history[1]["content"][0]["citations"] = None
     history[0]["content"][-1] = {**IMAGE, **MARK}
@@ -187,10 +187,10 @@ def test_a_history_is_found_again_by_what_it_says(
     history += [{"role": "assistant", "content": [block.to_dict() for block in answer.content]}, user("And now?")]
     with client.messages.stream(model="m", max_tokens=9, messages=history) as events:
         said = events.get_final_text()
-    [found] = conversations(live)
-    assert (found.turns, said) == (3, "Grüße, 7 messages.")
-    assert show(live, found.id, 3)["reply"] == said
-    assert show(live, found.id, 2)["reply"] == "One.\nTwo."
+    [conversation] = conversations(live)
+    assert (conversation.turns, said) == (3, "Grüße, 7 messages.")
+    assert show(live, conversation.id, 3)["reply"] == said
+    assert show(live, conversation.id, 2)["reply"] == "One.\nTwo."
 
 
 @pytest.mark.parametrize(
@@ -203,24 +203,26 @@ def test_a_history_is_found_again_by_what_it_says(
         b'{"model": "m",  "messages": [{"role": "user", "content": 7}]}',
     ],
 )
-def test_what_nobody_here_can_read_passes_unkept(start: Callable[..., Live], upstream: Upstream, body: bytes) -> None:
+def test_unparsable_request_passes_without_being_stored(
+    start: Callable[..., Live], upstream: Upstream, body: bytes
+) -> None:
     live = start()
     httpx.post(f"{live.url}/v1/messages", content=body)
     assert upstream.last.body == body
     assert not conversations(live)
 
 
-def test_in_shadow_nothing_is_changed_and_the_ledger_reads_it(
+def test_shadow_mode_changes_nothing_and_records_usage(
     start: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     live = start("book", upstream__shadow=True, upstream__cache_rule="anthropic")
-    talk(anthropic_of(live, "/c/trip"), stream=True, thinking=True)
+    run_tool_round(anthropic_of(live, "/c/trip"), stream=True, thinking=True)
     live.ask_cue(live.cue.settle)
     turn = show(live, "trip", 1)
     assert (turn["query"], turn["reply"]) == ("What is the weather in Oslo?", "Grüße, 3 messages.")
     entry = turn["metadata"]["shadow"]["2"]
     assert entry["model"] == "claude-opus-5"
-    assert entry["clientTokens"] == entry["windowTokens"]  # all of it fits
+    assert entry["clientTokens"] == entry["windowTokens"]  # the whole history fits
     report = live.ask_cue(live.cue.shadow.report)
     assert (report.calls, report.reported_tokens, report.reported_cached, report.parted_calls) == (2, 246, 200, 0)
     assert json.loads(upstream.last.body)["messages"][-1]["content"][-1] == REMINDER

@@ -1,4 +1,4 @@
-"""Anthropic's own library in front of any model: the book's, none, or a server of OpenAI's wire."""
+"""Tests of Anthropic's client library with the configured model or an OpenAI-compatible server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,9 +19,9 @@ REMINDER: Any = {"type": "text", "text": "<system-reminder>The to-do list is emp
 
 
 @pytest.fixture
-def chatting(upstream: Upstream, serve_live: Callable[..., Live]) -> Live:
-    given = {"store.url": ":memory:", "upstream.url": upstream.url, "upstream.messages": "chat"}
-    return serve_live(build(arguments=given))
+def chat_live(upstream: Upstream, serve_live: Callable[..., Live]) -> Live:
+    settings = {"store.url": ":memory:", "upstream.url": upstream.url, "upstream.messages": "chat"}
+    return serve_live(build(arguments=settings))
 
 
 def client_of(live: Live, place: str = "", **more: Any) -> anthropic.Anthropic:
@@ -33,10 +33,10 @@ def user(content: Any) -> Any:
 
 
 def ask(client: anthropic.Anthropic, *, stream: bool, **asked: Any) -> Any:
-    given: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 99} | asked
+    body: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 99} | asked
     if not stream:
-        return client.messages.create(**given)
-    with client.messages.stream(**given) as events:
+        return client.messages.create(**body)
+    with client.messages.stream(**body) as events:
         return events.get_final_message()
 
 
@@ -44,48 +44,48 @@ both = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
 
 @both
-def test_without_an_upstream_the_books_own_model_answers(serve_live: Callable[..., Live], *, stream: bool) -> None:
+def test_configured_model_answers_without_an_upstream(serve_live: Callable[..., Live], *, stream: bool) -> None:
     model = ScriptedModel("Noted.", Script(text="It leaves at 9:45."))
     live = serve_live(config(), model=model)
     with client_of(live, "/c/trip/u/ann") as client:
         history = [user([{"type": "text", "text": "The ferry leaves at 9:45."}, REMINDER])]
         first = ask(client, stream=stream, messages=history, system="Be brief.", tools=TOOLS)
         history += [{"role": "assistant", "content": [each.to_dict() for each in first.content]}, user("When?")]
-        again = ask(client, stream=stream, messages=history, system="Be brief.")
-        assert [each.type for each in again.content] == ["text"]
-        assert (again.content[0].text, again.stop_reason) == ("It leaves at 9:45.", "end_turn")
-        assert again.usage.input_tokens > 0 < again.usage.output_tokens
+        second = ask(client, stream=stream, messages=history, system="Be brief.")
+        assert [each.type for each in second.content] == ["text"]
+        assert (second.content[0].text, second.stop_reason) == ("It leaves at 9:45.", "end_turn")
+        assert second.usage.input_tokens > 0 < second.usage.output_tokens
         counted = client.messages.count_tokens(model="m", messages=history, tools=TOOLS, system="Be brief.")
         assert counted.input_tokens > client.messages.count_tokens(model="m", messages=history).input_tokens > 10
-    [found] = live.ask_cue(lambda: live.cue.conversations.list(user="ann")).items
-    assert found.turns == 2
+    [conversation] = live.ask_cue(lambda: live.cue.conversations.list(user="ann")).items
+    assert conversation.turns == 2
     turn = live.ask_cue(lambda: live.cue.turns.show("trip", 2, user="ann"))
     assert (turn["query"], turn["reply"], turn["state"]) == ("When?", "It leaves at 9:45.", "finished")
     assert b"system_reminder" not in b"".join(model.requests[0].messages)
     assert b"The to-do list is empty." in b"".join(model.requests[0].messages)
 
 
-def test_a_key_gets_its_answer_again_and_what_no_model_gets_is_named(serve_live: Callable[..., Live]) -> None:
+def test_repeated_key_replays_and_dropped_fields_are_named(serve_live: Callable[..., Live]) -> None:
     live = serve_live(config(), model=ScriptedModel("Once."))
-    asked: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [user("Hi")], "tools": TOOLS}
+    body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [user("Hi")], "tools": TOOLS}
     with client_of(live, default_headers={"Idempotency-Key": "k"}) as client:
-        raw = client.messages.with_raw_response.create(**asked, thinking={"type": "enabled", "budget_tokens": 1024})
+        raw = client.messages.with_raw_response.create(**body, thinking={"type": "enabled", "budget_tokens": 1024})
         assert raw.headers["x-cuebook-left-out"] == "thinking, tools"
         first = raw.parse()
-        asked["thinking"] = {"type": "enabled", "budget_tokens": 1024}
-        assert ask(client, stream=False, **asked) == first
-        again = ask(client, stream=True, **asked)
-        assert (again.id, again.content[0].text, again.usage) == (first.id, "Once.", first.usage)
+        body["thinking"] = {"type": "enabled", "budget_tokens": 1024}
+        assert ask(client, stream=False, **body) == first
+        second = ask(client, stream=True, **body)
+        assert (second.id, second.content[0].text, second.usage) == (first.id, "Once.", first.usage)
         with pytest.raises(anthropic.UnprocessableEntityError, match="was used with a different request"):
-            ask(client, stream=False, **asked | {"max_tokens": 10})
+            ask(client, stream=False, **body | {"max_tokens": 10})
 
 
 @both
-def test_a_server_of_openais_wire_is_asked_with_tools(chatting: Live, upstream: Upstream, *, stream: bool) -> None:
-    with client_of(chatting, "/c/trip") as client:
+def test_openai_compatible_server_is_called_with_tools(chat_live: Live, upstream: Upstream, *, stream: bool) -> None:
+    with client_of(chat_live, "/c/trip") as client:
         history = [user([{"type": "text", "text": "What is the weather?"}, IMAGE])]
-        given: dict[str, Any] = {"model": "tools", "tools": TOOLS, "system": "Be brief.", "stop_sequences": ["END"]}
-        called = ask(client, stream=stream, messages=history, **given, tool_choice={"type": "any"})
+        request: dict[str, Any] = {"model": "tools", "tools": TOOLS, "system": "Be brief.", "stop_sequences": ["END"]}
+        called = ask(client, stream=stream, messages=history, **request, tool_choice={"type": "any"})
         sent = upstream.last.fields
         assert upstream.last.path == "/v1/chat/completions"
         assert (upstream.last.headers["authorization"], sent["tool_choice"]) == ("Bearer sk-theirs", "required")
@@ -103,7 +103,7 @@ def test_a_server_of_openais_wire_is_asked_with_tools(chatting: Live, upstream: 
             {"type": "tool_result", "tool_use_id": "call_b", "content": [{"type": "text", "text": "Sun."}]},
         ]
         history += [{"role": "assistant", "content": [each.to_dict() for each in called.content]}]
-        answer = ask(client, stream=stream, messages=[*history, user([*results, REMINDER])], **given | {"model": "m"})
+        answer = ask(client, stream=stream, messages=[*history, user([*results, REMINDER])], **request | {"model": "m"})
         assert answer.stop_reason == "end_turn"
         assert answer.content[0].text
         assert (answer.usage.input_tokens, answer.usage.output_tokens) == (7, 5 if stream else 3)
@@ -113,27 +113,29 @@ def test_a_server_of_openais_wire_is_asked_with_tools(chatting: Live, upstream: 
             ("tool", "Sun.\n\n<system-reminder>The to-do list is empty.</system-reminder>"),
             ("user", [PICTURE]),
         ]
-    turn = chatting.ask_cue(lambda: chatting.cue.turns.show("trip", 1))
+    turn = chat_live.ask_cue(lambda: chat_live.cue.turns.show("trip", 1))
     assert (turn["state"], len(turn["steps"])) == ("finished", 2)
-    posts = chatting.ask_cue(lambda: chatting.cue.conversations.posts("trip"))
+    posts = chat_live.ask_cue(lambda: chat_live.cue.conversations.posts("trip"))
     assert [post.role for post in posts] == ["user", "assistant", "tool", "tool", "assistant"]
 
 
-def test_the_books_own_server_is_asked_with_tools_and_its_own_key(
+def test_configured_server_is_called_with_tools_and_its_key(
     upstream: Upstream, serve_live: Callable[..., Live]
 ) -> None:
-    given = {"model.provider": "openai", "model.base_url": upstream.url, "model.name": "tools"}
-    live = serve_live(build(arguments={"store.url": ":memory:", **given, "model.api_key_env": "PYTEST_CURRENT_TEST"}))
+    settings = {"model.provider": "openai", "model.base_url": upstream.url, "model.name": "tools"}
+    live = serve_live(
+        build(arguments={"store.url": ":memory:", **settings, "model.api_key_env": "PYTEST_CURRENT_TEST"})
+    )
     with client_of(live) as client:
         called = ask(client, stream=True, messages=[user("What is the weather?")], tools=TOOLS)
     assert (called.stop_reason, called.content[0].input) == ("tool_use", {"city": "Oslo"})
     assert upstream.last.fields["model"] == "tools"
-    assert "test_the_books_own_server" in upstream.last.headers["authorization"]
+    assert "test_configured_server" in upstream.last.headers["authorization"]
     assert "sk-theirs" not in str(upstream.last.headers)
 
 
-def test_its_errors_are_told_as_anthropics(chatting: Live) -> None:
-    with client_of(chatting) as client:
+def test_errors_have_the_anthropic_format(chat_live: Live) -> None:
+    with client_of(chat_live) as client:
         with pytest.raises(anthropic.RateLimitError, match="slow down") as limited:
             ask(client, stream=False, model="limited", messages=[user("Hi")])
         assert limited.value.response.headers["retry-after"] == "7"
@@ -144,11 +146,11 @@ def test_its_errors_are_told_as_anthropics(chatting: Live) -> None:
             ask(client, stream=False, messages=[user(7)])
 
 
-def test_a_conversation_goes_on_over_openais_wire(chatting: Live, upstream: Upstream) -> None:
-    with client_of(chatting, "/c/trip") as client:
+def test_conversation_continues_over_the_openai_api(chat_live: Live, upstream: Upstream) -> None:
+    with client_of(chat_live, "/c/trip") as client:
         ask(client, stream=False, model="m", messages=[user([{"type": "text", "text": "Hi"}, REMINDER])])
-    asked = {"model": "m", "messages": [user("And now?")]}
-    answer = httpx.post(f"{chatting.url}/c/trip/v1/chat/completions", json=asked, headers={"x-history": "server"})
+    body = {"model": "m", "messages": [user("And now?")]}
+    answer = httpx.post(f"{chat_live.url}/c/trip/v1/chat/completions", json=body, headers={"x-history": "server"})
     assert answer.status_code == 200
-    said = [each for each in upstream.last.fields["messages"] if each["role"] == "user"]
-    assert said[0]["content"] == [{"type": "text", "text": "Hi"}, REMINDER]  # no part nobody knows there
+    user_messages = [each for each in upstream.last.fields["messages"] if each["role"] == "user"]
+    assert user_messages[0]["content"] == [{"type": "text", "text": "Hi"}, REMINDER]  # no part of an unknown type

@@ -1,4 +1,4 @@
-"""The book's window on Anthropic's wire: what an agent left out is there, what it sent goes up in its own bytes."""
+"""Tests of the managed window on the Anthropic Messages API: restored history, budget and cache markers."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import anthropic
 import httpx
 import pytest
 from messages_upstream import CALLS, THINKING
-from test_messages import IMAGE, MARK, REMINDER, TOOLS, conversations, show, talk, user
+from test_messages import IMAGE, MARK, REMINDER, TOOLS, conversations, run_tool_round, show, user
 from upstream import Upstream
 
 from conftest import Live
@@ -26,14 +26,14 @@ def cue(tmp_path: Path, upstream: Upstream, serve_live: Callable[..., Live]) -> 
     (tmp_path / "personas/pilot.json").write_text(json.dumps(PERSONA))
     (tmp_path / "cuebook.toml").write_text("")
 
-    def started(**more: Any) -> Live:
+    def start_server(**more: Any) -> Live:
         given = {"upstream.url": upstream.url, "upstream.breakpoints": "on", "work.interval_s": 0.05}
         settings: Config = load_config(
             tmp_path, arguments=given | {name.replace("__", "."): value for name, value in more.items()}
         )
         return serve_live(settings)
 
-    return started
+    return start_server
 
 
 def roles(fields: dict[str, Any]) -> list[str]:
@@ -44,20 +44,20 @@ def texts(message: dict[str, Any]) -> str:
     return json.dumps(message, ensure_ascii=False)
 
 
-def marked(fields: dict[str, Any]) -> list[str]:
-    """Say what stands before each marker."""
+def marked_blocks(fields: dict[str, Any]) -> list[str]:
+    """Return the text or type of each block with a cache marker."""
     blocks = [*fields.get("tools", []), *(fields["system"] if isinstance(fields.get("system"), list) else [])]
     for message in fields["messages"]:
         blocks += message["content"] if isinstance(message["content"], list) else []
     return [block.get("text") or block["type"] for block in blocks if "cache_control" in block]
 
 
-def test_what_a_client_dropped_goes_up_behind_the_persona(
+def test_dropped_history_is_restored_after_the_persona(
     cue: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     live = cue()
     client = anthropic_of(live, "/c/trip")
-    history = talk(client, stream=False, thinking=True, model="pilot", system="Be brief.")
+    history = run_tool_round(client, stream=False, thinking=True, model="pilot", system="Be brief.")
     assert upstream.last.fields["model"] == "claude-opus-5"
     client.messages.create(
         model="pilot", max_tokens=9, system="Be brief.", messages=[history[-1], user([{"type": "text", "text": "Ta."}])]
@@ -65,25 +65,25 @@ def test_what_a_client_dropped_goes_up_behind_the_persona(
     sent = upstream.last.fields
     assert [block["text"] for block in sent["system"]] == ["Be brief.", "You are Pilot."]
     assert roles(sent) == ["user", "assistant", "user", "assistant", "user"]
-    first, calls, results, said, asked = (message["content"] for message in sent["messages"])
+    first, calls, results, reply, query = (message["content"] for message in sent["messages"])
     assert first == [{"type": "text", "text": "What is the weather in Oslo?"}, IMAGE]
-    assert calls == [{"type": "text", "text": "Let me look."}, *CALLS]  # what it thought in a round that is over, not
+    assert calls == [{"type": "text", "text": "Let me look."}, *CALLS]  # without the thinking of a finished round
     assert [block["tool_use_id"] for block in results] == ["toolu_a", "toolu_b"]
     assert results[0]["content"] == "Rain."
     assert results[1]["is_error"]
-    assert (said, asked[0]["text"]) == (history[-1]["content"], "Ta.")
-    assert marked(sent) == ["You are Pilot.", "tool_result", "Ta."]  # behind what the request before ended with, too
+    assert (reply, query[0]["text"]) == (history[-1]["content"], "Ta.")
+    assert marked_blocks(sent) == ["You are Pilot.", "tool_result", "Ta."]  # also at the end of the previous request
 
 
-def test_a_client_that_sends_new_messages_only_has_its_thoughts_back(
+def test_server_history_restores_thinking_blocks(
     cue: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     client = anthropic_of(cue(), "/c/trip", default_headers={"X-History": "server"})
-    asked: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9, "tools": TOOLS}
+    body: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9, "tools": TOOLS}
     thinks: Any = {"type": "enabled", "budget_tokens": 1024}
-    client.messages.create(messages=[user("Weather?")], thinking=thinks, **asked)
+    client.messages.create(messages=[user("Weather?")], thinking=thinks, **body)
     results: Any = [{"type": "tool_result", "tool_use_id": f"toolu_{each}", "content": "Rain."} for each in "ab"]
-    client.messages.create(messages=[user([*results, REMINDER])], thinking=thinks, **asked)
+    client.messages.create(messages=[user([*results, REMINDER])], thinking=thinks, **body)
     sent = upstream.last.fields["messages"]
     assert [block["type"] for block in sent[1]["content"]] == [
         "thinking", "redacted_thinking", "text", "tool_use", "tool_use",
@@ -92,53 +92,53 @@ def test_a_client_that_sends_new_messages_only_has_its_thoughts_back(
     assert sent[2]["content"][-1] == REMINDER | MARK
 
 
-def test_a_long_round_is_cut_to_the_budget_with_calls_and_results_together(
+def test_long_history_is_cut_to_the_budget_at_whole_rounds(
     cue: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     live = cue(budget__context=9000, budget__reply=1000, budget__system=500, budget__memory=600)
     client = anthropic_of(live)
-    asked: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9}
-    history: list[Any] = [user("The ferry to Vlieland leaves at 9:45 on Friday."), _said("Noted.")]
+    options: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9}
+    history: list[Any] = [user("The ferry to Vlieland leaves at 9:45 on Friday."), _assistant("Noted.")]
     for n in range(60):
         use = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"file": f"{n}.txt"}}
         thought = {"type": "thinking", "thinking": f"I read {n}.", "signature": "c2ln"}
         result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"Line {n} of a file. " * 30}
         history += [user(f"Read file {n}.")] if n % 20 == 0 else []
         history += [{"role": "assistant", "content": [thought, use]}, user([result])]
-    history += [_said("All read."), user("When does the ferry to Vlieland leave?")]
-    client.messages.create(messages=history[:-2], **asked)
+    history += [_assistant("All read."), user("When does the ferry to Vlieland leave?")]
+    client.messages.create(messages=history[:-2], **options)
     live.ask_cue(live.cue.settle)
     history[-2]["content"] = "Grüße, 125 messages."
     before = len(upstream.last.body)
     assert before < len(json.dumps(history)) / 2
-    _check_whole(upstream.last.fields)
-    client.messages.create(messages=history, **asked)
+    _check_valid(upstream.last.fields)
+    client.messages.create(messages=history, **options)
     sent = upstream.last.fields
-    _check_whole(sent)
+    _check_valid(sent)
     query = sent["messages"][-1]["content"]
     assert query[0]["text"] == "When does the ferry to Vlieland leave?"
     assert RECALLED in query[1]["text"]
     assert "9:45" in query[1]["text"]
-    assert marked(sent)[-1] == query[0]["text"]  # never behind what is recalled
-    assert len(marked(sent)) <= 4
-    [found] = conversations(live)
-    blocks = show(live, found.id, found.turns)["window"]["blocks"]
+    assert marked_blocks(sent)[-1] == query[0]["text"]  # never after recalled text
+    assert len(marked_blocks(sent)) <= 4
+    [conversation] = conversations(live)
+    blocks = show(live, conversation.id, conversation.turns)["window"]["blocks"]
     assert "summary" in [block["kind"] for block in blocks]
 
 
-def _said(text: str) -> dict[str, Any]:
+def _assistant(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
 
 
-def _check_whole(fields: dict[str, Any]) -> None:
-    """See that a request is one the provider takes."""
+def _check_valid(fields: dict[str, Any]) -> None:
+    """Check that the provider accepts a request."""
     assert roles(fields)[0] == "user"
     assert all(one != other for one, other in zip(roles(fields), roles(fields)[1:], strict=False))
     called: list[str] = []
     for message in fields["messages"]:
         content = message["content"] if isinstance(message["content"], list) else []
         results = [block["tool_use_id"] for block in content if block["type"] == "tool_result"]
-        assert results == called, "each call is answered by the next message, and nothing else is"
+        assert results == called, "The next message must answer each call and nothing else."
         called = [block["id"] for block in content if block["type"] == "tool_use"]
         for block in content:
             assert block["type"] != "text" or block["text"].strip()
@@ -146,42 +146,44 @@ def _check_whole(fields: dict[str, Any]) -> None:
     assert not called
 
 
-def test_a_client_that_marks_keeps_its_marks_and_gets_none(cue: Callable[..., Live], upstream: Upstream) -> None:
+def test_client_markers_are_kept_and_none_are_added(cue: Callable[..., Live], upstream: Upstream) -> None:
     live = cue()
     body = json.dumps({
         "model": "m", "max_tokens": 9, "top_k": 1.50,
-        "messages": [user([{"type": "text", "text": "Hi", **MARK}]), _said("Hello."), user("  How are you? ")],
+        "messages": [user([{"type": "text", "text": "Hi", **MARK}]), _assistant("Hello."), user("  How are you? ")],
     }).encode()  # fmt: skip
     httpx.post(f"{live.url}/v1/messages", content=body)
-    sent, given = upstream.last.body, json.loads(body)
-    assert json.loads(sent)["messages"] == given["messages"]
-    assert list(json.loads(sent)) == list(given)
+    sent, original = upstream.last.body, json.loads(body)
+    assert json.loads(sent)["messages"] == original["messages"]
+    assert list(json.loads(sent)) == list(original)
     assert sent.count(b"cache_control") == 1
-    assert json.dumps(given["messages"][0]).encode() in sent  # not a byte is other
+    assert json.dumps(original["messages"][0]).encode() in sent  # every byte is unchanged
 
 
-def test_a_system_message_in_the_middle_is_not_the_users_and_stands_where_the_provider_takes_it(
+def test_system_message_in_the_history_keeps_a_valid_position(
     cue: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
-    """Claude Code tells its agents and skills so, behind its user's words and behind a tool's results."""
+    """Claude Code sends its agents and skills this way, after user text and after tool results."""
     live = cue(upstream__breakpoints="off")
     client = anthropic_of(live, "/c/trip")
     agents: Any = {"role": "system", "content": "Agent types: Explore, Plan."}
     skills: Any = {"role": "system", "content": [{"type": "text", "text": "Skills: none."}]}
     history: list[Any] = [user("Weather in Oslo?"), agents]
-    asked: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9}
-    calls = client.messages.create(messages=history, tools=TOOLS, **asked)
+    body: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9}
+    calls = client.messages.create(messages=history, tools=TOOLS, **body)
     history.append({"role": "assistant", "content": [block.to_dict() for block in calls.content]})
     results: Any = [{"type": "tool_result", "tool_use_id": call["id"], "content": "Rain."} for call in CALLS]
     history += [user(results), skills]
-    last = client.messages.create(messages=history, tools=TOOLS, **asked)
+    last = client.messages.create(messages=history, tools=TOOLS, **body)
     assert upstream.last.fields["messages"] == history
-    [turn] = [show(live, found.id, found.turns) for found in conversations(live)]
+    [turn] = [show(live, result.id, result.turns) for result in conversations(live)]
     assert (turn["turn"], turn["query"], len(turn["steps"])) == (1, "Weather in Oslo?", 2)
     history += [{"role": "assistant", "content": last.content[0].text}]
-    client.messages.create(messages=[*history, user("And now?"), agents], **asked)
+    client.messages.create(messages=[*history, user("And now?"), agents], **body)
     assert upstream.last.fields["messages"] == [*history, user("And now?"), agents]
-    client.messages.create(messages=[history[-1], user("Thanks.")], **asked)  # no longer sent, they are kept
+    client.messages.create(
+        messages=[history[-1], user("Thanks.")], **body
+    )  # they are kept although the client no longer sends them
     sent = upstream.last.fields["messages"]
     assert "system" not in roles(upstream.last.fields)
     assert sent[0]["content"] == [
@@ -191,15 +193,15 @@ def test_a_system_message_in_the_middle_is_not_the_users_and_stands_where_the_pr
     assert "Skills: none." in sent[2]["content"][-1]["content"]
 
 
-def test_an_empty_message_is_for_the_provider_to_judge(cue: Callable[..., Live], upstream: Upstream) -> None:
+def test_empty_message_is_forwarded_to_the_provider(cue: Callable[..., Live], upstream: Upstream) -> None:
     live = cue()
-    asked = [user("Hi"), _said("Hello."), user([])]
-    httpx.post(f"{live.url}/v1/messages", json={"model": "m", "max_tokens": 9, "messages": asked})
+    messages = [user("Hi"), _assistant("Hello."), user([])]
+    httpx.post(f"{live.url}/v1/messages", json={"model": "m", "max_tokens": 9, "messages": messages})
     sent = upstream.last.fields["messages"]
-    assert (len(sent), sent[1:]) == (3, asked[1:])
+    assert (len(sent), sent[1:]) == (3, messages[1:])
 
 
-def test_its_errors_are_in_the_libraries_words(
+def test_errors_have_the_anthropic_format(
     cue: Callable[..., Live], anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     live = cue()
@@ -210,6 +212,6 @@ def test_its_errors_are_in_the_libraries_words(
     assert refused.value.body == {
         "type": "error",
         "error": {
-            "type": "invalid_request_error", "message": "X-History: unknown value 'mine'. Use client or server.",
+            "type": "invalid_request_error", "message": "X-History: unknown value 'mine'. Available: client, server.",
         },
     }  # fmt: skip

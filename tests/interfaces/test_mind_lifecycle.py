@@ -1,9 +1,9 @@
-"""One conversation from calm over frustrated to satisfied, as its developer follows it on the command line."""
+"""Tests of the mood state over one conversation that goes from calm to frustrated to satisfied."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from commands import Here
+from commands import CommandRunner
 
 from cuebook import Ask, BlockingCuebook
 
@@ -17,13 +17,13 @@ SAID = (
 )
 
 
-def test_from_calm_to_frustrated_to_satisfied(here: Here, project: Path) -> None:
+def test_mood_follows_a_conversation_from_frustrated_to_satisfied(here: CommandRunner, project: Path) -> None:
     with BlockingCuebook.open(project, worker=False) as cue:
         for text in SAID:
             cue.ask(Ask(text, "sorting", persona="engineer"))
             cue.settle()
-    shown = [here("turn", "show", "sorting", str(n)) for n in range(1, len(SAID) + 1)]
-    says = _lines(shown)
+    outputs = [here("turn", "show", "sorting", str(n)) for n in range(1, len(SAID) + 1)]
+    says = _lines(outputs)
     assert says(1, "mood") == ["mood: neutral, user's skill intermediate, task moderate"]
     assert [line for n in (1, 2, 4, 6) for line in says(n, "event")] == []
     [frustrated] = says(3, "event")
@@ -31,13 +31,13 @@ def test_from_calm_to_frustrated_to_satisfied(here: Here, project: Path) -> None
     [recovered] = says(3, "reflection")
     assert "gmi_frustration_recovery (event:user_frustrated) by rules: mood neutral → empathetic" in recovered
     assert says(4, "mood") == ["mood: empathetic, user's skill intermediate, task simple"]
-    assert "mind:3" in shown[3]
+    assert "mind:3" in outputs[3]
     [satisfied] = says(5, "event")
     assert satisfied.startswith("event: user_satisfied (")
-    assert all("identical" in each for each in shown)
-    told = here("mind", "show", "sorting")
-    assert told.splitlines()[0].startswith("mood ")
-    assert "user_frustrated" in told
+    assert all("identical" in each for each in outputs)
+    output = here("mind", "show", "sorting")
+    assert output.splitlines()[0].startswith("mood ")
+    assert "user_frustrated" in output
 
 
 def _lines(shown: list[str]) -> Callable[[int, str], list[str]]:

@@ -1,4 +1,4 @@
-"""Connections to an upstream: what comes is read in order and to its end, and what goes wrong has httpcore's names."""
+"""Tests of upstream connections: ordered reads, timeouts, TLS, and errors with httpcore's names."""
 
 import asyncio
 import datetime as dt
@@ -21,7 +21,7 @@ MUCH = bytes(range(256)) * 40_000  # 10 MB: more than the sockets and the reader
 
 @asynccontextmanager
 async def connected(serve, *, tls=None):
-    """Give a stream to a server whose end of the connection `serve` has, until the stream is closed."""
+    """Yield a stream to a server that handles its end of the connection with `serve`."""
 
     async def handle(reader, writer):
         try:
@@ -39,31 +39,31 @@ async def connected(serve, *, tls=None):
         await server.wait_closed()
 
 
-async def to_the_end(reader, _):
+async def read_to_end(reader, _):
     await reader.read()
 
 
 async def read_all(stream):
-    found = bytearray()
+    received = bytearray()
     while piece := await stream.read(65536, timeout=10):
         assert len(piece) <= 65536
-        found += piece
-    return bytes(found)
+        received += piece
+    return bytes(received)
 
 
-async def test_what_is_sent_is_read_in_order_and_to_its_end_however_late():
+async def test_data_is_read_in_order_to_its_end():
     async def serve(_, writer):
         writer.write(MUCH)
         await writer.drain()
 
     async with connected(serve) as stream:
         await asyncio.sleep(0.05)
-        assert stream._size <= 2 * FULL  # noqa: SLF001  no more than that waits in memory
+        assert stream._size <= 2 * FULL  # noqa: SLF001  the buffer is limited
         assert await read_all(stream) == MUCH
         assert await stream.read(10, timeout=10) == b""
 
 
-async def test_a_large_body_goes_up_as_fast_as_it_is_taken():
+async def test_large_body_is_written_at_the_readers_pace():
     got = bytearray()
     done = asyncio.Event()
 
@@ -81,7 +81,7 @@ async def test_a_large_body_goes_up_as_fast_as_it_is_taken():
     assert bytes(got) == MUCH
 
 
-async def test_who_sends_nothing_is_waited_for_so_long_and_may_send_later():
+async def test_read_timeout_leaves_the_connection_usable():
     go = asyncio.Event()
 
     async def serve(reader, writer):
@@ -97,7 +97,7 @@ async def test_who_sends_nothing_is_waited_for_so_long_and_may_send_later():
         assert await stream.read(2) == b"te"
 
 
-async def test_each_read_is_waited_for_from_its_own_beginning():
+async def test_read_timeout_starts_with_each_read():
     go = asyncio.Event()
 
     async def serve(reader, writer):
@@ -115,10 +115,10 @@ async def test_each_read_is_waited_for_from_its_own_beginning():
             await stream.read(10, timeout=0.3)
         assert loop.time() - began > 0.29
         loop.call_later(0.4, go.set)
-        assert await stream.read(10) == b"late"  # without a limit, none of the others' holds
+        assert await stream.read(10) == b"late"  # without a timeout, no earlier timeout applies
 
 
-async def test_who_takes_nothing_is_waited_for_so_long():
+async def test_write_times_out_when_the_peer_reads_nothing():
     over = asyncio.Event()
 
     async def serve(_reader, _writer):
@@ -130,7 +130,7 @@ async def test_who_takes_nothing_is_waited_for_so_long():
         over.set()
 
 
-async def test_a_connection_that_is_cut_says_so():
+async def test_reset_connection_raises_read_and_write_errors():
     async def serve(reader, writer):
         await reader.read(1)
         writer.write(b"some")
@@ -148,12 +148,12 @@ async def test_a_connection_that_is_cut_says_so():
             await stream.write(b"3")
 
 
-async def readable(stream):
-    while not stream.get_extra_info("is_readable"):  # noqa: ASYNC110  nothing tells when a socket becomes so
+async def wait_until_readable(stream):
+    while not stream.get_extra_info("is_readable"):  # noqa: ASYNC110  no event signals this state
         await asyncio.sleep(0.001)
 
 
-async def test_an_idle_connection_that_ended_or_said_something_is_not_used_again():
+async def test_idle_connection_with_data_or_end_is_readable():
     say, end = asyncio.Event(), asyncio.Event()
 
     async def serve(_, writer):
@@ -164,32 +164,32 @@ async def test_an_idle_connection_that_ended_or_said_something_is_not_used_again
     async with connected(serve) as stream:
         assert not stream.get_extra_info("is_readable")
         say.set()
-        await readable(stream)
+        await wait_until_readable(stream)
         assert await stream.read(10) == b"408"
         assert not stream.get_extra_info("is_readable")
         end.set()
-        await readable(stream)
+        await wait_until_readable(stream)
         await stream.aclose()
         assert stream.get_extra_info("is_readable")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "a..b", "a" * 70 + ".test"])
-async def test_a_closed_port_and_a_name_that_is_none_are_refused(host, free_tcp_port):
+async def test_closed_port_and_invalid_host_raise_connect_error(host, free_tcp_port):
     with pytest.raises(httpcore2.ConnectError):
         await Network().connect_tcp(host, free_tcp_port, timeout=10)
 
 
-async def test_who_lets_nobody_in_is_waited_for_so_long_and_nothing_is_left_open():
+async def test_connect_times_out_and_leaves_nothing_open():
     with socket.socket() as full, socket.socket() as inside:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
-        inside.connect(full.getsockname())  # the one that may wait there
+        inside.connect(full.getsockname())  # fills the backlog
         with pytest.raises(httpcore2.ConnectTimeout):
             await Network().connect_tcp(*full.getsockname(), timeout=0.05)
 
 
-def certified(tmp_path, name):
-    """Give both sides' contexts for a certificate of a name that only they know."""
+def tls_contexts(tmp_path, name):
+    """Return server and client TLS contexts with a self-signed certificate for a name."""
     key = ec.generate_private_key(ec.SECP256R1())
     who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -210,8 +210,8 @@ def certified(tmp_path, name):
     return server, client
 
 
-async def test_an_encrypted_connection_reads_and_writes_alike_and_a_wrong_name_is_refused(tmp_path):
-    theirs, ours = certified(tmp_path, "models.test")
+async def test_tls_connection_works_and_a_wrong_name_is_rejected(tmp_path):
+    theirs, ours = tls_contexts(tmp_path, "models.test")
 
     async def serve(reader, writer):
         writer.write(await reader.readexactly(4) + MUCH)
@@ -221,6 +221,6 @@ async def test_an_encrypted_connection_reads_and_writes_alike_and_a_wrong_name_i
         assert await stream.start_tls(ours, "models.test", timeout=10) is stream
         await stream.write(b"ping", timeout=10)
         assert await read_all(stream) == b"ping" + MUCH
-    async with connected(to_the_end, tls=theirs) as stream:
+    async with connected(read_to_end, tls=theirs) as stream:
         with pytest.raises(httpcore2.ConnectError, match="certificate"):
             await stream.start_tls(ours, "other.test", timeout=10)

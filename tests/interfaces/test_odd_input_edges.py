@@ -1,4 +1,4 @@
-"""Input no client would send: answered with what is wrong about it, never with a fault of ours."""
+"""Tests of unusual input: the server answers with a client error, never with a server error."""
 
 import base64
 from typing import Any
@@ -14,18 +14,18 @@ from cuebook.testing.doubles import ScriptedModel
 ODD: list[Any] = [["user"], {"a": 1}, 5, None]
 
 
-async def asked(client: httpx.AsyncClient) -> tuple[str, str]:
-    """Ask once; gives the answer's id and its conversation."""
+async def create_response(client: httpx.AsyncClient) -> tuple[str, str]:
+    """Create a response. Return its ID and the ID of its conversation."""
     answer = (await client.post("/v1/responses", json={"model": "m", "input": "Hi"})).json()
     return answer["id"], answer["conversation"]["id"]
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_types_and_roles_that_are_no_texts(client: httpx.AsyncClient, odd: Any) -> None:
-    """What is looked up by a field of a request may be of any type."""
+async def test_types_and_roles_must_be_strings(client: httpx.AsyncClient, odd: Any) -> None:
+    """A request field that selects a handler can have any JSON type."""
     part = {"role": "user", "content": [{"type": odd, "text": "x"}]}
     chat = await client.post("/v1/chat/completions", json={"model": "m", "messages": [part]})
-    assert chat.status_code == 200, chat.text  # the upstream's to judge
+    assert chat.status_code == 200, chat.text  # the upstream validates it
     for path, field in (("/v1/responses", "input"), ("/v1/conversations", "items")):
         for item in (part, {"role": odd, "content": "x"}, {"type": odd or ["x"], "role": "user", "content": "x"}):
             answer = await client.post(path, json={"model": "m", field: [item]})
@@ -34,8 +34,8 @@ async def test_types_and_roles_that_are_no_texts(client: httpx.AsyncClient, odd:
 
 
 @pytest.mark.parametrize("when", ["²", "①", "9" * 400, "9" * 4_500, "9" * 18, 10**30, "\x01"])
-async def test_times_that_are_none(client: httpx.AsyncClient, when: str | int) -> None:
-    """Some digits are no number to anybody else, and some numbers are no turn's."""
+async def test_invalid_as_of_values_are_rejected(client: httpx.AsyncClient, when: str | int) -> None:
+    """Some Unicode digits are not numbers, and some numbers are not valid turns."""
     await client.post("/api/chat", json={"message": "Hi", "conversationId": "c"})
     answers = [await client.post("/api/conversations/c/turns/1/replay", json={"asOf": when})]
     address = "/page/conversations/c/turns/1/what-if"
@@ -43,17 +43,17 @@ async def test_times_that_are_none(client: httpx.AsyncClient, when: str | int) -
     assert {answer.status_code for answer in answers} <= {400, 404}, [answer.text for answer in answers]
 
 
-async def test_an_answer_has_one_id(client: httpx.AsyncClient) -> None:
-    """Its step is not counted from the end."""
-    kept, conversation = await asked(client)
+async def test_response_has_exactly_one_id(client: httpx.AsyncClient) -> None:
+    """A negative step does not count from the end."""
+    stored, conversation = await create_response(client)
     for step, status in ((1, 200), (0, 404), (-1, 404), (2, 404), (10**30, 404)):
         name = base64.urlsafe_b64encode(f'["{conversation}",1,{step}]'.encode()).decode().rstrip("=")
-        assert (f"resp_{name}" == kept) == (step == 1)
+        assert (f"resp_{name}" == stored) == (step == 1)
         assert (await client.get(f"/v1/responses/resp_{name}")).status_code == status
 
 
-async def test_references_say_no_more_than_a_request_may() -> None:
-    """A name is short, what it names is not: a small request would else become one of any size."""
+async def test_item_references_count_toward_the_body_limit() -> None:
+    """Short references to long items must not make a small request arbitrarily large."""
     async with Cuebook.open(config(max_v1_body=20_000), model=ScriptedModel(default="Hi.")) as cue:
         transport = httpx.ASGITransport(app_of(cue))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:

@@ -1,4 +1,4 @@
-"""Personas on the command line and over HTTP: list, show, check, new; and an edit while the server runs."""
+"""Tests of personas on the command line and over HTTP: list, show, check, create and reload."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from api_keys import served
-from commands import Here
+from commands import CommandRunner
 
 from conftest import Live
 from cuebook.app.setup.project_files import load_config
@@ -28,14 +28,14 @@ def write(folder: Path, name: str, document: object) -> Path:
     return file
 
 
-def table_of(here: Here, *arguments: str) -> dict[str, dict[str, Any]]:
+def table_of(here: CommandRunner, *arguments: str) -> dict[str, dict[str, Any]]:
     return {each["id"]: each for each in here.json("persona", "list", *arguments)["items"]}
 
 
-# ---- the gallery ----------------------------------------------------------------------------------------------------
+# ---- built-in personas
 
 
-def test_the_gallery_works_as_it_is(here: Here) -> None:
+def test_builtin_personas_are_valid(here: CommandRunner) -> None:
     shown = table_of(here)
     assert {name: each["file"] for name, each in shown.items()} == {
         "companion": "personas/companion.json",
@@ -53,7 +53,7 @@ def test_the_gallery_works_as_it_is(here: Here) -> None:
 
 
 @pytest.mark.parametrize("persona", ["helper", "tutor", "engineer", "companion"])
-def test_each_of_the_gallery_answers(project: Path, serve_live: Callable[..., Live], persona: str) -> None:
+def test_each_builtin_persona_answers(project: Path, serve_live: Callable[..., Live], persona: str) -> None:
     live = serve_live(load_config(project), model=ScriptedModel(default="Hello."))
     answer = httpx.post(f"{live.url}/api/assemble", json={"message": "Hi", "conversationId": "c", "personaId": persona})
     window = answer.json()["window"]
@@ -61,10 +61,10 @@ def test_each_of_the_gallery_answers(project: Path, serve_live: Callable[..., Li
     assert not window["dropped"]
 
 
-# ---- the command line -----------------------------------------------------------------------------------------------
+# ---- the command line
 
 
-def test_the_list_tells_who_speaks_and_what_is_tracked(here: Here) -> None:
+def test_list_shows_the_default_persona_and_tracking(here: CommandRunner) -> None:
     lines = here("persona", "list").splitlines()
     assert next(line for line in lines if line.startswith("helper *"))
     tutor = next(line for line in lines if line.startswith("tutor"))
@@ -79,17 +79,17 @@ def test_the_list_tells_who_speaks_and_what_is_tracked(here: Here) -> None:
     ]
 
 
-def test_a_broken_file_is_listed_beside_the_others(here: Here) -> None:
+def test_invalid_persona_file_is_listed_with_its_errors(here: CommandRunner) -> None:
     write(here.folder, "broken.json", BROKEN)
-    said = here("persona", "list")
-    assert "personas/broken.json" in said
-    assert "historyWindow: expected a whole number" in said
+    output = here("persona", "list")
+    assert "personas/broken.json" in output
+    assert "historyWindow: expected a whole number" in output
     [broken] = here.json("persona", "list")["broken"]
     assert (broken["file"], len(broken["faults"])) == ("personas/broken.json", 2)
 
 
-def test_show_tells_all_of_a_persona(here: Here) -> None:
-    said = here("persona", "show", "engineer")
+def test_show_prints_every_part_of_a_persona(here: CommandRunner) -> None:
+    output = here("persona", "show", "engineer")
     for part in (
         "engineer · Engineer 1.0.0 · role engineer",
         "prompt init: agent_init",
@@ -100,7 +100,7 @@ def test_show_tells_all_of_a_persona(here: Here) -> None:
         "root_cause: on error_threshold_exceeded; Asks what the errors have in common.",
         "retrospective: on request",
     ):
-        assert part in said
+        assert part in output
     assert "every 8 turns" in here("persona", "show", "tutor")
     helper = here("persona", "show", "helper")
     assert "sentiment: off, profile off" in helper
@@ -116,38 +116,38 @@ def test_show_tells_all_of_a_persona(here: Here) -> None:
     )
 
 
-def test_check_lists_every_fault_and_exits_1(here: Here) -> None:
+def test_check_lists_every_error_and_exits_1(here: CommandRunner) -> None:
     write(here.folder, "broken.json", BROKEN)
-    said = here("persona", "check", code=1)
-    assert "sentimentTracking.historyWindow: expected a whole number from 1 to 1,000, got 0" in said
-    assert "metaPrompts[0].trigger.intervalTurns: expected a whole number from 1 to 10,000, got 0" in said
-    assert "5 files, 2 errors, 0 warnings" in said
-    found = here.json("persona", "check", code=1)
-    assert not found["ok"]
-    assert [len(each["faults"]) for each in found["files"]] == [2, 0, 0, 0, 0]
-    told = here("doctor", code=1)
-    assert "personas/broken.json: sentimentTracking.historyWindow: expected a whole number" in told
-    assert "(1 more; list them with `cuebook persona check`)" in told
+    output = here("persona", "check", code=1)
+    assert "sentimentTracking.historyWindow: expected a whole number from 1 to 1,000, got 0" in output
+    assert "metaPrompts[0].trigger.intervalTurns: expected a whole number from 1 to 10,000, got 0" in output
+    assert "5 files, 2 errors, 0 warnings" in output
+    result = here.json("persona", "check", code=1)
+    assert not result["ok"]
+    assert [len(each["faults"]) for each in result["files"]] == [2, 0, 0, 0, 0]
+    doctor_output = here("doctor", code=1)
+    assert "personas/broken.json: sentimentTracking.historyWindow: expected a whole number" in doctor_output
+    assert "(1 more; list them with `cuebook persona check`)" in doctor_output
 
 
-def test_what_does_nothing_is_a_warning(here: Here) -> None:
+def test_ineffective_setting_is_a_warning(here: CommandRunner) -> None:
     odd = {"id": "odd", "metaPrompts": [{"id": "gmi_error_recovery"}]}
     file = write(here.folder, "odd.json", odd)
-    said = here("persona", "check", str(file))
-    assert "metaPrompts[0].trigger: no event fires while sentimentTracking is off. Switch it on." in said
+    output = here("persona", "check", str(file))
+    assert "metaPrompts[0].trigger: no event fires while sentimentTracking is off. Switch it on." in output
     assert "1 file, 0 errors, 1 warning" in here("persona", "check", str(file), "--strict", code=1)
     assert "no event fires while sentimentTracking is off" in here("doctor")
 
 
-def test_a_prompt_that_is_not_there_is_a_warning(here: Here) -> None:
+def test_missing_prompt_is_a_warning(here: CommandRunner) -> None:
     named = {"id": "odd", "prompts": {"init": "agent_intro"}, "metaPrompts": [{"id": "m", "promptKey": "none/such"}]}
     write(here.folder, "odd.json", named)
-    said = here("persona", "check")
-    assert "prompts.init: unknown prompt 'agent_intro'; did you mean 'agent_init'?" in said
-    assert "metaPrompts[0].promptKey: unknown prompt 'none/such'; write it as prompts/default/none/such.md" in (said)
+    output = here("persona", "check")
+    assert "prompts.init: unknown prompt 'agent_intro'; did you mean 'agent_init'?" in output
+    assert "metaPrompts[0].promptKey: unknown prompt 'none/such'; write it as prompts/default/none/such.md" in (output)
 
 
-def test_a_file_outside_a_project_is_checked(tmp_path: Path, here: Here) -> None:
+def test_check_accepts_a_file_outside_the_project(tmp_path: Path, here: CommandRunner) -> None:
     file = tmp_path / "draft.yaml"
     file.write_text("id: draft\nsentimentTracking: tutor\n")
     assert "draft 1.0.0" in here("persona", "check", str(file))
@@ -161,9 +161,9 @@ def test_a_file_outside_a_project_is_checked(tmp_path: Path, here: Here) -> None
 
 
 @pytest.mark.parametrize(("like", "ending"), [("tutor", "json"), ("engineer", "yaml"), (None, "json")])
-def test_a_new_persona_is_one_of_the_gallery_under_its_own_id(here: Here, like: str | None, ending: str) -> None:
-    said = here("persona", "new", "night-shift", *(("--from", like) if like else ()))
-    assert said == f"wrote {here.folder}/personas/night-shift.{ending}\n"
+def test_new_persona_is_a_copy_of_a_builtin_one(here: CommandRunner, like: str | None, ending: str) -> None:
+    output = here("persona", "new", "night-shift", *(("--from", like) if like else ()))
+    assert output == f"wrote {here.folder}/personas/night-shift.{ending}\n"
     made = here.json("persona", "show", "night-shift")
     model = here.json("persona", "show", like or "helper")
     assert made["name"] == "Night Shift"
@@ -176,26 +176,24 @@ def test_a_new_persona_is_one_of_the_gallery_under_its_own_id(here: Here, like: 
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".x", "a b", "x" * 81, "ä"])
-def test_a_new_persona_s_id_is_the_name_of_a_file(here: Here, name: str) -> None:
+def test_new_persona_id_must_be_a_valid_file_name(here: CommandRunner, name: str) -> None:
     assert "Invalid persona id" in here("persona", "new", name, code=1)
     assert "Unknown built-in persona 'x'. Available: companion, engineer, helper, tutor" in here(
         "persona", "new", "mine", "--from", "x", code=1
     )
 
 
-# ---- HTTP -----------------------------------------------------------------------------------------------------------
+# ---- HTTP
 
 
-def test_an_edit_under_a_running_server_holds_from_the_next_turn_on(
-    project: Path, serve_live: Callable[..., Live]
-) -> None:
+def test_edited_persona_applies_from_the_next_turn(project: Path, serve_live: Callable[..., Live]) -> None:
     live = serve_live(load_config(project), model=ScriptedModel(default="Hello."))
 
     def front(n: int, **asked: Any) -> str:
-        told = {"message": "Hi", "conversationId": "c", "personaId": "ada", **asked}
-        assert httpx.post(f"{live.url}/api/chat", json=told).status_code == 200
-        shown = httpx.get(f"{live.url}/api/conversations/c/turns/{n}").json()
-        return next(block["text"] for block in shown["window"]["blocks"] if block["kind"] == "persona")
+        body = {"message": "Hi", "conversationId": "c", "personaId": "ada", **asked}
+        assert httpx.post(f"{live.url}/api/chat", json=body).status_code == 200
+        result = httpx.get(f"{live.url}/api/conversations/c/turns/{n}").json()
+        return next(block["text"] for block in result["window"]["blocks"] if block["kind"] == "persona")
 
     unknown = httpx.post(f"{live.url}/api/chat", json={"message": "Hi", "conversationId": "c", "personaId": "ada"})
     assert unknown.status_code == 404
@@ -203,8 +201,8 @@ def test_an_edit_under_a_running_server_holds_from_the_next_turn_on(
     assert front(1) == "You are Ada."
     assert "ada" in {each["id"] for each in httpx.get(f"{live.url}/v1/models").json()["data"]}
     write(project, "ada.yaml", "id: ada\nbaseSystemPrompt: You are Eva.\nsentimentTracking: tutor\n")
-    shown = httpx.get(f"{live.url}/api/personas/ada").json()
-    assert (shown["baseSystemPrompt"], shown["profile"]) == ("You are Eva.", "tutor")
+    result = httpx.get(f"{live.url}/api/personas/ada").json()
+    assert (result["baseSystemPrompt"], result["profile"]) == ("You are Eva.", "tutor")
     assert front(2) == "You are Eva."
     write(project, "key.json", {"id": "key", "baseSystemPrompt": f"The key is {SECRET}."})
     assert SECRET not in httpx.get(f"{live.url}/api/personas/key").text
@@ -219,7 +217,7 @@ def test_an_edit_under_a_running_server_holds_from_the_next_turn_on(
     )
 
 
-def test_personas_are_listed_without_their_texts(project: Path, serve_live: Callable[..., Live]) -> None:
+def test_persona_list_omits_prompt_texts(project: Path, serve_live: Callable[..., Live]) -> None:
     live = serve_live(load_config(project), model=ScriptedModel())
     listed = httpx.get(f"{live.url}/api/personas").json()["items"]
     assert [each["id"] for each in listed] == ["assistant", "companion", "engineer", "helper", "tutor"]
@@ -242,9 +240,9 @@ def test_personas_are_listed_without_their_texts(project: Path, serve_live: Call
     assert httpx.get(f"{live.url}/api/personas?mood=x").status_code == 400
 
 
-async def test_a_viewer_may_read_them_and_who_has_no_key_may_not() -> None:
+async def test_personas_require_at_least_a_viewer_key() -> None:
     async with served() as keyed:
-        viewer = await keyed.holder("viewer", "ann")
+        viewer = await keyed.client_as("viewer", "ann")
         for address in ("/api/personas", "/api/personas/assistant"):
             assert (await viewer.get(address)).status_code == 200
             assert (await keyed.client().get(address)).status_code == 401

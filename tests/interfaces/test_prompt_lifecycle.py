@@ -1,4 +1,4 @@
-"""A prompt's life by the command line alone: written, branched, shown in conversations, taken back, and proven."""
+"""Test of a prompt's lifecycle on the command line: write, branch, observe, roll back and audit."""
 
 import io
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Here
+from commands import CommandRunner
 
 MIRROR = "logs/prompts_audit.jsonl"
 ID = "persona/kind"
@@ -19,8 +19,8 @@ MOST = 300
 
 
 @pytest.fixture
-def life(here: Here, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Here:
-    """A project whose persona speaks by a prompt of the book, and an editor that makes a text terse."""
+def prompt_project(here: CommandRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CommandRunner:
+    """A project whose persona uses a managed prompt, with an editor that shortens its text."""
     persona = here.folder / "personas" / "helper.json"
     persona.write_text(json.dumps(json.loads(persona.read_text()) | {"prompts": {"persona": ID}}))
     state = here.folder / ".cuebook"
@@ -35,7 +35,7 @@ def life(here: Here, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Here:
 
 @pytest.fixture
 def piped() -> Iterator[Callable[[str], None]]:
-    """Say what comes from the pipe."""
+    """Return a function that sets the text of standard input."""
     terminal = sys.stdin
 
     def say(text: str) -> None:
@@ -46,9 +46,9 @@ def piped() -> Iterator[Callable[[str], None]]:
 
 
 class Users:
-    """Talk once each, are content or not with the version that spoke, and say so."""
+    """Simulated users: each chats once and rates the prompt version that answered."""
 
-    def __init__(self, here: Here, said: Callable[[str], None]) -> None:
+    def __init__(self, here: CommandRunner, said: Callable[[str], None]) -> None:
         self.here, self.said, self.dice, self.count = here, said, random.Random(11), 0
         self.spoke: list[tuple[str, int]] = []
 
@@ -57,8 +57,8 @@ class Users:
         name = f"c{self.count}"
         self.said("How do I bake bread?\n")
         reply = self.here.json("chat", "--conversation", name)
-        told = reply["metadata"]["promptVariants"][ID]
-        self.spoke.append((told["branch"], told["version"]))
+        result = reply["metadata"]["promptVariants"][ID]
+        self.spoke.append((result["branch"], result["version"]))
         mean = 0.85 if self.spoke[-1] == ("main", 1) else 0.2
         pleased = min(max(self.dice.gauss(mean, 0.1), 0.0), 1.0)
         outcome = "success" if pleased > 0.6 else "failure"
@@ -68,15 +68,15 @@ class Users:
 
 
 @pytest.mark.slow
-def test_a_life(life: Here, piped: Callable[[str], None]) -> None:
-    here = life
+def test_prompt_lifecycle_with_automatic_rollback(prompt_project: CommandRunner, piped: Callable[[str], None]) -> None:
+    here = prompt_project
     here("prompt", "new", ID, "--text", "You are kind. Answer fully.")
     here("prompt", "branch", ID, "warm")
     here("prompt", "new", f"{ID}@warm", "--text", "You are warm. Answer fully.", "--weight", "task_casual=1")
     users = Users(here, piped)
     while users.count < FIRST or (len(set(users.spoke)) < 2 and users.count < MOST):
         assert users.talk()["rolledBack"] is False
-    assert set(users.spoke) == {("main", 1), ("warm", 2)}, "both variants are tried"
+    assert set(users.spoke) == {("main", 1), ("warm", 2)}, "Both variants must be tried."
     before = users.count
     here("prompt", "edit", ID)
     assert re.search(
@@ -87,7 +87,7 @@ def test_a_life(life: Here, piped: Callable[[str], None]) -> None:
     while not users.talk()["rolledBack"]:
         assert users.count < before + MOST
     late = users.spoke[before:]
-    assert {("main", 1), ("main", 2)} <= set(late), "the version before kept its share"
+    assert {("main", 1), ("main", 2)} <= set(late), "The previous version must keep its share."
     assert here.json("prompt", "show", ID)["version"] == 1
     [event] = [each for each in here.json("prompt", "log", ID)["items"] if each["kind"] == "rollback"]
     assert (event["by"], event["version"], event["to"]) == ("cuebook", 2, 1)
@@ -99,6 +99,6 @@ def test_a_life(life: Here, piped: Callable[[str], None]) -> None:
     at = data.index(b"bake bread") if b"bake bread" in data else len(data) // 2
     data[at] ^= 1
     mirror.write_bytes(bytes(data))
-    found = here.json("audit", "verify", code=1)
-    assert found["ok"] is False
-    assert found["reason"]
+    result = here.json("audit", "verify", code=1)
+    assert result["ok"] is False
+    assert result["reason"]

@@ -1,4 +1,4 @@
-"""The Responses wire with the real client: a scripted upstream behind it, or the book's own model."""
+"""Tests of the OpenAI Responses API with the real client and a scripted upstream or the configured model."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -18,26 +18,26 @@ TOOL: Any = {"type": "function", "name": "f", "parameters": {"type": "object", "
 
 @pytest.fixture
 def client(relayed: Live) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{relayed.url}/v1", api_key="sk-theirs", max_retries=0) as opened:
-        yield opened
+    with openai.OpenAI(base_url=f"{relayed.url}/v1", api_key="sk-theirs", max_retries=0) as http_client:
+        yield http_client
 
 
 @pytest.fixture
-def alone(serve_live: Callable[..., Live]) -> Iterator[openai.OpenAI]:
-    """A client of a book that answers by its own model."""
+def local_client(serve_live: Callable[..., Live]) -> Iterator[openai.OpenAI]:
+    """A client of a server that answers with its configured model."""
     live = serve_live(config(), model=ScriptedModel(default="Hello there."))
-    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as opened:
-        yield opened
+    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as http_client:
+        yield http_client
 
 
-def said(upstream: Upstream) -> list[tuple[str, Any]]:
+def sent_messages(upstream: Upstream) -> list[tuple[str, Any]]:
     return [(each["role"], each.get("content")) for each in upstream.last.fields["messages"]]
 
 
 # ---- one answer
 
 
-def test_an_answer_in_one_piece(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_response_is_created_and_retrieved(client: openai.OpenAI, upstream: Upstream) -> None:
     made = client.responses.create(
         model="plain", input="Hello you!", instructions="Be brief.", max_output_tokens=50, temperature=0.5,
         metadata={"app": "mine"}, reasoning={"effort": "low"},
@@ -54,13 +54,13 @@ def test_an_answer_in_one_piece(client: openai.OpenAI, upstream: Upstream) -> No
     schema = {"name": "x", "schema": {"type": "object"}, "strict": True}
     assert sent["response_format"] == {"type": "json_schema", "json_schema": schema}
     assert not {"input", "instructions", "text", "reasoning", "max_output_tokens"} & sent.keys()
-    kept = client.responses.retrieve(made.id)
-    assert (kept.id, kept.status, kept.output_text) == (made.id, "completed", made.output_text)
-    assert kept.output == made.output
-    assert (kept.usage, kept.metadata) == (made.usage, made.metadata)
+    stored = client.responses.retrieve(made.id)
+    assert (stored.id, stored.status, stored.output_text) == (made.id, "completed", made.output_text)
+    assert stored.output == made.output
+    assert (stored.usage, stored.metadata) == (made.usage, made.metadata)
 
 
-def test_a_stream_tells_every_event_in_order(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_stream_has_every_event_in_order(client: openai.OpenAI, upstream: Upstream) -> None:
     events = list(client.responses.create(model="plain", input="Hi", stream=True))
     kinds = [event.type for event in events]
     deltas = [event for event in events if event.type == "response.output_text.delta"]
@@ -75,56 +75,58 @@ def test_a_stream_tells_every_event_in_order(client: openai.OpenAI, upstream: Up
     assert done.response.usage is not None
     assert (done.response.usage.input_tokens, done.response.usage.output_tokens) == (7, 5)
     assert client.responses.retrieve(done.response.id).output == done.response.output
-    with client.responses.stream(model="plain", input="Hi") as stream:  # what the client itself makes of the events
+    with client.responses.stream(
+        model="plain", input="Hi"
+    ) as stream:  # the response that the client builds from the events
         assert stream.get_final_response().output_text == "Grüße from upstream."
 
 
-def test_a_stream_that_is_cut_above_has_failed(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_interrupted_upstream_stream_fails_the_response(client: openai.OpenAI, upstream: Upstream) -> None:
     events = list(client.responses.create(model="half", input="Hi", stream=True))
     assert events[-1].type == "response.failed"
     assert events[-1].response.status == "failed"
-    kept = client.responses.retrieve(events[-1].response.id)
-    assert kept.status == "failed"
-    assert kept.output_text.startswith("Grüße from")
+    stored = client.responses.retrieve(events[-1].response.id)
+    assert stored.status == "failed"
+    assert stored.output_text.startswith("Grüße from")
 
 
-def test_an_error_comes_down_as_it_is(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_upstream_error_is_forwarded(client: openai.OpenAI, upstream: Upstream) -> None:
     with pytest.raises(openai.RateLimitError):
         client.responses.create(model="limited", input="Hi")
 
 
-# ---- what it continues
+# ---- continuing a conversation
 
 
-def test_an_answer_continues_another_and_may_branch(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_response_continues_another_and_can_branch(client: openai.OpenAI, upstream: Upstream) -> None:
     one = client.responses.create(model="plain", input="My name is Ann.")
     two = client.responses.create(model="plain", input="And I live in Oslo.", previous_response_id=one.id)
     assert two.previous_response_id == client.responses.retrieve(two.id).previous_response_id == one.id
     assert two.conversation == one.conversation
     texts = [("user", "My name is Ann."), ("assistant", one.output_text), ("user", "And I live in Oslo.")]
-    assert [each for each in said(upstream) if each[0] != "system"][-3:] == texts
+    assert [each for each in sent_messages(upstream) if each[0] != "system"][-3:] == texts
     client.responses.create(model="plain", input="No, in Rome.", previous_response_id=one.id)
-    assert [each for each in said(upstream) if each[0] != "system"] == [*texts[:2], ("user", "No, in Rome.")]
+    assert [each for each in sent_messages(upstream) if each[0] != "system"] == [*texts[:2], ("user", "No, in Rome.")]
     with pytest.raises(openai.NotFoundError):
         client.responses.create(model="plain", input="Hi", previous_response_id="resp_" + "W10")
 
 
-def test_a_conversation_is_named(alone: openai.OpenAI) -> None:
-    one = alone.responses.create(input="My name is Ann.", conversation="ann", model="any")
-    two = alone.responses.create(input="What is it?", conversation={"id": "ann"}, model="any")
+def test_conversation_can_be_named(local_client: openai.OpenAI) -> None:
+    one = local_client.responses.create(input="My name is Ann.", conversation="ann", model="any")
+    two = local_client.responses.create(input="What is it?", conversation={"id": "ann"}, model="any")
     assert one.output_text == "Hello there."
     assert one.conversation is not None
     assert one.conversation.id == two.conversation.id == "ann"
-    posts = httpx.get(str(alone.base_url).replace("/v1/", "/api/conversations/ann/posts")).json()
+    posts = httpx.get(str(local_client.base_url).replace("/v1/", "/api/conversations/ann/posts")).json()
     assert [post["message"] for post in posts["items"]] == [
         "My name is Ann.", "Hello there.", "What is it?", "Hello there.",
     ]  # fmt: skip
-    events = list(alone.responses.create(input="Again.", conversation="ann", model="any", stream=True))
+    events = list(local_client.responses.create(input="Again.", conversation="ann", model="any", stream=True))
     assert events[-1].type == "response.completed"
     assert events[-1].response.output_text == "Hello there."
 
 
-def test_a_function_is_called_and_its_result_goes_on(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_function_call_and_output_continue_the_response(client: openai.OpenAI, upstream: Upstream) -> None:
     for stream in (False, True):
         if stream:
             events = list(client.responses.create(model="tools", input="Call f.", tools=[TOOL], stream=True))
@@ -155,7 +157,7 @@ def test_a_function_is_called_and_its_result_goes_on(client: openai.OpenAI, upst
         ]
 
 
-def test_a_client_that_sends_all_of_it_is_known_again(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_client_history_continues_the_conversation(client: openai.OpenAI, upstream: Upstream) -> None:
     history: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": "My name is Ann."}]}]
     one = client.responses.create(model="plain", input=history, store=False)
     history += [item.model_dump(exclude_none=True) for item in one.output]
@@ -163,26 +165,26 @@ def test_a_client_that_sends_all_of_it_is_known_again(client: openai.OpenAI, ups
     two = client.responses.create(model="plain", input=history, store=False)
     assert one.conversation is not None
     assert two.conversation == one.conversation
-    assert [each for each in said(upstream) if each[0] == "user"] == [
+    assert [each for each in sent_messages(upstream) if each[0] == "user"] == [
         ("user", "My name is Ann."), ("user", "What is it?"),
     ]  # fmt: skip
 
 
-# ---- whose it is
+# ---- upstream and local requests
 
 
-def test_what_is_not_ours_goes_up_as_it_came(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_unsupported_request_is_forwarded_unchanged(client: openai.OpenAI, upstream: Upstream) -> None:
     search: Any = [{"type": "web_search"}]
-    for asked in ({"tools": search}, {"previous_response_id": "resp_68a0theirs"}, {"background": True}):
+    for request in ({"tools": search}, {"previous_response_id": "resp_68a0theirs"}, {"background": True}):
         with pytest.raises(openai.NotFoundError, match="nothing here"):
-            client.responses.create(model="plain", input="Hi", **asked)
+            client.responses.create(model="plain", input="Hi", **request)
         assert upstream.last.path == "/v1/responses"
-        assert upstream.last.fields == {"model": "plain", "input": "Hi"} | asked
+        assert upstream.last.fields == {"model": "plain", "input": "Hi"} | request
     with pytest.raises(openai.NotFoundError, match="nothing here"):
         client.responses.retrieve("resp_68a0theirs")
 
 
-def test_where_it_is_set_all_of_it_goes_up_as_it_came(
+def test_pass_setting_forwards_every_request(
     serve_live: Callable[..., Live], upstream: Upstream, openai_of: Callable[..., openai.OpenAI]
 ) -> None:
     settings = Settings(
@@ -198,7 +200,7 @@ def test_where_it_is_set_all_of_it_goes_up_as_it_came(
 
 
 @pytest.mark.parametrize(
-    ("asked", "where"),
+    ("fields", "where"),
     [
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"background": True}, "background"),
@@ -211,14 +213,16 @@ def test_where_it_is_set_all_of_it_goes_up_as_it_came(
         ({"instructions": ["x"]}, "instructions"),
     ],
 )
-def test_without_an_upstream_it_says_what_it_cannot_do(alone: openai.OpenAI, asked: dict[str, Any], where: str) -> None:
-    body = {"model": "m", "input": "Hi"} | asked
-    answer = httpx.post(f"{alone.base_url}responses", content=json.dumps(body))
+def test_unsupported_request_without_upstream_is_rejected(
+    local_client: openai.OpenAI, fields: dict[str, Any], where: str
+) -> None:
+    body = {"model": "m", "input": "Hi"} | fields
+    answer = httpx.post(f"{local_client.base_url}responses", content=json.dumps(body))
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == where
 
 
-def test_an_answer_is_its_users(serve_live: Callable[..., Live]) -> None:
+def test_response_belongs_to_its_user(serve_live: Callable[..., Live]) -> None:
     live = serve_live(config(), model=ScriptedModel(default="Hello there."))
     url = f"{live.url}/u/{{}}/v1"
     with openai.OpenAI(base_url=url.format("ann"), api_key="none", max_retries=0) as ann:
@@ -231,47 +235,45 @@ def test_an_answer_is_its_users(serve_live: Callable[..., Live]) -> None:
             bob.responses.create(model="m", input="Hi", previous_response_id=made.id)
 
 
-def test_the_same_request_again_gets_the_same_answer(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_idempotency_key_returns_the_same_response(client: openai.OpenAI, upstream: Upstream) -> None:
     same: Any = {"model": "plain", "input": "Hi", "extra_headers": {"Idempotency-Key": "k-1"}}
     one, two = client.responses.create(**same), client.responses.create(**same)
     assert (one.id, one.output_text) == (two.id, two.output_text)
     assert len(upstream.received) == 1
 
 
-# ---- what is kept of it
+# ---- stored responses
 
 
-def test_an_answer_says_what_it_answers(client: openai.OpenAI) -> None:
+def test_response_lists_its_input_items(client: openai.OpenAI) -> None:
     one = client.responses.create(model="plain", input="My name is Ann.", instructions="Be brief.")
     two = client.responses.create(
         model="plain", input=[{"role": "developer", "content": "Rhyme."}, {"role": "user", "content": "And you?"}],
         previous_response_id=one.id,
     )  # fmt: skip
-    found = list(client.responses.input_items.list(two.id, order="asc", limit=2))
-    assert [item.content[0].text for item in found if item.type == "message"] == [  # type: ignore[union-attr]
+    result = list(client.responses.input_items.list(two.id, order="asc", limit=2))
+    assert [item.content[0].text for item in result if item.type == "message"] == [  # type: ignore[union-attr]
         "My name is Ann.", one.output_text, "Rhyme.", "And you?",
     ]  # fmt: skip
-    assert found[1].id == one.output[0].id
-    assert [each.id for each in client.responses.input_items.list(two.id)] == [each.id for each in found[::-1]]
+    assert result[1].id == one.output[0].id
+    assert [each.id for each in client.responses.input_items.list(two.id)] == [each.id for each in result[::-1]]
     assert len(client.responses.input_items.list(one.id).data) == 1
     with pytest.raises(openai.NotFoundError):
         client.responses.input_items.list(two.id, after=two.output[0].id + "0")
 
 
-def test_instructions_hold_for_one_answer_and_a_developers_words_for_all(
-    client: openai.OpenAI, upstream: Upstream
-) -> None:
+def test_instructions_apply_once_and_developer_messages_persist(client: openai.OpenAI, upstream: Upstream) -> None:
     one = client.responses.create(model="plain", input="Hi", instructions="Be brief.")
-    said_by_developer: Any = [{"role": "developer", "content": "Rhyme."}, {"role": "user", "content": "Hello"}]
-    asked: Any = {"model": "plain", "input": said_by_developer, "instructions": "Be long."}
-    two = client.responses.create(**asked, previous_response_id=one.id)
-    assert "Be long." in str(said(upstream))
+    developer_input: Any = [{"role": "developer", "content": "Rhyme."}, {"role": "user", "content": "Hello"}]
+    body: Any = {"model": "plain", "input": developer_input, "instructions": "Be long."}
+    two = client.responses.create(**body, previous_response_id=one.id)
+    assert "Be long." in str(sent_messages(upstream))
     client.responses.create(model="plain", input="Bye", previous_response_id=two.id)
-    assert ("developer", "Rhyme.") in said(upstream)
-    assert "Be " not in str(said(upstream))
+    assert ("developer", "Rhyme.") in sent_messages(upstream)
+    assert "Be " not in str(sent_messages(upstream))
 
 
-def test_an_answer_that_is_not_stored_has_an_id_that_leads_nowhere(client: openai.OpenAI) -> None:
+def test_unstored_response_cannot_be_retrieved(client: openai.OpenAI) -> None:
     made = client.responses.create(model="plain", input="Hi", store=False)
     assert made.conversation is not None
     for ask in (
@@ -285,7 +287,7 @@ def test_an_answer_that_is_not_stored_has_an_id_that_leads_nowhere(client: opena
     assert [each.id for each in listed if each.type == "message" and each.role == "assistant"] == [made.output[0].id]
 
 
-def test_items_may_be_named_by_their_ids(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_items_can_be_referenced_by_id(client: openai.OpenAI, upstream: Upstream) -> None:
     one = client.responses.create(model="plain", input="My name is Ann.")
     named: Any = [
         {"role": "user", "content": "My name is Ann."}, {"type": "item_reference", "id": one.output[0].id},
@@ -293,12 +295,12 @@ def test_items_may_be_named_by_their_ids(client: openai.OpenAI, upstream: Upstre
     ]  # fmt: skip
     two = client.responses.create(model="plain", input=named)
     assert two.conversation == one.conversation
-    assert [each for each in said(upstream) if each[0] != "system"][1] == ("assistant", one.output_text)
+    assert [each for each in sent_messages(upstream) if each[0] != "system"][1] == ("assistant", one.output_text)
     with pytest.raises(openai.NotFoundError):
         client.responses.create(model="plain", input=[{"type": "item_reference", "id": one.output[0].id + "9"}])
 
 
-def test_what_nobody_can_answer_is_refused(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_request_neither_side_can_answer_is_rejected(client: openai.OpenAI, upstream: Upstream) -> None:
     one = client.responses.create(model="plain", input="Hi")
     search: Any = {"model": "plain", "input": "Go on.", "tools": [{"type": "web_search"}]}
     for continued in ({"previous_response_id": one.id}, {"conversation": client.conversations.create().id}):
@@ -311,7 +313,7 @@ def test_what_nobody_can_answer_is_refused(client: openai.OpenAI, upstream: Upst
         client.responses.cancel("resp_68a0theirs")
 
 
-def test_an_answer_is_forgotten_with_what_it_was_asked(client: openai.OpenAI, upstream: Upstream) -> None:
+def test_deleted_response_is_erased_with_its_input(client: openai.OpenAI, upstream: Upstream) -> None:
     one = client.responses.create(model="plain", input="My name is Ann.")
     named: Any = {"previous_response_id": one.id, "metadata": {"who": "Ann of Oslo"}}
     two = client.responses.create(model="plain", input="I live in Oslo.", **named)
@@ -328,7 +330,7 @@ def test_an_answer_is_forgotten_with_what_it_was_asked(client: openai.OpenAI, up
             ask()
     client.responses.create(model="plain", input="Who am I?", previous_response_id=one.id)
     texts = [("user", "My name is Ann."), ("assistant", one.output_text), ("user", "Who am I?")]
-    assert [each for each in said(upstream) if each[0] != "system"] == texts
+    assert [each for each in sent_messages(upstream) if each[0] != "system"] == texts
     many: Any = [{"role": "user", "content": f"I live in Oslo, in house {number}."} for number in range(250)]
     long = client.responses.create(model="plain", input=many)
     client.responses.delete(long.id)
@@ -336,7 +338,7 @@ def test_an_answer_is_forgotten_with_what_it_was_asked(client: openai.OpenAI, up
     assert (
         "Oslo"
         not in httpx.get(str(client.base_url).replace("/v1/", f"/api/conversations/{long.conversation.id}/posts")).text
-    ), "however much was asked"
+    ), "Every input post must be erased."
     made = client.conversations.create()
     named = client.responses.create(model="plain", input="Hi", conversation=made.id)
     with pytest.raises(openai.BadRequestError, match="Delete them there"):

@@ -1,4 +1,4 @@
-"""In shadow mode nothing is changed on the way, and what would have been sent is kept beside it."""
+"""Tests of shadow mode: traffic passes unchanged, and the prompt that would have been sent is recorded."""
 
 import asyncio
 import gzip
@@ -14,7 +14,7 @@ from typing import Any
 
 import openai
 import pytest
-from commands import Here
+from commands import CommandRunner
 
 from conftest import Live, config
 from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
@@ -32,7 +32,7 @@ def shadow(url: str, store: str = ":memory:") -> Config:
 
 
 class Recorder:
-    """A server of raw bytes: keeps each request as it came, and answers with what was written down."""
+    """A raw socket server that records each request and sends prepared answers."""
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []
@@ -68,7 +68,7 @@ def read_request(connection: socket.socket) -> bytes:
 
 
 def say(url: str, path: str, body: bytes, *headers: str, method: str = "POST") -> bytes:
-    """Send a request over a socket of its own; answers with all that comes."""
+    """Send a request over a new socket. Return all received bytes."""
     host, _, port = url.removeprefix("http://").partition("/")[0].partition(":")
     lines = [f"{method} {path} HTTP/1.1", f"Host: {host}:{port}", "Connection: close", f"Content-Length: {len(body)}"]
     with closing(socket.create_connection((host, int(port)))) as connection:
@@ -80,17 +80,17 @@ def say(url: str, path: str, body: bytes, *headers: str, method: str = "POST") -
 
 
 def split(message: bytes) -> tuple[bytes, list[bytes], bytes]:
-    """Give the first line, the end-to-end headers, and the body with its chunks joined."""
+    """Return the first line, the end-to-end headers, and the body with its chunks joined."""
     head, _, body = message.partition(b"\r\n\r\n")
     first, *lines = head.split(b"\r\n")
     named = [(line.partition(b":")[0].lower(), line.partition(b":")[2].strip()) for line in lines]
     if (b"transfer-encoding", b"chunked") in named:
-        body = joined(body)
+        body = join_chunks(body)
     hop = (b"connection", b"transfer-encoding", b"host", b"date", b"keep-alive")
     return first, sorted(name + b": " + value for name, value in named if name not in hop), body
 
 
-def joined(body: bytes) -> bytes:
+def join_chunks(body: bytes) -> bytes:
     whole = b""
     while body:
         size, _, rest = body.partition(b"\r\n")
@@ -102,7 +102,7 @@ def joined(body: bytes) -> bytes:
 
 
 def whole(body: bytes, *headers: str, status: str = "200 OK") -> list[bytes]:
-    # The recorder closes each connection: one that said nothing of it would be used again, and fail now and then.
+    # The recorder closes each connection. Without this header, a reused connection would sometimes fail.
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers, "", ""]
     return ["\r\n".join(lines).encode("latin-1") + body]
 
@@ -114,13 +114,13 @@ def chunked(*pieces: bytes, headers: tuple[str, ...] = ("Content-Type: text/even
     return [head, *(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n"]
 
 
-def asks(*said: str, **more: Any) -> bytes:
+def chat(*said: str, **more: Any) -> bytes:
     roles = ("user", "assistant")
     messages = [{"role": roles[n % 2], "content": text} for n, text in enumerate(said)]
     return json.dumps({"model": "gpt-5.2", "messages": messages, **more}).encode()
 
 
-def answers(text: str) -> bytes:
+def reply(text: str) -> bytes:
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     return json.dumps({"id": "c1", "choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}).encode()
 
@@ -146,16 +146,16 @@ ODD = (
     "Authorization: Bearer sk",
 )
 CORPUS: dict[str, tuple[str, bytes, tuple[str, ...], list[bytes]]] = {
-    "plain": (CHAT, b' {"messages":[{"role":"user","content":"hi"}], "x":1.50}', (), whole(answers("ho"), "Odd: \xe9")),
-    "headers": (CHAT, asks("hi"), ODD, whole(answers("ho"), "X-Request-Id: 7", "Server: theirs", "Retry-After: 1")),
-    "query": (f"{CHAT}?api-version=2%20b&x=", asks("hi"), (), whole(answers("ho"))),
-    "stream": (CHAT, asks("hi", stream=True), ("Accept: text/event-stream",), chunked(*STREAM)),
-    "torn": (CHAT, asks("hi", stream=True), (), chunked(*(bytes([byte]) for byte in b"".join(STREAM)))),
-    "error": (CHAT, asks("hi"), (), whole(b'{"error":{"message":"slow down"}}', status="429 Too Many Requests")),
-    "fault": (CHAT, asks("hi"), (), whole(b"<html>oops", "Content-Type: text/html", status="503 Service Unavailable")),
+    "plain": (CHAT, b' {"messages":[{"role":"user","content":"hi"}], "x":1.50}', (), whole(reply("ho"), "Odd: \xe9")),
+    "headers": (CHAT, chat("hi"), ODD, whole(reply("ho"), "X-Request-Id: 7", "Server: theirs", "Retry-After: 1")),
+    "query": (f"{CHAT}?api-version=2%20b&x=", chat("hi"), (), whole(reply("ho"))),
+    "stream": (CHAT, chat("hi", stream=True), ("Accept: text/event-stream",), chunked(*STREAM)),
+    "torn": (CHAT, chat("hi", stream=True), (), chunked(*(bytes([byte]) for byte in b"".join(STREAM)))),
+    "error": (CHAT, chat("hi"), (), whole(b'{"error":{"message":"slow down"}}', status="429 Too Many Requests")),
+    "fault": (CHAT, chat("hi"), (), whole(b"<html>oops", "Content-Type: text/html", status="503 Service Unavailable")),
     "tools": (
         CHAT,
-        asks("hi", tools=TOOLS, stream=True),
+        chat("hi", tools=TOOLS, stream=True),
         (),
         chunked(event({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "weather", "arguments": "{}"}}]})),
     ),
@@ -163,16 +163,16 @@ CORPUS: dict[str, tuple[str, bytes, tuple[str, ...], list[bytes]]] = {
         CHAT,
         json.dumps({"messages": [{"role": "user", "content": [IMAGE]}]}).encode(),
         (),
-        whole(answers("a dot")),
+        whole(reply("a dot")),
     ),
     "packed answer": (
         CHAT,
-        asks("hi"),
+        chat("hi"),
         ("Accept-Encoding: gzip, deflate",),
-        whole(gzip.compress(answers("packed")), "Content-Encoding: gzip", "Content-Type: application/json"),
+        whole(gzip.compress(reply("packed")), "Content-Encoding: gzip", "Content-Type: application/json"),
     ),
-    "packed request": (CHAT, gzip.compress(asks("packed")), ("Content-Encoding: gzip",), whole(answers("ho"))),
-    "large": (CHAT, asks("x" * 1_000_000), (), whole(answers("y" * 1_000_000))),
+    "packed request": (CHAT, gzip.compress(chat("packed")), ("Content-Encoding: gzip",), whole(reply("ho"))),
+    "large": (CHAT, chat("x" * 1_000_000), (), whole(reply("y" * 1_000_000))),
     "no JSON": (CHAT, b"\xff\x00 not json", (), whole(b'{"error":{}}', status="400 Bad Request")),
     "empty": (CHAT, b"", (), whole(b'{"error":{}}', status="400 Bad Request")),
     "deep": (CHAT, b"[" * 5000, (), whole(b"{}")),
@@ -189,7 +189,7 @@ def recorder() -> Iterator[Recorder]:
     server.close()
 
 
-def test_what_passes_is_the_same_byte_for_byte(recorder: Recorder, serve_live: Callable[..., Live]) -> None:
+def test_shadow_traffic_is_unchanged(recorder: Recorder, serve_live: Callable[..., Live]) -> None:
     live = serve_live(shadow(recorder.url))
     for name, (path, body, headers, answer) in CORPUS.items():
         recorder.answers, recorder.requests = [answer, answer], []
@@ -201,12 +201,12 @@ def test_what_passes_is_the_same_byte_for_byte(recorder: Recorder, serve_live: C
         assert split(through)[0].split()[1] == split(direct)[0].split()[1], name
 
 
-def test_places_name_a_conversation_and_the_list_of_models_is_the_upstreams(
+def test_path_names_the_conversation_and_models_come_from_upstream(
     recorder: Recorder, serve_live: Callable[..., Live]
 ) -> None:
     live = serve_live(shadow(recorder.url))
-    recorder.answers = [whole(answers("Hello Ann.")), whole(b'{"data": ["theirs"]}')]
-    say(live.url, "/c/trip/u/ann/v1/chat/completions", asks("I am Ann."), "X-Cuebook-Note: ours")
+    recorder.answers = [whole(reply("Hello Ann.")), whole(b'{"data": ["theirs"]}')]
+    say(live.url, "/c/trip/u/ann/v1/chat/completions", chat("I am Ann."), "X-Cuebook-Note: ours")
     listed = say(live.url, "/v1/models", b"", method="GET")
     assert split(listed)[2] == b'{"data": ["theirs"]}'
     assert recorder.requests[0].startswith(b"POST /v1/chat/completions HTTP")
@@ -218,7 +218,7 @@ def test_places_name_a_conversation_and_the_list_of_models_is_the_upstreams(
     assert turn["window"]["tokens"] > 0
 
 
-def test_the_real_client_talks_through_it_and_the_conversation_is_found_again(
+def test_openai_client_continues_its_conversation_in_shadow_mode(
     upstream: Any, serve_live: Callable[..., Live], openai_of: Callable[..., openai.OpenAI]
 ) -> None:
     live = serve_live(shadow(upstream.url))
@@ -230,16 +230,14 @@ def test_the_real_client_talks_through_it_and_the_conversation_is_found_again(
     text = "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices)
     assert text == "Grüße from upstream."
     live.ask_cue(live.cue.settle)
-    [found] = live.ask_cue(live.cue.conversations.list).items
-    assert live.ask_cue(lambda: live.cue.turns.show(found.id, 2))["reply"] == text
+    [conversation] = live.ask_cue(live.cue.conversations.list).items
+    assert live.ask_cue(lambda: live.cue.turns.show(conversation.id, 2))["reply"] == text
 
 
-def test_a_stream_that_breaks_off_is_cut_for_the_client_and_kept_as_far_as_it_came(
-    recorder: Recorder, serve_live: Callable[..., Live]
-) -> None:
+def test_interrupted_stream_is_forwarded_and_partly_stored(recorder: Recorder, serve_live: Callable[..., Live]) -> None:
     live = serve_live(shadow(recorder.url))
     recorder.answers = [chunked(*STREAM[:2])[:-1]]
-    got = say(live.url, "/c/cut/v1/chat/completions", asks("hi", stream=True))
+    got = say(live.url, "/c/cut/v1/chat/completions", chat("hi", stream=True))
     assert STREAM[1] in got
     assert not got.endswith(b"0\r\n\r\n")
     live.ask_cue(live.cue.settle)
@@ -247,41 +245,41 @@ def test_a_stream_that_breaks_off_is_cut_for_the_client_and_kept_as_far_as_it_ca
     assert (turn["state"], turn["reply"]) == ("interrupted", "Grüße")
 
 
-def test_an_upstream_that_is_away_is_told_and_the_query_is_kept(serve_live: Callable[..., Live]) -> None:
+def test_unreachable_upstream_returns_502_and_the_turn_fails(serve_live: Callable[..., Live]) -> None:
     live = serve_live(shadow("http://127.0.0.1:9/v1"))
-    assert b" 502 " in say(live.url, "/c/away/v1/chat/completions", asks("hi"))
+    assert b" 502 " in say(live.url, "/c/away/v1/chat/completions", chat("hi"))
     live.ask_cue(live.cue.settle)
     assert live.ask_cue(lambda: live.cue.turns.show("away", 1))["state"] == "failed"
 
 
-async def test_in_the_same_book_a_live_server_goes_on_where_shadow_left(
+async def test_live_mode_continues_conversations_of_shadow_mode(
     recorder: Recorder, tmp_path: Path, serve_live: Callable[..., Live]
 ) -> None:
     store = str(tmp_path / "cuebook.db")
     live = serve_live(shadow(recorder.url, store))
-    recorder.answers = [whole(answers("Noted.")), whole(answers("Nuts."))]
-    say(live.url, "/c/trip/v1/chat/completions", asks("I am allergic to nuts."))
-    await asyncio.to_thread(live.stop)  # what waits is kept first
+    recorder.answers = [whole(reply("Noted.")), whole(reply("Nuts."))]
+    say(live.url, "/c/trip/v1/chat/completions", chat("I am allergic to nuts."))
+    await asyncio.to_thread(live.stop)  # pending calls are stored first
     after = serve_live(config(store=store, upstream=recorder.url))
-    body = asks("I am allergic to nuts.", "Noted.", "What am I allergic to?")
+    body = chat("I am allergic to nuts.", "Noted.", "What am I allergic to?")
     await asyncio.to_thread(say, after.url, "/c/trip/v1/chat/completions", body)
     shown = await asyncio.to_thread(after.ask_cue, lambda: after.cue.turns.show("trip", 2))
     assert "shadow" not in shown["metadata"]
     assert shown["reply"] == "Nuts."
-    told = [block["text"] for block in shown["window"]["blocks"]]
-    assert told == ["I am allergic to nuts.", "Noted.", "What am I allergic to?"]
+    texts = [block["text"] for block in shown["window"]["blocks"]]
+    assert texts == ["I am allergic to nuts.", "Noted.", "What am I allergic to?"]
 
 
-def test_a_store_that_hangs_holds_up_nobody(
+def test_locked_database_does_not_delay_traffic(
     recorder: Recorder, tmp_path: Path, serve_live: Callable[..., Live]
 ) -> None:
     store = tmp_path / "cuebook.db"
     live = serve_live(shadow(recorder.url, str(store)))
-    recorder.answers = [whole(answers(f"answer {n}")) for n in range(3)]
+    recorder.answers = [whole(reply(f"answer {n}")) for n in range(3)]
     with closing(sqlite3.connect(store, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")  # nobody else writes now
+        other.execute("BEGIN IMMEDIATE")  # blocks all other writers
         for n in range(3):
-            assert f"answer {n}".encode() in say(live.url, f"/c/c{n}/v1/chat/completions", asks("hi"))
+            assert f"answer {n}".encode() in say(live.url, f"/c/c{n}/v1/chat/completions", chat("hi"))
         other.execute("ROLLBACK")
     live.ask_cue(live.cue.settle)
     assert [live.ask_cue(partial(live.cue.turns.show, f"c{n}", 1))["reply"] for n in range(3)] == [
@@ -289,25 +287,25 @@ def test_a_store_that_hangs_holds_up_nobody(
     ]  # fmt: skip
 
 
-def test_the_report_is_the_same_over_http_and_on_the_command_line(
-    recorder: Recorder, here: Here, serve_live: Callable[..., Live]
+def test_report_is_equal_over_http_and_on_the_command_line(
+    recorder: Recorder, here: CommandRunner, serve_live: Callable[..., Live]
 ) -> None:
     assert here("shadow", "report").startswith("no calls recorded yet")
     live = serve_live(shadow(recorder.url, str(here.folder / ".cuebook" / "cuebook.db")))
-    recorder.answers = [whole(answers("Hello."))]
-    say(live.url, "/c/trip/v1/chat/completions", asks("Hi there."))
+    recorder.answers = [whole(reply("Hello."))]
+    say(live.url, "/c/trip/v1/chat/completions", chat("Hi there."))
     live.ask_cue(live.cue.settle)
     status, _, body = split(say(live.url, "/api/shadow?conversationId=trip", b"", method="GET"))
     assert b" 200 " in status
-    told = json.loads(body)
-    assert (told["calls"], told["reportedTokens"], told["outputTokens"]) == (1, 9, 2)
-    assert told["addedMsP95"] < 1000
-    assert json.loads(here("shadow", "report", "--json")) == told
-    shown = here("shadow", "report")
-    assert "1 call of 1 conversation" in shown
-    assert "gpt-5.2" in shown
+    result = json.loads(body)
+    assert (result["calls"], result["reportedTokens"], result["outputTokens"]) == (1, 9, 2)
+    assert result["addedMsP95"] < 1000
+    assert json.loads(here("shadow", "report", "--json")) == result
+    output = here("shadow", "report")
+    assert "1 call of 1 conversation" in output
+    assert "gpt-5.2" in output
     assert "shadow mode: this prompt was not sent" in here("turn", "show", "trip", "1")
 
 
-def test_shadow_without_an_upstream_is_refused(here: Here) -> None:
+def test_shadow_mode_requires_an_upstream(here: CommandRunner) -> None:
     assert "upstream.shadow: shadow mode needs an upstream" in here("serve", "--shadow", code=1)

@@ -1,4 +1,4 @@
-"""What was forgotten is not brought back by calls that passed in shadow before, and waited to be kept."""
+"""Tests of erasure in shadow mode: recorded calls that wait to be stored do not restore erased data."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ HEADERS = {"content-type": "application/json"}
 
 
 async def say(cue: Cuebook, text: str, *, user: str | None, conversation: str | None = None) -> None:
-    """Let a call pass to the end of its answer."""
+    """Forward a call and read its whole answer."""
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
     call = RelayCall(body=body, headers=HEADERS, user=user, conversation=conversation)
     passed = RelayRequest(method="POST", path="/chat/completions", headers=HEADERS, body=body, verbatim=True)
@@ -29,30 +29,32 @@ def bytes_in(folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("user", "gone"), [("ann", {"user": "ann"}), (None, {"conversation": "trip"}), ("ann", {"organization": "acme"})]
+    ("user", "target"), [("ann", {"user": "ann"}), (None, {"conversation": "trip"}), ("ann", {"organization": "acme"})]
 )
-async def test_what_waits_to_be_kept_is_forgotten_too(tmp_path: Path, user: str | None, gone: dict[str, Any]) -> None:
+async def test_erasure_includes_calls_that_wait_to_be_stored(
+    tmp_path: Path, user: str | None, target: dict[str, Any]
+) -> None:
     settings = Settings(
         store=StoreConfig(url=str(tmp_path / "cuebook.db")),
         upstream=UpstreamConfig(url="http://up.test/v1", shadow=True),
     )
     async with Cuebook.open(Config(settings=settings), upstream=ScriptedUpstream(default=completion("Ok."))) as cue:
-        async with cue.desk.lines.hold(DEFAULT_TENANT, "trip"):  # what is kept of it waits here
+        async with cue.desk.lines.hold(DEFAULT_TENANT, "trip"):  # storing the call waits for this lock
             await say(cue, "My pilot is called Zqcanary.", user=user, conversation="trip")
-            receipt = await cue.memory.forget(**gone)
+            receipt = await cue.memory.forget(**target)
             assert receipt.state == "done"
         await say(cue, "My pilot is called Bo.", user="bob", conversation="other")
-        await say(cue, "My pilot is called Al.", user=user, conversation="trip")  # said anew
+        await say(cue, "My pilot is called Al.", user=user, conversation="trip")  # sent after the erasure
         await cue.settle()
         assert (await cue.shadow.report()).lost == {"forgotten": 1}
-        kept = {each.id: each.last_seq for each in (await cue.conversations.list()).items}
-        assert kept == {"trip": 2, "other": 2}
-        told = bytes_in(tmp_path)
-        assert b"Bo." in told
-        assert b"Zqcanary" not in told
+        stored = {each.id: each.last_seq for each in (await cue.conversations.list()).items}
+        assert stored == {"trip": 2, "other": 2}
+        result = bytes_in(tmp_path)
+        assert b"Bo." in result
+        assert b"Zqcanary" not in result
 
 
-async def test_a_forget_of_others_takes_no_call_away() -> None:
+async def test_erasure_of_others_keeps_waiting_calls() -> None:
     settings = Settings(
         store=StoreConfig(url=":memory:"), upstream=UpstreamConfig(url="http://up.test/v1", shadow=True)
     )

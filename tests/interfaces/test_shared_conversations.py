@@ -1,23 +1,23 @@
-"""Conversations of several users under keys: nobody speaks as another, and a guest reads what was said there alone."""
+"""Tests of conversations with several participants: permissions, impersonation and private memories."""
 
 from typing import Any
 
 import httpx
 from api_keys import Keyed, served
 
-from cuebook.interfaces.store import Look
+from cuebook.interfaces.store import PathQuery
 from cuebook.records.memory import Scope
 
 TALK = "/api/conversations/c1"
 SAID = "My sister is called Wilhelmina."
 
 
-async def _shared(keyed: Keyed) -> tuple[httpx.AsyncClient, httpx.AsyncClient, httpx.AsyncClient]:
-    """Give ann, bob, whom an owner let into ann's conversation, and the owner."""
+async def _share_conversation(keyed: Keyed) -> tuple[httpx.AsyncClient, httpx.AsyncClient, httpx.AsyncClient]:
+    """Return clients of ann, bob (a participant of ann's conversation) and the owner."""
     ann, bob, owner = (
-        await keyed.holder("editor", "ann"),
-        await keyed.holder("editor", "bob"),
-        await keyed.holder("owner"),
+        await keyed.client_as("editor", "ann"),
+        await keyed.client_as("editor", "bob"),
+        await keyed.client_as("owner"),
     )
     assert (await ann.post("/api/chat", json={"message": "Hello there.", "conversationId": "c1"})).status_code == 200
     assert (await owner.put(f"{TALK}/participants", json={"participants": ["bob"]})).status_code == 200
@@ -28,9 +28,9 @@ async def _texts(client: httpx.AsyncClient) -> list[str]:
     return [each["text"] for each in (await client.get("/api/memories")).json()["items"]]
 
 
-async def test_a_guest_does_not_speak_as_the_first_user_whose_memory_would_keep_it() -> None:
+async def test_participant_cannot_send_messages_as_the_first_user() -> None:
     async with served() as keyed:
-        ann, bob, _ = await _shared(keyed)
+        ann, bob, _ = await _share_conversation(keyed)
         named: list[dict[str, Any]] = [{"posts": [{"sendFrom": name, "message": SAID}]} for name in ("ann", "user")] + [
             {"messages": [{"role": "user", "name": name, "content": SAID}]} for name in ("ann", "user")
         ]
@@ -56,17 +56,17 @@ async def test_a_guest_does_not_speak_as_the_first_user_whose_memory_would_keep_
         assert set(await _texts(ann)) == {SAID}
 
 
-async def test_a_guest_reads_no_window_that_says_what_the_first_users_other_conversations_told() -> None:
+async def test_participant_cannot_read_recalled_memories_of_the_owner() -> None:
     async with served() as keyed:
-        ann, owner = await keyed.holder("editor", "ann"), await keyed.holder("owner")
-        told = {"message": SAID, "conversationId": "c0"}
-        assert (await ann.post("/api/chat", json=told)).status_code == 200
+        ann, owner = await keyed.client_as("editor", "ann"), await keyed.client_as("owner")
+        body = {"message": SAID, "conversationId": "c0"}
+        assert (await ann.post("/api/chat", json=body)).status_code == 200
         assert await keyed.cue.settle() == {}
         assert (
             await ann.post("/api/chat", json={"message": "How are you?", "conversationId": "c1"})
         ).status_code == 200
         assert "Wilhelmina" in (await ann.get(f"{TALK}/turns/1")).text
-        bob = await keyed.holder("editor", "bob")
+        bob = await keyed.client_as("editor", "bob")
         assert (await owner.put(f"{TALK}/participants", json={"participants": ["bob"]})).status_code == 200
         assert (await bob.post("/api/chat", json={"message": "Fine?", "conversationId": "c1"})).status_code == 200
         for path in ("turns", "turns?limit=5", "turns/1", "turns/1/replay"):
@@ -81,10 +81,10 @@ async def test_a_guest_reads_no_window_that_says_what_the_first_users_other_conv
             assert (await client.get(f"{TALK}/turns/1/replay")).json()["verdict"] == "identical"
 
 
-async def test_a_turn_decided_on_before_a_guest_came_is_decided_anew() -> None:
+async def test_new_participant_invalidates_prepared_turns() -> None:
     async with served() as keyed:
-        _, _, owner = await _shared(keyed)
-        store, look = keyed.cue.desk.store, Look(conversation="c1")
+        _, _, owner = await _share_conversation(keyed)
+        store, look = keyed.cue.desk.store, PathQuery(conversation="c1")
         before = (await store.scene(Scope(user="ann"), look)).epoch
         assert (await owner.put(f"{TALK}/participants", json={"participants": ["bob"]})).status_code == 200
         assert (await store.scene(Scope(user="ann"), look)).epoch == before
@@ -92,32 +92,32 @@ async def test_a_turn_decided_on_before_a_guest_came_is_decided_anew() -> None:
         assert (await store.scene(Scope(user="ann"), look)).epoch == before + 1
 
 
-async def test_what_a_conversation_keeps_of_its_policy_is_its_first_users_to_say() -> None:
+async def test_only_the_first_user_changes_the_memory_policy() -> None:
     def control(on: bool) -> dict[str, Any]:
         return {"longTermMemory": {"enabled": on, "scopes": {"user": on}}}
 
     async with served() as keyed:
-        ann, bob, _ = await _shared(keyed)
+        ann, bob, _ = await _share_conversation(keyed)
         out = {"message": "Forget it.", "conversationId": "c1", "memoryControl": control(False)}
         assert (await ann.post("/api/chat", json=out)).status_code == 200
         body = {"message": "Do keep it.", "conversationId": "c1", "memoryControl": control(True)}
         assert (await bob.post("/api/chat", json=body)).status_code == 200
-        said = {
+        payload = {
             "messages": [{"role": "user", "content": "Now."}],
             "model": "m",
             "metadata": {"memory_control": control(True)},
         }
         headers = {"x-conversation-id": "c1", "x-history": "server"}
-        assert (await bob.post("/v1/chat/completions", headers=headers, json=said)).status_code == 200
+        assert (await bob.post("/v1/chat/completions", headers=headers, json=payload)).status_code == 200
         assert (await ann.post("/api/chat", json={"message": SAID, "conversationId": "c1"})).status_code == 200
         assert await keyed.cue.settle() == {}
-        kept = (await ann.get(TALK)).json()["metadata"]["longTermMemoryPolicy"]
-        assert (kept["enabled"], await _texts(ann)) == (False, [])
+        policy = (await ann.get(TALK)).json()["metadata"]["longTermMemoryPolicy"]
+        assert (policy["enabled"], await _texts(ann)) == (False, [])
 
 
-async def test_what_holds_of_the_first_users_words_is_no_guests_to_change() -> None:
+async def test_participant_cannot_change_items_of_the_first_user() -> None:
     async with served() as keyed:
-        ann, bob, owner = await _shared(keyed)
+        ann, bob, owner = await _share_conversation(keyed)
         assert (await ann.post("/api/chat", json={"message": SAID, "conversationId": "c1"})).status_code == 200
         [item] = (await bob.get(f"{TALK}/items")).json()["items"]
         where = f"/api/memories/item:c1:{item['id']}"
@@ -131,14 +131,14 @@ async def test_what_holds_of_the_first_users_words_is_no_guests_to_change() -> N
         assert set(await _texts(ann)) == {SAID}
         for client, text in ((ann, "My sister is called Ada."), (owner, "My sister is called Ida.")):
             [item] = (await ann.get(f"{TALK}/items")).json()["items"]
-            told = await client.patch(f"/api/memories/item:c1:{item['id']}", json={"text": text})
-            assert told.status_code == 200, told.text
+            response = await client.patch(f"/api/memories/item:c1:{item['id']}", json={"text": text})
+            assert response.status_code == 200, response.text
             assert set(await _texts(ann)) == {text}
 
 
-async def test_a_guest_moves_no_head_and_condenses_nothing_of_anothers() -> None:
+async def test_participant_cannot_move_the_head_or_compress() -> None:
     async with served() as keyed:
-        ann, bob, _ = await _shared(keyed)
+        ann, bob, _ = await _share_conversation(keyed)
         first = (await ann.get(f"{TALK}/posts")).json()["items"][0]["id"]
         refused = await bob.put(f"{TALK}/head", json={"postId": first})
         assert (refused.status_code, "head" in refused.text) == (403, True)
@@ -148,27 +148,27 @@ async def test_a_guest_moves_no_head_and_condenses_nothing_of_anothers() -> None
         assert (await ann.put(f"{TALK}/head", json={"postId": first})).status_code == 200
 
 
-async def test_what_an_organization_knows_is_told_only_where_all_who_read_along_belong_to_it() -> None:
+async def test_organization_memory_requires_only_member_participants() -> None:
     async with served() as keyed:
-        ann = await keyed.holder("editor", "ann", organizations=["acme"])
-        owner = await keyed.holder("owner")
-        admin = await keyed.holder("admin", organizations=["acme"])
+        ann = await keyed.client_as("editor", "ann", organizations=["acme"])
+        owner = await keyed.client_as("owner")
+        admin = await keyed.client_as("admin", organizations=["acme"])
         shares = {"longTermMemory": {"scopes": {"organization": True}, "shareWithOrganization": True}}
-        told = {"message": "We decided to ship Atlas on Monday.", "organizationId": "acme", "memoryControl": shares}
-        assert (await admin.post("/api/chat", json=told | {"conversationId": "c0"})).status_code == 200
+        body = {"message": "We decided to ship Atlas on Monday.", "organizationId": "acme", "memoryControl": shares}
+        assert (await admin.post("/api/chat", json=body | {"conversationId": "c0"})).status_code == 200
         assert await keyed.cue.settle() == {}
-        asked = {"message": "When do we ship Atlas?", "organizationId": "acme", "conversationId": "c1"}
+        payload = {"message": "When do we ship Atlas?", "organizationId": "acme", "conversationId": "c1"}
 
-        async def knows() -> bool:
-            answer = await ann.post("/api/assemble", json=asked)
+        async def sees_organization_memory() -> bool:
+            answer = await ann.post("/api/assemble", json=payload)
             assert answer.status_code == 200, answer.text
             return "on Monday" in answer.text
 
         assert (await ann.post("/api/chat", json={"message": "Hello.", "conversationId": "c1"})).status_code == 200
-        assert await knows()
-        await keyed.holder("editor", "bob", organizations=["acme"])
+        assert await sees_organization_memory()
+        await keyed.client_as("editor", "bob", organizations=["acme"])
         assert (await owner.put(f"{TALK}/participants", json={"participants": ["ann", "bob"]})).status_code == 200
-        assert await knows()
-        await keyed.holder("editor", "eve")
+        assert await sees_organization_memory()
+        await keyed.client_as("editor", "eve")
         assert (await owner.put(f"{TALK}/participants", json={"participants": ["ann", "eve"]})).status_code == 200
-        assert not await knows()
+        assert not await sees_organization_memory()

@@ -1,4 +1,4 @@
-"""A stream whose turn is ended under it says so, in the words of its wire, and comes to an orderly end."""
+"""Tests of streams whose conversation is deleted: they end with an error event of their API."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -15,75 +15,73 @@ from conftest import Live, config
 from cuebook.testing.doubles import Script, ScriptedModel
 from cuebook.testing.upstream import EVENTS, Answer, ScriptedUpstream, event
 
-SAYS: list[Any] = [{"role": "user", "content": "Hi"}]
-SAID = "conversation 'c1' was deleted while turn 1 was running. Nothing was stored."
+MESSAGES: list[Any] = [{"role": "user", "content": "Hi"}]
+ERROR = "Conversation 'c1' was deleted while turn 1 was running. Nothing was stored."
 
 
-def forget(live: Live) -> None:
+def delete_conversation(live: Live) -> None:
     assert httpx.delete(f"{live.url}/api/conversations/c1").status_code in (200, 202, 204)
 
 
-def test_an_openai_client_sees_that_its_conversation_was_forgotten_meanwhile(
+def test_openai_stream_raises_when_its_conversation_is_deleted(
     upstream: Upstream, serve_live: Callable[..., Live]
 ) -> None:
     live = serve_live(config(upstream=upstream.url))
     with openai.OpenAI(base_url=f"{live.url}/c/c1/v1", api_key="x", max_retries=0) as client:
-        chunks = client.chat.completions.create(model="slow", messages=SAYS, stream=True)
+        chunks = client.chat.completions.create(model="slow", messages=MESSAGES, stream=True)
         got: list[Any] = [next(chunks), next(chunks)]
-        forget(live)
-        with pytest.raises(openai.APIError, match=SAID):
+        delete_conversation(live)
+        with pytest.raises(openai.APIError, match=ERROR):
             got.extend(chunks)
     assert "".join(each.choices[0].delta.content or "" for each in got if each.choices).startswith("Grüße")
     assert httpx.get(f"{live.url}/api/conversations/c1").status_code == 404
 
 
 @pytest.mark.parametrize("cut", [b"", b"data: {"], ids=["between events", "in a line"])
-def test_the_event_is_whole_wherever_the_stream_stood_and_nothing_says_done(
-    serve_live: Callable[..., Live], cut: bytes
-) -> None:
+def test_error_event_is_complete_and_without_done(serve_live: Callable[..., Live], cut: bytes) -> None:
     pieces = [event({"content": "One"}), event({"content": " two"}), event({"content": " three"}), cut]
     live = serve_live(upstream=ScriptedUpstream(Answer(pieces=pieces, headers={"content-type": EVENTS}, delay=0.3)))
     raw = b""
     url = f"{live.url}/c/c1/v1/chat/completions"
-    with httpx.stream("POST", url, json={"model": "m", "messages": SAYS, "stream": True}, timeout=20) as answer:
+    with httpx.stream("POST", url, json={"model": "m", "messages": MESSAGES, "stream": True}, timeout=20) as answer:
         for piece in answer.iter_raw():
             if not raw:
-                forget(live)
+                delete_conversation(live)
             raw += piece
     assert b"[DONE]" not in raw
     [last] = [line for line in raw.splitlines() if b'"error"' in line]
-    told = json.loads(last.removeprefix(b"data: "))["error"]
-    assert (told["message"], told["type"], told["code"]) == (SAID, "invalid_request_error", "conflict")
+    error = json.loads(last.removeprefix(b"data: "))["error"]
+    assert (error["message"], error["type"], error["code"]) == (ERROR, "invalid_request_error", "conflict")
     assert raw.endswith(b"\n\ndata: " + last.removeprefix(b"data: ") + b"\n\n")
 
 
-def test_a_stream_of_anthropics_wire_ends_with_its_error(
+def test_anthropic_stream_ends_with_an_error_event(
     serve_live: Callable[..., Live], anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
-    pieces = stream({"model": "m", "messages": SAYS})
+    pieces = stream({"model": "m", "messages": MESSAGES})
     live = serve_live(upstream=ScriptedUpstream(Answer(pieces=pieces, headers={"content-type": EVENTS}, delay=0.1)))
     client = anthropic_of(live, "/c/c1")
-    with client.messages.create(model="m", max_tokens=9, messages=SAYS, stream=True) as events:
+    with client.messages.create(model="m", max_tokens=9, messages=MESSAGES, stream=True) as events:
         got = [next(events)]
-        forget(live)
-        with pytest.raises(anthropic.APIStatusError, match=SAID):
+        delete_conversation(live)
+        with pytest.raises(anthropic.APIStatusError, match=ERROR):
             got.extend(events)
     assert "message_stop" not in [each.type for each in got]
 
 
-def test_a_stream_of_chat_ends_with_an_error_event(serve_live: Callable[..., Live]) -> None:
+def test_chat_stream_ends_with_an_error_event(serve_live: Callable[..., Live]) -> None:
     live = serve_live(model=ScriptedModel(default=Script(text="One two three four five six.", delay=0.2)))
     events: list[str] = []
 
     def lines(answer: httpx.Response) -> Iterator[str]:
         for line in answer.iter_lines():
             if line.startswith("event: METADATA"):
-                forget(live)
+                delete_conversation(live)
             yield line
 
     body = {"message": "Hi", "conversationId": "c1", "stream": True}
     with httpx.stream("POST", f"{live.url}/api/chat", json=body, timeout=20) as answer:
         events = [line for line in lines(answer) if line]
     assert events[-2] == "event: error"
-    assert json.loads(events[-1].removeprefix("data: "))["detail"] == SAID
+    assert json.loads(events[-1].removeprefix("data: "))["detail"] == ERROR
     assert "event: final_response" not in events

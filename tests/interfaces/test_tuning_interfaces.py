@@ -1,4 +1,4 @@
-"""The analyzer and the optimizer as their owner uses them: over HTTP, on the command line, in Python."""
+"""Tests of memory analysis and the optimizer over HTTP, on the command line and in Python."""
 
 import json
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from commands import Here
+from commands import CommandRunner
 from shared_app import app_of
 
 from cuebook import BlockingCuebook, Cuebook, NotFound
@@ -22,7 +22,7 @@ MESSAGES: list[dict[str, Any]] = [
     {"role": "assistant", "content": PAGE, "id": "m5"},
     *({"role": ("user", "assistant")[n % 2], "content": f"Plain sentence number {n}.", "id": f"m{n}"} for n in (6, 7)),
 ]
-#: Many more, so that the first ones lie before the full window.
+#: Enough messages to push the first ones out of the full window.
 MORE: list[dict[str, Any]] = [
     {"role": ("user", "assistant")[n % 2], "content": f"Sentence {n} of a long talk.", "id": f"n{n}"} for n in range(40)
 ]
@@ -30,11 +30,11 @@ MORE: list[dict[str, Any]] = [
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    """A server whose optimizer runs only when it is asked to."""
+    """A client of a server whose optimizer runs only on request."""
     async with Cuebook.open(worker=False) as cue:
         transport = httpx.ASGITransport(app_of(cue))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as opened:
-            yield opened
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http_client:
+            yield http_client
 
 
 async def store(client: httpx.AsyncClient, messages: list[dict[str, Any]], name: str = "c1", user: str = "") -> None:
@@ -43,36 +43,36 @@ async def store(client: httpx.AsyncClient, messages: list[dict[str, Any]], name:
     assert answer.status_code == 201, answer.text
 
 
-async def test_a_conversation_is_judged(client: httpx.AsyncClient) -> None:
+async def test_analyze_suggests_actions_for_a_conversation(client: httpx.AsyncClient) -> None:
     await store(client, MESSAGES)
     answer = await client.post("/learning/memory/analyze", json={"conversationId": "c1"})
     assert answer.status_code == 200
-    found = answer.json()
-    assert list(found) == [
+    result = answer.json()
+    assert list(result) == [
         "totalEntries", "relevantEntries", "redundantEntries", "suggestedActions", "tokenUsage",
     ]  # fmt: skip
-    assert (found["totalEntries"], found["relevantEntries"], found["redundantEntries"]) == (8, 7, 1)
-    assert found["suggestedActions"] == [
+    assert (result["totalEntries"], result["relevantEntries"], result["redundantEntries"]) == (8, 7, 1)
+    assert result["suggestedActions"] == [
         {"type": "compress", "postId": "m0", "reason": "relevance 0.20 < 0.30"},
         {"type": "compress", "postId": "m1", "reason": "repeated by a newer post"},
         {"type": "promote", "postId": "m2", "reason": "relevance 1.00 and key facts"},
     ]
-    assert found["tokenUsage"] > 0
-    again = (await client.post("/learning/memory/analyze", json={"conversationId": "c1"})).json()
-    assert again == found  # nothing is changed
+    assert result["tokenUsage"] > 0
+    second = (await client.post("/learning/memory/analyze", json={"conversationId": "c1"})).json()
+    assert second == result  # analysis changes nothing
     assert (await client.post("/learning/memory/analyze", json={"conversationId": "c2"})).status_code == 404
     assert (await client.post("/learning/memory/analyze", json={})).status_code == 400
 
 
-async def test_a_branch_is_judged_by_its_own_posts(client: httpx.AsyncClient) -> None:
+async def test_analyze_uses_only_posts_of_the_active_branch(client: httpx.AsyncClient) -> None:
     await store(client, MESSAGES)
     await client.post("/learning/memory/analyze", json={"conversationId": "c1"})
     await client.put("/api/conversations/c1/head", json={"postId": "m3"})
-    found = (await client.post("/learning/memory/analyze", json={"conversationId": "c1"})).json()
-    assert (found["totalEntries"], found["redundantEntries"]) == (4, 0)
+    result = (await client.post("/learning/memory/analyze", json={"conversationId": "c1"})).json()
+    assert (result["totalEntries"], result["redundantEntries"]) == (4, 0)
 
 
-async def test_what_there_is_and_what_it_takes(client: httpx.AsyncClient) -> None:
+async def test_stats_and_budget_are_reported(client: httpx.AsyncClient) -> None:
     await store(client, MESSAGES, user="ann")
     await store(client, MESSAGES[:3], "c2", user="bob")
     stats = (await client.get("/learning/memory/stats")).json()
@@ -87,13 +87,13 @@ async def test_what_there_is_and_what_it_takes(client: httpx.AsyncClient) -> Non
         "maxContextTokens": 200_000, "systemPromptTokens": 5_000, "responseReserveTokens": 4_096,
         "maxShortTermTokens": 190_000, "fullMessageWindow": 30, "compressionTriggerRatio": 0.7,
     }  # fmt: skip
-    told = (await client.get("/learning/memory/budget?conversationId=c1&userId=ann")).json()
+    result = (await client.get("/learning/memory/budget?conversationId=c1&userId=ann")).json()
     judged = (await client.post("/learning/memory/analyze", json={"conversationId": "c1", "userId": "ann"})).json()
-    assert told["used"] == judged["tokenUsage"] == told["budget"] - told["remaining"]
+    assert result["used"] == judged["tokenUsage"] == result["budget"] - result["remaining"]
     assert (await client.get("/learning/memory/budget?conversation=c1")).status_code == 400
 
 
-async def test_the_optimizer_runs_and_tells(client: httpx.AsyncClient) -> None:
+async def test_optimizer_run_is_reported_in_status_and_history(client: httpx.AsyncClient) -> None:
     before = (await client.get("/learning/optimizer/status")).json()
     parameters = {
         "compressionTrigger": 0.7, "fullMessageWindow": 30, "minRelevance": 0.3, "targetUsageRatio": 0.65,
@@ -108,7 +108,7 @@ async def test_the_optimizer_runs_and_tells(client: httpx.AsyncClient) -> None:
     assert (made["fullMessageWindow"], made["compressionTriggerRatio"], made["minRelevanceScore"]) == (31, 0.725, 0.275)
     assert made["tokensBefore"] >= made["tokensAfter"]
     second = (await client.post("/learning/optimizer/run", json={"conversationId": "c1"})).json()
-    assert (second["entriesCompressed"], second["entriesPromoted"]) == (0, 0)  # each once
+    assert (second["entriesCompressed"], second["entriesPromoted"]) == (0, 0)  # each post is processed once
     status = (await client.get("/learning/optimizer/status")).json()
     assert status["totalOptimizations"] == 2
     assert status["currentParameters"]["fullMessageWindow"] == 32
@@ -119,7 +119,7 @@ async def test_the_optimizer_runs_and_tells(client: httpx.AsyncClient) -> None:
     assert (await client.get("/learning/optimizer/history?limit=501")).status_code == 400
 
 
-async def test_a_run_without_a_name_takes_what_changed(client: httpx.AsyncClient) -> None:
+async def test_run_without_a_conversation_processes_changed_ones(client: httpx.AsyncClient) -> None:
     for name in ("c1", "c2"):
         await store(client, [*MESSAGES, *MORE[:4]], name, user="ann")
     await store(client, [*MESSAGES, *MORE[:4]], "c3", user="bob")
@@ -137,17 +137,17 @@ async def test_a_run_without_a_name_takes_what_changed(client: httpx.AsyncClient
     ).status_code == 404
 
 
-def test_on_the_command_line(here: Here, tmp_path: Path) -> None:
+def test_analysis_and_optimizer_on_the_command_line(here: CommandRunner, tmp_path: Path) -> None:
     (tmp_path / "talk.json").write_text(json.dumps([*MESSAGES, *MORE]))
     here("conversation", "import", str(tmp_path / "talk.json"), "--conversation", "c1")
-    found = here.json("memory", "analyze", "c1")
-    assert found["totalEntries"] == 48
-    shown = here("memory", "analyze", "c1")
-    assert "48 posts" in shown
-    assert "repeated by a newer post" in shown
+    result = here.json("memory", "analyze", "c1")
+    assert result["totalEntries"] == 48
+    output = here("memory", "analyze", "c1")
+    assert "48 posts" in output
+    assert "repeated by a newer post" in output
     assert here.json("memory", "stats")["byType"]["short_term"] == 48
     assert "short-term (posts)" in here("memory", "stats", "c1")
-    assert here.json("memory", "budget", "c1")["used"] == found["tokenUsage"]
+    assert here.json("memory", "budget", "c1")["used"] == result["tokenUsage"]
     assert "of 190,000 tokens" in here("memory", "budget")
     assert "when a conversation with at least ten posts changes" in here("optimizer", "history")
     made = here.json("optimizer", "run", "c1")
@@ -155,13 +155,13 @@ def test_on_the_command_line(here: Here, tmp_path: Path) -> None:
     assert here.json("optimizer", "history") == {"items": [made]}
     assert "c1" in here("optimizer", "run", "c1")
     assert here.json("optimizer", "status", "c1")["totalOptimizations"] == 2
-    assert "full window 32 posts" in here("optimizer", "status")
+    assert "kept verbatim 32 posts" in here("optimizer", "status")
     assert "Unknown conversation 'c9'" in here("optimizer", "run", "c9", code=1)
     (here.folder / "cuebook.toml").write_text("[optimizer]\nenabled = false\n")
     assert "The optimizer is disabled." in here("optimizer", "run", "c1", code=1)
 
 
-async def test_a_run_that_tunes_nothing_says_why(client: httpx.AsyncClient) -> None:
+async def test_run_without_changes_explains_the_reason(client: httpx.AsyncClient) -> None:
     await store(client, MESSAGES)
     made = (await client.post("/learning/optimizer/run", json={"conversationId": "c1"})).json()
     assert made["untuned"] == "conversation 'c1' has 8 of the 10 posts required"
@@ -174,14 +174,14 @@ async def test_a_run_that_tunes_nothing_says_why(client: httpx.AsyncClient) -> N
     assert (await client.get("/learning/optimizer/history")).json()["items"] == [made]
 
 
-def test_a_run_that_tunes_nothing_shows_no_row(here: Here, tmp_path: Path) -> None:
+def test_run_without_changes_prints_one_line(here: CommandRunner, tmp_path: Path) -> None:
     (tmp_path / "talk.json").write_text(json.dumps(MESSAGES))
     here("conversation", "import", str(tmp_path / "talk.json"), "--conversation", "c1")
     assert here("optimizer", "run", "c1") == "no parameter changed: conversation 'c1' has 8 of the 10 posts required\n"
     assert here("optimizer", "run").startswith("no parameter changed: no conversation of 10 posts or more changed")
 
 
-def test_in_python() -> None:
+def test_analysis_and_optimizer_in_python() -> None:
     with BlockingCuebook.open(worker=False) as cue:
         cue.append("c1", [*MESSAGES, *MORE])
         assert cue.memory.analyze("c1").suggested_actions[0].post_id == "m0"

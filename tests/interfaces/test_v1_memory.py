@@ -1,4 +1,4 @@
-"""Memory across conversations on the OpenAI wire: the organization and the terms, named with each request."""
+"""Tests of cross-conversation memory on the OpenAI API: organization and memory control per request."""
 
 import json
 from collections.abc import Callable
@@ -28,19 +28,19 @@ async def scopes(keyed: Keyed) -> set[str]:
 
 
 async def window(keyed: Keyed, talk: str, n: int = 1) -> list[str]:
-    shown = (await keyed.cue.turns.show(talk, n))["window"]
-    return [each["text"] for each in shown["blocks"] if each["kind"] == "memory"]
+    data = (await keyed.cue.turns.show(talk, n))["window"]
+    return [each["text"] for each in data["blocks"] if each["kind"] == "memory"]
 
 
-async def test_an_organization_is_named_with_each_request_and_needs_the_keys_right() -> None:
+async def test_each_request_names_its_organization_and_needs_membership() -> None:
     async with served() as keyed:
-        mara = await keyed.holder("admin", "mara", organizations=["acme"])
-        eve = await keyed.holder("editor", "eve", organizations=["acme"])
-        bob = await keyed.holder("editor", "bob")
-        told = await say(mara, "Our plant is in Quito.", "c1", headers={
+        mara = await keyed.client_as("admin", "mara", organizations=["acme"])
+        eve = await keyed.client_as("editor", "eve", organizations=["acme"])
+        bob = await keyed.client_as("editor", "bob")
+        response = await say(mara, "Our plant is in Quito.", "c1", headers={
             "x-organization-id": "acme", "x-memory-control": json.dumps(SHARES),
         })  # fmt: skip
-        assert told.status_code == 200, told.text
+        assert response.status_code == 200, response.text
         assert await scopes(keyed) == {"user", "persona", "organization"}
         for refused in (
             await say(bob, "Where is our plant?", "c2", headers={"x-organization-id": "acme"}),
@@ -54,22 +54,24 @@ async def test_an_organization_is_named_with_each_request_and_needs_the_keys_rig
         await say(eve, "Where is our plant?", "c4", metadata={"organization_id": "acme"})
         assert any("Quito" in text for text in await window(keyed, "c4"))
         assert (await say(eve, "Where is our plant?", "c5")).status_code == 200
-        assert not any("Quito" in text for text in await window(keyed, "c5")), "it is asserted each time"
-        [kept] = [each for each in (await keyed.cue.conversations.list()).items if each.id == "c3"]
-        assert "acme" not in str(kept.metadata)
+        assert not any("Quito" in text for text in await window(keyed, "c5")), (
+            "Each request must name the organization."
+        )
+        [conversation] = [each for each in (await keyed.cue.conversations.list()).items if each.id == "c3"]
+        assert "acme" not in str(conversation.metadata)
 
 
-async def test_only_an_admin_publishes_over_the_openai_wire() -> None:
+async def test_only_an_admin_key_shares_with_the_organization() -> None:
     async with served() as keyed:
-        eve = await keyed.holder("editor", "eve", organizations=["acme"])
+        eve = await keyed.client_as("editor", "eve", organizations=["acme"])
         headers = {"x-organization-id": "acme", "x-memory-control": json.dumps(SHARES)}
         assert (await say(eve, "Our plant is in Quito.", "c1", headers=headers)).status_code == 200
         assert await scopes(keyed) == {"user", "persona"}
 
 
-async def test_under_a_users_key_the_bodys_user_is_the_clients_own_business() -> None:
+async def test_user_key_ignores_the_user_field_of_the_body() -> None:
     async with served() as keyed:
-        ann, agent = await keyed.holder("editor", "ann"), await keyed.holder("agent")
+        ann, agent = await keyed.client_as("editor", "ann"), await keyed.client_as("agent")
         for n, field in enumerate(("user", "safety_identifier")):
             assert (await say(ann, "Hello.", f"own-{n}", **{field: "opaque-7"})).status_code == 200
             assert (await keyed.cue.conversations.get(f"own-{n}")).user == "ann"
@@ -79,7 +81,7 @@ async def test_under_a_users_key_the_bodys_user_is_the_clients_own_business() ->
 
 
 @pytest.mark.parametrize("end", ["revoked", "expired", "chat"])
-async def test_an_admins_key_that_ended_before_the_delivery_publishes_no_more(end: str) -> None:
+async def test_ended_admin_key_shares_nothing_more(end: str) -> None:
     clock = FrozenClock()
     async with served(worker=False, clock=clock) as keyed:
         keys = keyed.cue.keys
@@ -104,22 +106,22 @@ async def test_an_admins_key_that_ended_before_the_delivery_publishes_no_more(en
         assert [each.text for each in published if "mara" in each.text] == []
         assert [each.text for each in published if "nora" in each.text] == ["Our plant of nora is in Quito."]
         own = (await keyed.cue.memories.page(user="mara")).items
-        assert any("mara" in each.text for each in own), "her own memory needs no such right"
+        assert any("mara" in each.text for each in own), "Her own memory needs no admin key."
 
 
-async def test_the_terms_of_memory_are_read_and_kept_as_those_of_a_chat() -> None:
+async def test_memory_control_is_read_and_stored() -> None:
     async with served() as keyed:
         off = {"longTermMemory": {"enabled": False}}
-        given: list[tuple[str, dict[str, Any]]] = [
+        cases: list[tuple[str, dict[str, Any]]] = [
             ("c1", {"headers": {"x-memory-control": json.dumps(off)}}),
             ("c2", {"metadata": {"memory_control": json.dumps(off)}}),
             ("c3", {"metadata": {"memory_control": off}}),
         ]
-        ann = await keyed.holder("editor", "ann")
-        for talk, more in given:
+        ann = await keyed.client_as("editor", "ann")
+        for talk, more in cases:
             assert (await say(ann, "I live in Oslo.", talk, **more)).status_code == 200
-            kept = (await keyed.cue.conversations.get(talk)).metadata["longTermMemoryPolicy"]
-            assert kept["enabled"] is False
+            policy = (await keyed.cue.conversations.get(talk)).metadata["longTermMemoryPolicy"]
+            assert policy["enabled"] is False
         assert await scopes(keyed) == set()
         for wrong in ("{", "[]", "1", '{"longTerm": {}}', '{"longTermMemory": {"enabled": "yes"}}'):
             refused = await say(ann, "Hm?", "c4", headers={"x-memory-control": wrong})
@@ -128,9 +130,9 @@ async def test_the_terms_of_memory_are_read_and_kept_as_those_of_a_chat() -> Non
         assert (await say(ann, "Hm?", "c5", metadata=None)).status_code == 200
 
 
-async def test_the_same_key_with_other_terms_is_another_request() -> None:
+async def test_idempotency_key_with_other_memory_control_is_rejected() -> None:
     async with served() as keyed:
-        ann = await keyed.holder("editor", "ann")
+        ann = await keyed.client_as("editor", "ann")
         named = {"idempotency-key": "k"}
         first = await say(ann, "I live in Oslo.", "c1", headers=named)
         assert (await say(ann, "I live in Oslo.", "c1", headers=named)).content == first.content
@@ -138,9 +140,7 @@ async def test_the_same_key_with_other_terms_is_another_request() -> None:
         assert other.status_code == 422
 
 
-def test_a_real_client_names_both_and_neither_header_goes_upstream(
-    upstream: Upstream, serve_live: Callable[..., Live]
-) -> None:
+def test_memory_headers_of_a_client_are_not_forwarded(upstream: Upstream, serve_live: Callable[..., Live]) -> None:
     live = serve_live(config(upstream=upstream.url))
     with openai.OpenAI(base_url=f"{live.url}/u/ann/v1", api_key="x") as client:
         client.chat.completions.create(
@@ -158,5 +158,5 @@ def test_a_real_client_names_both_and_neither_header_goes_upstream(
         )
         assert "x-memory-control" not in upstream.last.headers
     live.ask_cue(live.cue.settle)
-    found = httpx.get(f"{live.url}/api/memories").json()["items"]
-    assert {each["scope"] for each in found} == {"user", "organization"}
+    items = httpx.get(f"{live.url}/api/memories").json()["items"]
+    assert {each["scope"] for each in items} == {"user", "organization"}

@@ -1,4 +1,4 @@
-"""A scripted server of the OpenAI wire: what it answers depends on the request's `model`; it remembers all."""
+"""A scripted OpenAI server for tests. The request's `model` selects the answer; all requests are recorded."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ NEVER_S = 60.0
 
 @dataclass
 class Received:
-    """A request as it came, and what was answered."""
+    """A received request and the bytes of its answer."""
 
     method: str
     path: str
@@ -24,7 +24,7 @@ class Received:
     headers: dict[str, str]
     body: bytes
     sent: list[bytes] = field(default_factory=list)
-    gone_after: float | None = None  # seconds until the caller hung up
+    gone_after: float | None = None  # seconds until the caller disconnected
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def tool_stream() -> list[bytes]:
 
 
 class Upstream:
-    """Start it with `start`, ask `received` what came."""
+    """The server. `received` lists the requests."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []
@@ -212,12 +212,12 @@ class Upstream:
             pieces += [chunk({}, usage={"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}), DONE]
         for n, piece in enumerate(pieces):
             if model == "half" and n == 4:
-                return  # the connection is cut without its end
+                return  # cut the connection before the end of the stream
             if model == "slow":
                 await asyncio.sleep(0.2)
             if model == "stuck" and n == 4:
                 await asyncio.sleep(NEVER_S)
-            if model == "torn":  # pieces that end anywhere, in the middle of a character too
+            if model == "torn":  # cut anywhere, even inside a character
                 for byte in range(0, len(piece), 7):
                     await say(piece[byte : byte + 7])
             else:

@@ -1,4 +1,4 @@
-"""Pages of a real server in a real browser: every one is watched for errors, dialogs, and requests to anywhere else."""
+"""Fixtures that open pages of a real server in a real browser, and fail on errors, dialogs and foreign requests."""
 
 import asyncio
 import os
@@ -22,12 +22,12 @@ ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 ]  # fmt: skip
-#: Where screenshots are kept: each test run's own, or a folder that is named.
-SHOTS = os.environ.get("CUEBOOK_SHOTS", "")
+#: Directory for screenshots. Default: the temporary directory of each test.
+SCREENSHOTS = os.environ.get("CUEBOOK_SHOTS", "")
 
 
 class Served:
-    """A book served on a real socket by a loop of its own."""
+    """A project served on a real socket, with its own event loop in a thread."""
 
     def __init__(self, cue: Cuebook) -> None:
         self.cue = cue
@@ -48,7 +48,7 @@ class Served:
             await self._server.serve(sockets=self._sockets)
 
     def run(self, make: Callable[[Cuebook], Any]) -> Any:
-        """Run a coroutine of the book where it lives."""
+        """Run a coroutine with the open project in the server's event loop."""
         return asyncio.run_coroutine_threadsafe(make(self.cue), self.loop).result(60)
 
     def stop(self) -> None:
@@ -59,7 +59,7 @@ class Served:
 
 @pytest.fixture
 def served_cue() -> Iterator[Callable[[Cuebook], Served]]:
-    """Serve a book."""
+    """Return a function that serves an open project."""
     running: list[Served] = []
 
     def start(cue: Cuebook) -> Served:
@@ -73,7 +73,7 @@ def served_cue() -> Iterator[Callable[[Cuebook], Served]]:
 
 @pytest.fixture
 def serve(served_cue: Callable[[Cuebook], Served]) -> Callable[..., Served]:
-    """Serve a book in a folder; settings by section__key."""
+    """Return a function that serves the project in a folder; settings are named section__key."""
 
     def start(folder: Path, model: Any = None, **settings: Any) -> Served:
         return served_cue(Cuebook.open(config(folder, **settings), model=model))
@@ -88,7 +88,7 @@ def config(folder: Path, **settings: Any) -> Config:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser for the tests of a file: while its driver runs, no other event loop may, so it ends with the file."""
+    """Start a browser for the tests of one file. While it runs, the thread can run no other event loop."""
     if CHROMIUM is None:
         pytest.skip("no chromium: scripts/browser installs it")
     from playwright.sync_api import sync_playwright
@@ -100,10 +100,10 @@ def chromium() -> Iterator[Any]:
 
 
 class Tab:
-    """A page of a browser that fails the test for an error, a dialog, or a request to another host."""
+    """A browser page that records errors, dialogs and requests to other hosts as faults."""
 
-    def __init__(self, browser: Any, url: str, shots: Path, **context: Any) -> None:
-        self.url, self._shots, self.faults = url, shots, []
+    def __init__(self, browser: Any, url: str, screenshots: Path, **context: Any) -> None:
+        self.url, self._screenshots, self.faults = url, screenshots, []
         self._context = browser.new_context(**context)
         self.page = self._context.new_page()
         self.page.on("console", lambda each: self.faults.append(each.text) if each.type == "error" else None)
@@ -120,13 +120,13 @@ class Tab:
             self.faults.append(f"a request to {request.url}")
 
     def open(self, path: str) -> Any:
-        """Go to a view."""
+        """Open a page."""
         self.page.goto(self.url + path, wait_until="load")
         return self.page
 
-    def shoot(self, name: str) -> None:
-        """Keep a screenshot of the whole view."""
-        self.page.screenshot(path=self._shots / f"{name}.png", full_page=True)
+    def screenshot_page(self, name: str) -> None:
+        """Save a screenshot of the full page."""
+        self.page.screenshot(path=self._screenshots / f"{name}.png", full_page=True)
 
     def close(self) -> None:
         self._context.close()
@@ -134,13 +134,15 @@ class Tab:
 
 @pytest.fixture
 def tab(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
-    """Open a tab of a served book; at the end nothing may have gone wrong in it."""
+    """Return a function that opens a tab of a served project. Fails if the tab has faults at the end."""
     opened: list[Tab] = []
-    shots = Path(SHOTS) if SHOTS else tmp_path
-    shots.mkdir(parents=True, exist_ok=True)
+    screenshots = Path(SCREENSHOTS) if SCREENSHOTS else tmp_path
+    screenshots.mkdir(parents=True, exist_ok=True)
 
     def make(served: Served, **context: Any) -> Tab:
-        opened.append(Tab(chromium, served.url, shots, **({"viewport": {"width": 1200, "height": 900}} | context)))
+        opened.append(
+            Tab(chromium, served.url, screenshots, **({"viewport": {"width": 1200, "height": 900}} | context))
+        )
         return opened[-1]
 
     yield make

@@ -1,4 +1,4 @@
-"""The audit in a browser: its newest records, one of them, and whether somebody changed it."""
+"""Test the audit pages: the list of records, one record, and the integrity check."""
 
 import sqlite3
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import httpx
-from looks import look_over
+from layout import check_layout
 from playwright.sync_api import expect
 
 from conftest import Served, Tab
@@ -22,7 +22,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-async def tell(cue: Cuebook) -> None:
+async def seed(cue: Cuebook) -> None:
     await cue.prompts.save("persona/kindly", {"body": "Be <b>kind</b> to $user_name."}, params=["user_name"])
     await cue.prompts.save("other", {"body": "Be short."})
     for text in ("hello", "and again"):
@@ -30,17 +30,17 @@ async def tell(cue: Cuebook) -> None:
     await cue.settle()
 
 
-def test_records_are_found_read_rendered_again_and_checked(
+def test_records_can_be_filtered_opened_replayed_and_verified(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
-    served.run(tell)
+    served.run(seed)
     seen = tab(served)
     page = seen.open("/")
     page.click("nav >> text=Audit")
     page.click("button:has-text('Verify integrity')")
     page.wait_for_selector("[role=status]:has-text('Intact.')")
-    seen.shoot("audit")
+    seen.screenshot_page("audit")
     page.fill("[name=promptId]", "persona/kindly")
     page.fill("[name=event]", "render")
     page.keyboard.press("Enter")
@@ -51,17 +51,17 @@ def test_records_are_found_read_rendered_again_and_checked(
     expect(page.locator("main pre b")).to_have_count(0)
     page.click("button:has-text('Check replay')")
     page.wait_for_selector("[role=status]:has-text('identical')")
-    seen.shoot("audit-record")
+    seen.screenshot_page("audit-record")
     page.click("main dl a")
     assert page.inner_text("h1") == "persona/kindly"
 
 
-def test_a_record_somebody_changed_is_named(
+def test_verification_names_a_changed_record(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     folder = project(tmp_path)
     served = serve(folder, ScriptedModel(default="Noted."))
-    served.run(tell)
+    served.run(seed)
     [file] = folder.rglob("*.db")
     with closing(sqlite3.connect(file)) as connection, connection:
         change = "UPDATE audit_record SET body = CAST(replace(CAST(body AS TEXT), ?, ?) AS BLOB) WHERE seq = 3"
@@ -71,7 +71,9 @@ def test_a_record_somebody_changed_is_named(
     page.wait_for_selector("[role=alert]:has-text('at record 3')")
 
 
-def test_a_search_goes_on_where_it_ended(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
+def test_older_link_continues_the_filtered_list(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
 
     async def write(cue: Cuebook) -> None:
@@ -98,16 +100,16 @@ async def found_all(audit: Audit) -> list[int]:
             return found
 
 
-def test_who_is_no_admin_is_told_so_and_audit_views_look_well(
+def test_audit_requires_an_admin_and_pages_have_a_valid_layout(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
-    served.run(tell)
-    look_over(served, tab, "/page/audit", "/page/audit/1")
+    served.run(seed)
+    check_layout(served, tab, "/page/audit", "/page/audit/1")
     made = served.run(lambda cue: cue.keys.new("viewer", user="zoe"))
     seen = tab(served, extra_http_headers={"X-Cuebook-Key": made.token})
     page = seen.open("/page/audit")
-    seen.faults.clear()  # the browser tells of the 403
+    seen.faults.clear()  # the browser logs the 403
     assert "role admin or higher" in page.inner_text("[role=alert]")
     with httpx.Client(base_url=served.url, headers={"X-Cuebook-Key": made.token}) as client:
         assert client.post("/page/audit/verify").status_code == 403

@@ -1,10 +1,10 @@
-"""Conversations in a browser: found, read as they were said with their branches, and forgotten."""
+"""Test the conversation pages: search, the transcript with its branches, and forgetting."""
 
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from looks import look_over
+from layout import check_layout
 from playwright.sync_api import expect
 
 from conftest import Served, Tab
@@ -15,7 +15,7 @@ from cuebook.testing.doubles import Script, ScriptedModel
 
 PIXEL = "data:image/png;base64," + "A" * 4000
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"port": "Vlieland", "day": 5}'}}
-TALK = (
+MESSAGES = (
     {"role": "user", "content": "When does the ferry leave?"},
     {"role": "assistant", "content": None, "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "c1", "content": '{"leaves": "9:45"}' + " " * 90_000 + "end"},
@@ -34,45 +34,45 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-async def asked(cue: Cuebook, *texts: str, conversation: str, **ask: str) -> None:
+async def ask_all(cue: Cuebook, *texts: str, conversation: str, **ask: str) -> None:
     for text in texts:
         await cue.ask(Ask(text, conversation, **ask))
 
 
-async def older(cue: Cuebook) -> None:
+async def add_older(cue: Cuebook) -> None:
     for number in range(52):
         await cue.append(f"old-{number}", [{"role": "user", "content": f"Older talk {number}"}])
 
 
-def test_conversations_are_found_by_words_listed_by_page_and_forgotten(
+def test_conversations_can_be_searched_paged_and_forgotten(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
-    served.run(older)
-    served.run(lambda cue: asked(cue, "Wann fährt die Fähre nach Ærø?", "Danke", conversation="trip", user="mara"))
+    served.run(add_older)
+    served.run(lambda cue: ask_all(cue, "Wann fährt die Fähre nach Ærø?", "Danke", conversation="trip", user="mara"))
     first = served.run(lambda cue: cue.conversations.posts("trip"))[0]
     served.run(lambda cue: cue.append("trip", [{"role": "user", "content": "Other"}], user="mara", parent=first.id))
     seen = tab(served)
     page = seen.open("/page/conversations")
     row = page.locator("tr:has-text('trip')")
-    told = served.run(lambda cue: cue.turns.show("trip", 2, user="mara"))["window"]["tokens"]
-    assert row.locator("td").all_inner_texts()[1:7] == ["mara", "2", "5", "2", f"{told}", "live"]
-    seen.shoot("conversations")
+    tokens = served.run(lambda cue: cue.turns.show("trip", 2, user="mara"))["window"]["tokens"]
+    assert row.locator("td").all_inner_texts()[1:7] == ["mara", "2", "5", "2", f"{tokens}", "live"]
+    seen.screenshot_page("conversations")
     page.click("a:text-is('Older')")
-    expect(page.locator("tr:has(td)")).to_have_count(3)  # behind the 50 of the first page
+    expect(page.locator("tr:has(td)")).to_have_count(3)  # after the 50 of the first page
     for words, found in (("FÄHRE ærø", 1), ("MARA", 1), ("old-5", 3), ("nowhere", 0), ("100%_", 0)):
         page = seen.open("/page/conversations")
         page.fill("[name=q]", words)
         page.click("button:has-text('Search')")
         expect(page.locator("tr:has(td)")).to_have_count(found)
-    assert "No conversation has" in page.inner_text("[role=status]")
-    look_over(served, tab, "/page/conversations?q=trip")
+    assert "No conversation with" in page.inner_text("[role=status]")
+    check_layout(served, tab, "/page/conversations?q=trip")
     page = seen.open("/page/conversations/trip")
     page.click("a:has-text('Forget this conversation')")
     assert "5 posts of trip" in page.inner_text("main")
-    look_over(served, tab, "/page/conversations/trip/forget")
+    check_layout(served, tab, "/page/conversations/trip/forget")
     page.click("button:has-text('Forget')")
-    assert page.url.endswith("/trip/forget")  # nobody has said that it is meant
+    assert page.url.endswith("/trip/forget")  # the confirmation is not checked
     page.check("[name=sure]")
     page.click("button:has-text('Forget')")
     page.wait_for_url("**/page/receipts/**")
@@ -80,14 +80,14 @@ def test_conversations_are_found_by_words_listed_by_page_and_forgotten(
     assert "trip" not in seen.open("/page/conversations").inner_text("main")
 
 
-def test_a_transcript_reads_as_a_talk_with_its_tools_branches_turns_and_the_reach_of_its_summary(
+def test_transcript_shows_tools_branches_turns_and_the_end_of_the_summary(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     model = ScriptedModel(
         Script(text="Half of an ans", half=True), UpstreamError("the model is away"), default="Noted."
     )
     served = serve(project(tmp_path), model)
-    served.run(lambda cue: cue.append("trip", TALK))
+    served.run(lambda cue: cue.append("trip", MESSAGES))
     posts = served.run(lambda cue: cue.conversations.posts("trip"))
     other = [{"role": "user", "content": "And the way back?"}, {"role": "assistant", "content": "At 18:30."}]
     served.run(lambda cue: cue.append("trip", other, parent=posts[3].id))
@@ -99,16 +99,16 @@ def test_a_transcript_reads_as_a_talk_with_its_tools_branches_turns_and_the_reac
     seen = tab(served)
     page = seen.open("/page/conversations/trip")
     tree = page.locator(".tree")
-    assert "calls look_up" in tree.inner_text()
+    assert "Tool call: look_up" in tree.inner_text()
     assert '"port": "Vlieland"' in tree.locator(".call pre").first.inner_text()
-    assert page.locator("summary:has-text('result of look_up')").inner_text().endswith("90,021 characters")
+    assert page.locator("summary:has-text('Result of look_up')").inner_text().endswith("90,021 characters")
     assert tree.locator(".image").all_inner_texts() == [
         "image · image/png · 3.0 kB", "image · http://203.0.113.9/ship.png · not loaded", "file · plan.pdf · 2.5 kB",
     ]  # fmt: skip
-    assert "summarized up to here: version 1" in page.inner_text("li:has-text('It leaves at 9:45') + .reach")
+    assert "Summary version 1 ends here" in page.inner_text("li:has-text('It leaves at 9:45') + .summary-end")
     assert page.locator(".state-interrupted, .state-failed").count() >= 2
-    seen.shoot("transcript")
-    look_over(served, tab, "/page/conversations/trip")
+    seen.screenshot_page("transcript")
+    check_layout(served, tab, "/page/conversations/trip")
     page.click(".tree a:has-text('And the way back?')")
     assert "At 18:30." in page.inner_text(".tree")
     assert "Is it this one?" not in page.locator(".tree .by-user").all_inner_texts()

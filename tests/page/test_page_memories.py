@@ -1,4 +1,4 @@
-"""What is remembered, in a browser: found, read with its history, corrected and forgotten by forms."""
+"""Test the memory pages: list, search, history, and the forms to correct and forget a memory."""
 
 import json
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
-from looks import look_over
+from layout import check_layout
 from playwright.sync_api import expect
 
 from conftest import Served, Tab, config
@@ -21,17 +21,17 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-async def tell(cue: Cuebook, text: str, conversation: str, user: str = "ann") -> None:
+async def add_message(cue: Cuebook, text: str, conversation: str, user: str = "ann") -> None:
     await cue.ask(Ask(text, conversation, user=user))
     await cue.settle()
 
 
-def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
+def test_memory_can_be_found_corrected_and_forgotten(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."), memory__user=True)
-    served.run(lambda cue: tell(cue, "I am allergic to <b>nuts</b>.", "lunch"))
-    served.run(lambda cue: tell(cue, "I am allergic to cats.", "pets", "bob"))
+    served.run(lambda cue: add_message(cue, "I am allergic to <b>nuts</b>.", "lunch"))
+    served.run(lambda cue: add_message(cue, "I am allergic to cats.", "pets", "bob"))
     seen = tab(served)
     page = seen.open("/")
     page.click("nav >> text=Memories")
@@ -41,7 +41,7 @@ def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
     page.keyboard.press("Enter")
     page.wait_for_url("**userId=ann**")
     assert "cats" not in page.inner_text("main")
-    seen.shoot("memories")
+    seen.screenshot_page("memories")
     page.fill("[name=q]", "allergic")
     page.keyboard.press("Enter")
     page.wait_for_selector("ol.hits")
@@ -56,27 +56,27 @@ def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
     page.click("button:has-text('Correct')")
     page.wait_for_selector(".text:has-text('hazelnuts')")
     assert "corrected manually" in page.inner_text(".facts")
-    seen.shoot("memory")
+    seen.screenshot_page("memory")
     page.click("a:has-text('Forget this memory')")
-    would = page.inner_text("main")
-    assert "hazelnuts" in would, "what would go is shown before"
-    assert ("To be deleted" in would, page.inner_text("main tr:has-text('memories') td.n")) == (True, "1")
-    seen.shoot("forget")
+    preview = page.inner_text("main")
+    assert "hazelnuts" in preview, "the preview shows the text"
+    assert ("To be deleted" in preview, page.inner_text("main tr:has-text('memories') td.n")) == (True, "1")
+    seen.screenshot_page("forget")
     page.check("[name=sure]")
     page.click("button:has-text('Forget')")
     page.wait_for_selector("h1:has-text('Forgotten')")
-    seen.shoot("receipt")
+    seen.screenshot_page("receipt")
     page.click("main a")
     assert "hazelnuts" not in page.inner_text("main")
     assert served.run(lambda cue: cue.memories.page(user="ann")).items == ()
 
 
-def test_what_conversations_told_is_seen_without_asking_for_one(
+def test_overview_lists_memories_of_recent_conversations(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
     for number in range(14):
-        served.run(lambda cue, at=number: tell(cue, f"My locker number {at} has code {at}-{at * 7}.", "lockers"))
+        served.run(lambda cue, at=number: add_message(cue, f"My locker number {at} has code {at}-{at * 7}.", "lockers"))
     page = tab(served).open("/page/memories")
     card = page.locator("section.card:has-text('lockers')")
     assert "No cross-conversation memories yet" in page.inner_text("main")
@@ -87,7 +87,7 @@ def test_what_conversations_told_is_seen_without_asking_for_one(
     assert page.locator("details[open] [name=conversationId]").input_value() == "lockers"
 
 
-def test_a_memory_stands_in_its_history_and_is_found_as_it_was_at_a_time(
+def test_memory_shows_its_history_and_is_listed_as_of_a_time(
     served_cue: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     clock = FrozenClock()
@@ -112,18 +112,18 @@ def test_a_memory_stands_in_its_history_and_is_found_as_it_was_at_a_time(
     page.click("ol.history a >> nth=0")
     assert "valid until" not in page.inner_text(".facts")
     seen.open("/page/memories?userId=ann")
-    with page.expect_download() as told:
+    with page.expect_download() as download:
         page.click("text=Export all as JSON")
-    assert told.value.suggested_filename == "memories.json"
-    kept = json.loads(Path(told.value.path()).read_text())["items"]
+    assert download.value.suggested_filename == "memories.json"
+    kept = json.loads(Path(download.value.path()).read_text())["items"]
     assert sorted(each["text"] for each in kept) == ["Bergen", "Lima", "Oslo"]
 
 
-def test_the_items_of_a_conversation_are_listed_with_their_sources(
+def test_memories_of_a_conversation_are_listed_with_sources(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
-    served.run(lambda cue: tell(cue, "We decided to use PostgreSQL for the shop.", "a/b c"))
+    served.run(lambda cue: add_message(cue, "We decided to use PostgreSQL for the shop.", "a/b c"))
     seen = tab(served)
     page = seen.open("/page/memories")
     page.click("section.card:has-text('a/b c') >> text=As a list")
@@ -136,25 +136,25 @@ def test_the_items_of_a_conversation_are_listed_with_their_sources(
     assert "a/b c" in page.inner_text("section:has(#from)")
     for day, many in (("2999-01-31", 1), ("2020-01-31", 0)):
         page = seen.open(f"/page/memories?conversationId=a/b%20c&asOf={day}")
-        assert page.locator("main table a:has-text('PostgreSQL')").count() == many, "what held then"
+        assert page.locator("main table a:has-text('PostgreSQL')").count() == many, "number of memories at that time"
 
 
-def test_memory_views_look_well_everywhere(
+def test_memory_pages_have_a_valid_layout(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."), memory__user=True)
-    served.run(lambda cue: tell(cue, "I am allergic to nuts. We decided to use PostgreSQL.", "lunch"))
+    served.run(lambda cue: add_message(cue, "I am allergic to nuts. We decided to use PostgreSQL.", "lunch"))
     [first, *_] = served.run(lambda cue: cue.memories.page(user="ann")).items
     views = ("/page/memories", "/page/memories?q=allergic&userId=ann", f"/page/memories/{first.id}?userId=ann")
-    look_over(served, tab, *views)
+    check_layout(served, tab, *views)
 
 
-def test_a_viewer_sees_their_own_memories_and_changes_none(
+def test_viewer_sees_own_memories_and_cannot_change_them(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."), memory__user=True)
-    served.run(lambda cue: tell(cue, "I am allergic to nuts.", "lunch"))
-    served.run(lambda cue: tell(cue, "I am allergic to cats.", "pets", "bob"))
+    served.run(lambda cue: add_message(cue, "I am allergic to nuts.", "lunch"))
+    served.run(lambda cue: add_message(cue, "I am allergic to cats.", "pets", "bob"))
     [own] = served.run(lambda cue: cue.memories.page(user="ann")).items
     [other] = served.run(lambda cue: cue.memories.page(user="bob")).items
     made = served.run(lambda cue: cue.keys.new("viewer", user="ann"))

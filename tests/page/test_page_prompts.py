@@ -1,4 +1,4 @@
-"""Prompts in a browser: their versions, what is other between two, what variants learnt, what was rolled back."""
+"""Test the prompt pages: versions, differences, variant scores, quality and rollbacks."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from looks import look_over
+from layout import check_layout
 from playwright.sync_api import expect
 
 from conftest import Served, Tab, config
@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Path:
 
 
 async def write(cue: Cuebook) -> None:
-    """Give a prompt three versions and a branch, talk with it, say how it was, and roll a version back."""
+    """Create a prompt with versions and a branch, record feedback, and roll a version back."""
     await cue.prompts.save("kind", {"role": "You are kind.", "rules": "Be short."}, author="ann", description="Kind.")
     await cue.prompts.save("kind", {"role": "You are very kind.", "rules": "Be short.", "more": "Say <b>why</b>."})
     await cue.prompts.fork("kind", "trial", version=1, by="bob")
@@ -35,7 +35,7 @@ async def write(cue: Cuebook) -> None:
     await cue.prompts.roll_back("kind", reason="users complain", by="ann")
 
 
-def test_a_prompt_shows_its_versions_what_they_learnt_and_what_was_done(
+def test_prompt_page_shows_versions_scores_and_history(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
@@ -49,11 +49,11 @@ def test_a_prompt_shows_its_versions_what_they_learnt_and_what_was_done(
     expect(page.locator("svg.graph a[aria-label='main:2, rolled back']")).to_have_count(1)
     expect(page.locator("svg.plot polyline")).to_have_count(2)
     expect(page.locator("svg.plot line.event")).to_have_count(1)
-    stands = served.run(lambda cue: cue.prompts.family("kind")).branch("trial")
-    row = page.inner_text("section:has(#learnt) tr:has-text('trial:2')").split()
-    assert float(row[-1]) == pytest.approx(stands.weight, abs=0.001)
+    branch = served.run(lambda cue: cue.prompts.family("kind")).branch("trial")
+    row = page.inner_text("section:has(#scores) tr:has-text('trial:2')").split()
+    assert float(row[-1]) == pytest.approx(branch.weight, abs=0.001)
     assert "users complain" in page.inner_text("section:has(#history)")
-    seen.shoot("prompt")
+    seen.screenshot_page("prompt")
     page.focus("svg.graph a[aria-label^='trial:2']")
     page.keyboard.press("Enter")
     page.wait_for_selector("h2:has-text('trial:2')")
@@ -61,48 +61,48 @@ def test_a_prompt_shows_its_versions_what_they_learnt_and_what_was_done(
 
 
 async def run_trial(cue: Cuebook, clock: FrozenClock) -> None:
-    """Let a worse version speak in half of the conversations until it is taken back, by nobody's hand."""
+    """Record feedback for a worse version in half of the conversations until it is rolled back automatically."""
     dice = random.Random(3)
     await cue.prompts.save("kind", {"role": "You are kind."})
     await cue.prompts.save("kind", {"role": "You are rude."})
     for number in range(200):
         version = 1 + (dice.random() < 0.5)
         for _ in range(2):
-            felt = min(max(dice.gauss((0.85, 0.25)[version - 1], 0.1), 0.0), 1.0)
-            said = {"version": version, "propensity": 0.5, "conversation": f"talk {number}"}
-            if (await cue.prompts.observe("kind", sentiment=felt, **said)).rolled_back:
+            sentiment = min(max(dice.gauss((0.85, 0.25)[version - 1], 0.1), 0.0), 1.0)
+            options = {"version": version, "propensity": 0.5, "conversation": f"talk {number}"}
+            if (await cue.prompts.observe("kind", sentiment=sentiment, **options)).rolled_back:
                 return
             clock.advance(30)
         clock.advance(3600)
 
 
-def test_a_version_taken_back_by_itself_shows_why(
+def test_automatic_rollback_shows_its_evidence(
     served_cue: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     clock = FrozenClock()
     served = served_cue(Cuebook.open(config(project(tmp_path), prompts__rollback="guarded"), clock=clock))
     served.run(lambda cue: run_trial(cue, clock))
     [event, *_] = served.run(lambda cue: cue.prompts.events("kind"))
-    told = event.evidence
+    evidence = event.evidence
     page = tab(served).open("/page/prompts/kind")
     why = page.locator("article[aria-label='main:2 rolled back']")
     assert "automatically" in why.inner_text()
     assert event.reason in why.inner_text()
     for number, name in ((1, "control"), (2, "new")):
         row = why.locator(f"tr:has(td:text-is('main:{number}'))").inner_text().split()
-        assert row[-2:] == [str(told["n"][name]), f"{told['means'][name]:.3f}"]
-    held, bound = (f"{told[part]['wealth']:.4g}" for part in ("statistics", "thresholds"))
-    assert why.locator("tr:has(td:text-is('wealth'))").inner_text().split("\t")[1:3] == [held, bound]
-    assert "0.5% at most" in why.inner_text()
+        assert row[-2:] == [str(evidence["n"][name]), f"{evidence['means'][name]:.3f}"]
+    wealth, bound = (f"{evidence[part]['wealth']:.4g}" for part in ("statistics", "thresholds"))
+    assert why.locator("tr:has(td:text-is('wealth'))").inner_text().split("\t")[1:3] == [wealth, bound]
+    assert "at most 0.5%" in why.inner_text()
     expect(why.locator("svg[aria-label^='Mean score'] polyline")).to_have_count(2)
-    bets = why.locator("svg[aria-label^='Evidence against main:2']")
-    expect(bets.locator("polyline")).to_have_count(3)
-    tops = [float(each) for each in bets.locator("text").all_text_contents()[:3]]
-    assert max(tops) >= math.log10(told["thresholds"]["wealth"]) - 0.01, "its bound was passed"
-    look_over(served, tab, "/page/prompts/kind")
+    plot = why.locator("svg[aria-label^='Evidence against main:2']")
+    expect(plot.locator("polyline")).to_have_count(3)
+    tops = [float(each) for each in plot.locator("text").all_text_contents()[:3]]
+    assert max(tops) >= math.log10(evidence["thresholds"]["wealth"]) - 0.01, "the threshold was reached"
+    check_layout(served, tab, "/page/prompts/kind")
 
 
-def test_two_versions_are_compared_with_what_the_change_does_to_past_prompts(
+def test_diff_shows_the_impact_on_recorded_turns(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
@@ -117,10 +117,10 @@ def test_two_versions_are_compared_with_what_the_change_does_to_past_prompts(
     assert "+Say <b>why</b>." in page.inner_text("main")
     expect(page.locator("main pre b")).to_have_count(0)
     assert "tokens" in page.inner_text("section:has(#use)")
-    seen.shoot("prompt-diff")
+    seen.screenshot_page("prompt-diff")
 
 
-def test_versions_are_chosen_and_stand_side_by_side(
+def test_diff_shows_selected_versions_side_by_side(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
@@ -134,10 +134,10 @@ def test_versions_are_chosen_and_stand_side_by_side(
     [left, right] = page.locator("table.sided tr:has-text('stern') td").all_inner_texts()
     assert (left, right) == ("You are very kind.", "You are stern.⟨U+202E⟩")
     assert page.inner_text("tr:has(td:text-is('author'))").split() == ["author", "–", "bob"]
-    look_over(served, tab, "/page/prompts/kind/diff?a=main:2&b=trial:2&sides=true")
+    check_layout(served, tab, "/page/prompts/kind/diff?a=main:2&b=trial:2&sides=true")
 
 
-def test_a_version_shows_its_parameters_its_ancestors_and_how_good_it_is(
+def test_version_shows_parameters_ancestors_and_quality(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
@@ -163,10 +163,10 @@ def test_a_version_shows_its_parameters_its_ancestors_and_how_good_it_is(
     assert page.inner_text("main b") == f"{rated.score:g}"
     assert page.locator("section:has(#parts) tr:has(td)").count() == len(rated.parts)
     assert "no-description" in page.inner_text("section:has(#findings)")
-    look_over(served, tab, "/page/prompts/child", "/page/prompts/child/quality")
+    check_layout(served, tab, "/page/prompts/child", "/page/prompts/child/quality")
 
 
-def test_a_change_is_measured_on_turns_that_had_the_prompt(
+def test_impact_is_measured_on_turns_with_the_prompt(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     folder = project(tmp_path)
@@ -185,16 +185,16 @@ def test_a_change_is_measured_on_turns_that_had_the_prompt(
     served.run(talk)
     seen = tab(served)
     page = seen.open("/page/prompts/persona~ferry/diff?a=1&b=2")
-    assert "of 6 turns that had it" in page.inner_text("section:has(#use)")
-    seen.shoot("impact")
+    assert "6 turns with this prompt" in page.inner_text("section:has(#use)")
+    seen.screenshot_page("impact")
     page.click("section:has(#use) a:has-text('harbour turn 6')")  # in which a post more is left out
     assert page.inner_text("h1") == "Turn 6 of harbour"
 
 
-def test_prompt_views_look_well_everywhere(
+def test_prompt_pages_have_a_valid_layout(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
     served.run(write)
     diff = "/page/prompts/kind/diff?a=main:1&b=trial:2"
-    look_over(served, tab, "/page/prompts", "/page/prompts/kind", diff, "/page/prompt-clusters")
+    check_layout(served, tab, "/page/prompts", "/page/prompts/kind", diff, "/page/prompt-clusters")

@@ -1,9 +1,9 @@
-"""The settings in force, in a browser: each with where it came from, no secret among them."""
+"""Test the settings page: values with their sources, and no secrets."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from looks import look_over
+from layout import check_layout
 from playwright.sync_api import expect
 
 from conftest import Served, Tab
@@ -16,7 +16,7 @@ KEY = "sk-proj-abcdefghijklmnopqrstuvwx1234567890ABCDEFGH"  # pasted into the wr
 SECRET = "hunter2-of-the-proxy"
 
 
-def test_settings_say_where_they_came_from_and_keep_secrets(
+def test_settings_show_their_sources_and_hide_secrets(
     served_cue: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     init_project(tmp_path / "project")
@@ -40,16 +40,16 @@ def test_settings_say_where_they_came_from_and_keep_secrets(
     assert KEY not in page.content()
     for each in config.settings.__struct_fields__:
         expect(page.locator(f"#section-{each}")).to_have_count(1)
-    seen.shoot("settings")
-    look_over(served, tab, "/page/settings")
+    seen.screenshot_page("settings")
+    check_layout(served, tab, "/page/settings")
 
 
-def test_settings_are_the_owners(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
+def test_settings_require_the_owner_role(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
     init_project(tmp_path / "project")
     served = serve(tmp_path / "project", ScriptedModel(default="Noted."))
     made = served.run(lambda cue: cue.keys.new("admin"))
     seen = tab(served, extra_http_headers={"X-Cuebook-Key": made.token})
     page = seen.open("/page/settings")
-    seen.faults.clear()  # the browser tells of the 403
+    seen.faults.clear()  # the browser logs the 403
     assert "role owner or higher" in page.inner_text("[role=alert]")
     assert "budget" not in page.inner_text("main")

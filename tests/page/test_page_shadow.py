@@ -1,10 +1,10 @@
-"""What passed in shadow, in a browser."""
+"""Test the shadow mode page."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from looks import look_over
+from layout import check_layout
 from playwright.sync_api import expect
 
 from conftest import Served, Tab, config
@@ -17,7 +17,7 @@ TURNS = 6
 
 
 async def talk(cue: Cuebook, upstream: RecordedUpstream) -> None:
-    """Send a growing history, of whose beginning the last request is short."""
+    """Send a growing history. The last request omits the first messages."""
     messages = []
     for number in range(TURNS):
         messages.append({"role": "user", "content": f"Bed {number} gets tulips of sort {number * 7}."})
@@ -33,7 +33,7 @@ async def talk(cue: Cuebook, upstream: RecordedUpstream) -> None:
     await cue.settle()
 
 
-def test_what_passed_in_shadow_is_summed_up_and_listed_call_by_call(
+def test_shadow_calls_are_totaled_and_listed(
     served_cue: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     upstream = RecordedUpstream("gpt-5-mini")
@@ -52,7 +52,7 @@ def test_what_passed_in_shadow_is_summed_up_and_listed_call_by_call(
     expect(page.locator("svg.plot polyline")).to_have_count(2)
     assert page.locator("section:has(#calls) tr:has(td)").count() == len(calls) == TURNS
     assert sum(each.client_tokens for each in calls) == found.client_tokens
-    seen.shoot("shadow")
+    seen.screenshot_page("shadow")
     page.click(f"text=garden · turn {TURNS}")
     assert "this prompt was not sent" in page.inner_text("main")
-    look_over(served, tab, "/page/shadow")
+    check_layout(served, tab, "/page/shadow")

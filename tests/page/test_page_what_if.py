@@ -1,4 +1,4 @@
-"""What a turn's prompt would have been, in a browser."""
+"""Test the what-if replay page."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ async def talk(cue: Cuebook) -> str:
     return source
 
 
-def test_a_memory_is_taken_away_by_a_form_and_both_prompts_stand_side_by_side(
+def test_what_if_without_a_memory_shows_both_prompts(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     init_project(tmp_path / "project")
@@ -30,7 +30,7 @@ def test_a_memory_is_taken_away_by_a_form_and_both_prompts_stand_side_by_side(
     page = seen.open("/page/conversations/dinner/turns/1")
     page.click("text=What-if replay")
     page.check(f"input[value='{source}']")
-    page.click("text=Compare")
+    page.click("button:text-is('Compare')")
     assert page.inner_text("h1") == "What-if replay: turn 1 of dinner"
     assert "Blocks removed: 1, added: 0, changed: 0." in page.inner_text("[role=status]")
     assert "differs from the bytes" not in page.inner_text("[role=status]")
@@ -39,17 +39,17 @@ def test_a_memory_is_taken_away_by_a_form_and_both_prompts_stand_side_by_side(
     assert "only before" in page.inner_text("section[aria-labelledby=before] .marked")
     expect(page.locator("section[aria-labelledby=after] .marked")).to_have_count(0)
     assert page.is_checked(f"input[value='{source}']")
-    seen.shoot("what-if")
+    seen.screenshot_page("what-if")
     page.uncheck(f"input[value='{source}']")
     page.fill("#asOf", "1990-01-01")
-    page.click("text=Compare")
+    page.click("button:text-is('Compare')")
     assert "Blocks removed: 1" in page.inner_text("[role=status]")
     assert page.input_value("#asOf") == "1990-01-01"
     page = seen.open("/page/conversations/dinner/turns/1/what-if")
     assert "Choose at least one change" in page.inner_text("main")
 
 
-def test_what_cannot_be_compared_is_told(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
+def test_invalid_what_if_shows_an_error(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
     init_project(tmp_path / "project")
     served = serve(tmp_path / "project", ScriptedModel(default="Shrimp."), memory__user=True)
     served.run(talk)
@@ -58,10 +58,10 @@ def test_what_cannot_be_compared_is_told(serve: Callable[..., Served], tab: Call
     answer = page.goto(f"{served.url}/page/conversations/dinner/turns/1/what-if?asOf=soon")
     assert answer.status == 400
     assert "invalid time 'soon'" in page.inner_text("main")
-    seen.faults.clear()  # a browser notes each answer of 400
+    seen.faults.clear()  # the browser logs the 400
 
 
-def test_the_model_is_asked_once_and_answers_beside_what_was_answered(
+def test_what_if_asks_the_model_once_and_shows_both_answers(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     init_project(tmp_path / "project")
@@ -73,15 +73,15 @@ def test_the_model_is_asked_once_and_answers_beside_what_was_answered(
     page.click("text=What-if replay")
     page.check(f"input[value='{source}']")
     page.click("text=Compare and ask")
-    assert page.inner_text("section[aria-labelledby=then] strong") == "shrimp"
-    assert "I do not know." in page.inner_text("section[aria-labelledby=now]")
+    assert page.inner_text("section[aria-labelledby=original-answer] strong") == "shrimp"
+    assert "I do not know." in page.inner_text("section[aria-labelledby=new-answer]")
     assert "shrimp" not in str(model.requests[-1].messages[:-1])
     assert page.is_checked(f"input[value='{source}']")
-    seen.shoot("what-if-asked")
+    seen.screenshot_page("what-if-asked")
     assert (model.left, len(served.run(lambda cue: cue.turns.last("dinner")))) == (0, 1)
 
 
-def test_without_a_model_it_is_told_that_none_can_be_asked(
+def test_what_if_without_a_model_offers_no_question(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     init_project(tmp_path / "project")

@@ -1,8 +1,8 @@
-"""Save everything users can touch, and show what changed since it was last saved.
+"""Saves a snapshot of all public surfaces, and shows changes since the last one.
 
-scripts/snapshot            show differences; exit with 1 where there are any
+scripts/snapshot            show differences; exit with 1 if there are any
 scripts/snapshot --prose    show changed sentences too, not only their number
-scripts/snapshot --save     save what is there now
+scripts/snapshot --save     save the current state
 """
 
 import argparse
@@ -45,7 +45,7 @@ def run_answers() -> dict[str, Any]:
 
 
 def load() -> dict[str, Any]:
-    """Return the saved snapshot, empty where none was saved."""
+    """Return the saved snapshot, or an empty one."""
     return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(SAVED.glob("*.json"))}
 
 
@@ -59,7 +59,7 @@ def save(found: dict[str, Any]) -> None:
 
 
 def write_json(value: Any, indent: str = "") -> str:
-    """Return JSON for diffs: what fits a line stands on one, everything longer has a line per member."""
+    """Return JSON for diffs: short values are on one line, longer ones have a line per member."""
     short = json.dumps(value, ensure_ascii=False)
     if len(short) + len(indent) <= WIDTH or not value or not isinstance(value, dict | list):
         return short
@@ -75,7 +75,7 @@ def write_json(value: Any, indent: str = "") -> str:
 
 
 def main() -> int:
-    """Run the command. Return 1 where something differs and was not saved."""
+    """Run the command. Return 1 if there are unsaved differences."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--save", action="store_true", help="save what is there now")
     parser.add_argument("--prose", action="store_true", help="show changed sentences, not only their number")

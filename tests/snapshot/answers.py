@@ -1,4 +1,4 @@
-"""Record the answers to about 280 requests: over HTTP, on the command line, and on the wires of OpenAI, Anthropic and MCP.
+"""Records the answers to about 280 requests: over HTTP, on the command line, and with OpenAI, Anthropic and MCP clients.
 
 The clock, ids and models are doubles, so two runs give the same answers. `difference.mask` masks what still differs
 between two runs: keys and signatures.
@@ -26,7 +26,7 @@ from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion,
 
 BASE = "http://127.0.0.1"
 EVENTS = {"accept": "text/event-stream"}
-#: Headers of an answer that its client acts on.
+#: Response headers that clients use.
 HEADERS = ("content-type", "x-conversation-id", "retry-after", "location", "link", "www-authenticate", "allow")
 
 #: Fields of an answer that the machine's clock measures.
@@ -350,7 +350,7 @@ def readable(text: str) -> Any:
 
 
 def mask_timings(value: dict[str, Any]) -> dict[str, Any]:
-    """Mask what a clock of the machine measured."""
+    """Mask values that the real clock measured."""
     return {key: VARIES if key in TIMINGS else each for key, each in value.items()}
 
 
@@ -522,7 +522,7 @@ async def record_wire(requests: Iterator[tuple[Any, ...]]) -> list[Recorded]:
     async with serving(in_memory(), upstream=upstream) as (_, client):
         for answer, path, *rest in requests:
             seen = len(upstream.requests)
-            upstream._answers = [answer] if answer is not None else []  # noqa: SLF001  # one that was not asked for is gone
+            upstream._answers = [answer] if answer is not None else []  # noqa: SLF001  # an answer that was not requested is dropped
             method, _, where = path.rpartition(" ")
             recorded = await send(client, method or "POST", where, *rest)
             sent = [{"path": each.path, "body": readable(each.body.decode())} for each in upstream.requests[seen:]]
@@ -556,7 +556,7 @@ async def record_mcp() -> list[Recorded]:
 
 # ---- command line
 
-#: Clock and ids are the machine's here.
+#: Here the clock and the ids are real.
 MASKS = [
     (re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?"), "<time>"),
     (re.compile(r"\b[0-9a-f]{10,}\b"), "<hex>"),

@@ -1,11 +1,11 @@
-"""Compare two snapshots leaf by leaf, and separate changed prose from changed structure."""
+"""Compares two snapshots value by value, and separates changed prose from changed structure."""
 
 import itertools
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-#: What stands in the place of a value that differs between two runs of the same code.
+#: The replacement for a value that differs between two runs of the same code.
 VARIES = "<varies>"
 #: Keys whose value is a sentence for people: on every surface, and on some.
 _EVERYWHERE = {"description", "detail", "doc", "err", "examples", "help", "hint", "summary"}
@@ -16,7 +16,7 @@ _MISSING = object()
 
 
 class Change(NamedTuple):
-    """One difference: where, what was there, what is there now, and whether it is only wording."""
+    """One difference: its path, the old and new value, and whether only wording changed."""
 
     path: str
     before: Any
@@ -48,7 +48,7 @@ def _walk(surface: str, path: tuple[str, ...], before: Any, after: Any) -> Itera
 
 
 def _keyed(*lists: list[Any]) -> list[dict[str, Any]] | None:
-    """Return lists of objects by what names each, so that one more or less moves no other; None where nothing does."""
+    """Return lists of objects as mappings by name, so that an added object moves no other; None without names."""
     for key in ("call", "name", "id"):
         if all(each and all(isinstance(one, dict) and isinstance(one.get(key), str) for one in each) for each in lists):
             return [_by(key, each) for each in lists]
@@ -72,12 +72,12 @@ def _is_prose(surface: str, path: tuple[str, ...], before: Any, after: Any) -> b
         or path[-1] in keys
         or "err" in path
         or (len(path) > 1 and path[-2:] == ("error", "message"))
-        or path[-2:-1] == ("text",)  # a line of a text that is no JSON
+        or path[-2:-1] == ("text",)  # a line of a text that is not JSON
     )
 
 
 def _same_mask(before: Any, after: Any) -> bool:
-    """Tell whether two texts are equal but for the words that one of them masks."""
+    """Return whether two texts are equal, except for the words that one of them masks."""
     if not isinstance(before, str) or not isinstance(after, str):
         return False
     words, others = _WORD.findall(before), _WORD.findall(after)
@@ -87,7 +87,7 @@ def _same_mask(before: Any, after: Any) -> bool:
 
 
 def mask(first: Any, second: Any) -> Any:
-    """Return the first of two runs' values, with what differs in the second masked, word by word where it can be."""
+    """Return the first run's value with differences to the second run masked, word by word if possible."""
     if isinstance(first, dict) and isinstance(second, dict):
         return {key: mask(each, second.get(key, VARIES)) for key, each in first.items()}
     if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
@@ -102,7 +102,7 @@ def mask(first: Any, second: Any) -> Any:
 
 
 def render(changes: dict[str, list[Change]], *, prose: bool) -> str:
-    """Return the differences as text: all of the structure, and of the prose a count, or with `prose` all of it too."""
+    """Return the differences as text: all structural changes, and a count of prose changes, or all with `prose`."""
     lines = []
     for surface, found in changes.items():
         structural = [each for each in found if not each.prose]

@@ -1,4 +1,4 @@
-"""Collect what users can touch without a request: OpenAPI, help, Python, settings and the database schema."""
+"""Collects the public surfaces that need no request: OpenAPI, help, Python, settings and the database schema."""
 
 import contextlib
 import importlib

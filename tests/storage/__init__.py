@@ -1,1 +1,1 @@
-"""The contract of a store: tests that every backend passes, and a reference that checks each of its histories."""
+"""The store contract: tests that every backend passes, and a reference model that checks operation histories."""

@@ -1,6 +1,6 @@
-"""Whether the rows of a SQLite store agree with each other: sums along paths, runs, full text, bodies, no leftovers.
+"""Consistency check of a SQLite store's rows: sums along paths, runs, full text, bodies, and no orphans.
 
-It reads the file by itself, so that what the store's own reading hides is seen.
+It reads the file directly, so it also finds errors that the store's own queries hide.
 """
 
 import sqlite3
@@ -62,7 +62,7 @@ _WRONG = {
 
 
 def audit(path: str, *, integrity: bool = False) -> list[str]:
-    """Say what is wrong with a store's file; nothing if all is well. `integrity` checks every page and index too."""
+    """Return the problems of a store's file. `integrity` checks every page and index too."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA busy_timeout = 30000")
         connection.execute("BEGIN")
@@ -81,7 +81,7 @@ def audit(path: str, *, integrity: bool = False) -> list[str]:
 
 
 def full_text(path: str) -> dict[tuple[int, int], tuple[str, str]]:
-    """Read all full-text rows: (conversation's number, seq) -> (scope, key)."""
+    """Load all full-text rows: (conversation's number, seq) -> (scope, key)."""
     with closing(sqlite3.connect(path)) as connection:
         found = connection.execute("SELECT rowid >> 32, rowid & 4294967295, scope, key FROM post_text")
         return {(no, seq): (scope, key) for no, seq, scope, key in found}

@@ -1,18 +1,18 @@
-"""Whether a store and the reference say the same of a conversation, through the port alone."""
+"""Compares the state of a conversation in a store with the reference, through the port only."""
 
 from typing import Any
 
 from cuebook.errors import NotFound
-from cuebook.interfaces.store import Look, Scene, Store
+from cuebook.interfaces.store import PathQuery, Scene, Store
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Turn as TurnRecord
-from storage.reference_talk import Talk, Turn
+from storage.reference_conversation import ReferenceConversation, Turn
 
 State = dict[str, Any]
 
 
 async def state_of(store: Store, scope: Scope, conversation: str) -> State | None:
-    """Read everything a store says of a conversation, None where it has none."""
+    """Load everything a store returns about a conversation, or None if it does not exist."""
     try:
         row = await store.conversation(scope, conversation)
     except NotFound:
@@ -38,8 +38,8 @@ async def state_of(store: Store, scope: Scope, conversation: str) -> State | Non
     }
 
 
-def expected_state(talk: Talk) -> State:
-    """Give what a store must say of a conversation."""
+def expected_state(talk: ReferenceConversation) -> State:
+    """Return the expected state of a conversation."""
     behind = talk.backlog()
     return {
         "user": talk.user,
@@ -62,7 +62,7 @@ def expected_state(talk: Talk) -> State:
 
 
 def differences(found: State | None, expected: State | None) -> list[str]:
-    """Say where two states differ; nothing where they do not."""
+    """Return the fields in which two states differ."""
     if found is None or expected is None:
         return [] if found is expected else [f"stored: {found is not None}, expected: {expected is not None}"]
     return [
@@ -87,8 +87,8 @@ def _expected_turn(turn: Turn) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def check_scene(scene: Scene, talk: Talk, look: Look) -> None:
-    """Assert that a scene covers each post of its path exactly once, and reads as much as its caps allow."""
+def check_scene(scene: Scene, talk: ReferenceConversation, look: PathQuery) -> None:
+    """Assert that a scene covers each post of its path once, and reads as much as its caps allow."""
     parent = talk.head if look.parent is None else look.parent
     path = talk.path(parent)
     mark, version = _standing(talk, parent, look)
@@ -96,7 +96,7 @@ def check_scene(scene: Scene, talk: Talk, look: Look) -> None:
     assert (scene.parent, scene.path_count) == (parent, len(path))
     assert (scene.summary.version if scene.summary else 0) == version
     left_out = [seq for gap in scene.unread for seq in range(gap.first, gap.last + 1)]
-    assert left_out + [post.seq for post in scene.path] == behind, "each post behind the mark exactly once"
+    assert left_out + [post.seq for post in scene.path] == behind, "each post after the mark is covered exactly once"
     for gap in scene.unread:
         span = [seq for seq in left_out if gap.first <= seq <= gap.last]
         assert (gap.count, gap.tokens) == (len(span), talk.tokens(span))
@@ -110,8 +110,8 @@ def check_scene(scene: Scene, talk: Talk, look: Look) -> None:
         assert post.round == talk.posts[post.seq - 1].round
 
 
-def _standing(talk: Talk, parent: int, look: Look) -> tuple[int, int]:
-    """Give seq and version of the summary the path is read behind."""
+def _standing(talk: ReferenceConversation, parent: int, look: PathQuery) -> tuple[int, int]:
+    """Return seq and version of the summary that precedes the read path."""
     if not look.use_summary:
         return 0, 0
     if look.summary_version is None:
@@ -121,8 +121,8 @@ def _standing(talk: Talk, parent: int, look: Look) -> tuple[int, int]:
     return next((each for each in named if each[0] in path), (0, 0))
 
 
-def _caps(talk: Talk, behind: list[int], look: Look) -> list[tuple[int, bool]]:
-    """Give which posts the caps let through, oldest first: (seq, whole)."""
+def _caps(talk: ReferenceConversation, behind: list[int], look: PathQuery) -> list[tuple[int, bool]]:
+    """Return the posts that the caps allow, oldest first: (seq, whole)."""
     found: list[tuple[int, bool]] = []
     rest = behind[::-1]
     used, most, after = 0, look.post_tokens or 1 << 60, look.small_after or look.full_tokens

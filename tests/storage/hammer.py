@@ -1,14 +1,14 @@
-"""A worker that writes without end and says so: every write of the port, several tasks at once, a line for each.
+"""A crash test worker: it writes continuously with several tasks, and prints a line for each write.
 
-The lines go to `storage.history`. Each task has conversations of its own, where anything may happen, and all
-append to one that is shared. Time is counted in writes, so that a run can be told again.
+`storage.history` checks the lines. Each task owns conversations where any operation may happen, and all tasks append to
+one shared conversation. Time is counted in writes, so a run is reproducible.
 """
 
 import asyncio
 import random
 from collections.abc import Callable
 
-from cuebook.interfaces.store import Batch, Closing, Compacted, Lease, Look, Store
+from cuebook.interfaces.store import Batch, CompactionResult, Lease, PathQuery, StepEnd, Store
 from cuebook.records.conversation import Draft, Role
 from cuebook.records.memory import Item, Summary
 from storage.history import OWNER, SHARED, begun, done
@@ -26,22 +26,22 @@ from storage.operations import (
     outcome_in,
 )
 
-#: Seconds of the workers' clock between one run and the next; a lease lasts half of it, unless it is abandoned.
+#: Seconds of the workers' clock between two runs. A lease lasts half of it, unless it is abandoned.
 RUN = 1_000_000.0
-#: A conversation longer than this is deleted and begun again.
+#: A conversation with more posts is deleted and started again.
 LONG = 120
 
 Say = Callable[[bytes], object]
 
 
 class Task:
-    """One task of a worker: a chain of writes, the next when the one before has returned."""
+    """One task of a worker: a sequence of writes, each after the previous one returned."""
 
     def __init__(
         self, store: Store, name: str, *, run: int, say: Say, dice: random.Random, abandons: bool = False
     ) -> None:
         self._store = store
-        self._abandons = abandons  # one task alone: ending turns whose lease ran out ends everybody's
+        self._abandons = abandons  # one task only: expiring leases ends the turns of all tasks
         self._name = name
         self._run = run
         self._say = say
@@ -49,7 +49,7 @@ class Task:
         self._n = 0
 
     async def work(self, writes: int) -> None:
-        """Write so many times, or a few more."""
+        """Run at least `writes` writes."""
         kinds = [self._append, self._append, self._share, self._turn, self._turn, self._pass, self._move]
         kinds += [self._abandon, self._abandon] if self._abandons else []
         while self._n < writes:
@@ -92,14 +92,14 @@ class Task:
         await self._do(Append(scope=OWNER, batch=Batch(conversation=SHARED, drafts=self._drafts(9), now=self._now)))
 
     async def _open(self, conversation: str, *, lease_s: float) -> Lease | None:
-        scene = await self._store.scene(OWNER, Look(conversation=conversation))
+        scene = await self._store.scene(OWNER, PathQuery(conversation=conversation))
         opening = opening_at(
             scene, conversation, *self._drafts(2), now=self._now, lease_s=lease_s, texts={"0" * 32: f"text {self._n}"}
         )
         return await self._do(Open(scope=OWNER, opening=opening))
 
     async def _turn(self) -> None:
-        """Ask, keep some of the answer, answer; now and then something is posted in between, or tools are asked for."""
+        """Run a turn: query, partial answer, answer; sometimes with posts in between or tool calls."""
         lease = await self._open(self._own(), lease_s=RUN / 2)
         if lease is None:
             return
@@ -110,11 +110,11 @@ class Task:
             batch = Batch(conversation=lease.conversation, drafts=self._drafts(2), now=self._now)
             await self._do(Append(scope=OWNER, batch=batch))
         waiting = self._dice.random() < 0.2
-        closing = Closing(state="finished", now=self._now, reply=reply, waiting=waiting, metadata={"n": self._n})
+        closing = StepEnd(state="finished", now=self._now, reply=reply, waiting=waiting, metadata={"n": self._n})
         await self._do(Close(lease=lease, closing=closing))
 
     async def _abandon(self) -> None:
-        """Begin to answer and go away; somebody ends the turn, or the next one does."""
+        """Start a turn and abandon it: expiry or the next turn ends it."""
         conversation = self._own()
         lease = await self._open(conversation, lease_s=0.25)
         if lease is None:
@@ -128,11 +128,11 @@ class Task:
         else:
             later = await self._open(conversation, lease_s=RUN / 2)
         for each in (lease, later) if later else (lease,):
-            closing = Closing(state="finished", now=self._now, reply=self._draft("assistant"))
+            closing = StepEnd(state="finished", now=self._now, reply=self._draft("assistant"))
             await self._do(Close(lease=each, closing=closing))
 
     async def _pass(self) -> None:
-        """Make a summary of what lies behind the mark."""
+        """Summarize the posts after the mark."""
         conversation = self._own()
         if not await self._ids(conversation):
             return
@@ -146,7 +146,7 @@ class Task:
             memory_json={}, profile="neutral", made_by="rules", created_at=self._now,
         )  # fmt: skip
         previous = found.previous.version if found.previous else 0
-        result = Compacted(
+        result = CompactionResult(
             conversation=conversation, previous_version=previous, summary=summary, added=(item,), ended=(),
             repeated=found.items[:1], now=self._now,
         )  # fmt: skip
@@ -159,8 +159,8 @@ class Task:
             await self._do(MoveHead(scope=OWNER, name=conversation, post=post, now=self._now))
 
     async def _ids(self, conversation: str) -> list[str]:
-        """Give the ids of a conversation's posts; of one that does not exist, none."""
-        scene = await self._store.scene(OWNER, Look(conversation=conversation))
+        """Return the ids of a conversation's posts, or nothing if it does not exist."""
+        scene = await self._store.scene(OWNER, PathQuery(conversation=conversation))
         if scene.conversation is None:
             return []
         return [post.id for post in await self._store.posts(OWNER, conversation, path=False)]
@@ -169,7 +169,7 @@ class Task:
 async def hammer(
     store: Store, say: Say, *, name: str, run: int, tasks: int, writes: int, abandons: bool = True
 ) -> None:
-    """Let tasks write, each so many times. Of several workers at once only one may abandon turns."""
+    """Run tasks that write `writes` times each. Only one of several concurrent workers may abandon turns."""
     work = []
     for n in range(tasks):
         dice = random.Random(f"{name} {run} {n}")

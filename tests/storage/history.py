@@ -1,9 +1,9 @@
-"""What was acknowledged against what is stored: nothing lost, nothing doubled, nothing out of order, all or none.
+"""Crash checker: compares acknowledged writes with stored data, so nothing is lost, doubled, reordered or partial.
 
-A worker writes a line before each write and one when the write has returned. When it has died, the checker applies all
-acknowledged writes to the reference, finds out of each other one whether it stands, whole, or does not, and compares
-everything the store says. Conversations named `shared…` are written by several workers at once, by appends alone; every
-other one by a single task, one write after another.
+A worker writes a line before each write and another when the write returned. After the worker died, the checker applies
+all acknowledged writes to the reference store. For every other write it determines whether it was stored fully or not
+at all, and then compares everything that the store returns. Several workers append to conversations named `shared…`;
+a single task writes each other conversation, one write after another.
 """
 
 from collections import Counter, defaultdict
@@ -35,7 +35,7 @@ SHARED = "shared"
 
 
 class Event(Struct, frozen=True, omit_defaults=True):
-    """A line of a worker: write `n` of a task begins (`begun`), or has returned (`done`)."""
+    """A line of a worker: write `n` of a task starts (`begun`) or has returned (`done`)."""
 
     task: str
     n: int
@@ -48,21 +48,21 @@ _decode = msgspec.json.Decoder(Event).decode
 
 
 def begun(task: str, n: int, operation: AnyOperation) -> bytes:
-    """Give the line before a write. The store's own number of a conversation is left out of leases."""
+    """Return the line before a write. Leases omit the store's internal conversation number."""
     if isinstance(operation, Checkpoint | Close):
         operation = replace(operation, lease=replace(operation.lease, no=0))
     return _encode(Event(task, n, begun=operation)) + b"\n"
 
 
 def done(task: str, n: int, outcome: Outcome) -> bytes:
-    """Give the line after a write."""
+    """Return the line after a write."""
     return _encode(Event(task, n, done=outcome)) + b"\n"
 
 
 class Checker:
-    """Knows what must be stored. Lines may come from several workers, each in its own order.
+    """Computes what must be stored. Lines may come from several workers, each in its own order.
 
-    `failures_stand` tells of writes that ended with a BackendError whether they were stored.
+    `failures_stand` says whether writes that ended with a BackendError were stored.
     """
 
     def __init__(self, *, failures_stand: bool = False) -> None:
@@ -75,7 +75,7 @@ class Checker:
         self.problems: list[str] = []
 
     def hear(self, line: bytes) -> None:
-        """Take a worker's line. A torn one, the last before it died, says nothing."""
+        """Process a worker's line. A torn last line of a killed worker is ignored."""
         try:
             event = _decode(line)
         except msgspec.DecodeError:
@@ -92,7 +92,7 @@ class Checker:
     def _fail(self, key: tuple[str, int]) -> None:
         self.counts["failed"] += 1
         if self.failures_stand and self._pending[key].conversation.startswith(SHARED):
-            return  # to be found by its posts
+            return  # detected by its posts
         operation = self._pending.pop(key)
         if self.failures_stand:
             outcome_of(self.reference, operation)
@@ -109,7 +109,7 @@ class Checker:
         if outcome != expected:
             self.problems.append(f"{operation!r:.200} came to {outcome}, expected {expected}")
         if isinstance(operation, Open) and not outcome.error:
-            # As in the lines: the store's number depends on who began a conversation first.
+            # As in the lines: the store's number depends on which worker created the conversation.
             self.reference.talks[operation.scope.tenant, operation.conversation].no = 0
 
     def _acknowledge_shared(self, task: str, operation: Append, outcome: Outcome) -> None:
@@ -123,7 +123,7 @@ class Checker:
         self._shared[operation.conversation].append((outcome, operation))
 
     async def settle(self, store: Store, *, now: float | None = None) -> None:
-        """After the workers died: find out what stands, compare everything; then end their turns, if told the time."""
+        """Resolve unacknowledged writes and compare everything. With `now`, end the turns of dead workers first."""
         pending, self._pending = list(self._pending.values()), {}
         self.counts["unacknowledged"] += len(pending)
         for operation in sorted(pending, key=lambda each: isinstance(each, Expire)):
@@ -147,7 +147,7 @@ class Checker:
             await self.compare(store)
 
     async def _settle_shared(self, store: Store, operation: Append) -> None:
-        """Find an append nobody heard of by its posts: all of them, or none."""
+        """Resolve an unacknowledged append by its posts: all are stored, or none."""
         wanted = [draft.id for draft in operation.batch.drafts]
         posts = await _posts(store, operation.conversation)
         found = [seq for id_, seq in posts.items() if id_ in set(wanted)]
@@ -160,7 +160,7 @@ class Checker:
         self._shared[operation.conversation].append((outcome, operation))
 
     async def _settle(self, store: Store, operation: AnyOperation) -> None:
-        """Whether a write nobody heard of stands is told by what the store says with it and without it."""
+        """Resolve an unacknowledged write: compare the store with the state with and without it."""
         names = self._expired(operation.now) if isinstance(operation, Expire) else [operation.conversation]
         found = {name: await state_of(store, OWNER, name) for name in names}
         if not self._differences(found):
@@ -172,7 +172,7 @@ class Checker:
             self.problems.append(f"neither with nor without {operation!r:.300}: {outcome} {wrong}")
 
     async def compare(self, store: Store) -> None:
-        """Compare everything the store says with what it must say."""
+        """Compare everything the store returns with the expected state."""
         listed = {row.id for row in (await store.conversations(OWNER, limit=1000)).items}
         if listed != set(self._names()):
             self.problems.append(f"conversations: {listed}, expected {set(self._names())}")

@@ -1,4 +1,4 @@
-"""Records made with few words: drafts, manifests and openings as a turn would make them."""
+"""Factories for test records: drafts, manifests and step openings, with short arguments."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from cuebook.testing.doubles import BEGINNING
 
 
 def said_digest(role: Role, sender: str, message: str, parts: Sequence[Part] = ()) -> bytes:
-    """Give a digest of what a message says, enough to tell messages apart."""
+    """Return a simple digest of a message's content."""
     return digest_of(msgspec.json.encode((role, sender, message, parts)))
 
 
@@ -32,7 +32,7 @@ def draft(
     created_at: float = BEGINNING,
     state: PostState = "complete",
 ) -> Draft:
-    """Make a draft. Without `tokens` a word is one; without `key` it is found by speaker and message."""
+    """Return a draft. By default each word is a token, and the search key is speaker and message."""
     sender = sender or ("ann" if role == "user" else role)
     return Draft(
         id=id,
@@ -53,7 +53,7 @@ def draft(
 
 
 def drafts(*messages: str, prefix: str = "p", start: int = 1, created_at: float = BEGINNING) -> tuple[Draft, ...]:
-    """Make drafts of user and assistant in turn, with ids p1, p2, … and a minute between them."""
+    """Return drafts of user and assistant in turn, with ids p1, p2, … and a minute between them."""
     roles: tuple[Role, Role] = ("user", "assistant")
     return tuple(
         draft(f"{prefix}{start + n}", message, role=roles[n % 2], created_at=created_at + 60 * n)
@@ -62,7 +62,7 @@ def drafts(*messages: str, prefix: str = "p", start: int = 1, created_at: float 
 
 
 def manifest(**changes: Any) -> Manifest:
-    """Make the manifest of an empty window."""
+    """Return the manifest of an empty window."""
     empty: dict[str, Any] = {
         "renderer": 1, "budget": 1000, "tokens": 0, "front": (), "path": (), "volatile": (), "query": 0,
         "fence": "f", "dropped": (), "anchors": (), "digest": "0" * 32,
@@ -71,7 +71,7 @@ def manifest(**changes: Any) -> Manifest:
 
 
 def opening(conversation: str, *drafts: Draft, now: float = BEGINNING, **changes: Any) -> Opening:
-    """Make an opening of a step in a conversation nobody has spoken in yet."""
+    """Return the opening of a step in an empty conversation."""
     values: dict[str, Any] = {
         "expected_head": 0, "expected_last_seq": 0, "parent": 0, "drafts": drafts, "manifest": manifest(),
         "texts": {}, "lease_s": 30.0, "query_seq": 1 if drafts else 0,
@@ -80,7 +80,7 @@ def opening(conversation: str, *drafts: Draft, now: float = BEGINNING, **changes
 
 
 def opening_at(scene: Scene, conversation: str, *drafts: Draft, now: float = BEGINNING, **changes: Any) -> Opening:
-    """Make an opening decided on a scene: the drafts follow its parent, and the last of them is answered."""
+    """Return an opening based on a scene: the drafts follow its parent, and the last draft is the query."""
     row = scene.conversation
     last_seq = row.last_seq if row else 0
     values: dict[str, Any] = {

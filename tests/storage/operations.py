@@ -1,4 +1,4 @@
-"""Every write of the port as a record: to be run on a store, applied to the reference, written down and read again."""
+"""Store writes as records: they run on a store, apply to the reference, and are serialized and parsed."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import CuebookError
-from cuebook.interfaces.store import Batch, Closing, Compacted, Lease, Opening, Store
+from cuebook.interfaces.store import Batch, CompactionResult, Lease, Opening, StepEnd, Store
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
 from storage.reference import Reference
@@ -17,15 +17,15 @@ class Operation(Struct, frozen=True, kw_only=True, tag_field="op"):
 
     @property
     def conversation(self) -> str:
-        """The conversation it writes in, empty for all of a store."""
+        """The conversation that it changes; empty if it changes the whole store."""
         return ""
 
     async def run(self, store: Store) -> Any:
-        """Do it in a store."""
+        """Run the write on a store."""
         raise NotImplementedError
 
     def apply(self, reference: Reference) -> Any:
-        """Do it in the reference."""
+        """Apply the write to the reference."""
         raise NotImplementedError
 
 
@@ -64,7 +64,7 @@ class Open(Operation, frozen=True, kw_only=True, tag="open"):
 
 
 class Checkpoint(Operation, frozen=True, kw_only=True, tag="checkpoint"):
-    """Keep what has come."""
+    """Store a partial answer."""
 
     lease: Lease
     partial: Draft | None
@@ -86,7 +86,7 @@ class Close(Operation, frozen=True, kw_only=True, tag="close"):
     """End a step."""
 
     lease: Lease
-    closing: Closing
+    closing: StepEnd
 
     @property
     def conversation(self) -> str:
@@ -100,7 +100,7 @@ class Close(Operation, frozen=True, kw_only=True, tag="close"):
 
 
 class Expire(Operation, frozen=True, kw_only=True, tag="expire"):
-    """End the turns whose lease ran out."""
+    """End turns whose lease expired."""
 
     now: float
     wait_s: float | None = None
@@ -113,10 +113,10 @@ class Expire(Operation, frozen=True, kw_only=True, tag="expire"):
 
 
 class Save(Operation, frozen=True, kw_only=True, tag="save_summary"):
-    """Keep a pass's result."""
+    """Store a pass's result."""
 
     scope: Scope
-    compacted: Compacted
+    compacted: CompactionResult
 
     @property
     def conversation(self) -> str:
@@ -149,7 +149,7 @@ class MoveHead(Operation, frozen=True, kw_only=True, tag="move_head"):
 
 
 class Delete(Operation, frozen=True, kw_only=True, tag="delete"):
-    """Forget a conversation."""
+    """Delete a conversation."""
 
     scope: Scope
     name: str
@@ -169,14 +169,14 @@ AnyOperation = Append | Open | Checkpoint | Close | Expire | Save | MoveHead | D
 
 
 class Outcome(Struct, frozen=True):
-    """What an operation came to: a result as plain data, or the name of the error it was refused with."""
+    """The outcome of an operation: a result as plain data, or the name of the error it raised."""
 
     result: Any = None
     error: str = ""
 
 
 async def outcome_in(store: Store, operation: Operation) -> tuple[Outcome, Any]:
-    """Run an operation; its outcome, and the result itself."""
+    """Run an operation. Return its outcome and the result itself."""
     try:
         result = await operation.run(store)
     except CuebookError as error:
@@ -185,7 +185,7 @@ async def outcome_in(store: Store, operation: Operation) -> tuple[Outcome, Any]:
 
 
 def outcome_of(reference: Reference, operation: Operation) -> Outcome:
-    """Apply an operation to the reference; its outcome."""
+    """Apply an operation to the reference. Return its outcome."""
     try:
         return Outcome(plain(operation.apply(reference)))
     except CuebookError as error:
@@ -193,7 +193,7 @@ def outcome_of(reference: Reference, operation: Operation) -> Outcome:
 
 
 def plain(result: Any) -> Any:
-    """Give a result as data that compares and can be written. A conversation's number is the store's own affair."""
+    """Return a result as comparable, serializable data without the store's internal conversation number."""
     data = msgspec.to_builtins(result)
     if isinstance(data, dict):
         data.pop("no", None)

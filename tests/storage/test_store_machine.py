@@ -1,7 +1,7 @@
-"""Anything a store may be asked, in any order, through two objects on one file, against a reference in plain Python.
+"""State machine test of the store: any operations in any order, through two objects on one file, against the reference.
 
-After each step everything the store says of each conversation is compared with the reference, and every derived column
-in the file (sums, runs, full text, bodies) is counted anew. Deeper: scripts/test --hypothesis-profile=deep
+After each step the whole state of each conversation is compared with the reference, and every derived column in the
+file (sums, runs, full text, bodies) is recomputed. Longer runs: scripts/test --hypothesis-profile=deep
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cuebook.interfaces.store import Alignment, Batch, Closing, Compacted, Lease, Look, Opening
+from cuebook.interfaces.store import Alignment, Batch, CompactionResult, Lease, Opening, PathQuery, StepEnd
 from cuebook.records.memory import Item, Scope, Summary
 from cuebook.storage.sqlite.store import SqliteStore
 from cuebook.storage.sqlite.tree import Paths
@@ -37,15 +37,15 @@ from storage.operations import (
 )
 from storage.reference import Reference
 
-pytestmark = pytest.mark.timeout(7200)  # the deep profile's
+pytestmark = pytest.mark.timeout(7200)  # for the deep profile
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - where a file costs no disk, if there is such a place
+MEMORY = Path("/dev/shm")  # noqa: S108 - a memory file system, if there is one
 START = 1_700_000_000.0
 
 NAMES = st.sampled_from(["c", "c", "c", "d", "e"])
 SCOPES = st.sampled_from([Scope()] * 7 + [Scope(user="ann"), Scope(user="bob"), Scope("other")])
 WHICH = st.integers(0, 1)
-PLACE = st.integers(0, 30)  # a post, by its place among those there are
+PLACE = st.integers(0, 30)  # a post, by its index among the stored posts
 BACK = st.sampled_from([0, 0, 0, 1, 2])  # a lease or a pass, counted from the newest
 SAYINGS = st.lists(
     st.tuples(
@@ -60,7 +60,7 @@ SAYINGS = st.lists(
 
 
 def way_up(found: Alignment, seq: int) -> list[int]:
-    """The path to a post, by the runs an alignment names."""
+    """Return the path to a post from the runs of an alignment."""
     way: list[int] = []
     run = found.posts[seq].run
     while seq:
@@ -86,7 +86,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def new_store(self):
         store = SqliteStore(self.path, synchronous="OFF")
-        store.paths = Paths(least=1)  # what is read is held, however short
+        store.paths = Paths(least=1)  # loaded paths are cached, however short
         self.everyone.append(store)
         return store
 
@@ -99,10 +99,10 @@ class StoreMachine(RuleBasedStateMachine):
             self.runner.close()
             shutil.rmtree(self.folder)
 
-    # what rules are made of
+    # helpers of the rules
 
     def both(self, which: int, operation: Operation):
-        """Do it in a store and in the reference: the same answer or the same refusal."""
+        """Run an operation in a store and in the reference: both give the same answer or refusal."""
         found, result = self.runner.run(outcome_in(self.stores[which], operation))
         expected = outcome_of(self.reference, operation)
         assert found == expected, operation
@@ -128,7 +128,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.reference.talks.get((scope.tenant, name))
 
     def post(self, scope, name, place):
-        """A stored post's seq, 0 where there is none."""
+        """Return a stored post's seq, or 0 if there is none."""
         talk = self.talk(scope, name)
         return place % len(talk.posts) + 1 if talk and talk.posts else 0
 
@@ -139,7 +139,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(which=WHICH, scope=SCOPES, name=NAMES, said=SAYINGS, place=st.none() | PLACE)
     def append(self, which, scope, name, said, place):
-        """Append at the head, or edit: behind a named post."""
+        """Append at the head, or edit by appending after a named post."""
         parent = None if place is None else self.id_of(scope, name, self.post(scope, name, place))
         batch = Batch(conversation=name, drafts=self.drafts(said), now=self.now, parent=parent)
         self.both(which, Append(scope=scope, batch=batch))
@@ -161,7 +161,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(said=st.lists(SAYINGS, min_size=2, max_size=6), name=NAMES)
     def append_at_once(self, said, name):
-        """Many at a time through both stores: some order, no gap, none lost."""
+        """Append concurrently through both stores: any order, no gap, nothing lost."""
         batches = [Batch(conversation=name, drafts=self.drafts(each), now=self.now) for each in said]
         operations = [Append(scope=Scope(), batch=batch) for batch in batches]
 
@@ -176,7 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(which=WHICH, scope=SCOPES, name=NAMES, place=PLACE, front=st.integers(0, 4), edited=st.integers(0, 8))
     def align(self, *, which, scope, name, place, front, edited):
-        """A client resends its history: whole or trimmed in front, as it was or with one message edited."""
+        """Align a resent history: full or trimmed in front, unchanged or with one edited message."""
         talk = self.talk(scope, name)
         if talk is None or not talk.seen_by(scope):
             return
@@ -217,15 +217,15 @@ class StoreMachine(RuleBasedStateMachine):
             self.leases.append(lease)
 
     def settle(self, which, scope, name):
-        """Let the turn that speaks, if one does, finish first."""
+        """Finish the running turn, if there is one."""
         talk = self.talk(scope, name)
         for lease in self.leases:
             if talk and talk.leased and (lease.no, lease.fence, lease.conversation) == (talk.no, talk.fence, name):
                 reply = draft(f"r-{lease.no}-{lease.fence}", "done", role="assistant", created_at=self.now)
-                self.both(which, Close(lease=lease, closing=Closing(state="finished", now=self.now, reply=reply)))
+                self.both(which, Close(lease=lease, closing=StepEnd(state="finished", now=self.now, reply=reply)))
 
     def lease(self, which, back) -> Lease | None:
-        """One of the leases given out; where there is none yet, one is taken."""
+        """Return one of the issued leases; open a turn if there is none."""
         if not self.leases:
             said = [("user", "why?", 2, False)]
             self.open(which=which, scope=Scope(), name="c", said=said, place=None, moves=True, goes_on=False, stale=0)
@@ -252,7 +252,7 @@ class StoreMachine(RuleBasedStateMachine):
         if taken:
             id_ = self.id_of(lease.scope, lease.conversation, self.post(lease.scope, lease.conversation, 0))
         reply = draft(id_, f"reply {self.steps}", role="assistant", created_at=self.now) if said else None
-        closing = Closing(
+        closing = StepEnd(
             state=ending, now=self.now, reply=reply, waiting=waiting and ending == "finished",
             others=tuple(draft(self.dice.new_id("o"), "or", role="assistant") for _ in range(others)),
             metadata={"closed": self.steps},
@@ -272,7 +272,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(which=WHICH, name=NAMES, limit=st.integers(1, 12), upto=PLACE, holds=st.sampled_from([False, False, True]))
     def compact(self, *, which, name, limit, upto, holds):
-        """One pass: read, make something of it, store it, at once or later."""
+        """Run a summary pass: load, summarize, and store now or later."""
         if upto % 4:
             self.settle(which, Scope(), name)
         talk = self.talk(Scope(), name)
@@ -294,14 +294,14 @@ class StoreMachine(RuleBasedStateMachine):
                 self.both(which, Save(scope=Scope(), compacted=self.passes[-1]))
 
     def compacted(self, name, found, upto):
-        """A plausible result: the oldest item ends, the next is repeated, a new one is added."""
+        """Return a plausible result: the oldest item ends, the next repeats, and a new one is added."""
         made = Item(
             id=self.dice.new_id("i"), category="facts", text=f"up to {upto}", sources=(f"p{upto}",), seq=upto
         )  # fmt: skip
         stand = [item for item in found.items if item.valid_to is None]
         ended = [self.changed(item, valid_to=self.now) for item in stand[:1] if upto % 2]
         repeated = [self.changed(item, confidence=0.9, seq=upto) for item in stand[1:2]]
-        return Compacted(
+        return CompactionResult(
             conversation=name, previous_version=found.previous.version if found.previous else 0,
             summary=Summary(
                 version=0, upto_seq=upto, upto_at=self.now, path_digest=bytes(16), markdown=f"up to {upto}",
@@ -316,7 +316,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(which=WHICH, back=BACK)
     def save_summary_late(self, which, back):
-        """A pass that took long, or one stored by two workers."""
+        """Store the result of a slow pass, or of a pass that two workers ran."""
         if self.passes:
             self.both(which, Save(scope=Scope(), compacted=self.passes[-1 - back % len(self.passes)]))
 
@@ -334,7 +334,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(which=WHICH, closes=st.booleans())
     def another_process(self, which, closes):
-        """A store goes, closed or killed (nothing of it runs any more, nothing was closed), and another comes."""
+        """Replace a store with a new one, after a close or a kill (its tasks end, and nothing is closed)."""
         if closes:
             self.runner.run(self.stores[which].aclose())
         self.stores[which] = self.new_store()
@@ -349,7 +349,9 @@ class StoreMachine(RuleBasedStateMachine):
         talk = self.talk(Scope(), name)
         if talk is not None:
             parent = None if place is None else self.post(Scope(), name, place)
-            look = Look(conversation=name, parent=parent, full_tokens=full, small_tokens=small, use_summary=summary)
+            look = PathQuery(
+                conversation=name, parent=parent, full_tokens=full, small_tokens=small, use_summary=summary
+            )
             check_scene(self.runner.run(self.stores[which].scene(Scope(), look)), talk, look)
 
     @initialize(said=st.lists(SAYINGS, max_size=3))
@@ -371,11 +373,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def scenes_cover_their_paths(self):
-        """At the head and somewhere else, with caps that change from step to step."""
+        """Check scenes at the head and elsewhere, with caps that change from step to step."""
         talk = self.talk(Scope(), self.touched)
         for place in (None, self.steps * 7) if talk else ():
             parent = None if place is None else self.post(Scope(), talk.id, place)
-            look = Look(
+            look = PathQuery(
                 conversation=talk.id, parent=parent, full_tokens=self.steps * 5 % 90, small_tokens=self.steps % 9,
                 small_after=self.steps % 4 * 6,
                 post_tokens=self.steps % 3 * 10, summary_version=(None, None, 0, 1, 2)[self.steps % 5],

@@ -1,4 +1,4 @@
-"""Where a resent history continues: a brute-force reference, and what clients do to their histories."""
+"""Tests of history alignment: where a resent history continues in the stored tree, against a brute-force reference."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from cuebook.records.conversation import Conversation
 
 
 class Tree:
-    """A conversation's tree: posts as (parent, text), seqs from 1."""
+    """A conversation as a tree: posts are (parent, text), and seqs start at 1."""
 
     def __init__(self, *posts: tuple[int, str], head: int | None = None, updated_at: float = 0.0, name: str = "c"):
         self.posts = list(posts)
@@ -42,7 +42,7 @@ class Tree:
         return seq
 
     def align(self, history: Sequence[str]) -> Alignment:
-        """What a store says of a history (its contract is tested elsewhere)."""
+        """Return the alignment that a store computes (the storage contract tests it)."""
         places = tuple(tuple(n for n, (_, said) in enumerate(self.posts, 1) if said == text) for text in history)
         named = {seq for seqs in places for seq in seqs} | ({self.head} - {0})
         spots = {seq: PostSpot(self.posts[seq - 1][0], len(self.path(seq)), self.run(seq)) for seq in named}
@@ -60,12 +60,12 @@ class Tree:
 
 
 def answers_in(history: Sequence[str]) -> frozenset[int]:
-    """Answers are what begins with "a"."""
+    """Return the messages that begin with "a": they are answers."""
     return frozenset(n for n, text in enumerate(history) if text.startswith("a"))
 
 
-def told(tree: Tree, *history: str) -> tuple[int, int, bool]:
-    """(the post new messages follow, the first new message, whether on the side)."""
+def alignment_of(tree: Tree, *history: str) -> tuple[int, int, bool]:
+    """Return (parent of the new messages, index of the first new message, whether it is a side branch)."""
     found = continue_at(tree.align(history), answers_in(history))
     for number, seq in found.seqs.items():
         assert tree.posts[seq - 1][1] == history[number]
@@ -77,7 +77,7 @@ def told(tree: Tree, *history: str) -> tuple[int, int, bool]:
 
 
 def reference(tree: Tree, history: Sequence[str]) -> tuple[int, int, bool]:  # noqa: C901
-    """The rules once more, with every run there is written down and no thought of speed."""
+    """Apply the alignment rules by brute force over every run."""
     answers = answers_in(history)
 
     def depth(seq):
@@ -151,7 +151,7 @@ def trees(draw):
 
 @st.composite
 def histories(draw):
-    """A path of a tree as a client may send it: trimmed, edited, with other things between."""
+    """Draw a path of a tree as a client may send it: trimmed, edited or with inserted messages."""
     tree = draw(trees())
     history = [tree.posts[seq - 1][1] for seq in tree.path(draw(st.integers(1, len(tree.posts))))]
     for _ in range(draw(st.integers(0, 4))):
@@ -170,9 +170,9 @@ def histories(draw):
 
 @given(histories())
 @example((Tree.line("u1", "a1", "u1", "a1"), ["u1", "a1"]))
-def test_it_continues_where_the_rules_say(given_history):
+def test_alignment_matches_the_brute_force_reference(given_history):
     tree, history = given_history
-    assert told(tree, *history) == reference(tree, history)
+    assert alignment_of(tree, *history) == reference(tree, history)
 
 
 # ---- what clients do ------------------------------------------------------------------------------------------------
@@ -182,140 +182,140 @@ def long_line(rounds=10):
     return Tree.line(*(f"{kind}{n}" for n in range(1, rounds + 1) for kind in "ua"))
 
 
-def test_the_whole_history_continues_at_its_end():
-    assert told(long_line(2), "u1", "a1", "u2", "a2", "u3") == (4, 4, False)
+def test_a_full_history_continues_at_its_end():
+    assert alignment_of(long_line(2), "u1", "a1", "u2", "a2", "u3") == (4, 4, False)
 
 
-def test_a_trimmed_front_edits_nothing():
-    assert told(long_line(), "u9", "a9", "u10", "a10", "u11") == (20, 4, False)
-    assert told(long_line(), "a10", "u11") == (20, 1, False)
+def test_a_history_trimmed_in_front_is_no_edit():
+    assert alignment_of(long_line(), "u9", "a9", "u10", "a10", "u11") == (20, 4, False)
+    assert alignment_of(long_line(), "a10", "u11") == (20, 1, False)
 
 
-def test_a_trimmed_middle_edits_nothing_however_short_the_end():
-    assert told(long_line(), "u1", "a1", "u9", "a9", "u10", "a10", "u11") == (20, 6, False)
-    assert told(long_line(), "u1", "a1", "u2", "a2", "u3", "a3", "u10", "a10", "u11") == (20, 8, False)
+def test_a_history_trimmed_in_the_middle_is_no_edit():
+    assert alignment_of(long_line(), "u1", "a1", "u9", "a9", "u10", "a10", "u11") == (20, 6, False)
+    assert alignment_of(long_line(), "u1", "a1", "u2", "a2", "u3", "a3", "u10", "a10", "u11") == (20, 8, False)
 
 
-def test_a_clients_own_summary_in_place_of_posts_edits_nothing():
-    assert told(long_line(), "so far: …", "u9", "a9", "u10", "a10", "u11") == (20, 5, False)
-    assert told(long_line(), "u1", "a1", "so far: …", "u10", "a10", "u11") == (20, 5, False)
-    assert told(long_line(), "so far: …", "a10", "u11") == (20, 2, False)
+def test_a_client_summary_in_place_of_posts_is_no_edit():
+    assert alignment_of(long_line(), "so far: …", "u9", "a9", "u10", "a10", "u11") == (20, 5, False)
+    assert alignment_of(long_line(), "u1", "a1", "so far: …", "u10", "a10", "u11") == (20, 5, False)
+    assert alignment_of(long_line(), "so far: …", "a10", "u11") == (20, 2, False)
 
 
 def test_an_edit_of_the_last_message_is_a_sibling():
-    assert told(long_line(2), "u1", "a1", "edited") == (2, 2, False)
-    assert told(long_line(2), "u1", "a1", "edited", "a2", "u3") == (2, 2, False)
+    assert alignment_of(long_line(2), "u1", "a1", "edited") == (2, 2, False)
+    assert alignment_of(long_line(2), "u1", "a1", "edited", "a2", "u3") == (2, 2, False)
 
 
-def test_an_edit_in_the_middle_with_the_rest_resent_continues_in_front_of_it():
+def test_an_edit_in_the_middle_continues_before_the_edit():
     history = [f"{kind}{n}" for n in range(1, 11) for kind in "ua"]
     for at in (2, 3, 9, 17):
-        assert told(long_line(), *history[:at], "edited", *history[at + 1 :], "u11") == (at, at, False)
-    assert told(long_line(), *history[:4], "edited", "edited too", *history[6:], "u11") == (4, 4, False)
+        assert alignment_of(long_line(), *history[:at], "edited", *history[at + 1 :], "u11") == (at, at, False)
+    assert alignment_of(long_line(), *history[:4], "edited", "edited too", *history[6:], "u11") == (4, 4, False)
 
 
-def test_an_edited_first_message_begins_anew():
-    assert told(long_line(3), "edited", "a1", "u2", "a2", "u3", "a3", "u4") == (0, 0, False)
+def test_an_edited_first_message_starts_a_new_branch():
+    assert alignment_of(long_line(3), "edited", "a1", "u2", "a2", "u3", "a3", "u4") == (0, 0, False)
 
 
-def test_what_was_put_between_is_told_to_the_model():
-    assert told(long_line(3), "u1", "a1", "a note", "u2", "a2", "u3", "a3", "u4") == (2, 2, False)
+def test_inserted_messages_reach_the_model():
+    assert alignment_of(long_line(3), "u1", "a1", "a note", "u2", "a2", "u3", "a3", "u4") == (2, 2, False)
 
 
 def test_regenerate_continues_at_the_query():
-    assert told(long_line(2), "u1", "a1", "u2") == (3, 3, False)
-    assert told(long_line(1), "u1") == (1, 1, False)
+    assert alignment_of(long_line(2), "u1", "a1", "u2") == (3, 3, False)
+    assert alignment_of(long_line(1), "u1") == (1, 1, False)
 
 
-def test_a_retry_of_an_unanswered_query_stores_it_once():
+def test_a_retried_unanswered_query_is_stored_once():
     tree = Tree.line("u1", "a1", "u2")
-    assert told(tree, "u1", "a1", "u2") == (3, 3, False)
-    assert told(tree, "u2") == (3, 1, False), "the head itself is known without its history"
+    assert alignment_of(tree, "u1", "a1", "u2") == (3, 3, False)
+    assert alignment_of(tree, "u2") == (3, 1, False), "the head is found without its history"
 
 
-def test_a_new_message_that_repeats_an_old_one_is_new():
+def test_a_repeated_text_at_the_end_is_a_new_message():
     tree = Tree.line("u1", "a1", "ok", "a2", "ok", "a3")
-    assert told(tree, "u1", "a1", "ok", "a2", "ok", "a3", "ok") == (6, 6, False)
-    assert told(tree, "ok", "a3", "ok") == (6, 2, False)
-    assert told(tree, "u1", "a1", "no", "ok") == (2, 2, False)
+    assert alignment_of(tree, "u1", "a1", "ok", "a2", "ok", "a3", "ok") == (6, 6, False)
+    assert alignment_of(tree, "ok", "a3", "ok") == (6, 2, False)
+    assert alignment_of(tree, "u1", "a1", "no", "ok") == (2, 2, False)
 
 
-def test_an_old_query_alone_continues_nothing():
+def test_an_old_query_alone_starts_a_new_branch():
     tree = Tree.line("u1", "a1", "ok", "a2", "u3", "a3")
-    assert told(tree, "ok") == (0, 0, True)
+    assert alignment_of(tree, "ok") == (0, 0, True)
 
 
-def test_a_call_of_its_own_is_on_the_side_until_it_is_answered_and_continued():
+def test_an_unrelated_call_is_a_side_branch_until_continued():
     tree = long_line(2)
-    assert told(tree, "title?") == (0, 0, True)
+    assert alignment_of(tree, "title?") == (0, 0, True)
     title = tree.grow(0, "title?")
     tree.head = 4
-    assert told(tree, "title?") == (title, 1, True), "asked again: still on the side"
+    assert alignment_of(tree, "title?") == (title, 1, True), "a repeated call is still a side branch"
     tree.grow(title, "a title")
     tree.head = 4
-    assert told(tree, "title?") == (title, 1, True)
-    assert told(tree, "title?", "a title", "shorter") == (6, 2, False)
-    assert told(tree, "u1", "a1", "u2", "a2", "u3") == (4, 4, False)
+    assert alignment_of(tree, "title?") == (title, 1, True)
+    assert alignment_of(tree, "title?", "a title", "shorter") == (6, 2, False)
+    assert alignment_of(tree, "u1", "a1", "u2", "a2", "u3") == (4, 4, False)
 
 
-def test_the_branch_that_holds_the_history_is_taken():
+def test_the_branch_that_contains_the_history_is_continued():
     tree = long_line(2)
     end = tree.grow(2, "other", "a9")
-    assert told(tree, "u1", "a1", "other", "a9", "u3") == (end, 4, False)
-    assert told(tree, "u1", "a1", "u2", "a2", "u3") == (4, 4, False), "the other one too"
+    assert alignment_of(tree, "u1", "a1", "other", "a9", "u3") == (end, 4, False)
+    assert alignment_of(tree, "u1", "a1", "u2", "a2", "u3") == (4, 4, False), "the other branch is found too"
 
 
-def test_of_equal_branches_that_of_the_head():
+def test_the_heads_branch_wins_among_equal_branches():
     tree = Tree.line("u1", "a1", "u2", "a2")
     tree.grow(0, "edited", "a1", "u2", "a2")
     tree.head = 4
-    assert told(tree, "u2", "a2", "u3") == (4, 2, False)
+    assert alignment_of(tree, "u2", "a2", "u3") == (4, 2, False)
     tree.head = 8
-    assert told(tree, "u2", "a2", "u3") == (8, 2, False)
+    assert alignment_of(tree, "u2", "a2", "u3") == (8, 2, False)
 
 
-def test_a_few_words_in_common_are_no_continuation():
+def test_a_few_common_words_are_no_continuation():
     tree = Tree.line("u1", "a1", "ok", "a done", "u3", "a3")
-    assert told(tree, "x1", "a x", "x2", "a y", "ok", "a done", "new") == (0, 0, True)
+    assert alignment_of(tree, "x1", "a x", "x2", "a y", "ok", "a done", "new") == (0, 0, True)
 
 
-def test_an_empty_history_continues_nothing():
-    assert told(long_line(2)) == (0, 0, True)
+def test_an_empty_history_has_no_continuation():
+    assert alignment_of(long_line(2)) == (0, 0, True)
 
 
 # ---- without an id --------------------------------------------------------------------------------------------------
 
 
-def same(history, *trees):
+def matching_tree(history, *trees):
     found = same_conversation([tree.align(history) for tree in trees], answers_in(history))
     return (found.alignment.conversation.id, found.parent) if found else None
 
 
-def test_without_an_id_a_history_needs_an_answer_in_common():
-    assert same(["u1"], Tree.line("u1", "a1")) is None
-    assert same(["u1", "a1", "u2"], Tree.line("u1", "a1")) == ("c", 2)
-    assert same(["hi", "a1", "u2"], Tree.line("u1", "a1")) is None, "one common phrase of two is none"
+def test_without_an_id_a_common_answer_is_required():
+    assert matching_tree(["u1"], Tree.line("u1", "a1")) is None
+    assert matching_tree(["u1", "a1", "u2"], Tree.line("u1", "a1")) == ("c", 2)
+    assert matching_tree(["hi", "a1", "u2"], Tree.line("u1", "a1")) is None, "one common phrase of two is not enough"
 
 
-def test_without_an_id_the_one_that_holds_the_most_is_continued():
+def test_without_an_id_the_longest_match_is_continued():
     short, long = Tree.line("u1", "a1", name="short", updated_at=9), Tree.line("u1", "a1", "u2", "a2", name="long")
-    assert same(["u1", "a1", "u2", "a2", "u3"], short, long) == ("long", 4)
-    assert same(["u1", "a1", "u3"], short, long) == ("short", 2), "the one that ends there"
+    assert matching_tree(["u1", "a1", "u2", "a2", "u3"], short, long) == ("long", 4)
+    assert matching_tree(["u1", "a1", "u3"], short, long) == ("short", 2), "the conversation that ends there wins"
     twin = Tree.line("u1", "a1", name="twin", updated_at=5)
-    assert same(["u1", "a1", "u3"], twin, short) == ("short", 2), "the one used last"
+    assert matching_tree(["u1", "a1", "u3"], twin, short) == ("short", 2), "the most recently used conversation wins"
 
 
 def test_a_changing_first_message_does_not_hide_a_conversation():
-    assert same(["now: 12:01", "a1", "u2", "a2", "u3"], Tree.line("now: 12:00", "a1", "u2", "a2")) == ("c", 0)
+    assert matching_tree(["now: 12:01", "a1", "u2", "a2", "u3"], Tree.line("now: 12:00", "a1", "u2", "a2")) == ("c", 0)
 
 
-def test_newest_answers_are_looked_up_first():
+def test_newest_answers_are_queried_first():
     digests = [bytes([n]) for n in range(6)]
     assert anchors(digests, frozenset({1, 3, 5}), most=2) == [b"\x05", b"\x03"]
 
 
-def test_many_posts_that_say_the_same_are_aligned_in_no_time():
+def test_many_equal_posts_are_aligned_quickly():
     tree = Tree.line(*(text for n in range(400) for text in ("ok", f"a{n}", "ok", "a done")))
     history = [said for _, said in tree.posts]
-    assert told(tree, *history, "ok") == (1600, 1600, False)
-    assert told(tree, *history[700:], "ok") == (1600, 900, False)
+    assert alignment_of(tree, *history, "ok") == (1600, 1600, False)
+    assert alignment_of(tree, *history[700:], "ok") == (1600, 900, False)

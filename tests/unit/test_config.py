@@ -1,4 +1,4 @@
-"""Settings: where each value comes from, and what is said about one that cannot be."""
+"""Tests of settings: the source of each value, and the errors about invalid ones."""
 
 import json
 import re
@@ -21,11 +21,11 @@ from cuebook.window.cache import RULES
 TEMPLATES = Path(__file__).parents[2] / "src/cuebook/app/setup/project"
 
 
-def test_without_anything_every_value_is_a_default() -> None:
+def test_every_setting_has_a_default() -> None:
     assert build() == Config()
 
 
-def test_defaults_give_way_to_file_environment_and_arguments_in_this_order() -> None:
+def test_file_environment_and_arguments_override_in_this_order() -> None:
     config = build(
         file={"model": {"name": "file", "provider": "openai"}, "server": {"port": 1}},
         environment={"CUEBOOK_MODEL_NAME": "environment", "CUEBOOK_SERVER_PORT": "2", "HOME": "/home"},
@@ -54,12 +54,12 @@ def test_defaults_give_way_to_file_environment_and_arguments_in_this_order() -> 
         ("CUEBOOK_SECRETS_REDACT", "True", "secrets.redact", True),
     ],
 )
-def test_the_environment_sets_any_value(name: str, text: str, place: str, value: object) -> None:
+def test_the_environment_sets_any_setting(name: str, text: str, place: str, value: object) -> None:
     section, key = place.split(".")
     assert getattr(getattr(build(environment={name: text}).settings, section), key) == value
 
 
-def test_names_of_the_environment_that_are_no_settings_are_left_alone() -> None:
+def test_unrelated_environment_variables_are_ignored() -> None:
     environment = {"CUEBOOK_CONFIG": "x", "CUEBOOK_FAILPOINT": "y", "MEMORY_COMPACTION_TAIL_TURNS": "3"}
     config = build(environment=environment)
     assert config.settings == Settings()
@@ -80,7 +80,7 @@ def test_names_of_the_environment_that_are_no_settings_are_left_alone() -> None:
     ],
     ids=["loose", "section", "key", "type", "choice", "environment", "number", "truth"],
 )
-def test_a_wrong_setting_names_its_place_and_where_it_came_from(given: dict[str, Any], said: str) -> None:
+def test_an_invalid_setting_names_its_path_and_source(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(said)):
         build(**given)
 
@@ -112,7 +112,7 @@ def test_a_wrong_setting_names_its_place_and_where_it_came_from(given: dict[str,
         ("store.url", "sqlite://cuebook.db", "store.url: 'sqlite' databases are not supported"),
     ],
 )  # fmt: skip
-def test_a_setting_out_of_its_range_says_where_what_and_what_is_allowed(place: str, value: object, said: str) -> None:
+def test_an_out_of_range_setting_names_the_allowed_range(place: str, value: object, said: str) -> None:
     section, key = place.split(".")
     with pytest.raises(InvalidInput, match=re.escape(said)) as caught:
         build(file={section: {key: value}})
@@ -120,7 +120,7 @@ def test_a_setting_out_of_its_range_says_where_what_and_what_is_allowed(place: s
     assert str(caught.value.where).split(".")[0] == section
 
 
-def test_an_address_that_is_none_shows_no_password() -> None:
+def test_an_invalid_address_error_hides_the_password() -> None:
     with pytest.raises(InvalidInput) as caught:
         build(arguments={"upstream.url": "http://me:hunter2@host:99999/v1"})
     assert "hunter2" not in str(caught.value)
@@ -153,11 +153,11 @@ def test_every_cache_rule_can_be_set() -> None:
         {"store": {"url": ":memory:"}, "server": {"line": 0}},
     ],
 )
-def test_the_ends_of_a_range_are_allowed(given: dict[str, Any]) -> None:
+def test_the_limits_of_a_range_are_allowed(given: dict[str, Any]) -> None:
     assert build(file=given).origins
 
 
-def test_a_file_or_its_folder_names_a_project(tmp_path: Path) -> None:
+def test_a_settings_file_or_its_directory_selects_a_project(tmp_path: Path) -> None:
     (tmp_path / "cuebook.toml").write_text('[model]\nname = "m"\n')
     for path in (tmp_path, tmp_path / "cuebook.toml"):
         config = load_config(path, environment={})
@@ -171,9 +171,7 @@ def test_a_broken_file_is_one_clear_error(tmp_path: Path, text: bytes, said: str
         load_config(tmp_path, environment={})
 
 
-def test_a_file_named_and_missing_is_an_error_and_one_not_named_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_file_is_an_error_only_if_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidInput, match="cuebook init"):
         load_config(tmp_path / "nowhere.toml", environment={})
     monkeypatch.chdir(tmp_path)
@@ -183,19 +181,19 @@ def test_a_file_named_and_missing_is_an_error_and_one_not_named_is_none(
 # ---- the templates of `cuebook init` --------------------------------------------------------------------------------
 
 
-def test_every_template_is_there() -> None:
+def test_every_template_exists() -> None:
     assert sorted(path.relative_to(TEMPLATES).as_posix() for path in TEMPLATES.rglob("*.*") if path.is_file()) == (
         sorted(set(FILES.values()) - {"gitignore"})
     )
     assert ".cuebook/" in (TEMPLATES / "gitignore").read_text().splitlines()
 
 
-def test_the_settings_file_sets_the_persona_alone() -> None:
+def test_the_settings_template_sets_only_the_persona() -> None:
     document = tomllib.loads((TEMPLATES / "cuebook.toml").read_text("utf-8"))
     assert {section: keys for section, keys in document.items() if keys} == {"persona": {"default": "helper"}}
 
 
-def test_the_settings_file_shows_every_setting_with_its_default() -> None:
+def test_the_settings_template_lists_every_default() -> None:
     text = (TEMPLATES / "cuebook.toml").read_text("utf-8")
     document = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE))
     assert document.pop("persona") == {"folder": "personas", "default": "helper", "speaks": "always"}
@@ -204,13 +202,13 @@ def test_the_settings_file_shows_every_setting_with_its_default() -> None:
     assert document == expected
 
 
-def test_the_presets_are_the_profiles_that_ship(tmp_path: Path) -> None:
+def test_the_preset_template_equals_the_built_in_profiles(tmp_path: Path) -> None:
     presets = json.loads((TEMPLATES / "config/metaprompt-presets.json").read_text("utf-8"))
     assert presets["memoryCompaction"].keys() == {"defaultProfile", "defaultProfileByMode", "profiles"}
     assert load_compaction(Config(folder=str(TEMPLATES))) == SHIPPED
 
 
-def test_the_persona_is_whole() -> None:
+def test_the_persona_template_is_complete() -> None:
     [persona, *_] = [each for each in load_personas(Config(folder=str(TEMPLATES)))[0].values() if each.id == "helper"]
     assert (persona.name, persona.version) == ("Helper", "1.0.0")
     assert persona.base_system_prompt

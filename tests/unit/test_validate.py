@@ -1,4 +1,4 @@
-"""The one validator: the path and the words of each fault, once for all documents and arguments."""
+"""Tests of the document validator: the path and the message of each problem."""
 
 import math
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def faults_of(document: object) -> list[str]:
     return [str(each) for each in validate(document, Whole)[1]]
 
 
-def test_a_document_becomes_a_struct():
+def test_a_valid_document_becomes_a_struct():
     document = {
         "$schema": "whole.json",
         "_comment": "for readers",
@@ -109,19 +109,19 @@ def test_a_document_becomes_a_struct():
         ({"picture": "x"}, "picture: expected bytes, got 'x'"),
     ],
 )
-def test_a_fault_has_its_path_and_says_what_to_write(document: object, fault: str):
+def test_a_problem_has_its_path_and_says_what_to_write(document: object, fault: str):
     [found] = faults_of(document)
     assert found.startswith(fault)
 
 
-def test_every_fault_is_reported_and_the_rest_is_read():
+def test_every_problem_is_reported_and_the_rest_is_parsed():
     value, faults = validate({"nam": 1, "enabled": 5, "name": "Ada", "items": [{"id": "a"}, 7]}, Whole)
     assert [each.path for each in faults] == ["nam", "enabled", "items[1]"]
     assert value == Whole(name="Ada", items=(Item(id="a"),))
     assert validate({"color": "red"}, Item)[0] is None
 
 
-def test_a_struct_is_validated_by_the_names_of_its_attributes():
+def test_a_struct_is_validated_by_attribute_names():
     class Call(Struct, frozen=True):
         token_budget: Annotated[int, Meta(ge=1)] | None = None
 
@@ -130,7 +130,7 @@ def test_a_struct_is_validated_by_the_names_of_its_attributes():
         check(Call("5"), Call, "given")  # type: ignore[arg-type]
 
 
-def test_a_refusal_names_the_file_the_first_fault_and_how_many_there_are():
+def test_an_error_names_file_first_problem_and_count():
     _, faults = validate({"nam": 1, "enabled": 5}, Whole)
     with pytest.raises(InvalidInput) as refused:
         refuse(faults, file="whole.json")
@@ -139,7 +139,7 @@ def test_a_refusal_names_the_file_the_first_fault_and_how_many_there_are():
     refuse([])
 
 
-def test_names_are_looked_up_and_ids_are_unique():
+def test_names_must_exist_and_ids_must_be_unique():
     assert unknown("key", "z", ()) == "unknown key 'z'. Available: none."
     assert unknown("key", "z", [str(each) for each in range(14)]).endswith("10, 11 and 2 more.")
     [fault] = check_known("profile", [("a", "ada"), ("b", "bob")], ["ada", "bert"])
@@ -149,8 +149,8 @@ def test_names_are_looked_up_and_ids_are_unique():
     assert format_value("x" * 100).endswith("…")
 
 
-def test_a_typo_in_a_rule_and_a_wrong_prompt_key_are_reported_with_their_paths():
-    """A rule without a condition always holds, so a misspelt condition must not count as none."""
+def test_typos_in_rules_and_prompt_keys_are_reported():
+    """A rule without a condition always applies, so a misspelled condition must be an error."""
     document = {
         "presets": [{"id": "a"}, {"id": "b"}, {"id": "c", "addonPromptKeys": [5]}],
         "rules": [{"id": "r", "presetId": "a", "anyKeyword": ["x"]}],
@@ -175,7 +175,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_any_document_is_read_or_refused_and_what_is_read_reads_again(document: object):
+def test_any_document_is_rejected_or_round_trips(document: object):
     value, faults = validate(document, Whole)
     if faults:
         assert all(str(each) for each in faults)

@@ -16,7 +16,7 @@ from cuebook.memory.recall import read_query
 from cuebook.records.erasure import Receipt
 from cuebook.records.memory import Hit, Memory
 
-#: C's categories of memories written by hand.
+#: BrowserOS's categories of memories written by hand.
 CATEGORIES = KNOWLEDGE
 #: Default category: a memory of a user is about that user, one without a user is about the subject matter.
 OF_A_USER, OF_NOBODY = "user_preference", "domain"
@@ -61,8 +61,8 @@ async def remember(
     if category is not None or key is not None:
         msg = "category, key: not allowed with conversation. Omit them, or omit conversation."
         raise InvalidInput(msg, where="category")
-    said = Posted(sender=user or "user", message=text)
-    appended = await cue.conversations.append(conversation, [said], user=user)
+    posted = Posted(sender=user or "user", message=text)
+    appended = await cue.conversations.append(conversation, [posted], user=user)
     return StoredAt(conversation=conversation, seq=appended.last_seq)
 
 
@@ -80,13 +80,13 @@ async def recall(
     Raises InvalidInput.
     """
     check_text(query, "query")
-    found = await cue.memory.search(query, conversation=conversation, user=user, organization=organization, limit=limit)
+    hits = await cue.memory.search(query, conversation=conversation, user=user, organization=organization, limit=limit)
     if user is not None or organization is not None or conversation is not None:
-        return found
+        return hits
     zone = await cue.memory.zone()
     read = read_query(query, now=cue.desk.clock.now(), zone=zone)
     known = await cue.memories.search(read, limit=limit)
-    return sorted([*known, *found], key=lambda each: -each.score)[:limit]
+    return sorted([*known, *hits], key=lambda each: -each.score)[:limit]
 
 
 async def matching_memories(
@@ -97,14 +97,14 @@ async def matching_memories(
     These are memories of the user and items of conversations; a matching post yields the items derived from it.
     """
     hits = await recall(cue, query, conversation=conversation, user=user, limit=READ)
-    found: dict[str, Memory] = {}
+    memories: dict[str, Memory] = {}
     for hit in hits:
         with suppress(NotFound):  # it was deleted meanwhile
             for name in await _behind(cue, hit, user):
                 with suppress(Denied):
                     each = await _own(cue, name, user)
-                    found.setdefault(each.id, each)
-    return list(found.values())[:limit]
+                    memories.setdefault(each.id, each)
+    return list(memories.values())[:limit]
 
 
 async def _behind(cue: Parts, hit: Hit, user: str | None) -> list[str]:
@@ -117,12 +117,12 @@ async def _behind(cue: Parts, hit: Hit, user: str | None) -> list[str]:
 
 async def _own(cue: Parts, name: str, user: str | None) -> Memory:
     """Return a memory if the caller may delete it. Raises NotFound, Denied."""
-    found = await cue.memories.get(name, user=user)
+    memory = await cue.memories.get(name, user=user)
     await check_item(cue.desk, name, user)
-    if user is not None and found.place.kind == "book":
-        msg = f"Cannot forget memory {found.id!r}: it belongs to the project, not to a user. Omit the user."
+    if user is not None and memory.place.kind == "book":
+        msg = f"Cannot forget memory {memory.id!r}: it belongs to the project, not to a user. Omit the user."
         raise Denied(msg)
-    return found
+    return memory
 
 
 async def forget(cue: Parts, ids: Sequence[str], *, user: str | None = None, reason: str = "") -> Receipt:
@@ -134,12 +134,12 @@ async def forget(cue: Parts, ids: Sequence[str], *, user: str | None = None, rea
     if not 1 <= len(ids) <= MOST:
         msg = f"ids: {len(ids)} memories. Provide 1 to {MOST}."
         raise InvalidInput(msg, where="ids")
-    known = [await _own(cue, each, user) for each in ids]
-    return await cue.memory.forget(memories=[each.id for each in known], reason=reason, by=user)
+    memories = [await _own(cue, each, user) for each in ids]
+    return await cue.memory.forget(memories=[each.id for each in memories], reason=reason, by=user)
 
 
 def _own_key(text: str) -> str:
-    said = " ".join(text.split())
-    if len(said) <= LONGEST_KEY:
-        return said
-    return f"{said[:_BEGINNING]}… {hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}"
+    content = " ".join(text.split())
+    if len(content) <= LONGEST_KEY:
+        return content
+    return f"{content[:_BEGINNING]}… {hashlib.blake2b(content.encode(), digest_size=8).hexdigest()}"

@@ -79,8 +79,8 @@ def _check_post(post: object, place: str) -> None:
     elif isinstance(post, Mapping):
         check({key: post[key] for key in ("id", "timestamp") if key in post}, _ChatMessage, place)
     else:
-        said = "Posted(sender=…, message=…), or a chat message such as {'role': 'user', 'content': …}"
-        msg = f"{place}: expected {said}, got {format_value(post)}"
+        text = "Posted(sender=…, message=…), or a chat message such as {'role': 'user', 'content': …}"
+        msg = f"{place}: expected {text}, got {format_value(post)}"
         raise InvalidInput(msg, where=place)
 
 
@@ -133,8 +133,8 @@ def check_where(where: object, arguments: object) -> None:
     if isinstance(where, Config) or not _is_database(Path(where)):
         return
     file = str(where)
-    told = f"To store data in this file, use Cuebook.open(arguments={{'store.url': {file!r}}})."
-    msg = f"where: not a cuebook.toml or a folder: {file!r}. {told}"
+    text = f"To store data in this file, use Cuebook.open(arguments={{'store.url': {file!r}}})."
+    msg = f"where: not a cuebook.toml or a folder: {file!r}. {text}"
     raise InvalidInput(msg, where="where")
 
 

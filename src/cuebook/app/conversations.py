@@ -12,7 +12,7 @@ from cuebook.app.check_arguments import check_append, check_users
 from cuebook.app.keys import record_of
 from cuebook.app.paging import LIMIT, Paged, PostsAt, RoundsAt, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.session import SessionMessage, session_of
-from cuebook.app.transcript_views.conversation_list import Talking
+from cuebook.app.transcript_views.conversation_list import ConversationListing
 from cuebook.engine.core.desk import Desk, Key
 from cuebook.engine.core.drafts import Posted, check_text, check_time
 from cuebook.engine.core.time_zones import dated, zone_of
@@ -20,7 +20,7 @@ from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused, NotFound
 from cuebook.interfaces.store import Appended, Batch, PageOfConversations
-from cuebook.memory.scopes import Whose, personal_places
+from cuebook.memory.scopes import Participants, personal_places
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
@@ -77,8 +77,8 @@ class Conversations:
         drafts = await asyncio.to_thread(draft_all) if large else draft_all()
         key = None
         if idempotency_key:
-            said = b"".join(draft.digest for draft in drafts)
-            asked = msgspec.json.encode([conversation, parent]) + said
+            data = b"".join(draft.digest for draft in drafts)
+            asked = msgspec.json.encode([conversation, parent]) + data
             key = (idempotency_key, self._desk.request_digest(asked))
             if repeated := await self._repeated(Scope(user=user), key):
                 return repeated
@@ -91,7 +91,7 @@ class Conversations:
             persona=persona,
             parent=parent,
             idempotency=self._desk.keyed_digest_of(key),
-            delivers=bool(personal_places(self._desk.memory_policy, Whose(user=user, persona="-"))),
+            delivers=bool(personal_places(self._desk.memory_policy, Participants(user=user, persona="-"))),
         )
         try:
             appended = await self._desk.store.append(Scope(user=user), batch)
@@ -103,35 +103,35 @@ class Conversations:
         return appended
 
     def _draft(
-        self, given: Posted | Mapping[str, Any], number: int, user: str | None, persona: str | None, now: float
+        self, value: Posted | Mapping[str, Any], number: int, user: str | None, persona: str | None, now: float
     ) -> Draft:
         desk, at = self._desk, now + number * TICK_S
         fresh = desk.dice.new_id("post")
         try:
-            if isinstance(given, Posted):
-                return desk.writer.posted(given, id=fresh, now=at, persona=persona, user=user)
-            fields = dict(given)
+            if isinstance(value, Posted):
+                return desk.writer.posted(value, id=fresh, now=at, persona=persona, user=user)
+            fields = dict(value)
             id_, when = fields.pop("id", None), fields.pop("timestamp", None)
             check_time(at if when is None else when)
             raw = msgspec.json.encode(fields)
-            said = read_message(raw, index=number)
+            message_content = read_message(raw, index=number)
             if fields.get("content") is None:
-                _check_said(said, f"messages[{number}].content")
+                _check_said(message_content, f"messages[{number}].content")
             now = at if when is None else float(when)
-            return desk.writer.message(raw, said, id=id_ or fresh, user=user, now=now, owner=user)
+            return desk.writer.message(raw, message_content, id=id_ or fresh, user=user, now=now, owner=user)
         except (TypeError, UnicodeEncodeError, RecursionError) as error:
             msg = f"posts[{number}]: cannot be encoded as JSON ({error})."
             raise InvalidInput(msg, where=f"posts[{number}]") from error
         except InvalidInput as error:
-            if error.where and error.where.startswith("messages[") and not isinstance(given, Posted):
+            if error.where and error.where.startswith("messages[") and not isinstance(value, Posted):
                 raise  # the error already names the field
             where = f"posts[{number}].{error.where}" if error.where else f"posts[{number}]"
             raise type(error)(f"posts[{number}]: {error}", where=where) from error
 
-    async def _zone(self, scope: Scope, conversation: str, named: str | None) -> tzinfo:
+    async def _zone(self, scope: Scope, conversation: str, name: str | None) -> tzinfo:
         """Return the time zone of the posts' calendar days. Raises InvalidInput naming the field."""
-        if named is not None:
-            return zone_of(named, None, UTC)
+        if name is not None:
+            return zone_of(name, None, UTC)
         try:
             known = await self._desk.store.conversation(scope, conversation)
         except NotFound:
@@ -165,17 +165,19 @@ class Conversations:
         """
         if not q:
             return await self._desk.store.conversations(Scope(user=user), limit=limit, cursor=cursor)
-        found = await Talking(self._desk).find(q, user=user, limit=limit, cursor=cursor)
-        return PageOfConversations(tuple(each.conversation for each in found.items), found.cursor)
+        conversation_summaries = await ConversationListing(self._desk).find(q, user=user, limit=limit, cursor=cursor)
+        return PageOfConversations(
+            tuple(each.conversation for each in conversation_summaries.items), conversation_summaries.cursor
+        )
 
     async def listed(
         self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> Paged[dict[str, Any]]:
         """Return a page of conversations as JSON objects (INTERFACE's shape), without the state of their summaries."""
         page = await self.list(q=q, user=user, limit=limit, cursor=cursor)
-        found: Sequence[Conversation] = page.items
+        conversations: Sequence[Conversation] = page.items
         return Paged(
-            tuple([shapes.conversation(each, head=await self._head(each, user)) for each in found]), page.cursor
+            tuple([shapes.conversation(each, head=await self._head(each, user)) for each in conversations]), page.cursor
         )
 
     async def _head(self, conversation: Conversation, user: str | None) -> str | None:
@@ -290,7 +292,7 @@ class Conversations:
     async def session(
         self, conversation: str, *, user: str | None = None, include_compressed: bool = False
     ) -> Sequence[SessionMessage]:
-        """Return the conversation as a session of C: the summary, then the messages it does not cover, oldest first.
+        """Return the conversation as a BrowserOS session: the summary, then the messages after it, oldest first.
 
         With `include_compressed` the covered messages too, marked as compressed.
         """
@@ -307,7 +309,7 @@ class Conversations:
         user: str | None = None,
         idempotency_key: str | None = None,
     ) -> bool:
-        """Replace all posts before `older_than` with the caller's summary in prompts (C's compressMessages).
+        """Replace all posts before `older_than` with the caller's summary in prompts (BrowserOS's compressMessages).
 
         The posts stay in the transcript, and the items in memory. Return False if the path changed meanwhile.
         Raises NotFound, InvalidInput, KeyReused, and Conflict while a round is open.
@@ -341,9 +343,9 @@ class Conversations:
     ) -> Conversation:
         """Set the participants: its first user and `users`. Nobody else can see the conversation. Raises NotFound."""
         check_users(users)
-        said = {"conversation": conversation, "participants": list(users)}
-        told = record_of(self._desk, f"conversation:{conversation}", "participants", by=by, said=said)
-        return await self._desk.store.participate(Scope(user=user), conversation, users, audit=[told])
+        values = {"conversation": conversation, "participants": list(users)}
+        record = record_of(self._desk, f"conversation:{conversation}", "participants", by=by, said=values)
+        return await self._desk.store.participate(Scope(user=user), conversation, users, audit=[record])
 
     async def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
         """Delete a conversation and everything derived from it. Return the counts of its receipt. Raises NotFound.
@@ -364,13 +366,13 @@ def _seen(rounds: Sequence[Round], role: str | None, *, include_failed: bool) ->
     return rounds if include_failed else [each for each in rounds if each.state != "failed"]
 
 
-def _size(given: Posted | Mapping[str, Any]) -> int:
+def _size(value: Posted | Mapping[str, Any]) -> int:
     """Return the approximate number of characters of a post."""
-    return len(given.message) if isinstance(given, Posted) else len(str(given.get("content", "")))
+    return len(value.message) if isinstance(value, Posted) else len(str(value.get("content", "")))
 
 
-def _check_said(said: MessageContent, where: str) -> None:
+def _check_said(message_content: MessageContent, where: str) -> None:
     """Refuse a message without content and without tool calls: no model accepts it in a prompt."""
-    if not said.message and not said.parts:
+    if not message_content.message and not message_content.parts:
         msg = f"{where}: missing. Provide the message content."
         raise InvalidInput(msg, where=where)

@@ -20,7 +20,7 @@ from cuebook.app.check_arguments import (
     check_where,
 )
 from cuebook.app.file_watch import FileWatch, known_prompts
-from cuebook.app.jobs import chores_of, sinks_of
+from cuebook.app.jobs import jobs_of, sinks_of
 from cuebook.app.parts import Parts
 from cuebook.app.prompts.base import prompt_logs_of
 from cuebook.app.prompts.files import push_by_itself, pushes_by_itself
@@ -89,10 +89,10 @@ class Cuebook(Parts):
         analyzers: Sequence[Analyzer] = (),
         worker: bool = True,
     ) -> None:
-        given: Any = {"model": model, "clock": clock, "dice": dice, "upstream": upstream, "embedder": embedder}
-        check_parts_of(config, **given)
+        value: Any = {"model": model, "clock": clock, "dice": dice, "upstream": upstream, "embedder": embedder}
+        check_parts_of(config, **value)
         self.config = config
-        self._given = given | {"analyzers": check_analyzers(analyzers)}
+        self._given = value | {"analyzers": check_analyzers(analyzers)}
         self._sinks = sinks_of(config, sinks)
         self._works = worker
         self._desk: Desk | None = None
@@ -134,8 +134,8 @@ class Cuebook(Parts):
             config = where
         else:
             config = load_config(where, arguments=arguments)
-        given: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
-        return cls(config, **given, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
+        data: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
+        return cls(config, **data, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
 
     async def __aenter__(self) -> Self:
         if self._desk is not None:
@@ -163,7 +163,7 @@ class Cuebook(Parts):
         desk.catch_up = watch.look
         desk.erase_mirror = lambda: mirror.erase(desk)
         desk.sinks = tuple(sink.name for sink in self._sinks)
-        desk.chores += chores_of(desk, self.config, mirror, self._sinks, of=lambda tenant: self.of(tenant).desk)
+        desk.jobs += jobs_of(desk, self.config, mirror, self._sinks, of=lambda tenant: self.of(tenant).desk)
         if self._upstream is not None and self.config.settings.upstream.shadow:
             self._shadow = Shadow(self._upstream)
             self._shadow.start()
@@ -216,10 +216,10 @@ class Cuebook(Parts):
         if tenant not in self._tenants:
             check_text(tenant, "tenant")
             self._tenants[tenant] = desk_of(self.desk, tenant, most_waiting=self.config.settings.server.line)
-        seen = copy.copy(self)
-        seen._desk, seen._tenant = self._tenants[tenant], tenant  # noqa: SLF001  # an instance of this class
-        seen._mirror = self._mirror if tenant == DEFAULT_TENANT else None  # noqa: SLF001
-        return seen
+        cuebook = copy.copy(self)
+        cuebook._desk, cuebook._tenant = self._tenants[tenant], tenant  # noqa: SLF001  # an instance of this class
+        cuebook._mirror = self._mirror if tenant == DEFAULT_TENANT else None  # noqa: SLF001
+        return cuebook
 
     async def ask(self, ask: Ask) -> Reply:
         """Return the model's answer. The query is durable before the model call, the answer before this returns."""
@@ -290,9 +290,9 @@ class Cuebook(Parts):
         idempotency_key: str | None = None,
     ) -> StoredOutcome:
         """Store feedback on a turn; it overrides what the user's next message implies. See `turns.feedback`."""
-        said: dict[str, Any] = {"score": score, "thumb": thumb, "outcome": outcome, "corrections": corrections}
-        said |= {"comment": comment, "user": user, "idempotency_key": idempotency_key}
-        return await self.turns.feedback(conversation, n, **said)
+        data: dict[str, Any] = {"score": score, "thumb": thumb, "outcome": outcome, "corrections": corrections}
+        data |= {"comment": comment, "user": user, "idempotency_key": idempotency_key}
+        return await self.turns.feedback(conversation, n, **data)
 
     async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
         """Run pending background jobs and wait until none is left. Return the pending count by kind, empty when done.

@@ -17,7 +17,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.persona import Experience, Persona
 
 
-class Listed(Struct, frozen=True, kw_only=True):
+class ExperienceEntry(Struct, frozen=True, kw_only=True):
     """An experience and the file it comes from."""
 
     experience: Experience
@@ -27,7 +27,7 @@ class Listed(Struct, frozen=True, kw_only=True):
 class ExperienceList(Struct, frozen=True, kw_only=True):
     """Experiences in the order of their files, and the problems found in the files."""
 
-    items: tuple[Listed, ...]
+    items: tuple[ExperienceEntry, ...]
     problems: tuple[str, ...] = ()
 
 
@@ -66,12 +66,16 @@ class Experiences:
         if self._desk.experiences is None:
             return ExperienceList(items=(), problems=('experience.selection is "off": no experience is used',))
         shelf = await self._shelf(quiet=True)
-        kept = shelf.kept
+        file_experiences = shelf.kept
         if role is not None:
-            mine = {each.exp_id for each in offered([one.experience for one in kept], self._names(role, shelf))}
-            kept = tuple(each for each in kept if each.experience.exp_id in mine)
+            mine = {
+                each.exp_id for each in offered([one.experience for one in file_experiences], self._names(role, shelf))
+            }
+            file_experiences = tuple(each for each in file_experiences if each.experience.exp_id in mine)
         odd = strangers(shelf, [name for each in self._desk.personas.values() for name in (each.id, each.role)])
-        items = tuple(Listed(experience=clean(self._desk, one.experience), file=one.file) for one in kept)
+        items = tuple(
+            ExperienceEntry(experience=clean(self._desk, one.experience), file=one.file) for one in file_experiences
+        )
         return ExperienceList(items=items, problems=(*shelf.problems, *odd, *await self._unread()))
 
     async def select(self, query: str, *, role: str | None = None) -> ExperienceChoice:
@@ -90,9 +94,9 @@ class Experiences:
         shelf = await self._shelf()
         names = self._names(self._desk.default_persona if role is None else role, shelf)
         candidates = offered([each.experience for each in shelf.kept], names)
-        asked = ExperienceQuery(text=self._desk.writer.clean(query), project=self._desk.project)
+        experience_query = ExperienceQuery(text=self._desk.writer.clean(query), project=self._desk.project)
         speaker = self._desk.personas.get(names[0]) or replace(self._desk.persona(None), role=names[-1])
-        choice = await choose_for(self._desk, Scope(), speaker, asked, candidates, asks_model=True)
+        choice = await choose_for(self._desk, Scope(), speaker, experience_query, candidates, asks_model=True)
         return _given(query, names[0], choice)
 
     async def _shelf(self, *, quiet: bool = False) -> Shelf:
@@ -111,8 +115,8 @@ class Experiences:
         wanted = role.casefold()
         known = {each.role for each in personas.values()} | {who for one in shelf.kept for who in one.experience.who}
         if wanted not in {name.casefold() for name in known}:
-            named = ", ".join(sorted({*personas, *known}))
-            msg = f"role: unknown persona or role {role!r}. Available: {named}."
+            label = ", ".join(sorted({*personas, *known}))
+            msg = f"role: unknown persona or role {role!r}. Available: {label}."
             raise NotFound(msg)
         return (role,)
 
@@ -134,7 +138,13 @@ def _given(query: str, role: str, choice: SelectedExperiences) -> ExperienceChoi
     return ExperienceChoice(query=query, role=role, by=choice.by, items=tuple(items), instead=choice.instead)
 
 
-def listed(each: Listed) -> dict[str, Any]:
+def listed(each: ExperienceEntry) -> dict[str, Any]:
     """Return an experience as a JSON object with the field names of its file."""
-    said = each.experience
-    return {"exp_id": said.exp_id, "who": list(said.who), "when": said.when, "what": said.what, "file": each.file}
+    experience = each.experience
+    return {
+        "exp_id": experience.exp_id,
+        "who": list(experience.who),
+        "when": experience.when,
+        "what": experience.what,
+        "file": each.file,
+    }

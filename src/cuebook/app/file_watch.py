@@ -50,7 +50,7 @@ _log = logging.getLogger("cuebook.files")
 Sign = tuple[int, int, int]
 
 
-class _Kept(Struct, frozen=True, kw_only=True):
+class _PersonaFile(Struct, frozen=True, kw_only=True):
     """A file as last read. `good` is its last valid persona."""
 
     sign: Sign | None
@@ -60,10 +60,10 @@ class _Kept(Struct, frozen=True, kw_only=True):
     good: Persona | None
 
 
-class _Seen(Struct, frozen=True, kw_only=True):
+class _Scan(Struct, frozen=True, kw_only=True):
     """The result of a scan: every file as read, and the personas and problems found."""
 
-    kept: Mapping[str, _Kept] = {}
+    kept: Mapping[str, _PersonaFile] = {}
     owners: Mapping[str, str] = {}  # the file of each persona
     found: Mapping[str, Persona] = {}
     told: Mapping[str, str] = {}  # the problem of each invalid file
@@ -87,12 +87,12 @@ class FileWatch:
         self._begun = self._done = 0  # the numbers of the last started and the last finished scan
         self._presets = Path(config.folder) / config.settings.memory.presets
         self._tried_s = 0.0
-        self._seen = _Seen()
+        self._seen = _Scan()
 
     async def begin(self) -> None:
         """Store the state of the files at the time the project is opened."""
-        found = dict(next(iter(self._desks())).personas)
-        self._seen = replace(await self._scan(_Seen(found=found)), found=found)
+        personas = dict(next(iter(self._desks())).personas)
+        self._seen = replace(await self._scan(_Scan(found=personas)), found=personas)
 
     async def look(self) -> None:
         """Apply the changes since the last scan. A canceled scan loses nothing: the next one finds the same changes.
@@ -105,28 +105,28 @@ class FileWatch:
                 return
             self._begun += 1
             before = self._seen
-            seen = await self._scan(before)
+            scan = await self._scan(before)
             again = before.presets_fault and self._now() - self._tried_s > _RETRY_S
-            if seen.presets[2] != before.presets[2] or again:
-                fault = await self._take_presets(gone=seen.presets[0] is None)
+            if scan.presets[2] != before.presets[2] or again:
+                fault = await self._take_presets(gone=scan.presets[0] is None)
                 # the profiles that personas refer to may have changed
-                kept = before.kept if fault else {file: _again(each) for file, each in before.kept.items()}
-                seen = await self._scan(replace(before, kept=kept, presets_fault=fault))
-            self._take(seen)
+                persona_files = before.kept if fault else {file: _again(each) for file, each in before.kept.items()}
+                scan = await self._scan(replace(before, kept=persona_files, presets_fault=fault))
+            self._take(scan)
             self._done = self._begun
 
-    def _take(self, seen: _Seen) -> None:
+    def _take(self, scan: _Scan) -> None:
         """Apply the result of a scan in one step."""
-        before, self._seen = self._seen, seen
-        for name, why in seen.told.items():
+        before, self._seen = self._seen, scan
+        for name, why in scan.told.items():
             if before.told.get(name) != why:
                 _log.warning("%s", why)
-        for name in before.told.keys() - seen.told.keys():
+        for name in before.told.keys() - scan.told.keys():
             _log.info("%s: valid again.", name)
-        if seen.found != before.found:
+        if scan.found != before.found:
             for desk in self._desks():
-                desk.personas = dict(seen.found)
-            _log.info("Personas reloaded: %s", ", ".join(sorted(seen.found)))
+                desk.personas = dict(scan.found)
+            _log.info("Personas reloaded: %s", ", ".join(sorted(scan.found)))
 
     async def _take_presets(self, *, gone: bool) -> str:
         """Apply the presets file, all of it or nothing. Return the problem, "" if none."""
@@ -152,47 +152,57 @@ class FileWatch:
     def _methods(self) -> tuple[str, ...]:
         return methods_of(name for desk in self._desks() for name in desk.analyzers)
 
-    async def _scan(self, before: _Seen) -> _Seen:
+    async def _scan(self, before: _Scan) -> _Scan:
         desk = next(iter(self._desks()))
-        given: dict[str, Any] = {"profiles": desk.profiles, "methods": self._methods()}
-        return await asyncio.to_thread(_scan, self._config, before, default=desk.default_persona, **given)
+        data: dict[str, Any] = {"profiles": desk.profiles, "methods": self._methods()}
+        return await asyncio.to_thread(_scan, self._config, before, default=desk.default_persona, **data)
 
 
 # ---- a scan, in a thread --------------------------------------------------------------------------------------------
 
 
-def _scan(config: Config, before: _Seen, *, profiles: Profiles, methods: tuple[str, ...], default: str) -> _Seen:
+def _scan(config: Config, before: _Scan, *, profiles: Profiles, methods: tuple[str, ...], default: str) -> _Scan:
     """Return the state of the files, parsing only those that changed since `before`."""
     folder, presets = folder_of(config), config.settings.memory.presets
-    told = {presets: before.presets_fault} if before.presets_fault else {}
+    values = {presets: before.presets_fault} if before.presets_fault else {}
     before = replace(before, presets=_presets(Path(config.folder) / presets, before.presets))
     try:
         files = _listed(folder) if before.kept or folder.exists() else []
     except OSError as error:
-        told[str(folder)] = f"{str(folder)!r} cannot be read ({error.strerror}). Keeping the current personas."
-        return replace(before, told=told)
-    kept: dict[str, _Kept] = {}
+        values[str(folder)] = f"{str(folder)!r} cannot be read ({error.strerror}). Keeping the current personas."
+        return replace(before, told=values)
+    persona_files: dict[str, _PersonaFile] = {}
     for file, sign in files:
         name = f"{config.settings.persona.folder}/{file}"
-        kept[name] = _read(folder / file, sign, name, before.kept.get(name), profiles=profiles, methods=methods)
-    if before.kept.keys() == kept.keys() and all(each is before.kept[name] for name, each in kept.items()):
+        persona_files[name] = _read(
+            folder / file, sign, name, before.kept.get(name), profiles=profiles, methods=methods
+        )
+    if before.kept.keys() == persona_files.keys() and all(
+        each is before.kept[name] for name, each in persona_files.items()
+    ):
         same = {name: why for name, why in before.told.items() if name not in (presets, str(folder))}
-        return replace(before, told=same | told)
-    for name, each in kept.items():
+        return replace(before, told=same | values)
+    for name, each in persona_files.items():
         if each.read.faults:
-            told[name] = f"{name}: {each.read.faults[0]}{_HOLDS if each.good else _OUT}"
-    found, owners = _cast({name: each.good for name, each in kept.items() if each.good}, before, told)
-    if default not in found and default in before.owners:
+            values[name] = f"{name}: {each.read.faults[0]}{_HOLDS if each.good else _OUT}"
+    personas, owners = _cast({name: each.good for name, each in persona_files.items() if each.good}, before, values)
+    if default not in personas and default in before.owners:
         name = owners[default] = before.owners[default]
-        found[default] = before.found[default]
-        told.setdefault(name, f"{name}: no longer defines the default persona {default!r}. Keeping the previous one.")
-    found.setdefault(PLAIN.id, PLAIN)
-    return replace(before, kept=kept, owners=owners, found=found, told=told)
+        personas[default] = before.found[default]
+        values.setdefault(name, f"{name}: no longer defines the default persona {default!r}. Keeping the previous one.")
+    personas.setdefault(PLAIN.id, PLAIN)
+    return replace(before, kept=persona_files, owners=owners, found=personas, told=values)
 
 
 def _read(
-    file: Path, sign: Sign | None, name: str, before: _Kept | None, *, profiles: Profiles, methods: tuple[str, ...]
-) -> _Kept:
+    file: Path,
+    sign: Sign | None,
+    name: str,
+    before: _PersonaFile | None,
+    *,
+    profiles: Profiles,
+    methods: tuple[str, ...],
+) -> _PersonaFile:
     """Return a file's state, parsed again only if its content changed."""
     now = time.time_ns()
     if before and sign and sign == before.sign and before.read_ns - sign[0] > _UNSURE_NS:
@@ -202,36 +212,36 @@ def _read(
         data = bytes_of(file, name)
         digest = blake2b(data).digest()
         if before and digest == before.digest:
-            return _Kept(sign=sign, read_ns=now, digest=digest, read=before.read, good=good)
-        read = persona_of(document_of(data, name), name=name, profiles=profiles, methods=methods)
+            return _PersonaFile(sign=sign, read_ns=now, digest=digest, read=before.read, good=good)
+        persona_file = persona_of(document_of(data, name), name=name, profiles=profiles, methods=methods)
     except InvalidInput as error:
-        digest, read = b"", PersonaFile(name=name, faults=(str(error).removeprefix(f"{name}: "),))
-    return _Kept(sign=sign, read_ns=now, digest=digest, read=read, good=read.whole or good)
+        digest, persona_file = b"", PersonaFile(name=name, faults=(str(error).removeprefix(f"{name}: "),))
+    return _PersonaFile(sign=sign, read_ns=now, digest=digest, read=persona_file, good=persona_file.whole or good)
 
 
 def _cast(
-    good: Mapping[str, Persona], before: _Seen, told: dict[str, str]
+    good: Mapping[str, Persona], before: _Scan, values: dict[str, str]
 ) -> tuple[dict[str, Persona], dict[str, str]]:
     """Return the personas by id and the file of each. If two files share an id, the file that had it first wins.
 
     The other file keeps the id it had before, if that id is still free.
     """
-    found: dict[str, Persona] = {}
+    personas: dict[str, Persona] = {}
     owners: dict[str, str] = {}
     late: list[str] = []
     for name in sorted(good, key=lambda each: (before.owners.get(good[each].id) != each, each)):
         persona = good[name]
-        if persona.id in found:
+        if persona.id in personas:
             late.append(name)
         else:
-            found[persona.id], owners[persona.id] = persona, name
+            personas[persona.id], owners[persona.id] = persona, name
     for name in late:
         taken = f"{name}: id: {good[name].id!r} is already used by {owners[good[name].id]}; each persona needs its own"
-        had = next((each for each, file in before.owners.items() if file == name and each not in found), None)
-        told[name] = f"{taken}{_HOLDS if had else _OUT}"
+        had = next((each for each, file in before.owners.items() if file == name and each not in personas), None)
+        values[name] = f"{taken}{_HOLDS if had else _OUT}"
         if had:
-            found[had], owners[had] = before.found[had], name
-    return found, owners
+            personas[had], owners[had] = before.found[had], name
+    return personas, owners
 
 
 def _presets(file: Path, before: tuple[Sign | None, int, bytes]) -> tuple[Sign | None, int, bytes]:
@@ -271,6 +281,6 @@ def _sign(file: Path | os.DirEntry[str]) -> Sign | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _again(kept: _Kept) -> _Kept:
+def _again(persona_file: _PersonaFile) -> _PersonaFile:
     """Return the file's state marked as stale, so that the next scan reads it."""
-    return _Kept(sign=None, read_ns=0, digest=b"", read=kept.read, good=kept.good)
+    return _PersonaFile(sign=None, read_ns=0, digest=b"", read=persona_file.read, good=persona_file.good)

@@ -46,7 +46,7 @@ IN_WORDS: Final[Mapping[str, str]] = {
 }
 
 
-class Checked(Struct, frozen=True, kw_only=True):
+class ReceiptCheck(Struct, frozen=True, kw_only=True):
     """The result of checking a receipt. `names`: whether it covers the given id, None without one."""
 
     ok: bool
@@ -71,11 +71,11 @@ def target_of(
         "organization": (organization,) if organization is not None else (),
         "memory": tuple(memories),
     }
-    given = [(kind, ids) for kind, ids in named.items() if ids]
-    if len(given) != 1:
+    values = [(kind, ids) for kind, ids in named.items() if ids]
+    if len(values) != 1:
         msg = "target: pass exactly one of user, conversation, persona, organization, memories."
         raise InvalidInput(msg, where="userId")
-    kind, ids = given[0]
+    kind, ids = values[0]
     if len(ids) > MOST:
         msg = f"{kind}: {len(ids):,} ids exceed the limit of {MOST:,}. Forget them in several calls."
         raise InvalidInput(msg, where=kind)
@@ -132,7 +132,7 @@ class Receipts:
             raise InvalidInput(msg, where="limit")
         return await self._desk.store.erasure.receipts(Scope(), limit=limit)
 
-    def verify(self, receipt: Receipt | bytes | str, *, name: str | None = None) -> Checked:
+    def verify(self, receipt: Receipt | bytes | str, *, name: str | None = None) -> ReceiptCheck:
         """Check a receipt (record or JSON) against this project's key; with `name`, also that it covers that id.
 
         Raises InvalidInput if it is not a receipt.
@@ -140,7 +140,7 @@ class Receipts:
         return verify_receipt(receipt, public_key=verifying_key(self._desk.key), name=name)
 
 
-def verify_receipt(receipt: Receipt | bytes | str, *, public_key: bytes, name: str | None = None) -> Checked:
+def verify_receipt(receipt: Receipt | bytes | str, *, public_key: bytes, name: str | None = None) -> ReceiptCheck:
     """Check a receipt against a project's public key (32 bytes). Raises InvalidInput."""
     found = receipt if isinstance(receipt, Receipt) else read_receipt(receipt)
     fault = forgetting.fault_of(found, public_key)
@@ -151,14 +151,14 @@ def verify_receipt(receipt: Receipt | bytes | str, *, public_key: bytes, name: s
         except ValueError:
             names = False
         fault = fault or ("" if names else "it does not cover this id")
-    return Checked(ok=not fault, reason=fault, names=names)
+    return ReceiptCheck(ok=not fault, reason=fault, names=names)
 
 
 def read_receipt(raw: bytes | str) -> Receipt:
     """Parse a receipt from JSON, alone or inside the response of a forget. Raises InvalidInput."""
     try:
-        found: Any = msgspec.json.decode(raw)
-        inner = found.get("receipt", found) if isinstance(found, dict) else found
+        result: Any = msgspec.json.decode(raw)
+        inner = result.get("receipt", result) if isinstance(result, dict) else result
         return msgspec.convert(inner, Receipt)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         msg = f"Not a receipt: {error}. Pass the JSON that a forget returned."
@@ -167,15 +167,15 @@ def read_receipt(raw: bytes | str) -> Receipt:
 
 def receipt_shape(receipt: Receipt) -> dict[str, Any]:
     """Return a receipt as a JSON object."""
-    found: dict[str, Any] = msgspec.to_builtins(receipt)
-    return found
+    data: dict[str, Any] = msgspec.to_builtins(receipt)
+    return data
 
 
 def preview_shape(found: WouldForget) -> dict[str, Any]:
     """Return the preview of a forget as a JSON object, with the reason for everything that stays."""
-    told: dict[str, Any] = msgspec.to_builtins(found)
-    told["stays"] = [{"what": kind, "count": count, "why": STAYS[kind]} for kind, count in found.stays.items()]
-    return told
+    data: dict[str, Any] = msgspec.to_builtins(found)
+    data["stays"] = [{"what": kind, "count": count, "why": STAYS[kind]} for kind, count in found.stays.items()]
+    return data
 
 
 def in_words(name: str) -> str:
@@ -185,7 +185,7 @@ def in_words(name: str) -> str:
 
 __all__ = [
     "KINDS",
-    "Checked",
+    "ReceiptCheck",
     "Receipts",
     "forget",
     "in_words",

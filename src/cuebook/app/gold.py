@@ -73,7 +73,7 @@ class QuestionResult(Struct, frozen=True, kw_only=True, rename="camel"):
 
     def stands_in(self, where: str) -> bool:
         """Return whether the answer is in `where`: the summary, an item, or a hit."""
-        return any(told.where == where for told in self.stands)
+        return any(memory_line.where == where for memory_line in self.stands)
 
 
 def read_facts(document: Mapping[str, Any]) -> list[Fact]:
@@ -126,11 +126,11 @@ def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> Gold
 
 def facts_of(questions: Sequence[Question], answers: Mapping[str, str]) -> list[Fact]:
     """Return the questions of a file as facts, expressed by the words of their answers."""
-    found: list[Fact] = []
+    facts: list[Fact] = []
     for number, question in enumerate(questions, 1):
         answer = answers.get(question.text, "")
         words = [word for word in _WORD.findall(answer.lower()) if word not in _SMALL]
-        found.append(
+        facts.append(
             Fact(
                 id=f"q{number}",
                 fact=answer,
@@ -141,7 +141,7 @@ def facts_of(questions: Sequence[Question], answers: Mapping[str, str]) -> list[
                 current=True,
             )
         )
-    return found
+    return facts
 
 
 def read_answers(document: object) -> list[dict[str, str]]:
@@ -164,14 +164,16 @@ def asked(fact: Fact, *, summary: str, items: Sequence[Item], hits: Sequence[Hit
     ranked = ((rank, hit, _telling(fact, hit)) for rank, hit in enumerate(hits, 1))
     found = (MemoryLine(where="hit", text=text, sources=hit.sources, rank=rank) for rank, hit, text in ranked if text)
     stands = [next(each, None) for each in (lines, told, found)] if fact.match else []
-    given = [MemoryLine(where="hit", text=hit.text, sources=hit.sources, rank=rank) for rank, hit in enumerate(hits, 1)]
+    memory_lines = [
+        MemoryLine(where="hit", text=hit.text, sources=hit.sources, rank=rank) for rank, hit in enumerate(hits, 1)
+    ]
     seen = {source for hit in hits for source in hit.sources}.intersection(fact.sources)
     return QuestionResult(
         question=fact.question,
         key=fact.answer,
-        first=given[0] if given else None,
+        first=memory_lines[0] if memory_lines else None,
         stands=tuple(each for each in stands if each is not None),
-        source=next((each for each in given if seen.intersection(each.sources)), None),
+        source=next((each for each in memory_lines if seen.intersection(each.sources)), None),
         evidence=len(seen) / len(fact.sources) if fact.sources else 0.0,
     )
 

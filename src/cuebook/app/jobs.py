@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 
 from cuebook.config import Config
-from cuebook.engine.core.desk import Chore, Desk
+from cuebook.engine.core.desk import Desk, Job
 from cuebook.engine.jobs.audit_mirror import Mirror
 from cuebook.engine.jobs.delivery import deliver_due
 from cuebook.engine.jobs.delivery import due as deliveries_due
-from cuebook.engine.jobs.embedding import embedding_chores
+from cuebook.engine.jobs.embedding import embedding_jobs
 from cuebook.engine.jobs.erasure import Retention, finish_all, pending
 from cuebook.engine.jobs.observation import due as outcomes_due
 from cuebook.engine.jobs.observation import observe_due
@@ -27,41 +27,43 @@ from cuebook.interfaces.sink import Sink
 from cuebook.providers.file_sink import FileSink
 
 
-def chores_of(
+def jobs_of(
     desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink], *, of: Callable[[str], Desk]
-) -> list[Chore]:
+) -> list[Job]:
     """Return the background jobs in the order they run; `of` returns the desk of a tenant."""
-    kept = config.settings.retention
+    retention_config = config.settings.retention
     watch = Watches(of)
-    retention = Retention(conversations_days=kept.conversations_days, memories_days=kept.memories_days)
+    retention = Retention(
+        conversations_days=retention_config.conversations_days, memories_days=retention_config.memories_days
+    )
     tuner = Tuner(interval_s=config.settings.optimizer.interval_ms / 1000)
     outlets = [(sink.name, Outlet(sink)) for sink in sinks]
     return [
-        Chore(name="observation", run=lambda: observe_due(desk, of), due=lambda: outcomes_due(desk)),
-        Chore(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
-        Chore(name="correction", run=lambda: correct_due(desk), due=lambda: corrections_due(desk)),
-        Chore(name="reflection", run=lambda: reflect_due(desk), due=lambda: reflections_due(desk)),
-        Chore(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
+        Job(name="observation", run=lambda: observe_due(desk, of), due=lambda: outcomes_due(desk)),
+        Job(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
+        Job(name="correction", run=lambda: correct_due(desk), due=lambda: corrections_due(desk)),
+        Job(name="reflection", run=lambda: reflect_due(desk), due=lambda: reflections_due(desk)),
+        Job(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
         *(
-            Chore(name=f"sink {name}", run=partial(outlet.keep, desk), due=partial(outlet.due, desk))
+            Job(name=f"sink {name}", run=partial(outlet.keep, desk), due=partial(outlet.due, desk))
             for name, outlet in outlets
         ),
-        Chore(name="optimizer", run=lambda: tuner.keep(desk), due=lambda: tuner.due(desk)),
-        Chore(name="retention", run=lambda: retention.keep(desk), due=lambda: retention.due(desk)),
-        Chore(name="forget", run=lambda: finish_all(desk), due=lambda: pending(desk)),
-        Chore(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
-        *embedding_chores(desk),
-        Chore(name="kinds", run=lambda: embed_kinds(desk), due=lambda: kinds_due(desk)),
+        Job(name="optimizer", run=lambda: tuner.keep(desk), due=lambda: tuner.due(desk)),
+        Job(name="retention", run=lambda: retention.keep(desk), due=lambda: retention.due(desk)),
+        Job(name="forget", run=lambda: finish_all(desk), due=lambda: pending(desk)),
+        Job(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
+        *embedding_jobs(desk),
+        Job(name="kinds", run=lambda: embed_kinds(desk), due=lambda: kinds_due(desk)),
     ]
 
 
 def sinks_of(config: Config, given: Sequence[Sink]) -> tuple[Sink, ...]:
     """Return the given sinks and the one of the settings' file. Raises InvalidInput for a duplicate name."""
-    named = config.settings.memory.sink
-    found = (*given, *([FileSink(Path(config.folder) / named)] if named else []))
-    names = [each.name for each in found]
+    label = config.settings.memory.sink
+    sinks = (*given, *([FileSink(Path(config.folder) / label)] if label else []))
+    names = [each.name for each in sinks]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         msg = f"sinks: duplicate name {twice!r}. Give each sink its own name."
         raise InvalidInput(msg, where="sinks")
-    return found
+    return sinks

@@ -30,7 +30,7 @@ def part(value: Part) -> Wire:
 
 def post(value: Post, ids: Mapping[int, str] | None = None) -> Wire:
     """Return a post. `ids` maps seqs to post ids, so that `parent` is an id."""
-    shown: Wire = {
+    data: Wire = {
         "id": value.id,
         "seq": value.seq,
         "parent": (ids or {}).get(value.parent),
@@ -43,7 +43,7 @@ def post(value: Post, ids: Mapping[int, str] | None = None) -> Wire:
         "tokens": value.tokens,
         "state": value.state,
     }
-    return shown
+    return data
 
 
 def round_(value: Round, ids: Mapping[int, str] | None = None) -> Wire:
@@ -63,7 +63,7 @@ def day(when: float, zone: tzinfo) -> str:
 
 
 def conversation(value: Conversation, *, head: str | None = None, summary: Summary | None = None) -> Wire:
-    """Return a conversation's data; A's state is in its metadata."""
+    """Return a conversation's data; AgentOS's state is in its metadata."""
     metadata = dict(value.metadata)
     if summary is not None:
         metadata["rollingSummaryState"] = summary_state(summary)
@@ -82,7 +82,7 @@ def conversation(value: Conversation, *, head: str | None = None, summary: Summa
 
 
 def summary_state(value: Summary) -> Wire:
-    """Return A's `rollingSummaryState`."""
+    """Return AgentOS's `rollingSummaryState`."""
     return {
         "updatedAt": iso(value.created_at),
         "summaryText": value.markdown,
@@ -178,7 +178,7 @@ def item(value: Item, conversation: str = "") -> Wire:
 
 
 def session_message(value: SessionMessage) -> Wire:
-    """Return a message of C's session."""
+    """Return a message of BrowserOS's session."""
     return {
         "role": value.role,
         "content": value.content,

@@ -74,9 +74,9 @@ class Keys:
             expires_at=None if expires_days is None else now + expires_days * DAY_S,
         )
         token = write_token(key.id, secrets.token_bytes(SECRET_BYTES))
-        told = record_of(self._desk, f"key:{key.id}", "key-new", by=by, said=shape(key, now=now))
+        record = record_of(self._desk, f"key:{key.id}", "key-new", by=by, said=shape(key, now=now))
         digest = digest_of_token(token, self._desk.key)
-        await self._desk.store.keys.add(Scope(self._tenant), key, digest, audit=[told])
+        await self._desk.store.keys.add(Scope(self._tenant), key, digest, audit=[record])
         return NewKey(key, token)
 
     async def list(self) -> Sequence[Key]:
@@ -91,9 +91,9 @@ class Keys:
     async def revoke(self, key: str, *, by: str = "") -> Key:
         """Revoke a key permanently, effective from the next request. Raises NotFound."""
         check_text(key, "key")
-        told = record_of(self._desk, f"key:{key}", "key-revoke", by=by, said={"id": key})
+        record = record_of(self._desk, f"key:{key}", "key-revoke", by=by, said={"id": key})
         now = self._desk.clock.now()
-        return await self._desk.store.keys.revoke(Scope(self._tenant), key, now=now, audit=[told])
+        return await self._desk.store.keys.revoke(Scope(self._tenant), key, now=now, audit=[record])
 
     async def configured(self) -> bool:
         """Return whether any tenant has keys, revoked ones included. If so, requests need a key."""
@@ -104,14 +104,14 @@ class Keys:
 
         `closed`: require a key even if none is configured. Raises Unproven.
         """
-        found = await self._desk.store.keys.present(id_of(token) if token is not None else None)
-        if not found.configured and not closed:
+        presented = await self._desk.store.keys.present(id_of(token) if token is not None else None)
+        if not presented.configured and not closed:
             return Caller()
         if token is None:
             msg = "API key required. Send `Authorization: Bearer cue_…` or the header X-Cuebook-Key."
             raise Unproven(msg)
-        genuine = fits(token, self._desk.key, found.digest)  # an unknown key takes as long
-        key = found.key
+        genuine = fits(token, self._desk.key, presented.digest)  # an unknown key takes as long
+        key = presented.key
         if key is None or not genuine or key.state(self._desk.clock.now()) != "valid":
             msg = "Invalid API key: unknown, expired or revoked. Create another with `cuebook key new`."
             raise Unproven(msg)
@@ -143,8 +143,8 @@ def _check(role: str, user: str | None, organizations: Sequence[str], name: str,
 
 def record_of(desk: Desk, about: str, event: str, *, by: str, said: Wire) -> Record:
     """Return the audit record of a change to a key, an organization or a conversation's participants."""
-    made = receipt(desk, Version(slug=about), event, agent=by, context=said)
-    return structs.replace(made, selection=None)
+    record = receipt(desk, Version(slug=about), event, agent=by, context=said)
+    return structs.replace(record, selection=None)
 
 
 def shape(key: Key, *, now: float) -> Wire:

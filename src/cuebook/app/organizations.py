@@ -1,4 +1,4 @@
-"""Organization settings: what each organization allows in its long-term memory (A's organization settings)."""
+"""Organization settings: what each organization allows in its long-term memory (AgentOS's organization settings)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,11 +35,11 @@ class Organizations:
 
         Return the new settings. Raises InvalidInput.
         """
-        wanted = checked(change) if isinstance(change, OrganizationChange) else change_of(change)
-        said = msgspec.to_builtins(wanted)
-        told = record_of(self._desk, f"organization:{_checked(organization)}", "organization", by=by, said=said)
+        organization_change = checked(change) if isinstance(change, OrganizationChange) else change_of(change)
+        value = msgspec.to_builtins(organization_change)
+        record = record_of(self._desk, f"organization:{_checked(organization)}", "organization", by=by, said=value)
         store, now = self._desk.store.organizations, self._desk.clock.now()
-        return await store.change(self._scope, organization, wanted, now=now, audit=[told])
+        return await store.change(self._scope, organization, organization_change, now=now, audit=[record])
 
 
 def _checked(organization: str) -> str:
@@ -52,5 +52,5 @@ def _checked(organization: str) -> str:
 
 def shape(settings: OrganizationSettings) -> Wire:
     """Return settings as a JSON object."""
-    shown: Wire = msgspec.to_builtins(settings)
-    return shown
+    data: Wire = msgspec.to_builtins(settings)
+    return data

@@ -16,7 +16,7 @@ from cuebook.app.proxy.openai_responses import Responses
 from cuebook.app.reports.audit import Audit
 from cuebook.app.reports.shadow import ShadowLedger
 from cuebook.app.transcript_views.live_view import Live
-from cuebook.app.transcript_views.watchers import Looks
+from cuebook.app.transcript_views.watchers import LiveViews
 from cuebook.app.turns.mood import MindOf
 from cuebook.app.turns.optimizer import Optimizer
 from cuebook.app.turns.turns import Turns
@@ -33,7 +33,7 @@ class Parts:
     _tenant: str
     _mirror: Mirror | None
     _shadow: Shadow | None
-    _looks: dict[int, Looks]
+    _looks: dict[int, LiveViews]
 
     @property
     @abstractmethod

@@ -36,38 +36,43 @@ class RecordedPost(Struct, frozen=True, kw_only=True):
 
     def posted(self) -> Posted:
         """Return the post to store."""
-        said = read_message(self.message)
+        message_content = read_message(self.message)
         return Posted(
-            sender=self.sender, message=said.message, parts=said.parts, id=self.id, created_at=self.when, role=said.role
+            sender=self.sender,
+            message=message_content.message,
+            parts=message_content.parts,
+            id=self.id,
+            created_at=self.when,
+            role=message_content.role,
         )
 
 
 def is_dated(transcript: Transcript) -> bool:
     """Return whether any post of a transcript has a time."""
-    return any(_time_of(given) is not None for given in transcript.posts)
+    return any(_time_of(value) is not None for value in transcript.posts)
 
 
 def said_of(transcript: Transcript) -> list[RecordedPost]:
     """Return a transcript's posts as chat messages. A post without a time gets one shortly after its predecessor."""
-    found: list[RecordedPost] = []
-    times = _times([_time_of(given) for given in transcript.posts])
+    recorded_posts: list[RecordedPost] = []
+    times = _times([_time_of(raw) for raw in transcript.posts])
     people = all(
         isinstance(post, Posted) and role_of(post.sender, transcript.persona) == "user" for post in transcript.posts
     )
-    for number, (given, when) in enumerate(zip(transcript.posts, times, strict=True), 1):
-        if isinstance(given, Posted):
-            found.append(_said(given, f"post-{number}", when, transcript, people=people))
+    for number, (raw, when) in enumerate(zip(transcript.posts, times, strict=True), 1):
+        if isinstance(raw, Posted):
+            recorded_posts.append(_said(raw, f"post-{number}", when, transcript, people=people))
             continue
-        fields = {key: value for key, value in given.items() if key != "timestamp"}
+        fields = {key: value for key, value in raw.items() if key != "timestamp"}
         id_ = str(fields.pop("id", None) or f"post-{number}")
-        found.append(
+        recorded_posts.append(
             RecordedPost(id=id_, when=when, sender=sender_of(read_message(fields), transcript.user), message=fields)
         )
-    return found
+    return recorded_posts
 
 
-def _time_of(given: Posted | Mapping[str, Any]) -> float | None:
-    when = given.created_at if isinstance(given, Posted) else given.get("timestamp")
+def _time_of(value: Posted | Mapping[str, Any]) -> float | None:
+    when = value.created_at if isinstance(value, Posted) else value.get("timestamp")
     return float(when) if isinstance(when, int | float) else None
 
 
@@ -75,30 +80,30 @@ def _times(known: Sequence[float | None]) -> list[float]:
     """Fill in unknown times: STEP_S after the previous post, or before the first known time."""
     first = next((number for number, when in enumerate(known) if when is not None), None)
     begins = UNDATED if first is None else (known[first] or 0.0) - first * STEP_S
-    found: list[float] = []
+    results: list[float] = []
     for when in known:
-        found.append(when if when is not None else found[-1] + STEP_S if found else begins)
-    return found
+        results.append(when if when is not None else results[-1] + STEP_S if results else begins)
+    return results
 
 
-def _said(given: Posted, id_: str, when: float, transcript: Transcript, *, people: bool) -> RecordedPost:
-    role = given.role or role_of(given.sender, transcript.persona)
+def _said(posted: Posted, id_: str, when: float, transcript: Transcript, *, people: bool) -> RecordedPost:
+    role = posted.role or role_of(posted.sender, transcript.persona)
     post = Post(
-        id=given.id or id_,
+        id=posted.id or id_,
         seq=0,
         parent=0,
         round=0,
-        sender=given.sender,
-        recipient=given.recipient,
+        sender=posted.sender,
+        recipient=posted.recipient,
         role=role,
-        message=given.message,
+        message=posted.message,
         created_at=when,
         tokens=0,
-        parts=given.parts,
+        parts=posted.parts,
     )
     message = msgspec.json.decode(write_message(post, user=transcript.user))
-    kind = "listened" if people and given.sender != transcript.user else ""
-    return RecordedPost(id=post.id, when=post.created_at, sender=given.sender, message=message, kind=kind)
+    kind = "listened" if people and posted.sender != transcript.user else ""
+    return RecordedPost(id=post.id, when=post.created_at, sender=posted.sender, message=message, kind=kind)
 
 
 def is_system(post: RecordedPost) -> bool:
@@ -183,14 +188,14 @@ class RecordedCall(Struct, frozen=True):
 
 def calls_of(posts: Sequence[RecordedPost]) -> list[RecordedCall]:
     """Split a recording into model calls: each assistant message is the answer to the messages before it."""
-    found: list[RecordedCall] = []
+    recorded_calls: list[RecordedCall] = []
     new: list[RecordedPost] = []
     for post in posts:
         if (post.role == "assistant" or post.kind) and new:
-            found.append(RecordedCall(tuple(new), post))
+            recorded_calls.append(RecordedCall(tuple(new), post))
             new = []
         else:
             new.append(post)
     if new:
-        found.append(RecordedCall(tuple(new), None))
-    return found
+        recorded_calls.append(RecordedCall(tuple(new), None))
+    return recorded_calls

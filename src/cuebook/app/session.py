@@ -1,4 +1,4 @@
-"""Render a conversation as a session of C: the summary first, then the messages kept verbatim."""
+"""Render a conversation as a BrowserOS session: the summary first, then the messages kept verbatim."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from cuebook.records.memory import Summary
 
 
 class SessionMessage(Struct, frozen=True, kw_only=True):
-    """A message of a session (seed 002, "Message Storage"). `timestamp` in Unix seconds."""
+    """A message of a session. `timestamp` in Unix seconds."""
 
     role: str
     content: str
@@ -38,5 +38,5 @@ def _message(role: str, content: str, when: float, tokens: int, *, compressed: b
     return SessionMessage(role=role, content=content, timestamp=when, token_count=tokens, is_compressed=compressed)
 
 
-#: C's marker of the message that replaces compressed ones (seed 002, "Session Lifecycle").
+#: BrowserOS's marker of the message that replaces compressed ones.
 CONTEXT_SUMMARY = "[CONTEXT SUMMARY]"

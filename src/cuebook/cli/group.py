@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from cuebook.cli.state import State
 
@@ -34,7 +34,7 @@ TimeZone = Annotated[
 #: Formats of a date or a time on the command line.
 DAYS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]
 PageLimit = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=1, max=1000, help="Return pages of at most N items.")
+    int | None, typer.Option("--limit", metavar="N", min=1, max=1000, help="Show at most N items per page.")
 ]
 Cursor = Annotated[
     str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue after the page that returned this cursor.")
@@ -50,7 +50,7 @@ _SHARED = {"json_": (Json, False), "config_": (ConfigFile, None), "folder_": (Fo
 
 
 class CommandFunction(Protocol):
-    """Define the signature of a command: the state first, then its own arguments by name."""
+    """The signature of a command: the state first, then its own arguments by name."""
 
     __name__: str
 
@@ -96,12 +96,12 @@ def command(app: typer.Typer, *examples: str, name: str | None = None) -> Callab
             function(state, **values)
 
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        given = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
-        run.__signature__ = inspect.Signature([context, *given, *_shared()])  # type: ignore[attr-defined]
+        fields = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+        run.__signature__ = inspect.Signature([context, *fields, *_shared()])  # type: ignore[attr-defined]
         run.__annotations__ = {}
         run.__doc__ = inspect.getdoc(function)
-        shown = name or function.__name__.rstrip("_").replace("_", "-")
-        app.command(shown, epilog=examples_of(examples))(run)
+        text = name or function.__name__.rstrip("_").replace("_", "-")
+        app.command(text, cls=PlainCommand, epilog=examples_of(examples))(run)
         return function
 
     return register
@@ -113,6 +113,16 @@ def _shared() -> list[inspect.Parameter]:
         inspect.Parameter(key, kind, default=default, annotation=annotation)
         for key, (annotation, default) in _SHARED.items()
     ]
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help omits the Python types of arguments, such as `<list[str]>`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for each in self.params:
+            if isinstance(each, TyperArgument):
+                each.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # noqa: ARG005
 
 
 class LazyGroup(TyperGroup):

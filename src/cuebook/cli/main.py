@@ -21,6 +21,8 @@ _WORDS = {
     "does not match the formats "
     + ", ".join(map(repr, DAYS)): "is not a date. Use YYYY-MM-DD (UTC), such as 2027-01-31",
     "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+    "Input should be greater than or equal to": "must be at least",
+    "Input should be less than or equal to": "must be at most",
     "Input should be a valid number, unable to parse string as a number": "expected a number",
 }
 
@@ -40,7 +42,7 @@ COMMANDS = {
     "prompt": "Write, compare, test, select and roll back prompts.",
     "audit": "Show, verify and export the audit log.",
     "key": "Create, list and revoke API keys.",
-    "knowledge": "Store and list facts under a category and a key.",
+    "knowledge": "Store, list and decay facts under a category and a key.",
     "experience": "List handwritten experiences and test their selection.",
     "mind": "Show, update and reset the mood state of a conversation.",
     "optimizer": "Show and run the automatic tuning of summarization.",
@@ -133,7 +135,7 @@ def run(arguments: list[str], commands: typer.Typer | None = None, name: str = "
     except typer.Abort as abort:
         raise KeyboardInterrupt from abort
     except typer.TyperException as error:
-        return _wrong_use(error)
+        return _wrong_use(error, name)
     except (CuebookError, OSError, UnicodeDecodeError) as error:
         if isinstance(error, BrokenPipeError):
             raise
@@ -146,17 +148,20 @@ def _sentence(error: CuebookError | OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"The input is not UTF-8 text: {error}. Convert it first."
     if isinstance(error, OSError):
-        return f"{error.filename or 'input or output'}: {error.strerror or error}. Check the path and its permissions."
+        what = f": {str(error.filename)!r}" if error.filename else ""
+        return f"{error.strerror or error}{what}. Check the path and its permissions."
     return str(error)
 
 
-def _wrong_use(error: typer.TyperException) -> int:
+def _wrong_use(error: typer.TyperException, name: str) -> int:
+    """Print a usage error with a reference to the help, and return its exit code."""
     ctx = getattr(error, "ctx", None)
-    hint = f". See `{ctx.command_path} --help`." if ctx is not None else ""
-    said = error.format_message()
+    hint = f"See `{ctx.command_path if ctx is not None else name} --help`."
+    text = error.format_message()
     for theirs, ours in _WORDS.items():
-        said = said.replace(theirs, ours)
-    screen.complain(said.rstrip(".") + hint)
+        text = text.replace(theirs, ours)
+    end = "" if text.endswith((".", "?")) else "."
+    screen.complain(f"{text}{end} {hint}")
     return error.exit_code
 
 

@@ -34,7 +34,8 @@ class State(Struct, frozen=True, kw_only=True):
         """Load the settings of a project. Raises NotFound if there is no project and no database, InvalidInput."""
         config = self.settings()
         if not is_project(config):
-            msg = f"{no_project(config)}. Run `cuebook init` to create a project, or use -C DIR to choose one."
+            way = "Run `cuebook init` to create a project, or use -C DIR to choose one."
+            msg = f"{no_project(config)}. {way}"
             raise NotFound(msg)
         return self.settings(arguments) if arguments else config
 

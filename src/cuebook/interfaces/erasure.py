@@ -11,7 +11,7 @@ from cuebook.records.erasure import Receipt, Target, WouldForget
 from cuebook.records.memory import Correction, Scope
 
 
-class Erasing(Struct, frozen=True, kw_only=True):
+class ErasureInput(Struct, frozen=True, kw_only=True):
     """An erasure: its target, its receipt so far, the time, and a function that counts the tokens
     of a redacted post.
     """
@@ -27,7 +27,7 @@ class Erasing(Struct, frozen=True, kw_only=True):
 class ErasureStore(Protocol):
     """Erases data, and stores only receipts of it."""
 
-    async def forget(self, scope: Scope, erasing: Erasing) -> Receipt:
+    async def forget(self, scope: Scope, erasing: ErasureInput) -> Receipt:
         """Raise the epoch and erase everything in one transaction. Return the pending receipt.
 
         Missing targets and targets of another owner count as zero. Earlier work fails its compare-and-set. Raises
@@ -35,7 +35,7 @@ class ErasureStore(Protocol):
         """
         ...
 
-    async def would_forget(self, scope: Scope, erasing: Erasing) -> WouldForget:
+    async def would_forget(self, scope: Scope, erasing: ErasureInput) -> WouldForget:
         """Return what `forget` would delete, and what forbids it. Change nothing. It takes as long."""
         ...
 

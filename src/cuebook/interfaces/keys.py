@@ -11,7 +11,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.organization import OrganizationChange, OrganizationSettings
 
 
-class Presented(Struct, frozen=True):
+class PresentedKey(Struct, frozen=True):
     """A presented API key. `configured`: whether any keys exist, including revoked ones."""
 
     configured: bool
@@ -22,7 +22,7 @@ class Presented(Struct, frozen=True):
 class KeyStore(Protocol):
     """Stores API keys. Keys are never deleted, so that a project with keys stays closed to callers without one."""
 
-    async def present(self, id_: str | None) -> Presented:
+    async def present(self, id_: str | None) -> PresentedKey:
         """Return a key by its id, of any tenant, because the caller is not known yet."""
         ...
 

@@ -15,7 +15,7 @@ from cuebook.records.key import Key
 from cuebook.records.memory import Correction, Dense, Item, Memory, Place, Scope, Summary
 
 
-class Correcting(Struct, frozen=True, kw_only=True):
+class CorrectionInput(Struct, frozen=True, kw_only=True):
     """A summary without the newest corrections, and its items, ended ones too."""
 
     conversation: Conversation
@@ -25,10 +25,10 @@ class Correcting(Struct, frozen=True, kw_only=True):
     epoch: int  # number of erasures in the conversation
 
 
-class Corrected(Struct, frozen=True, kw_only=True):
+class SummaryCorrection(Struct, frozen=True, kw_only=True):
     """The replacement of a summary: one of the same posts, and its corrected items."""
 
-    read: Correcting
+    read: CorrectionInput
     summary: Summary
     added: tuple[Item, ...]
     gone: tuple[Item, ...]
@@ -55,11 +55,11 @@ class CorrectionStore(Protocol):
         """Return conversations whose current summary lacks the newest correction: tenant and id."""
         ...
 
-    async def read(self, scope: Scope, conversation: str, *, upto: int | None = None) -> Correcting | None:
+    async def read(self, scope: Scope, conversation: str, *, upto: int | None = None) -> CorrectionInput | None:
         """Load the summary that ends at a post, by default the current one, or None if it includes all corrections."""
         ...
 
-    async def save(self, scope: Scope, corrected: Corrected) -> bool:
+    async def save(self, scope: Scope, corrected: SummaryCorrection) -> bool:
         """Store a corrected summary. Return False, and store nothing, after a concurrent pass or correction."""
         ...
 
@@ -87,7 +87,7 @@ class MemoryQuery(Struct, frozen=True, kw_only=True):
     standing: int = 24  # of each place without a match
 
 
-class Matched(Struct, frozen=True, kw_only=True):
+class MemoryMatches(Struct, frozen=True, kw_only=True):
     """Memories of places. `found` are the numbers of matches, best first; the others are durable ones.
 
     `cosines` are theirs with the query, by number. `held` is the number of memories in the places. `frequencies` count
@@ -105,7 +105,7 @@ class Matched(Struct, frozen=True, kw_only=True):
     akin: float = 1.0
 
 
-class MemoryContext(Matched, frozen=True, kw_only=True):
+class MemoryContext(MemoryMatches, frozen=True, kw_only=True):
     """What a turn may use from other conversations: the effective policy, and the memories of its places."""
 
     policy: Policy
@@ -113,12 +113,12 @@ class MemoryContext(Matched, frozen=True, kw_only=True):
     settings: Mapping[str, Any] = {}  # of the named organization
 
 
-class Cited(Struct, frozen=True):
+class CitedPost(Struct, frozen=True):
     """A post for judging items from it: its sender, and the policy terms.
 
-    `own_name`: the sender is D's "User", or has the name that the user started the conversation with, and nobody else
-    took part then. `terms` are those of the turns that answered it, else of the turn that stored it, else of the last
-    one before it, or none.
+    `own_name`: the sender is TaskWeaver's "User", or has the name that the user started the conversation with, and
+    nobody else took part then. `terms` are those of the turns that answered it, else of the turn that stored it, else
+    of the last one before it, or none.
     """
 
     role: str
@@ -127,7 +127,7 @@ class Cited(Struct, frozen=True):
     terms: tuple[PolicyTerms, ...] = ()
 
 
-class Delivering(Struct, frozen=True, kw_only=True):
+class DeliveryInput(Struct, frozen=True, kw_only=True):
     """Input of a delivery: posts after the last one, and items that a pass has changed since.
 
     `left`: the head's path no longer contains the delivered posts; withdraw those first. `again`: the input was
@@ -145,7 +145,7 @@ class Delivering(Struct, frozen=True, kw_only=True):
     before: tuple[Post, ...] = ()
     posts: tuple[Post, ...] = ()
     items: tuple[Item, ...] = ()
-    cited: Mapping[str, Cited] = {}  # by id: the loaded posts, and the sources of the items
+    cited: Mapping[str, CitedPost] = {}  # by id: the loaded posts, and the sources of the items
     more: bool = False  # more posts after `seq`
     corrections: tuple[Correction, ...] = ()  # manual ones of the conversation
 
@@ -159,7 +159,7 @@ class PlaceChange(Struct, frozen=True, kw_only=True):
     corrections: tuple[Correction, ...] = ()  # manual changes in the source conversations
 
 
-class Delivered(Struct, frozen=True, kw_only=True):
+class DeliveryResult(Struct, frozen=True, kw_only=True):
     """The result of a delivery: all places and the mark, stored only if nothing changed meanwhile."""
 
     conversation: str
@@ -184,9 +184,9 @@ class MemoryStore(Protocol):
 
     # jobs
     async def undelivered(self, *, limit: int = 100) -> list[tuple[str, str]]: ...
-    async def delivering(self, scope: Scope, conversation: str, *, limit: int) -> Delivering | None: ...
-    async def deliver(self, scope: Scope, delivered: Delivered) -> bool: ...
-    async def withdraw(self, scope: Scope, left: Delivering, *, now: float) -> bool: ...
+    async def delivering(self, scope: Scope, conversation: str, *, limit: int) -> DeliveryInput | None: ...
+    async def deliver(self, scope: Scope, delivered: DeliveryResult) -> bool: ...
+    async def withdraw(self, scope: Scope, left: DeliveryInput, *, now: float) -> bool: ...
     async def outbox(self, *, sinks: Sequence[str], limit: int = 100) -> list[tuple[int, str, str, str, int]]: ...
     async def crossed_off(self, nos: Sequence[int]) -> None: ...
     async def idle(
@@ -198,7 +198,7 @@ class MemoryStore(Protocol):
     async def place(
         self, scope: Scope, place: Place, *, near: Sequence[str] | None = None, ids: Sequence[str] = ()
     ) -> tuple[int, list[Memory]]: ...
-    async def find(self, scope: Scope, places: Sequence[Place], asked: MemoryQuery) -> Matched: ...
+    async def find(self, scope: Scope, places: Sequence[Place], memory_query: MemoryQuery) -> MemoryMatches: ...
     async def page(
         self,
         scope: Scope,
@@ -214,4 +214,4 @@ class MemoryStore(Protocol):
 
     # writing
     async def save(self, scope: Scope, change: PlaceChange, *, now: float) -> bool: ...
-    async def remove(self, scope: Scope, gone: Sequence[Memory]) -> int: ...
+    async def remove(self, scope: Scope, memories: Sequence[Memory]) -> int: ...

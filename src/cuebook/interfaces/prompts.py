@@ -20,7 +20,7 @@ DEPTH = 8
 EventKind = Literal["write", "branch", "label", "rollback", "clear"]
 
 
-class Once(Struct, frozen=True, kw_only=True):
+class StoredKey(Struct, frozen=True, kw_only=True):
     """A stored Idempotency-Key with its request's digest. `answer` converts a result to the stored answer.
 
     It is stored in the transaction of the effect. If it exists already, nothing is done: Conflict.
@@ -32,7 +32,7 @@ class Once(Struct, frozen=True, kw_only=True):
     user: str | None = None  # each user's keys are separate
     answer: Callable[[Any], Any] = lambda result: result  # to a JSON value
 
-    def telling(self, answer: Callable[[Any], Any]) -> "Once":
+    def telling(self, answer: Callable[[Any], Any]) -> "StoredKey":
         """Return it with the answer for a result."""
         return replace(self, answer=answer)
 
@@ -105,7 +105,7 @@ class PromptStore(Protocol):
         ...
 
     async def save(
-        self, scope: Scope, writes: Sequence[Write], *, by: str, now: float, once: Once | None = None
+        self, scope: Scope, writes: Sequence[Write], *, by: str, now: float, once: StoredKey | None = None
     ) -> list[Version]:
         """Store versions, all or none, and make each the head and active version of its branch.
 
@@ -115,13 +115,13 @@ class PromptStore(Protocol):
         ...
 
     async def move_label(
-        self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None, once: Once | None = None
+        self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None, once: StoredKey | None = None
     ) -> Label:
         """Move a label to a version and record the author. Return the label. Raises NotFound."""
         ...
 
     async def activate(
-        self, scope: Scope, slug: str, event: PromptEvent, *, audit: Record | None = None, once: Once | None = None
+        self, scope: Scope, slug: str, event: PromptEvent, *, audit: Record | None = None, once: StoredKey | None = None
     ) -> Branch:
         """Activate another version of a branch: a rollback, or the clearing of one. Raises NotFound, Conflict."""
         ...
@@ -133,16 +133,16 @@ class PromptStore(Protocol):
         ...
 
     async def observe(
-        self, scope: Scope, observation: Observation, *, audit: Record | None = None, once: Once | None = None
+        self, scope: Scope, observation: Observation, *, audit: Record | None = None, once: StoredKey | None = None
     ) -> Branch:
         """Store an observation and update its branch's statistics in one transaction. Raises NotFound."""
         ...
 
-    async def log(self, scope: Scope, record: Record, *, once: Once) -> Record:
+    async def log(self, scope: Scope, record: Record, *, once: StoredKey) -> Record:
         """Append an audit record with an Idempotency-Key in one transaction. Return it as chained."""
         ...
 
-    async def tell(self, scope: Scope, once: Once, result: Any) -> None:
+    async def tell(self, scope: Scope, stored_key: StoredKey, result: Any) -> None:
         """Replace the stored answer of a repeated key."""
         ...
 
@@ -197,7 +197,7 @@ class OutcomeStore(Protocol):
         ...
 
     async def give(
-        self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: Once | None
+        self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: StoredKey | None
     ) -> StoredOutcome:
         """Replace an outcome. Its earlier observations become due for correction.
 
@@ -210,7 +210,7 @@ class OutcomeStore(Protocol):
         ...
 
     async def fold(
-        self, scope: Scope, conversation: str, turn: int, known: StoredOutcome, lessons: Sequence[Lesson]
+        self, scope: Scope, conversation: str, turn: int, stored_outcome: StoredOutcome, lessons: Sequence[Lesson]
     ) -> StoredOutcome | None:
         """Store an outcome's observations and clear its due mark, in one transaction.
 

@@ -13,7 +13,7 @@ from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
 from cuebook.records.mind import Reflection
-from cuebook.records.tuning import Snapshot, Tally, Tuning, TuningTotals
+from cuebook.records.tuning import Snapshot, Tally, TuningState, TuningTotals
 from cuebook.records.turn import TurnOn
 
 
@@ -33,7 +33,7 @@ class DueReflection(Struct, frozen=True, kw_only=True):
     n: int
 
 
-class Reflecting(Struct, frozen=True, kw_only=True):
+class ReflectionInput(Struct, frozen=True, kw_only=True):
     """Input of a reflection."""
 
     conversation: Conversation
@@ -59,11 +59,13 @@ class ReflectionStore(Protocol):
         """Count all due reflections of ended turns, including several per conversation."""
         ...
 
-    async def read(self, scope: Scope, due: DueReflection) -> Reflecting | None:
+    async def read(self, scope: Scope, due: DueReflection) -> ReflectionInput | None:
         """Load the input of a reflection, or None if it is no longer due."""
         ...
 
-    async def save(self, scope: Scope, read: Reflecting, made: Reflection, *, audit: Sequence[Record] = ()) -> bool:
+    async def save(
+        self, scope: Scope, reflecting: ReflectionInput, reflection: Reflection, *, audit: Sequence[Record] = ()
+    ) -> bool:
         """Store a reflection. Return False, and store nothing, if it exists or its conversation changed meanwhile."""
         ...
 
@@ -95,15 +97,15 @@ class Entries(Struct, frozen=True, kw_only=True):
     anew: bool = False
 
 
-class Tuned(Struct, frozen=True, kw_only=True):
+class LastTuning(Struct, frozen=True, kw_only=True):
     """A conversation's tuning, the position and the time (Unix seconds) of its last run."""
 
-    tuning: Tuning
+    tuning: TuningState
     seen_seq: int
     updated_at: float
 
 
-class Changed(Struct, frozen=True):
+class ChangedConversation(Struct, frozen=True):
     """A conversation that changed since its last run."""
 
     tenant: str
@@ -119,7 +121,7 @@ class TuningRun(Struct, frozen=True, kw_only=True):
     seen_seq: int
     before: float
     now: float
-    tuning: Tuning
+    tuning: TuningState
     snapshot: Snapshot | None = None
 
 
@@ -127,11 +129,11 @@ class TuningStore(Protocol):
     """Stores tunings and the snapshots of their runs, the newest 500 of a conversation."""
 
     async def entries(self, scope: Scope, conversation: str, *, after: int, limit: int) -> Entries: ...
-    async def tuned(self, scope: Scope, conversation: str) -> Tuned | None: ...
+    async def tuned(self, scope: Scope, conversation: str) -> LastTuning | None: ...
     async def keep(self, scope: Scope, conversation: str, run: TuningRun) -> bool: ...
     async def changed(
         self, *, least: int, since: float, before: float, limit: int = 100, scope: Scope | None = None
-    ) -> list[Changed]: ...
+    ) -> list[ChangedConversation]: ...
     async def history(self, scope: Scope, conversation: str | None, *, limit: int) -> list[Snapshot]: ...
     async def totals(self, scope: Scope, conversation: str | None) -> TuningTotals: ...
     async def tally(

@@ -1,4 +1,4 @@
-"""Protocol of a sink, which receives finished summaries: A's `rollingSummaryMemorySink`."""
+"""Protocol of a sink, which receives finished summaries: AgentOS's `rollingSummaryMemorySink`."""
 
 from typing import Any, Protocol
 
@@ -6,12 +6,12 @@ from msgspec import Struct
 
 from cuebook.records.memory import Item, Summary
 
-#: A's names.
+#: AgentOS's names.
 COLLECTION = "agentos-rolling-memory"
 CATEGORY = "conversation_memory"
 
 
-class Passed(Struct, frozen=True, kw_only=True):
+class FinishedSummary(Struct, frozen=True, kw_only=True):
     """A finished summary, and the conversation's items at delivery."""
 
     tenant: str
@@ -28,7 +28,7 @@ class Passed(Struct, frozen=True, kw_only=True):
         return f"{self.conversation}:{self.no}:{self.summary.version}"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return A's knowledge rows: one `rolling_memory`, and a `rolling_memory_item` for each item."""
+        """Return AgentOS's knowledge rows: one `rolling_memory`, and a `rolling_memory_item` for each item."""
         shared = {
             "collection": COLLECTION,
             "category": CATEGORY,
@@ -65,4 +65,4 @@ class Sink(Protocol):
 
     @property
     def name(self) -> str: ...
-    async def keep(self, passed: Passed) -> None: ...
+    async def keep(self, passed: FinishedSummary) -> None: ...

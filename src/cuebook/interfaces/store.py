@@ -18,13 +18,13 @@ from cuebook.interfaces.reflections import MetapromptTask, ReflectionStore, Tuni
 from cuebook.interfaces.vectors import VectorStore
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
-from cuebook.records.conversation_list import Answering, ConversationSummaries, PostPlace, PostRun
-from cuebook.records.memory import Correction, Dense, Found, Item, Scope, SearchResult, Summary
+from cuebook.records.conversation_list import ConversationSummaries, PostPlace, PostRun, TurnEntry
+from cuebook.records.memory import Correction, Dense, Item, PostMatch, Scope, SearchResult, Summary
 from cuebook.records.mind import Reflection
 from cuebook.records.outcome import Outcome
-from cuebook.records.tuning import Tuning
+from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Manifest, Turn, TurnOn, TurnState, Usage
-from cuebook.records.usage import ShadowedCall, Spent
+from cuebook.records.usage import CallUsageRecord, ShadowedCall
 
 
 class TalkStore(Protocol):
@@ -51,7 +51,7 @@ class TalkStore(Protocol):
         """Return the runs of a conversation's tree, by their first post. Raises NotFound."""
         ...
 
-    async def answering(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Answering]:
+    async def answering(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[TurnEntry]:
         """Return the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
         ...
 
@@ -77,7 +77,7 @@ class ShadowStore(Protocol):
 class SpentStore(Protocol):
     """Loads the usage of model calls."""
 
-    async def calls(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Spent]:
+    async def calls(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[CallUsageRecord]:
         """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
         ...
 
@@ -87,20 +87,20 @@ __all__ = [
     "Alignment",
     "Appended",
     "Batch",
-    "Closing",
-    "Compacted",
     "CompactionInput",
+    "CompactionResult",
     "DueConversation",
-    "Found",
     "Lease",
-    "Look",
     "Opening",
     "PageOfConversations",
     "PathPost",
+    "PathQuery",
+    "PostMatch",
     "PostSpot",
     "Scene",
     "SearchLook",
     "SearchResult",
+    "StepEnd",
     "Store",
     "StoredAnswer",
     "Stretch",
@@ -120,7 +120,7 @@ class SearchLook(Struct, frozen=True, kw_only=True):
     dense: Dense | None = None  # its vector: posts close to it match too
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class PathQuery(Struct, frozen=True, kw_only=True):
     """A turn's query to the store. Limits apply to the path: newer posts in full, then compressed forms."""
 
     conversation: str
@@ -155,7 +155,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     told: Mapping[str, Any] = {}  # metadata of the newest turn, with its selections
     last_turn: TurnOn | None = None  # the newest turn on the loaded path; another branch may have a newer one
     reflection: Reflection | None = None  # the newest mood state on the loaded path
-    tuning: Tuning | None = None  # the conversation's tuning, None before its first run
+    tuning: TuningState | None = None  # the conversation's tuning, None before its first run
     known: MemoryContext | None = None  # cross-conversation memories, if requested
     families: Mapping[str, Family] = {}  # the existing requested prompts, with their ancestors
     epoch: int = 0  # number of erasures in the tenant
@@ -229,7 +229,7 @@ class Lease(Struct, frozen=True, kw_only=True):
     last_seq: int
 
 
-class Closing(Struct, frozen=True, kw_only=True):
+class StepEnd(Struct, frozen=True, kw_only=True):
     """The end of a step. Without `reply` there was no answer."""
 
     state: TurnState
@@ -291,7 +291,7 @@ class CompactionInput(Struct, frozen=True, kw_only=True):
         return self.previous is not None and self.previous.corrected < self.corrected
 
 
-class Compacted(Struct, frozen=True, kw_only=True):
+class CompactionResult(Struct, frozen=True, kw_only=True):
     """The result of a pass, stored only if the head still descends from the covered posts."""
 
     conversation: str
@@ -375,11 +375,11 @@ class Store(Protocol):
     @property
     def talks(self) -> TalkStore: ...
     # turns
-    async def scene(self, scope: Scope, look: Look) -> Scene: ...
+    async def scene(self, scope: Scope, path_query: PathQuery) -> Scene: ...
     async def append(self, scope: Scope, batch: Batch) -> Appended: ...
     async def open(self, scope: Scope, opening: Opening) -> Lease: ...
     async def checkpoint(self, lease: Lease, partial: Draft | None, *, now: float, lease_s: float) -> None: ...
-    async def close(self, lease: Lease, closing: Closing) -> int: ...
+    async def close(self, lease: Lease, closing: StepEnd) -> int: ...
     async def align(
         self, scope: Scope, digests: Sequence[bytes], *, conversation: str | None, anchors: Sequence[bytes] = ()
     ) -> list[Alignment]: ...
@@ -401,7 +401,7 @@ class Store(Protocol):
     async def texts(self, scope: Scope, digests: Sequence[str]) -> dict[str, str]: ...
     async def summary(self, scope: Scope, conversation: str, *, version: int | None = None) -> Summary | None: ...
     async def items(self, scope: Scope, conversation: str, *, ended: bool = False) -> list[Item]: ...
-    async def search(self, scope: Scope, look: SearchLook, *, conversation: str | None) -> SearchResult: ...
+    async def search(self, scope: Scope, search_look: SearchLook, *, conversation: str | None) -> SearchResult: ...
 
     # writing
     async def move_head(self, scope: Scope, conversation: str, post: str, *, now: float) -> Conversation: ...
@@ -418,7 +418,7 @@ class Store(Protocol):
         self, *, limit: int = 100, least: int = 1, after: DueConversation | None = None, conversation: str | None = None
     ) -> list[DueConversation]: ...
     async def compaction(self, scope: Scope, conversation: str, *, limit: int) -> CompactionInput | None: ...
-    async def save_summary(self, scope: Scope, compacted: Compacted) -> bool: ...
+    async def save_summary(self, scope: Scope, compacted: CompactionResult) -> bool: ...
     async def postpone(self, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int) -> None: ...
     async def forget_keys(self, *, before: float, limit: int = 1000) -> int: ...
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from cuebook.records.memory import Place, Scope
 
 
-class Unembedded(Struct, frozen=True, kw_only=True):
+class EmbeddingBacklog(Struct, frozen=True, kw_only=True):
     """A conversation with posts without vectors of a model after `upto`."""
 
     tenant: str
@@ -19,7 +19,7 @@ class Unembedded(Struct, frozen=True, kw_only=True):
     epoch: int = 0  # number of erasures in the conversation
 
 
-class Embedded(Struct, frozen=True, kw_only=True):
+class PostVectors(Struct, frozen=True, kw_only=True):
     """Vectors of a conversation's posts from `after` + 1 to `upto`, computed while `after` was the last with vectors.
 
     `rows` are seq, part and vector, ascending. A post without supported text has none.
@@ -69,11 +69,11 @@ class EmbeddedPlace(Struct, frozen=True, kw_only=True):
 class VectorStore(Protocol):
     """Stores vectors of posts and memories. They are deleted with their source, and only compared within a model."""
 
-    async def due(self, model: str, *, since: float = 0.0, limit: int = 100) -> Sequence[Unembedded]:
+    async def due(self, model: str, *, since: float = 0.0, limit: int = 100) -> Sequence[EmbeddingBacklog]:
         """Return conversations changed since a time with posts without vectors, newest first."""
         ...
 
-    async def keep(self, scope: Scope, embedded: Embedded) -> bool:
+    async def keep(self, scope: Scope, embedded: PostVectors) -> bool:
         """Store vectors. Return False if another worker was first, or the conversation was erased or replaced."""
         ...
 

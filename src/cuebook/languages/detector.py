@@ -60,8 +60,8 @@ def _detect(text: str) -> str:
         latin = sum(letter.isascii() or _is_latin(letter) for letter in letters)
         if latin < (1 - FOREIGN) * len(letters):
             return UNDETERMINED
-    found = _WORD.findall(_QUOTED.sub(" ", text)) or _WORD.findall(text)
-    return _by_words([word.replace("\u2019", "'").lower() for word in found if word.isascii() or _is_latin(word[0])])
+    results = _WORD.findall(_QUOTED.sub(" ", text)) or _WORD.findall(text)
+    return _by_words([word.replace("\u2019", "'").lower() for word in results if word.isascii() or _is_latin(word[0])])
 
 
 def _by_words(words: list[str]) -> str:
@@ -97,12 +97,12 @@ def _unmarked(word: str) -> tuple[str, float]:
 def _everyday() -> dict[str, tuple[str, ...]]:
     """Return the languages of each common word."""
     lists = tomllib.loads(files(__package__).joinpath("everyday.toml").read_text("utf-8"))
-    found: dict[str, tuple[str, ...]] = {}
+    results: dict[str, tuple[str, ...]] = {}
     for code, words in lists.items():
         function = language(code).function
         for word in {*words.split(), *(_unmarked(each)[0] for each in function)}:
-            found[word] = (*found.get(word, ()), code)
-    return found
+            results[word] = (*results.get(word, ()), code)
+    return results
 
 
 @lru_cache(maxsize=4096)

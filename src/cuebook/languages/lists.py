@@ -74,11 +74,11 @@ class Language:
     def kinds(self, word: str) -> tuple[str, ...]:
         """Return the lists that contain a word."""
         word = unmarked(word)
-        found = list(self._exact.get(word, ()))
+        results = list(self._exact.get(word, ()))
         for size in range(2, min(len(word), _LONGEST) + 1):
-            found += self._prefixes.get(word[:size], ())
-            found += self._suffixes.get(word[-size:], ())
-        return tuple(dict.fromkeys(found))
+            results += self._prefixes.get(word[:size], ())
+            results += self._suffixes.get(word[-size:], ())
+        return tuple(dict.fromkeys(results))
 
     def _runs(self, text: str) -> Iterator[str]:
         """Yield a list for each run of characters that it contains, the longest at each position."""

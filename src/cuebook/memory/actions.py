@@ -17,8 +17,8 @@ ActionType = Literal["compress", "drop", "promote"]
 LEAST: Final = 30
 #: A post with key facts and at least this score is promoted.
 PROMOTED: Final = 80
-#: The listed patterns: addresses, failures, selectors, API references, credentials, steps. C's code also finds "key"
-#: inside "monkey".
+#: The listed patterns: addresses, failures, selectors, API references, credentials, steps. BrowserOS's code
+#: also finds "key" inside "monkey".
 _KEY_FACT: Final = Expression(
     r"https?://|error|failed|exception|selector|xpath|endpoint|password|credential"
     r"|(?<![a-z])(?:css|apis?|tokens?|keys?)(?![a-z])|\b(?:step|phase)\s+\d"

@@ -8,44 +8,44 @@ from cuebook.records.memory import Line
 
 #: C, Memory Compression: shorter texts are unchanged. Also the maximum length of the first and the last line.
 SHORT: Final = 200
-#: C's own code (notes/seed-origins.md 3.1): a batch shows 5 actions and 5 results of 150 characters each.
+#: BrowserOS's own code: a batch shows 5 actions and 5 results of 150 characters each.
 BATCH_LINES: Final = 5
 BATCH_WIDTH: Final = 150
 
 
 def compress(text: str, *, role: str = "") -> str | None:
-    """Return a shorter form of `text` (C's compressor), or None if there is none. It loses no fact while it is shorter.
+    """Return a shorter form of `text` (BrowserOS's compressor), or None if there is none. It keeps every fact.
 
     The form is the first line, `... last line`, and `[preserved: …]` with every unique fact that the two lines do not
     contain.
     """
     if len(text) <= SHORT:
         return None
-    kept = _kept_lines(text)
+    remaining = _kept_lines(text)
     if role:
-        kept[0] = f"[{role}] {kept[0]}"
-    shown = "\n".join(kept)
-    facts = _fitting(facts_in(text), shown, room=len(text) - 1 - len(shown) - len("\n[preserved: ]"))
-    result = f"{shown}\n[preserved: {', '.join(facts)}]" if facts else shown
+        remaining[0] = f"[{role}] {remaining[0]}"
+    content = "\n".join(remaining)
+    facts = _fitting(facts_in(text), content, room=len(text) - 1 - len(content) - len("\n[preserved: ]"))
+    result = f"{content}\n[preserved: {', '.join(facts)}]" if facts else content
     return result if len(result) < len(text) else None
 
 
 def compress_batch(lines: Sequence[Line]) -> str:
-    """Return C's `[Summary of N messages]` of posts, oldest first: the requests, the results, and all facts."""
+    """Return BrowserOS's `[Summary of N messages]` of posts, oldest first: the requests, the results, and all facts."""
     total = sum(len(line.text) for line in lines)
     actions = [_shown(line) for line in lines if line.role == "user" and line.text.strip()]
     results = [_shown(line) for line in lines if line.role != "user" and line.text.strip()]
     parts = [f"[Summary of {len(lines)} messages]"]
     parts += [f"Actions: {' | '.join(actions[-BATCH_LINES:])}"] if actions else []
     parts += [f"Results: {' | '.join(results[-BATCH_LINES:])}"] if results else []
-    shown = "\n".join(parts)
-    found = dict.fromkeys(fact for line in lines for fact in facts_in(line.text))
-    facts = _fitting(found, shown, room=total - 1 - len(shown) - len("\nKey facts: "))
-    return f"{shown}\nKey facts: {', '.join(facts)}" if facts else shown
+    text = "\n".join(parts)
+    data = dict.fromkeys(fact for line in lines for fact in facts_in(line.text))
+    facts = _fitting(data, text, room=total - 1 - len(text) - len("\nKey facts: "))
+    return f"{text}\nKey facts: {', '.join(facts)}" if facts else text
 
 
 def _kept_lines(text: str) -> list[str]:
-    """Return the first and the last line, each cut to C's 200 characters; for one long line, its beginning and end."""
+    """Return the first and the last line, each cut to 200 characters; for one long line, its beginning and end."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     first = cut(lines[0], SHORT)
     if len(lines) > 1:
@@ -73,9 +73,9 @@ def _ending(line: str) -> str:
     return words.partition(" ")[2].strip() or words.strip()
 
 
-def _fitting(facts: Iterable[str], shown: str, *, room: int) -> list[str]:
+def _fitting(facts: Iterable[str], text: str, *, room: int) -> list[str]:
     """Return the facts that `shown` does not contain, as many as fit into `room` characters."""
-    return list(_fill((fact for fact in facts if not _visible(fact, shown)), room=room))
+    return list(_fill((fact for fact in facts if not _visible(fact, text)), room=room))
 
 
 def _fill(facts: Iterable[str], *, room: int) -> Iterator[str]:
@@ -86,14 +86,14 @@ def _fill(facts: Iterable[str], *, room: int) -> Iterator[str]:
             yield fact
 
 
-def _visible(fact: str, shown: str) -> bool:
+def _visible(fact: str, text: str) -> bool:
     """Return whether `shown` contains `fact` as a whole token: 123 is not visible in 91234."""
-    start = shown.find(fact)
+    start = text.find(fact)
     while start >= 0:
-        before, after = shown[start - 1 : start], shown[start + len(fact) : start + len(fact) + 1]
+        before, after = text[start - 1 : start], text[start + len(fact) : start + len(fact) + 1]
         if not (before.isalnum() and fact[0].isalnum()) and not (after.isalnum() and fact[-1].isalnum()):
             return True
-        start = shown.find(fact, start + 1)
+        start = text.find(fact, start + 1)
     return False
 
 

@@ -11,7 +11,7 @@ RUN = 5
 LEAST = 12
 
 
-class Quoted:
+class CopyIndex:
     """An index of the word runs of some texts, to find copies of them in other texts."""
 
     def __init__(self, texts: Iterable[str]) -> None:

@@ -21,10 +21,10 @@ OWN: Final = ("user", "persona")
 _LETTERS: Final = 4
 
 
-def correction_of(conversation: str, posts: Iterable[str], said: str, text: str) -> Correction:
+def correction_of(conversation: str, posts: Iterable[str], content: str, text: str) -> Correction:
     """Return the correction of what posts said to `text`; "" = it is forgotten."""
-    named, marks = tuple(sorted(set(posts))), tuple(sorted(_marks(said, conversation)))
-    return Correction(conversation=conversation, posts=named, marks=marks, text=text, before=said)
+    named, marks = tuple(sorted(set(posts))), tuple(sorted(_marks(content, conversation)))
+    return Correction(conversation=conversation, posts=named, marks=marks, text=text, before=content)
 
 
 def corrections_of(memory: Memory, text: str) -> tuple[Correction, ...]:
@@ -33,7 +33,7 @@ def corrections_of(memory: Memory, text: str) -> tuple[Correction, ...]:
     for source in memory.sources if memory.place.kind in OWN else ():
         if source.conversation:
             posts.setdefault(source.conversation, []).append(source.post)
-    return tuple(correction_of(name, found, memory.text, text) for name, found in sorted(posts.items()))
+    return tuple(correction_of(name, results, memory.text, text) for name, results in sorted(posts.items()))
 
 
 def says(text: str, correction: Correction) -> bool:
@@ -54,16 +54,16 @@ def corrected(
     if not fresh:
         return list(items)
     written = {normal(each.text) for each in corrections if each.text}
-    found: dict[str, Item] = {}
+    entries: dict[str, Item] = {}
     for item in sorted(items, key=lambda each: each.valid_to is not None):  # current items come first
         said = item if normal(item.text) in written else _said(item, fresh, news=news)
         if said is None:
             continue
-        before = found.get(said.id)
+        before = entries.get(said.id)
         if before is not None and before.valid_to is None and said.valid_to is None:
             said = replace(before, sources=tuple(dict.fromkeys((*before.sources, *said.sources))))
-        found[said.id] = said if before is None or said.valid_to is None else before
-    return list(found.values())
+        entries[said.id] = said if before is None or said.valid_to is None else before
+    return list(entries.values())
 
 
 def untold(lines: Sequence[Line], corrections: Sequence[Correction]) -> list[Line]:
@@ -103,6 +103,6 @@ def _said(item: Item, corrections: Sequence[Correction], *, news: bool) -> Item 
 
 def _marks(text: str, conversation: str) -> frozenset[str]:
     """Return the hashes of a text's words, salted by the conversation."""
-    said = {word[:_LETTERS] for word in language(detect(text)).content(text)} or {normal(text)}
-    keyed = (f"{conversation}\x00{word}".encode("utf-8", "surrogatepass") for word in said if word)
+    values = {word[:_LETTERS] for word in language(detect(text)).content(text)} or {normal(text)}
+    keyed = (f"{conversation}\x00{word}".encode("utf-8", "surrogatepass") for word in values if word)
     return frozenset(hashlib.sha256(each).hexdigest()[:12] for each in keyed)

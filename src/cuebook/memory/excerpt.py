@@ -14,14 +14,14 @@ ELLIPSES: Final = 4
 PRICE: Final = 1 / 16  # exponent of a hit's tokens when a budget is packed
 
 
-class _Sized(Protocol):
+class _HasLength(Protocol):
     @property
     def score(self) -> float: ...
     @property
     def tokens(self) -> int: ...
 
 
-_Hit = TypeVar("_Hit", bound=_Sized)
+_Hit = TypeVar("_Hit", bound=_HasLength)
 
 
 def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -> str:
@@ -33,14 +33,14 @@ def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -
         return text
     if len(text) > STRETCH:
         first, stretch = _stretch(text, set(query.terms))
-        shown = excerpt(stretch, query, tokens - ELLIPSES, count)
-        left = "… " if shown and first and not shown.startswith("… ") else ""
-        right = " …" if shown and first + STRETCH < len(text) and not shown.endswith(" …") else ""
-        return f"{left}{shown}{right}"
+        content = excerpt(stretch, query, tokens - ELLIPSES, count)
+        left = "… " if content and first and not content.startswith("… ") else ""
+        right = " …" if content and first + STRETCH < len(text) and not content.endswith(" …") else ""
+        return f"{left}{content}{right}"
     spans, terms = spans_of(text), set(query.terms)
-    held = [terms.intersection(words(text[first:last])) for first, last in spans]
-    often = Counter(term for found in held for term in found)
-    value = [sum(1 / often[term] for term in found) for found in held]
+    contents = [terms.intersection(words(text[first:last])) for first, last in spans]
+    often = Counter(term for results in contents for term in results)
+    value = [sum(1 / often[term] for term in results) for results in contents]
     if not spans:
         return ""
     low = high = max(range(len(spans)), key=lambda at: value[at] + sum(value[max(0, at - 1) : at + 2]) / 2)
@@ -57,23 +57,23 @@ def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -
 def _stretch(text: str, terms: set[str]) -> tuple[int, str]:
     """Return the stretch of a long text with most of the query's terms, and its start position."""
     places = range(0, len(text), STRETCH)
-    held = [terms.intersection(words(text[first : first + STRETCH])) for first in places]
-    often = Counter(term for found in held for term in found)
-    first = max(zip(places, held, strict=True), key=lambda each: sum(1 / often[term] for term in each[1]))[0]
+    contents = [terms.intersection(words(text[first : first + STRETCH])) for first in places]
+    often = Counter(term for results in contents for term in results)
+    first = max(zip(places, contents, strict=True), key=lambda each: sum(1 / often[term] for term in each[1]))[0]
     return first, text[first : first + STRETCH]
 
 
 def _cut(text: str, first: int, last: int) -> str:
-    shown = text[first:last].strip()
-    return f"{'… ' if text[:first].strip() else ''}{shown}{' …' if text[last:].strip() else ''}"
+    content = text[first:last].strip()
+    return f"{'… ' if text[:first].strip() else ''}{content}{' …' if text[last:].strip() else ''}"
 
 
 def _fit(text: str, first: int, last: int, tokens: int, count: Callable[[str], int]) -> str:
     """Shorten the span from its end until it fits: by eighths, at word boundaries where possible."""
     while text[first:last].strip():
-        shown = _cut(text, first, last)
-        if count(shown) <= tokens:
-            return shown
+        content = _cut(text, first, last)
+        if count(content) <= tokens:
+            return content
         last -= max(1, (last - first) // 8)
         last = max(text.rfind(" ", first, last), text.rfind("\n", first, last)) if " " in text[first:last] else last
     return ""

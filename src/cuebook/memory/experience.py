@@ -56,7 +56,7 @@ def _framing() -> frozenset[str]:
     return frozenset(stem for text in (_FRAMING, _FOREIGN, *little) for stem in words(text))
 
 
-__all__ = ["Scored", "choose", "clauses", "offered", "read_experience", "score"]
+__all__ = ["ScoredExperience", "choose", "clauses", "offered", "read_experience", "score"]
 
 #: Without embeddings: the share of a clause's weight that a query must contain, and the share of the best score that
 #: others need. Precision first (best F0.5): advice that does not fit is worse than none (docs/design/014).
@@ -99,7 +99,7 @@ _FRAME: Final = re.compile(
 )
 
 
-class Scored(Struct, frozen=True, kw_only=True):
+class ScoredExperience(Struct, frozen=True, kw_only=True):
     """An experience with its score: `score` decides, `by_words` and `by_meaning` are its parts."""
 
     exp_id: str
@@ -152,8 +152,8 @@ def _text(document: Mapping[Any, Any], key: str, most: int, file: str) -> str:
 
 
 def _id(document: Mapping[Any, Any], file: str) -> str:
-    given = document.get("exp_id")
-    name = str(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else ""
+    value = document.get("exp_id")
+    name = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     if not name.strip():
         msg = f"{file}: exp_id: missing. Set a unique id."
         raise InvalidInput(msg, where=f"{file}:exp_id")
@@ -188,11 +188,11 @@ def offered(experiences: Iterable[Experience], names: Collection[str]) -> tuple[
 @lru_cache(maxsize=4096)
 def clauses(when: str) -> tuple[str, ...]:
     """Return the topics of a `when`: its sentences and their alternatives, without framing phrases."""
-    found: list[str] = []
+    results: list[str] = []
     for sentence in map(str.strip, _SENTENCE.split(when[:READ])):
         parts = _CLAUSE.split(sentence)
-        found += [_unframed(part) for part in ([sentence, *parts] if len(parts) > 1 else parts) if part.strip()]
-    return tuple(dict.fromkeys(found))[:MOST_CLAUSES]
+        results += [_unframed(part) for part in ([sentence, *parts] if len(parts) > 1 else parts) if part.strip()]
+    return tuple(dict.fromkeys(results))[:MOST_CLAUSES]
 
 
 def _unframed(text: str) -> str:
@@ -202,27 +202,27 @@ def _unframed(text: str) -> str:
 
 def score(
     query: str, experiences: Sequence[Experience], closeness: Mapping[str, float] | None = None, *, akin: float = AKIN
-) -> list[Scored]:
+) -> list[ScoredExperience]:
     """Return the experiences scored against a query, best first. `closeness` is the best cosine by id, None without
     embeddings; `akin` is the embedder's cosine from which two texts are about the same topic.
     """
     asked = set(words(query[:READ]))
     read = [_words_of(each.when) for each in experiences]
     weights = _weights(read)
-    found = []
+    scoreds = []
     for each, texts in zip(experiences, read, strict=True):
         by_words = max((_held(asked, text, weights) for text in texts), default=0.0)
         cosine = None if closeness is None else closeness.get(each.exp_id, 0.0) * AKIN / (akin or AKIN)
         total = by_words if cosine is None else cosine + WORDS * by_words
-        found.append(
-            Scored(
+        scoreds.append(
+            ScoredExperience(
                 exp_id=each.exp_id,
                 score=round(total, 4),
                 by_words=round(by_words, 4),
                 by_meaning=None if cosine is None else round(cosine, 4),
             )
         )
-    return sorted(found, key=lambda one: (-one.score, one.exp_id))
+    return sorted(scoreds, key=lambda one: (-one.score, one.exp_id))
 
 
 @lru_cache(maxsize=4096)
@@ -246,14 +246,14 @@ def _held(asked: set[str], text: frozenset[str], weights: Mapping[str, float]) -
     return sum(weights[word] for word in text & asked) / whole
 
 
-def choose(scored: Sequence[Scored], *, most: int) -> list[Scored]:
+def choose(scored: Sequence[ScoredExperience], *, most: int) -> list[ScoredExperience]:
     """Return the scored experiences, each with whether it is chosen and why; `scored` is best first."""
     best = scored[0].score if scored else 0.0
     meaning = any(each.by_meaning is not None for each in scored)
     least = BY_MEANING if meaning else BY_WORDS
     beside = round(best * (BESIDE_MEANING if meaning else BESIDE_WORDS), 4)
     chosen = 0
-    found = []
+    scoreds = []
     for each in scored:
         if each.score < least:
             fits, why = False, f"below the threshold of {least:g}"
@@ -263,10 +263,10 @@ def choose(scored: Sequence[Scored], *, most: int) -> list[Scored]:
             fits, why = False, f"fits, but at most {most} are chosen"
         else:
             fits, why, chosen = True, f"fits: at least {least:g}", chosen + 1
-        found.append(
-            Scored(
+        scoreds.append(
+            ScoredExperience(
                 exp_id=each.exp_id, score=each.score, by_words=each.by_words, by_meaning=each.by_meaning,
                 chosen=fits, reason=why,
             )
         )  # fmt: skip
-    return found
+    return scoreds

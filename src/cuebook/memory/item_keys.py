@@ -12,9 +12,7 @@ WORDS = 3
 
 
 def item_id(category: Category, text: str) -> str:
-    """Return an item's stable id: 16 hex digits of SHA-256 over category and normalized text (notes/seed-origins.md
-    1.5).
-    """
+    """Return an item's stable id: 16 hex digits of SHA-256 over category and normalized text."""
     return hashlib.sha256(f"{category}|{normal(text)}".encode()).hexdigest()[:16]
 
 

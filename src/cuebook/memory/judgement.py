@@ -11,10 +11,10 @@ from cuebook.memory.actions import Action, JudgedPost, has_key_facts, leave_out,
 from cuebook.memory.redundancy import Redundancy
 from cuebook.memory.relevance import Scores, at_least, standing
 from cuebook.records.conversation import ASSISTANT, PathPost
-from cuebook.records.tuning import Tuning
+from cuebook.records.tuning import TuningState
 
 
-class Judged(Struct, frozen=True, kw_only=True):
+class JudgementResult(Struct, frozen=True, kw_only=True):
     """A judgement. `used` counts the tokens that posts not yet summarized take in prompts."""
 
     total: int
@@ -62,11 +62,11 @@ class PathJudgement:
         for older in self._redundancy.add(number, text):
             self._repeated_by[older] = number
 
-    def judge(self, tuning: Tuning, *, now: float, mark: int) -> Judged:
+    def judge(self, tuning: TuningState, *, now: float, mark: int) -> JudgementResult:
         """Return the judgement: posts are compressed and dropped as `tuning` says, and summarized up to seq `mark`."""
         least = round(tuning.min_relevance * 100)
         scores = self._scores.by_number(now)
-        return Judged(
+        return JudgementResult(
             total=len(self),
             relevant=at_least(bytes(scores), least),
             redundant=len(self) - self._repeated_by.count(-1),
@@ -74,7 +74,7 @@ class PathJudgement:
             actions=tuple(suggest(self._entries(bytes(scores), tuning, mark), least=least)),
         )
 
-    def marked(self, tuning: Tuning, actions: Sequence[Action], *, mark: int) -> Tuning:
+    def marked(self, tuning: TuningState, actions: Sequence[Action], *, mark: int) -> TuningState:
         """Return the tuning after the actions: it marks posts before the newest full window for the next run.
 
         Posts are only left out if their neighbours still alternate between roles.
@@ -85,18 +85,18 @@ class PathJudgement:
             if action.number < newest or action.type == "promote":
                 wanted[action.type].append(action.number)
         first = bisect_right(self.seqs, mark)
-        kept = [n for n in range(first, len(self)) if self.seqs[n] not in tuning.dropped]
-        places = {number: place for place, number in enumerate(kept)}
-        gone = leave_out([self._roles[n] for n in kept], [places[n] for n in wanted["drop"]])
+        remaining = [n for n in range(first, len(self)) if self.seqs[n] not in tuning.dropped]
+        places = {number: place for place, number in enumerate(remaining)}
+        gone = leave_out([self._roles[n] for n in remaining], [places[n] for n in wanted["drop"]])
         return msgspec.structs.replace(
             tuning,
             runs=run,
             compressed=tuning.compressed | {self.seqs[n]: run for n in wanted["compress"]},
-            dropped=tuning.dropped | {self.seqs[kept[place]]: run for place in gone},
+            dropped=tuning.dropped | {self.seqs[remaining[place]]: run for place in gone},
             promoted=tuning.promoted | {self.seqs[n]: run for n in wanted["promote"]},
         )
 
-    def used(self, tuning: Tuning, *, mark: int) -> int:
+    def used(self, tuning: TuningState, *, mark: int) -> int:
         """Return the tokens that posts after `mark` take in prompts."""
         every = zip(self.seqs, self._tokens, self._small, strict=True)
         return sum(
@@ -105,7 +105,7 @@ class PathJudgement:
             if seq > mark
         )
 
-    def _entries(self, scores: bytes, tuning: Tuning, mark: int) -> Iterator[JudgedPost]:
+    def _entries(self, scores: bytes, tuning: TuningState, mark: int) -> Iterator[JudgedPost]:
         for number, (seq, score) in enumerate(zip(self.seqs, scores, strict=True)):
             yield JudgedPost(
                 number,

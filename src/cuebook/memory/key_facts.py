@@ -24,10 +24,10 @@ class _Kind(NamedTuple):
     digits: bool = False
 
 
-#: C's eight patterns in C's order, then ours: dates, money, file paths, quoted identifiers. Every quantifier is bounded
-#: or followed by what it cannot contain, so a hostile text of any length takes linear time. If a pattern begins with a
-#: digit or a quote, its lookbehind comes after that character: the engine then jumps from one such character to the
-#: next, four to ten times faster.
+#: BrowserOS's eight patterns in its order, then ours: dates, money, file paths, quoted identifiers. Every quantifier is
+#: bounded or followed by what it cannot contain, so a hostile text of any length takes linear time. If a pattern begins
+#: with a digit or a quote, its lookbehind comes after that character: the engine then jumps from one such character to
+#: the next, four to ten times faster.
 _KINDS: Final = tuple(
     (Expression(kind.pattern), kind)
     for kind in (
@@ -74,7 +74,7 @@ def facts_in(text: str) -> list[str]:
     hidden = SECRET.sub(lambda match: "\0" * len(match[0]), text)
     folded, digits = hidden.casefold(), _DIGIT.search(hidden) is not None
     taken = bytearray(len(hidden))
-    found: list[tuple[int, str]] = []
+    results: list[tuple[int, str]] = []
     for pattern, kind in _KINDS:
         if (kind.digits and not digits) or (kind.signs and not any(map(folded.__contains__, kind.signs))):
             continue
@@ -83,5 +83,5 @@ def facts_in(text: str) -> list[str]:
             if taken[start] or taken[end - 1]:
                 continue
             taken[start:end] = b"\1" * (end - start)
-            found.append((start, match[0].split("\0")[0].rstrip(" .,;:!?)")))
-    return list(dict.fromkeys(fact for _, fact in sorted(found) if fact))
+            results.append((start, match[0].split("\0")[0].rstrip(" .,;:!?)")))
+    return list(dict.fromkeys(fact for _, fact in sorted(results) if fact))

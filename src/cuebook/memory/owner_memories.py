@@ -25,8 +25,8 @@ def memory_id(place: Place, category: str, text: str) -> str:
 
 def merge_into_place(
     place: Place,
-    held: Sequence[Memory],
-    found: Sequence[Item],
+    memories: Sequence[Memory],
+    entries: Sequence[Item],
     *,
     conversation: str,
     now: float,
@@ -37,11 +37,11 @@ def merge_into_place(
     `news` are ids of posts that contributed nothing before: they count as later than all else in their conversation,
     whatever its clock says.
     """
-    known = {memory.id: memory for memory in held}
-    items = [_item(each) for each in held if each.category in CATEGORIES and each.valid_to is None]
-    ids = {each.id: memory_id(place, each.category, each.text) for each in found}
-    fresh = [_sourced(each, ids, conversation) for each in found if each.valid_to is None]
-    items, fresh, moments = _in_order(known, items, _uncorrected(held, fresh), conversation, frozenset(news))
+    known = {memory.id: memory for memory in memories}
+    items = [_item(each) for each in memories if each.category in CATEGORIES and each.valid_to is None]
+    ids = {each.id: memory_id(place, each.category, each.text) for each in entries}
+    fresh = [_sourced(each, ids, conversation) for each in entries if each.valid_to is None]
+    items, fresh, moments = _in_order(known, items, _uncorrected(memories, fresh), conversation, frozenset(news))
     merged = merge(items, fresh)
     after = []
     for item in (*merged.kept, *merged.added):
@@ -66,7 +66,11 @@ def _sourced(item: Item, ids: Mapping[str, str], conversation: str) -> Item:
 
 
 def _in_order(
-    known: Mapping[str, Memory], items: Sequence[Item], fresh: Sequence[Item], conversation: str, news: frozenset[str]
+    memories: Mapping[str, Memory],
+    items: Sequence[Item],
+    fresh: Sequence[Item],
+    conversation: str,
+    news: frozenset[str],
 ) -> tuple[list[Item], list[Item], list[float]]:
     """Return stored and fresh items with their rank by time as `seq`, the fresh ones in that order, and the times."""
     own = f"{conversation}{_APART}"
@@ -78,22 +82,22 @@ def _in_order(
         if not new.isdisjoint(each.sources):
             said = last = max(last, said)
         times.append(said)
-    held = [max(each.valid_from, known[each.id].repeated_at) for each in items]
-    moments = sorted({*times, *held})
+    contents = [max(each.valid_from, memories[each.id].repeated_at) for each in items]
+    moments = sorted({*times, *contents})
     rank = {said: number for number, said in enumerate(moments)}
     ranked = [replace(each, seq=rank[said]) for each, said in zip(fresh, times, strict=True)]
-    stored = [replace(each, seq=rank[said]) for each, said in zip(items, held, strict=True)]
+    stored = [replace(each, seq=rank[said]) for each, said in zip(items, contents, strict=True)]
     return stored, sorted(ranked, key=lambda each: each.seq), moments
 
 
-def _uncorrected(held: Sequence[Memory], fresh: Sequence[Item]) -> list[Item]:
+def _uncorrected(memories: Sequence[Memory], fresh: Sequence[Item]) -> list[Item]:
     """Return the fresh items without those that a user has corrected: no later reading restores them."""
     corrected: dict[str, set[str]] = {}
-    for memory in held:
+    for memory in memories:
         if memory.written:
             posts = (f"{each.conversation}{_APART}{each.post}" for each in memory.sources)
             corrected.setdefault(memory.category, set()).update(posts)
-    known = {(each.category, normal(each.text)) for each in held}
+    known = {(each.category, normal(each.text)) for each in memories}
     return [
         each
         for each in fresh

@@ -1,6 +1,6 @@
 """Compaction profiles: when a compaction pass is due, how much it covers, and which profile a mode uses.
 
-Parses A's `memoryCompaction` section of the presets file, with C's trigger as profile `budget`.
+Parses AgentOS's `memoryCompaction` section of the presets file, with BrowserOS's trigger as profile `budget`.
 """
 
 from collections.abc import Mapping
@@ -93,8 +93,8 @@ def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
 
 def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:
     """Return the parsed `memoryCompaction` of a presets file. Raises InvalidInput naming the path inside the file."""
-    read, faults = validate(document, _CompactionFile)
-    section = (read or _CompactionFile()).memory_compaction
+    compaction_file, faults = validate(document, _CompactionFile)
+    section = (compaction_file or _CompactionFile()).memory_compaction
     profiles = dict(SHIPPED.profiles)
     for name, body in section.profiles.items():
         base = profiles.get(name, CompactionProfile())
@@ -114,9 +114,9 @@ def _read_profile(
     body: Mapping[str, Any], base: CompactionProfile, path: str, faults: list[Fault]
 ) -> CompactionProfile:
     """Return a profile: the file's values over the built-in ones."""
-    read, wrong = validate({**msgspec.to_builtins(base), **body}, CompactionProfile, path)
+    compaction_profile, wrong = validate({**msgspec.to_builtins(base), **body}, CompactionProfile, path)
     faults += wrong
-    return read or base
+    return compaction_profile or base
 
 
 def override(compaction: Compaction, environment: Mapping[str, str]) -> Compaction:

@@ -84,19 +84,19 @@ _NAME: Final = re.compile(r"(?<![.!?…:]\s)(?<!^)(?<![\w`'’])[^\W\d_a-zß-ÿ]
 
 def quotes_of(lines: Sequence[Line], *, before: Sequence[Line] = ()) -> list[Item]:
     """Return the quotes in users' posts, in order. `before` are earlier posts whose questions may be answered."""
-    found: list[Item] = []
+    items: list[Item] = []
     question = _question(before[-1]) if before else ""
     for line in lines:
         if line.role == "user":
-            found += _of_post(line, question)
+            items += _of_post(line, question)
         question = _question(line) if line.role == "assistant" else ""
-    return found
+    return items
 
 
 def _of_post(line: Line, question: str) -> list[Item]:
     text = _stated(line.text)
     lists = language(detect(text))
-    found: list[Item] = []
+    items: list[Item] = []
     previous = ""
     for number, sentence in enumerate(sentences(text, lists)):
         own = _QUOTATION.sub(" ", sentence)
@@ -118,18 +118,18 @@ def _of_post(line: Line, question: str) -> list[Item]:
             weight = ASKED_WEIGHT
         elif asks:  # it may state or ask for a fact: only the summary has it
             weight = min(weight, LISTED / 2)
-        shown = f"{sentence} (asked: {question})" if answer else sentence
+        content = f"{sentence} (asked: {question})" if answer else sentence
         topic = lists.topic(own) if lists.spaced else lists.content(own)
         if len(topic) < ALONE and not answer and previous and not _stands_alone(signs):
             if not _has_value(signs):
                 continue  # it says nothing alone and adds nothing
-            shown = f"{previous} {sentence}"
-            if found and found[-1].text == previous:
-                weight = max(weight, found.pop().weight)
+            content = f"{previous} {sentence}"
+            if items and items[-1].text == previous:
+                weight = max(weight, items.pop().weight)
         if words or signs["number"] or answer:
-            found.append(_item(line, shown, signs, lists, max(0.0, min(1.0, weight))))
+            items.append(_item(line, content, signs, lists, max(0.0, min(1.0, weight))))
         previous = sentence
-    return found
+    return items
 
 
 def _stands_alone(signs: Counter[str]) -> bool:
@@ -189,15 +189,15 @@ def values_of(text: str) -> list[tuple[str, str]]:
 
 def names_of(text: str, lists: Language) -> list[str]:
     """Return the capitalized words within a sentence; in German, where every noun has a capital, only pairs."""
-    found = [match for match in _NAME.finditer(text) if not lists.kinds(match[0].lower())]
+    results = [match for match in _NAME.finditer(text) if not lists.kinds(match[0].lower())]
     if lists.code != "de":
-        return [match[0] for match in found]
-    return [match[0] for one, match in pairwise(found) if match.start() - one.end() == 1]
+        return [match[0] for match in results]
+    return [match[0] for one, match in pairwise(results) if match.start() - one.end() == 1]
 
 
 def sentences(text: str, lists: Language) -> list[str]:
     """Return the sentences of a text verbatim, without leading spaces and bullets."""
-    found, start = [], 0
+    results, start = [], 0
     # A writer who uses no capitals starts every sentence with a small letter.
     goes_on = _goes_on if text.lstrip()[:1].isupper() else lambda *_: False
     for match in _END.finditer(text):
@@ -205,10 +205,10 @@ def sentences(text: str, lists: Language) -> list[str]:
         before = text[max(0, match.start() - ABBREVIATION) : match.start() + 1]
         if match[0][0] == "." and (_is_abbreviation(before, lists) or goes_on(text, end)):
             continue
-        found.append(text[start:end])
+        results.append(text[start:end])
         start = end
-    found.append(text[start:])
-    plain = ((bullet := _BULLET.match(part)) and part[bullet.end() :].strip() for part in found)
+    results.append(text[start:])
+    plain = ((bullet := _BULLET.match(part)) and part[bullet.end() :].strip() for part in results)
     return [piece for part in plain if part for piece in _pieces(part)]
 
 
@@ -271,7 +271,7 @@ def _item(line: Line, text: str, signs: Counter[str], lists: Language, weight: f
 
 
 def category_of(signs: Counter[str]) -> Category:
-    """Return the one of A's categories that a quote's signs indicate."""
+    """Return the one of AgentOS's categories that a quote's signs indicate."""
     if signs["health"]:
         return "facts"
     if signs["people"] and signs["name"] and not signs["rule"]:

@@ -25,7 +25,7 @@ __all__ = [
     "REACH",
     "Corpus",
     "Query",
-    "Ranked",
+    "RankedPost",
     "RecallCandidate",
     "akin_among",
     "key_text",
@@ -49,7 +49,7 @@ WORD_CHARACTERS: Final = 6  # of a key, its space included (5.4 measured on LoCo
 # The ranking: textbook values and round ones. Each halved or doubled moves R@10 on LoCoMo dev by a point or less, on
 # made-up assistant and tool chats by four or less, unless a note says more.
 K1: Final = 1.2  # BM25's saturation and
-B: Final = 0.75  # length normalisation (notes/recall.md, section 3)
+B: Final = 0.75  # length normalisation
 NEAR: Final = (1.0, 0.5, 0.25)  # weight of a post's words in a window, by distance
 WHOLE: Final = 0.2  # share of the whole of a long post beside its best passage
 NEIGHBOUR: Final = 0.15  # of the score of the posts before and after (0.3: 13 points less in tool chats)
@@ -108,7 +108,7 @@ class Corpus(Struct, frozen=True):
     akin: float = 1.0  # cosine from which a post and a query are about the same topic
 
 
-class Ranked(Struct, frozen=True):
+class RankedPost(Struct, frozen=True):
     """A found post. `score` in [0, 1] is its share of the best score, times the best hit's share of the query."""
 
     seq: int
@@ -144,13 +144,13 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     )
 
 
-def akin_among(akin: float, count: int) -> float:
+def akin_among(min_similarity: float, count: int) -> float:
     """Return the cosine from which the closest of `count` posts or memories and a query are about the same topic.
 
     LoCoMo dev, MiniLM: a tenth of the unrelated questions come this close, at any count, and 97 of 100 that a memory
     answers. With `akin` for all counts: 82 of 100 in a place of one memory, 90 of eight.
     """
-    return akin * (1 - LONE * (1 - min(1.0, math.log(max(1, count)) / math.log(MANY))))
+    return min_similarity * (1 - LONE * (1 - min(1.0, math.log(max(1, count)) / math.log(MANY))))
 
 
 def match_expression(query: Query, scope: str | Sequence[str] | None) -> str | None:
@@ -174,7 +174,7 @@ def _topic(query: Query) -> Sequence[str]:
 # ---- the ranking ----------------------------------------------------------------------------------------------------
 
 
-class _Reading(Struct):
+class _CandidateFeatures(Struct):
     """A candidate's features: how often each term occurs in its best passage, and that passage's length in words."""
 
     post: RecallCandidate
@@ -195,7 +195,7 @@ class _Reading(Struct):
     parts: tuple[float, ...] = ()  # contributions of PARTS
 
 
-def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: Corpus, *, limit: int) -> list[Ranked]:
+def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: Corpus, *, limit: int) -> list[RankedPost]:
     """Return the best `limit` candidates, best first, equal ones newest first, none with less than FLOOR of the query.
 
     Posts adjacent to matches should be among the candidates (NEIGHBOURS_OF, REACH). About 10 µs a post.
@@ -219,15 +219,15 @@ def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: Corpus, *,
 
 def _places(text: str, terms: Iterable[str]) -> dict[str, list[int]]:
     """Return the character positions of each term in a key. Searching the string is ten times faster than splitting."""
-    found: dict[str, list[int]] = {}
+    results: dict[str, list[int]] = {}
     for term in terms:
         word = f" {term} "
         at = text.find(word)
         if at >= 0:
-            found[term] = here = [at]
+            results[term] = here = [at]
             while (at := text.find(word, at + len(word) - 1)) >= 0:
                 here.append(at)
-    return found
+    return results
 
 
 def _idf(terms: Sequence[str], corpus: Corpus, places: Sequence[Collection[str]]) -> dict[str, float]:
@@ -235,21 +235,23 @@ def _idf(terms: Sequence[str], corpus: Corpus, places: Sequence[Collection[str]]
 
     Character pairs that occur nowhere are omitted: most pairs of a Chinese query span two words.
     """
-    here = Counter(term for found in places for term in found)
+    here = Counter(term for results in places for term in results)
     total = max(corpus.posts, len(places), FEWEST)
     posts = {term: min(total, max(here[term], corpus.frequencies.get(term, 0))) for term in terms}
     return {term: math.log(1 + (total - n + 0.5) / (n + 0.5)) for term, n in posts.items() if n or not is_pair(term)}
 
 
-def _read(post: RecallCandidate, text: str, places: Mapping[str, list[int]], idf: Mapping[str, float]) -> _Reading:
+def _read(
+    post: RecallCandidate, text: str, places: Mapping[str, list[int]], idf: Mapping[str, float]
+) -> _CandidateFeatures:
     """Count the terms of a post: in all of it, or in the date, the speaker and the best passage of a long one."""
     counts = {term: float(len(here)) for term, here in places.items()}
     length = max(1, text.count(" ") - 1)
     asks = text.endswith(" ? ")
     if length <= PASSAGE * 5 // 4:
-        return _Reading(post=post, counts=counts, length=length, asks=asks)
+        return _CandidateFeatures(post=post, counts=counts, length=length, asks=asks)
     best = _best_passage(places, text.find(" | "), idf)
-    return _Reading(post=post, counts=best, length=PASSAGE, asks=asks, whole=counts, whole_length=length)
+    return _CandidateFeatures(post=post, counts=best, length=PASSAGE, asks=asks, whole=counts, whole_length=length)
 
 
 def _best_passage(places: Mapping[str, list[int]], head: int, idf: Mapping[str, float]) -> Mapping[str, float]:
@@ -270,7 +272,7 @@ def _best_passage(places: Mapping[str, list[int]], head: int, idf: Mapping[str, 
     return {term: best.get(term, 0.0) + top.get(term, 0.0) for term in (*best, *top)}
 
 
-def _link(readings: Sequence[_Reading]) -> None:
+def _link(readings: Sequence[_CandidateFeatures]) -> None:
     """Set the session number, and link each post to the previous and next one of its session."""
     place = {reading.post.seq: at for at, reading in enumerate(readings)}
     session, first = 0, readings[0].post
@@ -286,7 +288,7 @@ def _link(readings: Sequence[_Reading]) -> None:
             reading.before, readings[before].after = before, at
 
 
-def _weigh(readings: Sequence[_Reading], idf: Mapping[str, float]) -> None:
+def _weigh(readings: Sequence[_CandidateFeatures], idf: Mapping[str, float]) -> None:
     """Compute BM25 of each post alone and with the posts around it, each relative to the best."""
     windows = [_window(readings, at) for at in range(len(readings))]
     mean_own = sum(reading.length for reading in readings) / len(readings)
@@ -305,7 +307,7 @@ def _weigh(readings: Sequence[_Reading], idf: Mapping[str, float]) -> None:
         reading.own, reading.around = reading.own / most_own, reading.around / most_around
 
 
-def _compare(readings: Sequence[_Reading], mean: float) -> None:
+def _compare(readings: Sequence[_CandidateFeatures], mean: float) -> None:
     """Compute each post's semantic closeness to the query, alone and with its neighbours: the excess over the mean,
     relative to the best.
     """
@@ -320,7 +322,7 @@ def _compare(readings: Sequence[_Reading], mean: float) -> None:
         reading.meaning = (reading.close + max(0.0, around / most_wide)) / 2
 
 
-def _window(readings: Sequence[_Reading], at: int) -> tuple[dict[str, float], float]:
+def _window(readings: Sequence[_CandidateFeatures], at: int) -> tuple[dict[str, float], float]:
     """Sum up terms and lengths of a post and those around it, weighted by distance (NEAR)."""
     here = readings[at]
     counts, length = dict(here.counts), float(here.length)
@@ -344,7 +346,7 @@ def _bm25(counts: Mapping[str, float], relative_length: float, idf: Mapping[str,
     return total * (K1 + 1)
 
 
-def _combine(readings: Sequence[_Reading], query: Query) -> None:
+def _combine(readings: Sequence[_CandidateFeatures], query: Query) -> None:
     """Combine the scores by words with those of session, neighbours, speaker and time."""
     best: dict[int, float] = {}
     for reading in readings:
@@ -362,7 +364,9 @@ def _combine(readings: Sequence[_Reading], query: Query) -> None:
         reading.parts = (SESSION * best[reading.session], lent, asked, names, timely)
 
 
-def _lent(reading: _Reading, readings: Sequence[_Reading], fused: Sequence[float]) -> tuple[float, float]:
+def _lent(
+    reading: _CandidateFeatures, readings: Sequence[_CandidateFeatures], fused: Sequence[float]
+) -> tuple[float, float]:
     """Compute what a post gains from its neighbours, and from the question before it."""
     lent = asked = 0.0
     brevity = _brevity(reading)
@@ -374,33 +378,35 @@ def _lent(reading: _Reading, readings: Sequence[_Reading], fused: Sequence[float
     return lent, asked
 
 
-def _brevity(reading: _Reading) -> float:
+def _brevity(reading: _CandidateFeatures) -> float:
     """Return how much a post gains from its neighbours, in (0, 1]: "seven years now" needs its question, a page not."""
     return min(1.0, BRIEF / (reading.whole_length or reading.length))
 
 
-def _choose(readings: Sequence[_Reading], limit: int, *, akin: float, about: frozenset[str]) -> list[Ranked]:
+def _choose(
+    readings: Sequence[_CandidateFeatures], limit: int, *, akin: float, about: frozenset[str]
+) -> list[RankedPost]:
     closest = max(reading.post.cosine or 0.0 for reading in readings)
     known = bool(about) and about <= {term for reading in readings for term in reading.counts}  # of all it asks about
     if max(reading.held for reading in readings) < SILENCE and closest < akin and not known:
         return []
-    kept = [reading for reading in readings if reading.held >= FLOOR or (reading.close or 0.0) >= CLEAR]
-    if not kept:
+    candidate_features = [reading for reading in readings if reading.held >= FLOOR or (reading.close or 0.0) >= CLEAR]
+    if not candidate_features:
         return []
-    kept.sort(key=lambda reading: (-reading.score, -reading.post.when, -reading.post.seq))
-    unit = max(kept[0].held, kept[0].post.cosine or 0.0) / kept[0].score
+    candidate_features.sort(key=lambda reading: (-reading.score, -reading.post.when, -reading.post.seq))
+    unit = max(candidate_features[0].held, candidate_features[0].post.cosine or 0.0) / candidate_features[0].score
     return [
-        Ranked(
+        RankedPost(
             seq=reading.post.seq,
             score=min(1.0, reading.score * unit),
             why=_why(reading),
         )
-        for reading in kept[:limit]
+        for reading in candidate_features[:limit]
     ]
 
 
-def _why(reading: _Reading) -> str:
-    told = f"words {reading.own:.2f}, around {reading.around:.2f}"
-    told += "" if reading.close is None else f", meaning {reading.meaning:.2f}"
+def _why(reading: _CandidateFeatures) -> str:
+    text = f"words {reading.own:.2f}, around {reading.around:.2f}"
+    text += "" if reading.close is None else f", meaning {reading.meaning:.2f}"
     notes = ", ".join(name for name, part in zip(PARTS, reading.parts, strict=True) if part > TELLING)
-    return f"{told}; {notes}" if notes else told
+    return f"{text}; {notes}" if notes else text

@@ -1,5 +1,5 @@
 """Detect redundant texts: word sets with an exact Jaccard similarity of at least 0.9 to an older text, without
-comparing all pairs (C, "Redundancy Detection"; the algorithm: notes/performance.md 4).
+comparing all pairs.
 
 Two such similar sets differ in few words: at most m/9, with B the older set of m words. B's words are divided by their
 hash into more parts than can differ, so at least one part is the same in both sets, and so is the XOR of its words'
@@ -15,7 +15,7 @@ from itertools import combinations
 from operator import xor
 from typing import Final
 
-#: Minimum length in characters; shorter texts are ignored (C's own code: notes/seed-origins.md 3.1).
+#: Minimum length in characters; shorter texts are ignored.
 LEAST_CHARACTERS: Final = 50
 #: Largest sets of the size classes: within a class, at most a ninth of that many words can differ.
 _SIZES: Final = [8 + 9 * i for i in range(10)]
@@ -45,7 +45,7 @@ class Redundancy:
         least, most, own = -(-9 * size // 10), 10 * size // 9, _class_of(size)
         keys = {place: _keys_of(words, place) for place in range(_class_of(least), _class_of(most) + 1)}
         repeated = []
-        for other in sorted(self._under(key for found in keys.values() for key in found)):
+        for other in sorted(self._under(key for results in keys.values() for key in results)):
             held = self._words[other]
             if least <= len(held) <= most and alike(words, held):
                 repeated.append(other)
@@ -61,12 +61,12 @@ class Redundancy:
 
     def _under(self, keys: Iterable[int]) -> set[int]:
         """Return the texts indexed under any of these keys, which share a part."""
-        found: set[int] = set()
+        results: set[int] = set()
         for key in keys:
             there = self._places.get(key)
             if there is not None:
-                found.update(there if isinstance(there, list) else (there,))
-        return found
+                results.update(there if isinstance(there, list) else (there,))
+        return results
 
     def _remove(self, number: int) -> None:
         words = frozenset(self._words.pop(number))

@@ -14,7 +14,7 @@ from typing import Final
 from cuebook.records.conversation import TOOL
 from cuebook.records.expression import Expression, lowered
 
-#: C's code starts at a stored 1.0, so "ok" never falls below its own threshold (notes/seed-origins.md 3.2).
+#: BrowserOS's code starts at a stored 1.0, so "ok" never falls below its own threshold.
 BASE: Final = 50
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86_400.0

@@ -13,7 +13,7 @@ from cuebook.records.answers import check, read_object
 from cuebook.records.memory import CATEGORIES, Category, Item, Line, Trust
 
 #: Maximum length of an item's text, and maximum items per category: a model's answer is untrusted input. 20 bullets is
-#: A's prompt rule ("at most ~20 bullets", notes/seed-origins.md 1.2); five times that per category fits every real
+#: AgentOS's prompt rule; five times that per category fits every real
 #: answer.
 MAX_TEXT: Final = 2_000
 MAX_ITEMS: Final = 100
@@ -55,7 +55,7 @@ _MEMORY: Final[dict[str, Any]] = {
     "todo": _items(["text"], text=_TEXT),
     "tags": _TAGS,
 }
-#: The published JSON Schema (MISSION R3) with the original's eight keys; every item but a tag has `sources`.
+#: The published JSON Schema with the original's eight keys; every item but a tag has `sources`.
 MEMORY_SCHEMA: Final[dict[str, Any]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "Rolling memory",

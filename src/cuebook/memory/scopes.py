@@ -1,4 +1,4 @@
-"""Decide which memories a conversation may read and write: A's `longTermMemory` policy, its defaults, and its places.
+"""Decide which memories a conversation may read and write: AgentOS's `longTermMemory` policy, defaults and places.
 
 A request's policy overrides the stored one of the conversation. The host's defaults apply only if none is stored. An
 organization is never stored: every request must name it.
@@ -47,7 +47,7 @@ class Policy(Struct, frozen=True, kw_only=True):
         return self.enabled and self.conversation
 
 
-class Whose(Struct, frozen=True, kw_only=True):
+class Participants(Struct, frozen=True, kw_only=True):
     """The participants of a conversation. `alone`: nobody but the user can read it."""
 
     user: str | None = None
@@ -86,22 +86,22 @@ class _Control(Document, frozen=True, kw_only=True):
     long_term_memory: _LongTermMemory = _LongTermMemory()
 
 
-def read_control(given: Any) -> dict[str, Any]:
+def read_control(value: Any) -> dict[str, Any]:
     """Return the fields of a policy that a request's `memoryControl` sets. Raises InvalidInput naming the path."""
-    return {} if given is None else _fields(check(given, _Control, "memoryControl").long_term_memory)
+    return {} if value is None else _fields(check(value, _Control, "memoryControl").long_term_memory)
 
 
-def read_policy(given: Any, where: str = KEPT) -> dict[str, Any]:
+def read_policy(value: Any, where: str = KEPT) -> dict[str, Any]:
     """Return the policy fields that a stored policy sets. Raises InvalidInput naming the path."""
-    return _fields(check(given, _LongTermMemory, where))
+    return _fields(check(value, _LongTermMemory, where))
 
 
-def _fields(read: _LongTermMemory) -> dict[str, Any]:
-    given = structs.asdict(read) | structs.asdict(read.scopes)
-    found = {name: value for name, value in given.items() if value is not None and name != "scopes"}
-    if read.categories is not None:
-        found["categories"] = tuple(dict.fromkeys(read.categories))
-    return found
+def _fields(long_term_memory: _LongTermMemory) -> dict[str, Any]:
+    data = structs.asdict(long_term_memory) | structs.asdict(long_term_memory.scopes)
+    fields = {name: value for name, value in data.items() if value is not None and name != "scopes"}
+    if long_term_memory.categories is not None:
+        fields["categories"] = tuple(dict.fromkeys(long_term_memory.categories))
+    return fields
 
 
 def effective(control: Mapping[str, Any], kept: Any, defaults: Policy) -> Policy:
@@ -109,8 +109,8 @@ def effective(control: Mapping[str, Any], kept: Any, defaults: Policy) -> Policy
     stored.
     """
     base = defaults if not isinstance(kept, Mapping) else Policy(**read_policy(kept))
-    known = {name: getattr(base, name) for name in Policy.__struct_fields__}
-    return Policy(**(known | dict(control)))
+    data = {name: getattr(base, name) for name in Policy.__struct_fields__}
+    return Policy(**(data | dict(control)))
 
 
 def policy_to_wire(policy: Policy) -> dict[str, Any]:
@@ -124,45 +124,55 @@ def policy_to_wire(policy: Policy) -> dict[str, Any]:
     }
 
 
-def read_places(policy: Policy, whose: Whose, organization: Mapping[str, Any] | None = None) -> tuple[Place, ...]:
+def read_places(
+    policy: Policy, participants: Participants, organization: Mapping[str, Any] | None = None
+) -> tuple[Place, ...]:
     """Return the places that a conversation may read. A user's own are readable only if nobody else can read along.
 
     `organization` are the settings of the organization, if one is named.
     """
     if not policy.enabled:
         return ()
-    own = personal_places(policy, whose) if whose.alone else ()
-    allowed = policy.organization and whose.organization and org_setting(organization, "enabled")
-    return (*own, *([Place("organization", whose.organization)] if allowed and whose.organization else []))
+    places = personal_places(policy, participants) if participants.alone else ()
+    allowed = policy.organization and participants.organization and org_setting(organization, "enabled")
+    return (
+        *places,
+        *([Place("organization", participants.organization)] if allowed and participants.organization else []),
+    )
 
 
-def personal_places(policy: Policy, whose: Whose) -> tuple[Place, ...]:
+def personal_places(policy: Policy, participants: Participants) -> tuple[Place, ...]:
     """Return the user's places that a conversation may write."""
-    if not (policy.enabled and policy.items and whose.user):
+    if not (policy.enabled and policy.items and participants.user):
         return ()
-    places = [Place("user", whose.user)] if policy.user else []
-    return (*places, *([persona_place(whose.user, whose.persona)] if policy.persona and whose.persona else []))
+    places = [Place("user", participants.user)] if policy.user else []
+    return (
+        *places,
+        *([persona_place(participants.user, participants.persona)] if policy.persona and participants.persona else []),
+    )
 
 
 def published_place(
-    policy: Policy, whose: Whose, organization: Mapping[str, Any] | None, *, may_publish: bool
+    policy: Policy, participants: Participants, organization: Mapping[str, Any] | None, *, may_publish: bool
 ) -> Place | None:
     """Return the organization that a turn may write to: named, enabled, shared with, allowed, with permission."""
-    wanted = policy.enabled and policy.items and policy.organization and policy.share and whose.organization
-    if not wanted or not may_publish or whose.organization is None:
+    wanted = policy.enabled and policy.items and policy.organization and policy.share and participants.organization
+    if not wanted or not may_publish or participants.organization is None:
         return None
     if not (org_setting(organization, "enabled") and org_setting(organization, "allowWrites")):
         return None
-    return Place("organization", whose.organization)
+    return Place("organization", participants.organization)
 
 
-def unshared(policy: Policy, whose: Whose, organization: Mapping[str, Any] | None, *, may_publish: bool) -> str:
+def unshared(
+    policy: Policy, participants: Participants, organization: Mapping[str, Any] | None, *, may_publish: bool
+) -> str:
     """Return why a turn that asks to share with an organization does not; "" if it does or does not ask."""
-    if not policy.share or published_place(policy, whose, organization, may_publish=may_publish):
+    if not policy.share or published_place(policy, participants, organization, may_publish=may_publish):
         return ""
     reasons = (
         (not policy.enabled, "memory is disabled: `enabled` is false"),
-        (not whose.organization, "the request names no organization"),
+        (not participants.organization, "the request names no organization"),
         (not policy.organization, "`scopes.organization` is false"),
         (not policy.items, "`storeAtomicDocs` is false"),
         (not may_publish, "the API key may not publish; it needs the role admin or higher"),
@@ -171,23 +181,23 @@ def unshared(policy: Policy, whose: Whose, organization: Mapping[str, Any] | Non
 
 
 def told_places(
-    policy: Policy, whose: Whose, category: str, settings: Mapping[str, Mapping[str, Any]]
+    policy: Policy, participants: Participants, category: str, settings: Mapping[str, Mapping[str, Any]]
 ) -> frozenset[Place]:
     """Return the places that posts of a category under a policy may reach. `settings` are those of organizations, by
     id; `whose.organization` is the one that the turn was shared with, with permission.
     """
-    of = settings.get(whose.organization or "", {})
-    published = published_place(policy, whose, of, may_publish=True)
-    places = (*personal_places(policy, whose), *([published] if published else []))
+    of = settings.get(participants.organization or "", {})
+    published = published_place(policy, participants, of, may_publish=True)
+    places = (*personal_places(policy, participants), *([published] if published else []))
     return frozenset(each for each in places if category in categories_for(each, policy, of))
 
 
 def org_setting(settings: Mapping[str, Any] | None, name: str) -> bool:
     """Return an organization's boolean setting, true by default."""
-    found: Any = settings or {}
+    result: Any = settings or {}
     for part in ("memory", "longTermMemory", name):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found is not False
+        result = result.get(part) if isinstance(result, Mapping) else None
+    return result is not False
 
 
 def persona_place(user: str, persona: str) -> Place:
@@ -207,9 +217,9 @@ def categories_for(place: Place, policy: Policy, organization: Mapping[str, Any]
     allowed = set(CATEGORIES if policy.categories is None else policy.categories)
     if place.kind == "organization":
         allowed &= set(SHARED)
-        found: Any = organization or {}
+        result: Any = organization or {}
         for part in ("memory", "longTermMemory", "allowedCategories"):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        if isinstance(found, Sequence) and not isinstance(found, str):
-            allowed &= set(found)
+            result = result.get(part) if isinstance(result, Mapping) else None
+        if isinstance(result, Sequence) and not isinstance(result, str):
+            allowed &= set(result)
     return frozenset(allowed)

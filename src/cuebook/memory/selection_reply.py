@@ -101,11 +101,11 @@ def _in_prose(text: str, ids: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     for clause in _CLAUSE.split(text):
         opening, *rest = mention.split(clause)  # then each id, and the text behind it
         excludes_all = _NEGATION.search(opening.rpartition(",")[2])  # "Neither exp-1 nor exp-2 applies"
-        found: list[tuple[str, bool]] = []  # from the last to the first: ids that are joined share the verdict behind
+        results: list[tuple[str, bool]] = []  # from the last to the first: ids that are joined share the verdict behind
         for at in range(len(rest) - 2, -1, -2):
             before, behind = rest[at - 1] if at else opening, rest[at + 1]
-            own = _EXCLUDES_NEXT.sub("", behind) if found else behind
+            own = _EXCLUDES_NEXT.sub("", behind) if results else behind
             selected = not (excludes_all or _EXCLUDES_NEXT.search(before) or _NEGATION.search(own))
-            joined = bool(found) and _JOINS_NEXT.fullmatch(behind) is not None
-            found.append((rest[at], selected and (not joined or found[-1][1])))
-        yield from ((name, selected) for each, selected in reversed(found) if (name := _id(each, ids)))
+            joined = bool(results) and _JOINS_NEXT.fullmatch(behind) is not None
+            results.append((rest[at], selected and (not joined or results[-1][1])))
+        yield from ((name, selected) for each, selected in reversed(results) if (name := _id(each, ids)))

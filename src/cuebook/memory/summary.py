@@ -60,14 +60,14 @@ def write(items: Sequence[Item], *, previous: str, max_tokens: int, count: Count
     """Return the summary of `items` within `max_tokens`, and their `memory_json` within as many again.
 
     `previous` is the current summary: if the new quotes fit after it, its bytes stay unchanged. The markdown has only
-    items of user trust (MISSION R4). The assistant's own go to `tainted`: after a poisoned page they may repeat it.
+    items of user trust. The assistant's own go to `tainted`: after a poisoned page they may repeat it.
     """
     current = [replace(each, valid_from=on_the_wall(each.valid_from, zone)) for each in items if each.valid_to is None]
-    own = sorted((each for each in current if each.trust == "user"), key=lambda each: (each.valid_from, each.seq))
-    markdown = _appended(own, previous, max_tokens, count) or _selected(own, max_tokens, count)
+    entries = sorted((each for each in current if each.trust == "user"), key=lambda each: (each.valid_from, each.seq))
+    markdown = _appended(entries, previous, max_tokens, count) or _selected(entries, max_tokens, count)
     others = [each for each in current if each.trust != "user"]
     return Digest(
-        markdown, _memory_json(own, max_tokens, count), _tainted(others, int(max_tokens * TAINTED_SHARE), count)
+        markdown, _memory_json(entries, max_tokens, count), _tainted(others, int(max_tokens * TAINTED_SHARE), count)
     )
 
 
@@ -123,23 +123,23 @@ def _choose(lines: Sequence[_Line], max_tokens: int, count: Count) -> list[_Line
     needs = companions([each.item for each in lines])
     after = {id_: marked[id_] if marked[id_] != id_ else needs.get(id_, [None])[-1] for id_ in by_id}
     newest = _newest(after)
-    taken: dict[str, _Line] = {}
+    texts: dict[str, _Line] = {}
     left = max_tokens - count(HEADING) - 2
     limits = (FIRST_SHARE, SECOND_SHARE, 1.0)
     classes = [[each for each in lines if _class(each.item) == number] for number in range(3)]
     for share, members in zip(limits, classes, strict=True):
         floor = max_tokens * (1 - share)
         for line in sorted(members, key=lambda each: _value(each, lines, costs), reverse=True):
-            group = {line.item.id, newest[line.item.id]} - taken.keys()
+            group = {line.item.id, newest[line.item.id]} - texts.keys()
             price = sum(costs[id_] for id_ in group)
             if left - price >= floor:
                 left -= price
-                taken |= {id_: by_id[id_] for id_ in group}
-    while taken and count(_markdown(ordered := [each for each in lines if each.item.id in taken])) > max_tokens:
+                texts |= {id_: by_id[id_] for id_ in group}
+    while texts and count(_markdown(ordered := [each for each in lines if each.item.id in texts])) > max_tokens:
         worst = min(ordered, key=lambda each: (-_class(each.item), _value(each, lines, costs)))
-        gone = {id_ for id_ in taken if worst.item.id in (id_, newest[id_])}  # a superseded one goes with its newest
-        taken = {id_: each for id_, each in taken.items() if id_ not in gone}
-    return [each for each in lines if each.item.id in taken]
+        gone = {id_ for id_ in texts if worst.item.id in (id_, newest[id_])}  # a superseded one goes with its newest
+        texts = {id_: each for id_, each in texts.items() if id_ not in gone}
+    return [each for each in lines if each.item.id in texts]
 
 
 def _candidates(lines: Sequence[_Line], costs: dict[str, int], newest: Mapping[str, str]) -> Sequence[_Line]:
@@ -209,7 +209,7 @@ def _read(markdown: str) -> list[_Line]:
     """Return the lines of a summary that was written from quotes; none for other summaries."""
     if not markdown.startswith(HEADING):
         return []
-    found: list[_Line] = []
+    lines: list[_Line] = []
     year, when = 1970, 0.0
     for number, line in enumerate(markdown.split("\n")[1:]):
         if match := _YEAR.match(line):
@@ -217,8 +217,8 @@ def _read(markdown: str) -> list[_Line]:
         elif match := _QUOTE.match(line):
             if match[2]:
                 when = datetime(year, _MONTHS.index(match[2]) + 1, int(match[1]), tzinfo=UTC).timestamp()
-            found.append(_Line(when, match[3], _item_of(match[3], when, number)))
-    return found
+            lines.append(_Line(when, match[3], _item_of(match[3], when, number)))
+    return lines
 
 
 def _item_of(text: str, when: float, number: int) -> Item:
@@ -230,7 +230,7 @@ def _item_of(text: str, when: float, number: int) -> Item:
 
 
 def _memory_json(items: Sequence[Item], max_tokens: int, count: Count) -> dict[str, Any]:
-    """Return the most important listed quotes that fit, under A's eight keys."""
+    """Return the most important listed quotes that fit, under AgentOS's eight keys."""
     listed = [each for each in items if each.weight >= LISTED]
     costs = {each.id: count(compact(_entry(each))) + 1 for each in listed}
     ranked = sorted(listed, key=lambda each: (_class(each), -each.weight / (OVERHEAD + costs[each.id])))
@@ -261,13 +261,13 @@ def _entry(item: Item) -> dict[str, Any]:
 
 
 def _tainted(items: Sequence[Item], budget: int, count: Count) -> str:
-    kept: list[str] = []
+    remaining: list[str] = []
     for item in sorted(items, key=lambda each: each.weight, reverse=True):
         line = f"- {item.trust}: {_flat(item)} ({_said(item.valid_from)})"
-        if count("\n".join((*kept, line))) > budget:
+        if count("\n".join((*remaining, line))) > budget:
             break
-        kept.append(line)
-    return "\n".join(kept)
+        remaining.append(line)
+    return "\n".join(remaining)
 
 
 def _flat(item: Item) -> str:

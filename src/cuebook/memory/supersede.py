@@ -19,7 +19,7 @@ from cuebook.memory.item_keys import normal
 from cuebook.memory.quotes import FULL_SCORE, LISTED, names_of, values_of
 from cuebook.records.memory import Item
 
-#: Confidence that a repeat adds, up to 1.0 (MISSION T2).
+#: Confidence that a repeat adds, up to 1.0.
 REPEAT: Final = 0.1
 #: Minimum shared topic if the newer replaces a value, if it has a word of change, and if both.
 SAME_WITH_VALUE: Final = 0.42
@@ -53,15 +53,14 @@ RARE: Final = 2
 class LinkOutcome(Struct, frozen=True):
     """The stored items after a merge: `kept` are the stored ones, repeats raised and superseded ones marked.
 
-    `added` are the new ones, `ended` those that a correction ended.
+    `added` are the new ones.
     """
 
     kept: list[Item]
     added: list[Item]
-    ended: list[Item] = []
 
 
-class Read(Struct, frozen=True):
+class QuoteWords(Struct, frozen=True):
     """A quote prepared for comparison."""
 
     item: Item
@@ -79,10 +78,10 @@ class Shares(Struct, frozen=True):
     longer: float
 
 
-def merge(held: Sequence[Item], found: Iterable[Item]) -> LinkOutcome:
-    """Return the stored items after merging `found` (oldest first) into `held`. Linear in both, by a word index."""
-    board = _Board(held)
-    for item in found:
+def merge(items: Sequence[Item], entries: Iterable[Item]) -> LinkOutcome:
+    """Return the stored items after merging `entries` (oldest first) into `items`. Linear in both, by a word index."""
+    board = _Board(items)
+    for item in entries:
         board.add(item)
     return board.merged()
 
@@ -99,45 +98,49 @@ def unmarked(items: Sequence[Item]) -> list[Item]:
 def companions(items: Sequence[Item]) -> dict[str, list[str]]:
     """Return for each item the ids of newer ones that must be shown with it."""
     board = _Board(())
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for item in sorted(items, key=lambda each: (each.valid_from, each.seq)):
-        read = read_item(item)
-        for older, shares in board.near(read):
-            if older.item.id != item.id and shares.shorter >= COMPANION and (_differ(older, read) or read.update):
-                found.setdefault(older.item.id, []).append(item.id)
-        board.place(read)
+        quote_words = read_item(item)
+        for older, shares in board.near(quote_words):
+            if (
+                older.item.id != item.id
+                and shares.shorter >= COMPANION
+                and (_differ(older, quote_words) or quote_words.update)
+            ):
+                results.setdefault(older.item.id, []).append(item.id)
+        board.place(quote_words)
     for item in items:
         if item.superseded_by:
-            found.setdefault(item.id, []).append(item.superseded_by)
-    return found
+            results.setdefault(item.id, []).append(item.superseded_by)
+    return results
 
 
-def nearest(sought: Sequence[str], held: Sequence[str], most: int) -> set[int]:
+def nearest(sought: Sequence[str], contents: Sequence[str], most: int) -> set[int]:
     """Return the indexes of the stored texts that share the rarest words with a sought text, at most `most` each."""
     index: dict[str, list[int]] = {}
-    for place, text in enumerate(held):
+    for place, text in enumerate(contents):
         for key in _keys(text):
             index.setdefault(key, []).append(place)
-    found: set[int] = set()
+    results: set[int] = set()
     for text in sought:
         shared: dict[int, float] = {}
         for key in sorted(_keys(text)):
             holding = index.get(key, ())
-            weight = math.log((len(held) + 1) / (len(holding) + 1)) + 0.01
+            weight = math.log((len(contents) + 1) / (len(holding) + 1)) + 0.01
             for place in holding[-MANY:]:
                 shared[place] = shared.get(place, 0.0) + weight
-        found.update(heapq.nlargest(most, shared, key=lambda place: (shared[place], place)))
-    return found
+        results.update(heapq.nlargest(most, shared, key=lambda place: (shared[place], place)))
+    return results
 
 
 def _keys(text: str) -> frozenset[str]:
     return frozenset(word[:LETTERS] for word in language(detect(text)).content(text))
 
 
-def read_item(item: Item) -> Read:
+def read_item(item: Item) -> QuoteWords:
     """Return a quote's topic, values and signs."""
     topic, values, names, update, adds = _read_text(item.text)
-    return Read(item=item, topic=topic, values=values, names=names, update=update, adds=adds)
+    return QuoteWords(item=item, topic=topic, values=values, names=names, update=update, adds=adds)
 
 
 @lru_cache(maxsize=1 << 14)  # each pass compares what is new with all that is stored
@@ -152,17 +155,17 @@ def _read_text(text: str) -> tuple[dict[str, float], dict[str, frozenset[str]], 
             values.setdefault("date", set()).add(word[:3])
         if "number" in lists.kinds(word):
             values.setdefault("number", set()).add(word)
-    given = {part for found in values.values() for value in found for part in words_of(value)}
+    fields = {part for results in values.values() for value in results for part in words_of(value)}
     names = frozenset(name.lower()[:LETTERS] for name in names_of(text, lists))
     topic: dict[str, float] = {}
     for word in lists.content(text):
-        if word in given or word.isdigit():
+        if word in fields or word.isdigit():
             continue
         kinds = lists.kinds(word)
         if "date" not in kinds and "number" not in kinds and "smalltalk" not in kinds:
             key = word[:LETTERS] if lists.spaced else word
             topic[key] = max(topic.get(key, 0.0), SIGN if kinds else TOPIC)
-    frozen = {kind: frozenset(found) for kind, found in values.items()}
+    frozen = {kind: frozenset(results) for kind, results in values.items()}
     return topic, frozen, names, signs["update"] > 0, signs["also"] > 0
 
 
@@ -170,7 +173,7 @@ class _Board:
     """The stored quotes, indexed by topic word, while new ones are added."""
 
     def __init__(self, held: Sequence[Item]) -> None:
-        self.reads: dict[str, Read] = {}
+        self.reads: dict[str, QuoteWords] = {}
         self.order: list[str] = []
         self.held = {item.id for item in held}
         self.texts: dict[str, str] = {}
@@ -179,30 +182,32 @@ class _Board:
         for item in held:
             self.place(read_item(item))
 
-    def place(self, read: Read) -> None:
-        id_ = read.item.id
+    def place(self, quote_words: QuoteWords) -> None:
+        id_ = quote_words.item.id
         if id_ not in self.reads:
             self.order.append(id_)
-            self.df.update(read.topic.keys())
-            for word in read.topic:
+            self.df.update(quote_words.topic.keys())
+            for word in quote_words.topic:
                 self.index.setdefault(word, []).append(id_)
-        self.reads[id_] = read
-        self.texts[normal(read.item.text)] = id_
+        self.reads[id_] = quote_words
+        self.texts[normal(quote_words.item.text)] = id_
 
     def add(self, item: Item) -> None:
-        read = read_item(item)
-        near = self.near(read)
-        known = self._repeated(read, near)
+        quote_words = read_item(item)
+        near = self.near(quote_words)
+        known = self._repeated(quote_words, near)
         if known is not None:
             self._repeat(known, item)
             return
-        linked = [other for other, shares in near if item.weight >= LISTED / 2 and self._linked(read, other, shares)]
+        linked = [
+            other for other, shares in near if item.weight >= LISTED / 2 and self._linked(quote_words, other, shares)
+        ]
         linked.sort(key=lambda other: other.item.seq)
         earlier = [other for other in linked if other.item.seq <= item.seq and not self._replaced_before(other, item)]
         later = [other for other in linked if other.item.seq > item.seq]
-        again = any(self._rare(older, read) for older, _ in near)
+        again = any(self._rare(older, quote_words) for older, _ in near)
         if again and item.trust == "user" and item.weight > LISTED / 2:  # a repeated question does not become a fact
-            more = AGAIN if read.update or read.values else AGAIN_PLAIN
+            more = AGAIN if quote_words.update or quote_words.values else AGAIN_PLAIN
             item = replace(item, weight=round(min(1.0, item.weight + more / FULL_SCORE), 4))
         if earlier:
             item = replace(item, supersedes=earlier[-1].item.id)
@@ -212,58 +217,58 @@ class _Board:
             self._change(other, superseded_by=item.id)
         if later and not self._replaced_after(later[0], item):
             self._change(later[0], supersedes=item.id)
-        self.place(replace(read, item=item))
+        self.place(replace(quote_words, item=item))
 
-    def _change(self, read: Read, **fields: str) -> None:
-        self.reads[read.item.id] = replace(read, item=replace(read.item, **fields))
+    def _change(self, quote_words: QuoteWords, **fields: str) -> None:
+        self.reads[quote_words.item.id] = replace(quote_words, item=replace(quote_words.item, **fields))
 
-    def _replaced_before(self, read: Read, item: Item) -> bool:
+    def _replaced_before(self, quote_words: QuoteWords, item: Item) -> bool:
         """Return whether another quote had superseded a quote before an item did."""
-        after = self.reads.get(read.item.superseded_by or "")
-        return read.item.superseded_by is not None and (after is None or after.item.seq <= item.seq)
+        after = self.reads.get(quote_words.item.superseded_by or "")
+        return quote_words.item.superseded_by is not None and (after is None or after.item.seq <= item.seq)
 
-    def _replaced_after(self, read: Read, item: Item) -> bool:
+    def _replaced_after(self, quote_words: QuoteWords, item: Item) -> bool:
         """Return whether the quote that it superseded is later than an item."""
-        before = self.reads.get(read.item.supersedes or "")
+        before = self.reads.get(quote_words.item.supersedes or "")
         return before is not None and before.item.seq > item.seq
 
-    def near(self, read: Read) -> list[tuple[Read, Shares]]:
+    def near(self, quote_words: QuoteWords) -> list[tuple[QuoteWords, Shares]]:
         """Return the stored quotes that share the most topic words, with the shared part."""
         total = len(self.reads) + 1
-        weights = {word: own * self._rarity(word, total) for word, own in read.topic.items()}
+        weights = {word: own * self._rarity(word, total) for word, own in quote_words.topic.items()}
         shared: dict[str, float] = {}
         for word, weight in sorted(weights.items(), key=lambda each: self.df[each[0]]):
             for id_ in self.index.get(word, ())[-MANY:]:
                 shared[id_] = shared.get(id_, 0.0) + weight
         own = sum(weights.values())
         best = sorted(shared, key=lambda id_: (-shared[id_], -self.reads[id_].item.seq))[:CANDIDATES]
-        found = []
+        results = []
         for id_ in best:
             other = self.reads[id_]
             theirs = sum(weight * self._rarity(word, total) for word, weight in other.topic.items())
             least, most = min(own, theirs), max(own, theirs)
             if least > 0 and shared[id_] / most >= SAME_OF_LONGER:  # a short remark covers little of a long one
-                found.append((other, Shares(shared[id_] / least, shared[id_] / most)))
-        return found
+                results.append((other, Shares(shared[id_] / least, shared[id_] / most)))
+        return results
 
     def _rarity(self, word: str, total: int) -> float:
         """Return how distinctive a word is: 1 for a new one, near 0 for one in most quotes."""
         return (1.0 - 0.9 * math.log(1 + self.df[word]) / math.log(1 + max(total, 8))) ** 2
 
-    def _repeated(self, read: Read, near: Sequence[tuple[Read, Shares]]) -> str | None:
+    def _repeated(self, quote_words: QuoteWords, near: Sequence[tuple[QuoteWords, Shares]]) -> str | None:
         """Return the stored quote that states the same, or that contains all of the new one."""
-        same = self.texts.get(normal(read.item.text))
+        same = self.texts.get(normal(quote_words.item.text))
         if same is not None:
             return same
-        text = normal(read.item.text)
+        text = normal(quote_words.item.text)
         for older, _ in near:
-            if older.item.trust == read.item.trust and len(text) > LETTERS and text in normal(older.item.text):
+            if older.item.trust == quote_words.item.trust and len(text) > LETTERS and text in normal(older.item.text):
                 return older.item.id
         return None
 
     def _repeat(self, id_: str, item: Item) -> None:
-        read = self.reads[id_]
-        old = read.item
+        quote_words = self.reads[id_]
+        old = quote_words.item
         fresh = tuple(source for source in item.sources if source not in old.sources)
         if fresh:
             newer = replace(
@@ -278,9 +283,9 @@ class _Board:
             if old.superseded_by in self.reads and old.superseded_by is not None:
                 after = self.reads[old.superseded_by]
                 self.reads[old.superseded_by] = replace(after, item=replace(after.item, superseded_by=id_))
-            self.reads[id_] = replace(read, item=newer)
+            self.reads[id_] = replace(quote_words, item=newer)
 
-    def _linked(self, one: Read, other: Read, shares: Shares) -> bool:
+    def _linked(self, one: QuoteWords, other: QuoteWords, shares: Shares) -> bool:
         """Return whether the newer of two quotes supersedes the older."""
         old, new = (other, one) if other.item.seq <= one.item.seq else (one, other)
         same_post = not set(new.item.sources).isdisjoint(old.item.sources)
@@ -297,17 +302,17 @@ class _Board:
             return shares.shorter >= SAME_WITH_CODE and shares.longer >= SAME_OF_LONGER_WITH_CODE
         return bool(differ or new.update) and shares.shorter >= least
 
-    def _rare(self, old: Read, new: Read) -> bool:
+    def _rare(self, old: QuoteWords, new: QuoteWords) -> bool:
         return any(self.df[word] <= RARE for word in old.topic.keys() & new.topic.keys())
 
     def merged(self) -> LinkOutcome:
         """Return the merge outcome."""
-        kept = [self.reads[id_].item for id_ in self.order if id_ in self.held]
+        items = [self.reads[id_].item for id_ in self.order if id_ in self.held]
         added = [self.reads[id_].item for id_ in self.order if id_ not in self.held]
-        return LinkOutcome(kept, added)
+        return LinkOutcome(items, added)
 
 
-def _differ(old: Read, new: Read) -> set[str]:
+def _differ(old: QuoteWords, new: QuoteWords) -> set[str]:
     """Return the types of values that both quotes have, without a value in common.
 
     A quote's number may only identify its subject: "plank 3 is 21 cm long" and "plank 5 is 35 cm long".

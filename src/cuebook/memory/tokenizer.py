@@ -77,22 +77,22 @@ def words(text: str) -> list[str]:
     tokens = (_PLAIN_TOKEN if plain else _TOKEN).findall(folded)
     if plain or not _UNSPACED.search(folded):
         return [stem for token in tokens for stem in _stems(token[:LONGEST_WORD])]
-    found: list[str] = []
+    results: list[str] = []
     for run in chain.from_iterable(map(_runs, tokens)):
-        found += _characters(run) if _UNSPACED.match(run) else _stems(run[:LONGEST_WORD])
-    return found
+        results += _characters(run) if _UNSPACED.match(run) else _stems(run[:LONGEST_WORD])
+    return results
 
 
 def query_words(text: str) -> list[str]:
     """Return the search words of a query: only the pairs of an unspaced run, without stop words of its language."""
-    found: list[str] = []
+    results: list[str] = []
     for token in _drop_foreign(_TOKEN.findall(_fold(text, plain=text.isascii()))):
         for run in _runs(token):
             if _UNSPACED.match(run):
-                found += _pairs(run) or [run]
+                results += _pairs(run) or [run]
             else:
-                found += _stems(run[:LONGEST_WORD])
-    return found
+                results += _stems(run[:LONGEST_WORD])
+    return results
 
 
 def key_text(speaker: str, when: float, text: str, *, zone: tzinfo = UTC) -> str:
@@ -187,7 +187,7 @@ def spans_of(text: str) -> list[tuple[int, int]]:
 def stop_words(code: str) -> frozenset[str]:
     """Return the stop words of a language, without diacritics: its function words and small talk.
 
-    Measured on LoCoMo: stop words and stems together are worth 9 points of R@10 (notes/recall.md, 4.1).
+    Measured on LoCoMo: stop words and stems together are worth 9 points of R@10.
     """
     lists = language(code)
     return frozenset(_fold(word, plain=word.isascii()) for word in lists.function | lists.words("smalltalk"))
@@ -250,12 +250,12 @@ def _english() -> Callable[[], Any]:
 
 def _runs(token: str) -> list[str]:
     """Split a token where a script without spaces begins or ends."""
-    found: list[str] = []
+    results: list[str] = []
     place = 0
     for match in _UNSPACED.finditer(token):
-        found += [token[place : match.start()], match[0]]
+        results += [token[place : match.start()], match[0]]
         place = match.end()
-    return [run for run in [*found, token[place:]] if run]
+    return [run for run in [*results, token[place:]] if run]
 
 
 def _pairs(run: str) -> list[str]:

@@ -37,7 +37,7 @@ _LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 def commit(text: str, salt: bytes, *, where: str = "text") -> str:
     """Return SHA-256(salt + text) in hex: reveals nothing of the text without the salt, and fits no other text."""
     if len(salt) != SALT_SIZE:
-        raise InvalidInput(f"salt: has {len(salt)} bytes. Give {SALT_SIZE}.", where="salt")
+        raise InvalidInput(f"salt: has {len(salt)} bytes. Use {SALT_SIZE}.", where="salt")
     try:
         return hashlib.sha256(salt + text.encode()).hexdigest()
     except UnicodeEncodeError as error:
@@ -52,11 +52,11 @@ def seal(
     `salt` is 48 random bytes, 16 per text. Raises InvalidInput naming the part of `context` that JSON cannot represent.
     """
     if len(salt) != SALT_SIZE * len(PERSONAL):
-        raise InvalidInput(f"salt: has {len(salt)} bytes. Give {SALT_SIZE * len(PERSONAL)}.", where="salt")
+        raise InvalidInput(f"salt: has {len(salt)} bytes. Use {SALT_SIZE * len(PERSONAL)}.", where="salt")
     strict_json.check(context, where="input_context")
-    said = (canonical(context).decode() if context else "", interpolated_text, output_summary)
+    values = (canonical(context).decode() if context else "", interpolated_text, output_summary)
     commitments, texts = {}, {}
-    for number, (name, text) in enumerate(zip(PERSONAL, said, strict=True)):
+    for number, (name, text) in enumerate(zip(PERSONAL, values, strict=True)):
         mine = salt[number * SALT_SIZE : (number + 1) * SALT_SIZE]
         commitments[name] = commit(text, mine, where=name) if text else ""
         if text:
@@ -151,12 +151,12 @@ def verify(
     """
     good, forged = _sort(checkpoints, public_key)
     count, erased, signed, prev = 0, 0, 0, GENESIS
-    found = iter(records)
-    for record in found:
+    results = iter(records)
+    for record in results:
         checkpoint = good.get(count + 1)
         reason = _fault(record, count + 1, prev, checkpoint, signed)
         if isinstance(record, InvalidInput) or reason:
-            total = count + 1 + sum(1 for _ in found)
+            total = count + 1 + sum(1 for _ in results)
             return Verdict(ok=False, records=total, first_bad=count + 1, reason=reason, erased=erased, signed=signed)
         count, prev = count + 1, record.hash
         erased += any(getattr(record, name) and name not in record.texts for name in PERSONAL)
@@ -231,7 +231,7 @@ def _opens(record: Record, name: str, text: CommittedText) -> bool:
 
 
 def mirror_line(record: Record) -> str:
-    """Return a record as a line of the mirror file: E's seven fields first, with their texts, null for an erased one.
+    """Return a record as a line of the mirror file: kAI's seven fields first, with their texts, null for an erased one.
 
     Anyone can verify it with `commitments` and `salts`: replace the texts by the commitments, remove `hash`, `salts`,
     `commitments` and `redacted`, and compute SHA-256 of the RFC 8785 form; that is `hash`.
@@ -267,8 +267,8 @@ def parse_mirror(line: str | bytes) -> Record:
     try:
         sides = msgspec.convert([commitments, salts], list[dict[str, str]])
         texts = {name: CommittedText(_shown(name, fields[name]), salt) for name, salt in sides[1].items()}
-        shown = {name: sides[0].get(name, "") for name in PERSONAL}
-        record = msgspec.convert({**fields, **shown, "texts": {}}, Record)
+        entries = {name: sides[0].get(name, "") for name in PERSONAL}
+        record = msgspec.convert({**fields, **entries, "texts": {}}, Record)
         unproven = [name for name in PERSONAL if name not in texts and fields[name] not in (None, "", {})]
     except (msgspec.ValidationError, KeyError) as error:
         raise InvalidInput(f"not a record: {error}") from error

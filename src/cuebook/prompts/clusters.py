@@ -57,14 +57,14 @@ def group(
     for at, name in enumerate(names):
         for other in range(at):
             like[at][other] = like[other][at] = likeness(name, names[other])
-    found = [
+    groups = [
         _group([names[at] for at in each], [[like[a][b] for b in each] for a in each], weights)
         for each in _linked(like, least)
         if len(each) > 1
     ]
-    grouped = {member.name for each in found for member in each.members}
-    found.sort(key=lambda each: (-len(each.members), -each.likeness, each.members[0].name))
-    return found, [name for name in names if name not in grouped]
+    grouped = {member.name for each in groups for member in each.members}
+    groups.sort(key=lambda each: (-len(each.members), -each.likeness, each.members[0].name))
+    return groups, [name for name in names if name not in grouped]
 
 
 def _linked(like: Sequence[Sequence[float]], least: float) -> list[list[int]]:
@@ -99,14 +99,14 @@ def _group(names: Sequence[str], like: Sequence[Sequence[float]], weights: Weigh
 def _told(names: Sequence[str], weights: Weights) -> tuple[str, ...]:
     """Return the words in at least two texts of a group, ordered by weight and rarity elsewhere."""
     holders = Counter(word for name in names for word in weights[name])
-    everywhere = Counter(word for said in weights.values() for word in said)
+    everywhere = Counter(word for fields in weights.values() for word in fields)
     elsewhere = max(1, len(weights) - len(names))
-    told: dict[str, float] = {}
+    values: dict[str, float] = {}
     for word, held in holders.items():
         own = held / len(names) - (everywhere[word] - held) / elsewhere
         if held > 1 and own > 0:
-            told[word] = own * sum(weights[name].get(word, 0.0) for name in names)
-    return tuple(sorted(told, key=lambda word: (-told[word], word))[:TOLD])
+            values[word] = own * sum(weights[name].get(word, 0.0) for name in names)
+    return tuple(sorted(values, key=lambda word: (-values[word], word))[:TOLD])
 
 
 def by_words(weights: Weights, one: str, other: str) -> float:
@@ -119,9 +119,9 @@ def weigh(texts: Mapping[str, str]) -> dict[str, dict[str, float]]:
     """Return each text's words with unit-length weights: frequency in the text times rarity in the others."""
     counts = {name: Counter(_WORD.findall(_PLACE.sub(" ", text).lower())) for name, text in texts.items()}
     holders = Counter(word for each in counts.values() for word in each)
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     for name, said in counts.items():
         raw = {word: (1 + log(n)) * log((1 + len(texts)) / holders[word]) for word, n in said.items()}
         length = sqrt(sum(weight * weight for weight in raw.values())) or 1.0
-        found[name] = {word: weight / length for word, weight in raw.items()}
-    return found
+        results[name] = {word: weight / length for word, weight in raw.items()}
+    return results

@@ -277,8 +277,8 @@ def next_semver(semver: str, by: Bump) -> str:
 def check_semver(semver: object, *, where: str = "semver") -> str:
     """Return a checked semantic version (2.0.0); raise InvalidInput with the reason."""
     if not isinstance(semver, str) or len(semver) > _LONGEST_SEMVER or not _SEMVER.fullmatch(semver):
-        shown = repr(semver[:_LONGEST_SEMVER]) if isinstance(semver, str) else f"a {type(semver).__name__}"
-        raise InvalidInput(f"{where}: {shown} is not a semantic version. Write it like 1.2.0.", where=where)
+        text = repr(semver[:_LONGEST_SEMVER]) if isinstance(semver, str) else f"a {type(semver).__name__}"
+        raise InvalidInput(f"{where}: {text} is not a semantic version. Write it like 1.2.0.", where=where)
     return semver
 
 

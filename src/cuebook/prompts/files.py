@@ -21,7 +21,7 @@ Welcome $user_name, I'm $agent_name.
 Be concise.
 ```
 
-A file without front matter is a prompt too (seed E): one section, `body`; the rest stands in the registry. What the
+A file without front matter is a prompt too (kAI): one section, `body`; the rest stands in the registry. What the
 store alone knows is in no file: number, digest, times, where a branch began.
 """
 

@@ -1,6 +1,6 @@
 """Parse and write the front matter of a prompt's file: its keys, their types, and their order.
 
-Keys are accepted in any order. `id`, `params` and `inherits_from` (E's and B's names) are aliases of `name`, `input`
+Keys are accepted in any order. `id`, `params` and `inherits_from` (of kAI and Cortex) are aliases of `name`, `input`
 and `inherits`. Unknown keys are stored in `metadata["extra"]`.
 """
 
@@ -76,7 +76,7 @@ class FrontMatter:
         texts = [child.value for child in node.value] if isinstance(node.value, list) else [node.value]
         named = tuple(text for text in texts if isinstance(text, str))
         if len(named) != len(texts):
-            self.refuse(key, "expected a list of texts")
+            self.refuse(key, "expected a list of strings")
         return named
 
     def flag(self, key: str) -> bool:
@@ -113,18 +113,18 @@ class FrontMatter:
     def metadata(self) -> dict[str, Any]:
         """Return the metadata: `metadata`, our keys beside it, and unknown keys in `extra`."""
         node = self.value_of("metadata")
-        found = {} if node is None else plain(node)
-        if not isinstance(found, dict):
+        results = {} if node is None else plain(node)
+        if not isinstance(results, dict):
             self.refuse("metadata", "expected `key: value` lines")
         for key in OWN_METADATA:
-            if key in self.nodes and key in found:
+            if key in self.nodes and key in results:
                 self.refuse(key, "is a duplicate of a key below `metadata`. Keep one.")
             if key in self.nodes:
-                found[key] = self.weights(key) if key == "context_weights" else plain(self.nodes[key])
+                results[key] = self.weights(key) if key == "context_weights" else plain(self.nodes[key])
         unknown = [key for key in self.nodes if key not in KEYS]
-        if unknown and "extra" in found:
+        if unknown and "extra" in results:
             self.refuse(unknown[0], "is unknown. Move it into the existing `metadata.extra`.")
-        return {**found, "extra": {key: plain(self.nodes[key]) for key in unknown}} if unknown else found
+        return {**results, "extra": {key: plain(self.nodes[key]) for key in unknown}} if unknown else results
 
     def weights(self, key: str) -> dict[str, float]:
         """Return signals with their weights."""

@@ -1,6 +1,6 @@
 """Resolve inheritance between prompt versions, and merge two versions section by section.
 
-Inheritance (MISSION G4): the parent's sections first, in its order; the child's text after the parent's with a blank
+Inheritance: the parent's sections first, in its order; the child's text after the parent's with a blank
 line between, new sections last. `override_sections` replace; an empty one removes the section from the text.
 """
 
@@ -13,7 +13,7 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import merge_lines
 from cuebook.prompts.names import parse_reference
 from cuebook.prompts.template import touched
-from cuebook.records.prompt import Param, Resolved, Version
+from cuebook.records.prompt import Param, ResolvedVersion, Version
 
 #: Separates the texts of two sections, and of a parent and its child.
 BLANK_LINE: Final = "\n\n"
@@ -37,7 +37,7 @@ class MergeOutcome(Struct, frozen=True):
     conflicts: tuple[Clash, ...] = ()
 
 
-def resolve(version: Version, parent_of: Callable[[str], Version | None], *, depth: int = DEPTH) -> Resolved:
+def resolve(version: Version, parent_of: Callable[[str], Version | None], *, depth: int = DEPTH) -> ResolvedVersion:
     """Return a version with its ancestors merged in. `parent_of` receives `inherits` as written.
 
     Raises InvalidInput, `where` "inherits": a missing parent, a cycle or more than `depth` steps (both named), or an
@@ -50,7 +50,7 @@ def resolve(version: Version, parent_of: Callable[[str], Version | None], *, dep
         _lay(each, sections)
         params.update((param.name, param) for param in each.params)
     _check_engines(line, params)
-    return Resolved(
+    return ResolvedVersion(
         version=version,
         sections=sections,
         params=tuple(params.values()),
@@ -59,7 +59,7 @@ def resolve(version: Version, parent_of: Callable[[str], Version | None], *, dep
     )
 
 
-def text_of(resolved: Resolved) -> str:
+def text_of(resolved: ResolvedVersion) -> str:
     """Return the full text, not rendered: the non-empty sections, separated by blank lines."""
     return BLANK_LINE.join(text for text in resolved.sections.values() if text.strip())
 

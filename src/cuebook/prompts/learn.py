@@ -48,10 +48,10 @@ def score(
     omits the term instead and divides by the remaining 0.8. Raises InvalidInput by name.
     """
     if not 0.0 <= finite(sentiment, "sentiment") <= 1.0:
-        msg = f"sentiment: {sentiment!r} is out of range. Give a number from 0 to 1."
+        msg = f"sentiment: {sentiment!r} is out of range. Use a number from 0 to 1."
         raise InvalidInput(msg, where="sentiment")
     if corrections < 0:
-        msg = f"corrections: {corrections!r} is negative. Give the number of corrections."
+        msg = f"corrections: {corrections!r} is negative. Use the number of corrections."
         raise InvalidInput(msg, where="corrections")
     if outcome not in SUCCESS:
         msg = f"Unknown outcome {outcome!r}. Available: success, partial, failure, unknown."
@@ -66,7 +66,7 @@ def ema(weight: float, scored: float) -> float:
     """Return an edge weight after one observation: 0.9 weight + 0.1 score (B). All values are in [0, 1]."""
     for value, name in ((weight, "weight"), (scored, "score")):
         if not 0.0 <= finite(value, name) <= 1.0:
-            msg = f"{name}: {value!r} is out of range. Give a number from 0 to 1."
+            msg = f"{name}: {value!r} is out of range. Use a number from 0 to 1."
             raise InvalidInput(msg, where=name)
     return 0.9 * weight + 0.1 * scored
 
@@ -144,32 +144,32 @@ def capped(recent: Sequence[tuple[str, float]], user: str) -> float:
     return 1.0 if counted < CAP_WINDOW * CAP_SHARE else 0.0
 
 
-def trail(seen: Sequence[Observation]) -> list[float]:
+def trail(observations: Sequence[Observation]) -> list[float]:
     """Return the edge weight after each of a version's observations, oldest first, starting from 0.5.
 
     Exact if no observation is missing or changed, up to rounding if one was corrected.
     """
-    weight, found = 0.5, list[float]()
+    weight, results = 0.5, list[float]()
     counts: list[tuple[str, float]] = []
-    for each in seen:
+    for each in observations:
         who = each.user or (each.conversation if each.turn else "")
         counted = capped(counts, who) if who else 1.0
         counts.append((who, counted))
         weight = ema(weight, each.score) if counted else weight
-        found.append(weight)
-    return found
+        results.append(weight)
+    return results
 
 
 def finite(value: object, name: str) -> float:
     """Return a checked number; raise InvalidInput naming a value that is no number, too large, NaN or infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        msg = f"{name}: {value!r} is not a number"
+        msg = f"{name}: {value!r} is not a number. Use a number."
         raise InvalidInput(msg, where=name)
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        msg = f"{name}: {number!r} is not finite. Give a finite number."
+        msg = f"{name}: {number!r} is not finite. Use a finite number."
         raise InvalidInput(msg, where=name)
     return number

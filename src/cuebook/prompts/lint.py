@@ -18,7 +18,7 @@ from cuebook.prompts.similar import near_duplicates
 from cuebook.prompts.template import placeholders, used
 from cuebook.records.credentials import announced, family_of, spans
 from cuebook.records.expression import Expression, lowered
-from cuebook.records.prompt import MAIN, Engine, Resolved, Version
+from cuebook.records.prompt import MAIN, Engine, ResolvedVersion, Version
 
 # ---- a text by itself -----------------------------------------------------------------------------------------------
 
@@ -94,14 +94,14 @@ def spots(text: str) -> Iterator[TextSpot]:
 
 def _phrases(text: str) -> Iterator[TextSpot]:
     plain = _folded(text)
-    found = [match for phrase in _PHRASES if (match := phrase.search(plain))]
-    if found:
-        first = min(found, key=lambda match: match.start())
-        shown = " ".join(text[first.start() : first.end()].split())[:60]
+    results = [match for phrase in _PHRASES if (match := phrase.search(plain))]
+    if results:
+        first = min(results, key=lambda match: match.start())
+        content = " ".join(text[first.start() : first.end()].split())[:60]
         yield TextSpot(
             "injection",
             first.start(),
-            f"contains {shown!r}, a known injection phrase. Reword it, also in rules.",
+            f"contains {content!r}, a known injection phrase. Reword it, also in rules.",
         )
 
 
@@ -119,8 +119,10 @@ def _characters(text: str) -> Iterator[TextSpot]:
         start = next(
             word.start() for word in _WORD.finditer(text, max(0, twin.start() - 80)) if word.end() > twin.start()
         )
-        shown = text[start : twin.end() + 10].split(maxsplit=1)[0]
-        yield TextSpot("confusable", twin.start(), f"{shown!a} mixes scripts with look-alike letters. Use one script.")
+        content = text[start : twin.end() + 10].split(maxsplit=1)[0]
+        yield TextSpot(
+            "confusable", twin.start(), f"{content!a} mixes scripts with look-alike letters. Use one script."
+        )
 
 
 def _folded(text: str) -> str:
@@ -157,7 +159,7 @@ RULES: Final[Mapping[str, tuple[Severity, str]]] = {
     "no-description": ("info", "a prompt without a description"),
     "unknown-key": ("info", "a front matter key that resembles a known one"),
 }
-#: Maximum tokens of a system text (`budget.system`, seed C).
+#: Maximum tokens of a system text (`budget.system`, BrowserOS).
 MOST_TOKENS: Final = 5_000
 #: Minimum characters after a changing value for which a move pays off: some 50 tokens.
 _BEHIND: Final = 200
@@ -173,7 +175,7 @@ _NO_PARAM = re.compile(r"[A-Z0-9_]+|[A-Za-z]|_")
 _ORDER: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 
 
-class Finding(Struct, frozen=True):
+class LintFinding(Struct, frozen=True):
     """A rule's finding: the prompt, the place (`sections.identity:3` is its third line), and advice."""
 
     rule: str
@@ -187,16 +189,16 @@ class _Subject(Struct, frozen=True):
     """A version to lint: resolved or with its fault, and with data of its descendants."""
 
     version: Version
-    resolved: Resolved | None
+    resolved: ResolvedVersion | None
     fault: str = ""
     inherited: frozenset[str] = frozenset()  # sections of its ancestors
     used_below: frozenset[str] = frozenset()  # parameters that its text or a descendant's uses
     declared_below: frozenset[str] = frozenset()
 
-    def finding(self, rule: str, where: str, message: str) -> Finding:
+    def finding(self, rule: str, where: str, message: str) -> LintFinding:
         version = self.version
         slug = version.slug if version.branch == MAIN else f"{version.slug}@{version.branch}"
-        return Finding(rule, RULES[rule][0], slug, where, message)
+        return LintFinding(rule, RULES[rule][0], slug, where, message)
 
 
 def lint(
@@ -206,24 +208,24 @@ def lint(
     max_tokens: int = MOST_TOKENS,
     parent_of: Callable[[str], Version | None] | None = None,
     known: Collection[str] = (),
-) -> tuple[Finding, ...]:
+) -> tuple[LintFinding, ...]:
     """Return the findings for these versions, the most severe first, then by prompt and place.
 
     `count` counts a text's tokens. `parent_of` resolves `inherits`; without it the parent is among `versions`. `known`
     are further ids that a project's own prompt may override.
     """
     subjects = _subjects(versions, parent_of or _among(versions))
-    found: list[Finding] = []
+    findings: list[LintFinding] = []
     for subject in subjects:
         for rule in (_texts, _parents, _params, _front, _fields):
-            found += rule(subject)
-        found += _length(subject, count, max_tokens)
-    found += _duplicates(subjects)
-    found += _projects(subjects, {*known, *(each.slug for each in versions)})
-    return tuple(sorted(found, key=lambda each: (_ORDER.index(each.severity), each.slug, each.where, each.rule)))
+            findings += rule(subject)
+        findings += _length(subject, count, max_tokens)
+    findings += _duplicates(subjects)
+    findings += _projects(subjects, {*known, *(each.slug for each in versions)})
+    return tuple(sorted(findings, key=lambda each: (_ORDER.index(each.severity), each.slug, each.where, each.rule)))
 
 
-def _projects(subjects: Sequence[_Subject], known: Collection[str]) -> Iterator[Finding]:
+def _projects(subjects: Sequence[_Subject], known: Collection[str]) -> Iterator[LintFinding]:
     for subject in subjects:
         names = overridden(subject.version.slug)
         if names and not any(name in known for name in names):
@@ -231,7 +233,7 @@ def _projects(subjects: Sequence[_Subject], known: Collection[str]) -> Iterator[
             yield subject.finding("vain-project", "name", message)
 
 
-def to_json(findings: Iterable[Finding]) -> str:
+def to_json(findings: Iterable[LintFinding]) -> str:
     """Return findings as JSON: the number per severity, and each with its five fields."""
     listed = [asdict(finding) for finding in findings]
     counts = {severity: sum(row["severity"] == severity for row in listed) for severity in _ORDER}
@@ -285,7 +287,7 @@ def _own(version: Version) -> Iterator[tuple[str, str]]:
     yield from ((f"override_sections.{name}", text) for name, text in version.override_sections.items())
 
 
-def _texts(subject: _Subject) -> Iterator[Finding]:
+def _texts(subject: _Subject) -> Iterator[LintFinding]:
     """Check all texts for secrets, phrases and characters."""
     version = subject.version
     for where, text in _own(version):
@@ -313,7 +315,7 @@ def _leaves(value: Any, where: str) -> Iterator[tuple[str, str]]:
         yield where, value
 
 
-def _parents(subject: _Subject) -> Iterator[Finding]:
+def _parents(subject: _Subject) -> Iterator[LintFinding]:
     """Check what a version inherits."""
     version, whole = subject.version, subject.resolved
     if whole is None:
@@ -328,7 +330,7 @@ def _parents(subject: _Subject) -> Iterator[Finding]:
             yield subject.finding("vain-override", f"override_sections.{name}", f"overrides nothing: {why}")
 
 
-def _params(subject: _Subject) -> Iterator[Finding]:
+def _params(subject: _Subject) -> Iterator[LintFinding]:
     """Check the placeholders in a version's texts against its parameters."""
     version, whole = subject.version, subject.resolved
     if whole is None:
@@ -354,7 +356,7 @@ def _params(subject: _Subject) -> Iterator[Finding]:
             yield subject.finding("unused-param", f"params.{param.name}", message)
 
 
-def _front(subject: _Subject) -> Iterator[Finding]:
+def _front(subject: _Subject) -> Iterator[LintFinding]:
     """Check for values that change every turn: the provider's cache ends at the first one."""
     whole = subject.resolved
     if whole is None:
@@ -380,7 +382,7 @@ def _front(subject: _Subject) -> Iterator[Finding]:
         left -= len(text) + 2
 
 
-def _fields(subject: _Subject) -> Iterator[Finding]:
+def _fields(subject: _Subject) -> Iterator[LintFinding]:
     """Check the fields besides the text."""
     version = subject.version
     if not version.description.strip():
@@ -392,14 +394,14 @@ def _fields(subject: _Subject) -> Iterator[Finding]:
             yield subject.finding("unknown-key", f"metadata.extra.{key}", f"is ignored. Did you mean {near[0]!r}?")
 
 
-def _length(subject: _Subject, count: Callable[[str], int], most: int) -> Iterator[Finding]:
+def _length(subject: _Subject, count: Callable[[str], int], most: int) -> Iterator[LintFinding]:
     tokens = count(text_of(subject.resolved)) if subject.resolved else 0
     if tokens > most:
         message = f"has {tokens} tokens, with its ancestors; the limit is {most}"
         yield subject.finding("too-long", "sections", message)
 
 
-def _duplicates(subjects: Iterable[_Subject]) -> Iterator[Finding]:
+def _duplicates(subjects: Iterable[_Subject]) -> Iterator[LintFinding]:
     """Compare prompts by their own text. A prompt's branches are similar by design, so only `main` is compared."""
     chosen: dict[str, _Subject] = {}
     for subject in subjects:

@@ -1,9 +1,9 @@
-"""Plan the import of a migration file: all of it or nothing, and nothing the second time (MISSION G8).
+"""Plan the import of a migration file: all of it or nothing, and nothing the second time.
 
 | form | what |
 | --- | --- |
-| B's documented array, also as `{"prompts": […]}` | a row per version, with the fields of `POST /api/prompts` |
-| `{"prompts", "versions", "inheritance"}` | the input of B's own program |
+| Cortex's documented array, also as `{"prompts": […]}` | a row per version, with the fields of `POST /api/prompts` |
+| `{"prompts", "versions", "inheritance"}` | the input of Cortex's own program |
 
 Rows of one slug and branch are its versions in order, by `version` if they have one. A row that exists already is
 skipped: the branch's versions are matched in order, so an earlier import is recognized even if versions were added
@@ -74,7 +74,7 @@ class _Array(Document, frozen=True, kw_only=True, rename=None):
 
 
 class _Prompt(Document, frozen=True, kw_only=True, rename=None):
-    """The common fields of a prompt's versions, in the form of B's program."""
+    """The common fields of a prompt's versions, in the form of Cortex's program."""
 
     slug: str
     name: str = ""
@@ -90,8 +90,8 @@ class _Content(Document, frozen=True, kw_only=True, rename=None):
     metadata: Mapping[str, Any] = {}
 
 
-class _Numbered(Document, frozen=True, kw_only=True, rename=None):
-    """A version in the form of B's program."""
+class _NumberedVersion(Document, frozen=True, kw_only=True, rename=None):
+    """A version in the form of Cortex's program."""
 
     slug: str
     version: _Number
@@ -110,7 +110,7 @@ class _Link(Document, frozen=True, kw_only=True, rename=None):
 
 class _Three(Document, frozen=True, kw_only=True, rename=None):
     prompts: tuple[_Prompt, ...] = ()
-    versions: tuple[_Numbered, ...] = ()
+    versions: tuple[_NumberedVersion, ...] = ()
     inheritance: tuple[_Link, ...] = ()
 
 
@@ -124,8 +124,8 @@ def rows_of(document: Any) -> list[Row]:
     if "versions" in whole or "inheritance" in whole:
         return _of_three(check(_renamed(whole, "versions"), _Three))
     written = _renamed(whole, "prompts")
-    read = check(written, _Array).prompts
-    return [_row(each, f"prompts[{at}]", written["prompts"][at]) for at, each in enumerate(read)]
+    versions = check(written, _Array).prompts
+    return [_row(each, f"prompts[{at}]", written["prompts"][at]) for at, each in enumerate(versions)]
 
 
 def _renamed(document: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -147,17 +147,17 @@ def _renamed(document: Mapping[str, Any], key: str) -> dict[str, Any]:
     }
 
 
-def _metadata(given: Mapping[str, Any], path: str) -> dict[str, Any]:
+def _metadata(data: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Return metadata, with numbers in `context_weights`."""
     weights: Any = Mapping[str, float]
-    check(given.get("context_weights", {}), weights, f"{path}.metadata.context_weights")
-    return dict(given)
+    check(data.get("context_weights", {}), weights, f"{path}.metadata.context_weights")
+    return dict(data)
 
 
-def _sections(given: Mapping[str, Any], path: str) -> dict[str, str]:
+def _sections(data: Mapping[str, Any], path: str) -> dict[str, str]:
     """Return sections by name; other values than texts are encoded as JSON."""
     sections: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in data.items():
         place = join(path, name)
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
         if value is None:
@@ -192,33 +192,33 @@ def _row(read: _Version, path: str, written: Mapping[str, Any]) -> Row:
     return Row(path, version, read.version, bool(read.semver), f"{path}.inherits" if "inherits" in written else "")
 
 
-def _overriding(read: _Version, path: str, sections: Mapping[str, str]) -> dict[str, str]:
+def _overriding(version: _Version, path: str, sections: Mapping[str, str]) -> dict[str, str]:
     """Return the overriding sections: texts by name, or the named ones of `sections`."""
     place = f"{path}.override_sections"
-    if isinstance(read.override_sections, Mapping):
-        texts = _sections(read.override_sections, place)
+    if isinstance(version.override_sections, Mapping):
+        texts = _sections(version.override_sections, place)
         for name in texts.keys() & sections.keys():
             raise InvalidInput(f"{place}.{name}: also in `sections`. Keep one.", where=f"{place}.{name}")
         return texts
-    for at, name in enumerate(read.override_sections):
+    for at, name in enumerate(version.override_sections):
         if name not in sections:
             raise InvalidInput(f"{place}[{at}]: {name!r} is not in `sections`", where=f"{place}[{at}]")
-    return {name: text for name, text in sections.items() if name in read.override_sections}
+    return {name: text for name, text in sections.items() if name in version.override_sections}
 
 
 # ---------------------------------------------------------------- prompts, versions, inheritance
-def _of_three(read: _Three) -> list[Row]:
-    """Return the rows of B's form: a prompt completes its versions, and links define the parents."""
+def _of_three(three: _Three) -> list[Row]:
+    """Return the rows of Cortex's form: a prompt completes its versions, and links define the parents."""
     prompts: dict[str, tuple[_Prompt, str]] = {}
-    for at, prompt in enumerate(read.prompts):
+    for at, prompt in enumerate(three.prompts):
         path, slug = f"prompts[{at}]", check_slug(prompt.slug, where=f"prompts[{at}].slug")
         if slug in prompts:
             where = f"{path}.slug"
             raise InvalidInput(f"{where}: {slug!r} is a duplicate of {prompts[slug][1]}", where=where)
         prompts[slug] = (prompt, path)
-    parents = _parents(read.inheritance)
+    parents = _parents(three.inheritance)
     rows = [
-        _numbered(each, f"versions[{at}]", prompts.get(each.slug), parents) for at, each in enumerate(read.versions)
+        _numbered(each, f"versions[{at}]", prompts.get(each.slug), parents) for at, each in enumerate(three.versions)
     ]
     written = {(row.version.slug, row.version.branch) for row in rows}
     for child, (_, where) in parents.items():
@@ -244,31 +244,34 @@ def _parents(links: tuple[_Link, ...]) -> dict[_Branch, tuple[str, str]]:
 
 
 def _numbered(
-    read: _Numbered, path: str, prompt: tuple[_Prompt, str] | None, parents: Mapping[_Branch, tuple[str, str]]
+    numbered: _NumberedVersion,
+    path: str,
+    prompt: tuple[_Prompt, str] | None,
+    parents: Mapping[_Branch, tuple[str, str]],
 ) -> Row:
-    shared, shared_path = prompt or (_Prompt(slug=read.slug), "")
-    slug = check_slug(read.slug, where=f"{path}.slug")
-    branch = check_branch(read.branch, where=f"{path}.branch")
-    sections = _sections(read.content.sections, f"{path}.content.sections")
-    overriding = _sections(read.override_sections, f"{path}.override_sections")
+    shared, shared_path = prompt or (_Prompt(slug=numbered.slug), "")
+    slug = check_slug(numbered.slug, where=f"{path}.slug")
+    branch = check_branch(numbered.branch, where=f"{path}.branch")
+    sections = _sections(numbered.content.sections, f"{path}.content.sections")
+    overriding = _sections(numbered.override_sections, f"{path}.override_sections")
     parent = parents.get((slug, branch))
     version = Version(
         slug=slug,
         branch=branch,
-        type=read.content.type or shared.type or "prompt",
+        type=numbered.content.type or shared.type or "prompt",
         sections={key: text for key, text in sections.items() if key not in overriding},
         override_sections=overriding,
         inherits=parent[0] if parent else None,
         metadata={
             **({"name": shared.name} if shared.name else {}),
             **_metadata(shared.metadata, shared_path),
-            **_metadata(read.content.metadata, f"{path}.content"),
+            **_metadata(numbered.content.metadata, f"{path}.content"),
         },
         tags=shared.tags,
-        author=read.author,
+        author=numbered.author,
         description=shared.description,
     )
-    return Row(path, version, read.version, inherits=parent[1] if parent else "")
+    return Row(path, version, numbered.version, inherits=parent[1] if parent else "")
 
 
 _Chains = Mapping[tuple[str, str], Sequence[Version]]
@@ -406,9 +409,9 @@ def _check_parents(step: MigrationStep, chains: _Chains) -> None:
         reference = parse_reference(text)
         for slug in candidates(reference.slug):
             chain = chains.get((slug, reference.branch or MAIN), ())
-            wanted = [version for version in chain if reference.number in (None, version.number)]
-            if wanted:
-                return wanted[-1]
+            versions = [version for version in chain if reference.number in (None, version.number)]
+            if versions:
+                return versions[-1]
         return None
 
     try:

@@ -17,11 +17,11 @@ from cuebook.errors import InvalidInput
 MAX_ID: Final = 160
 #: Maximum characters of a part, a branch's or a section's name; file systems end at 255 bytes.
 MAX_PART: Final = 80
-#: Fallback prefix for an id that does not exist (MISSION K1).
+#: Fallback prefix for an id that does not exist.
 DEFAULT: Final = "default/"
 #: Prefix of the instructions for background models: compactor, selector, metaprompts.
 SYSTEM: Final = "system/"
-#: Prefix of a project's own prompts, each under the id that it overrides (MISSION K9).
+#: Prefix of a project's own prompts, each under the id that it overrides.
 PROJECTS: Final = "projects/"
 
 _PART = re.compile(r"[a-z0-9_][a-z0-9_.-]*")
@@ -34,8 +34,8 @@ _COMMENT_END = "-->"
 _HINTS: Final = {
     ".": "a part begins with '.'",
     "-": "a part begins with '-'",
-    "%": "it holds '%'; write the character itself, not its escape",
-    "\\": "it holds a backslash; parts are divided by '/'",
+    "%": "it contains '%'; write the character itself, not its escape",
+    "\\": "it contains a backslash; separate parts with '/'",
 }
 
 

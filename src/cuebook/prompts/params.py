@@ -1,6 +1,6 @@
 """Parse a prompt's parameters in all supported forms, and convert arguments to text.
 
-Three forms are parsed: a list of names and objects (E's `["$user_name", {"name": …}]`), picoschema (`name?: string,
+Three forms are parsed: a list of names and objects (kAI's `["$user_name", {"name": …}]`), picoschema (`name?: string,
 text`), and JSON Schema's properties. The choices of an enum go into the description; other constraints of a schema are
 dropped. A list or an object is rejected, because it has no text form.
 """
@@ -54,19 +54,19 @@ def coerce(params: Sequence[Param], values: Mapping[str, Any]) -> dict[str, str]
     values are encoded as JSON. Raises InvalidInput, `where` the name: first all unknown names, then all missing ones,
     then the first with a wrong type.
     """
-    given = _given(values)
+    data = _given(values)
     known = {param.name for param in params}
-    unknown = [name for name in given if name not in known]
+    unknown = [name for name in data if name not in known]
     if unknown:
         declared = ", ".join(sorted(known)) or "none"
         raise InvalidInput(f"Unknown parameter: {_listed(unknown)}. Declared: {declared}", where=unknown[0])
-    given = {name: value for name, value in given.items() if value is not None}
-    missing = [param.name for param in params if param.required and param.default is None and param.name not in given]
+    data = {name: value for name, value in data.items() if value is not None}
+    missing = [param.name for param in params if param.required and param.default is None and param.name not in data]
     if missing:
         raise InvalidInput(f"Missing parameter: {_listed(missing)}. Give it a value.", where=missing[0])
     return {
-        param.name: _text(given[param.name], param.type, param.name)
-        if param.name in given
+        param.name: _text(data[param.name], param.type, param.name)
+        if param.name in data
         else (param.default if param.default is not None else "")
         for param in params
     }
@@ -78,13 +78,13 @@ def bare(name: str) -> str:
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     for written, value in values.items():
         name = bare(written)
-        if name in given:
+        if name in data:
             raise InvalidInput(f"{name!r} occurs twice, with and without '$'", where=name)
-        given[name] = value
-    return given
+        data[name] = value
+    return data
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -119,7 +119,7 @@ def _known_fields(item: Mapping[Any, Any], where: str) -> None:
     unknown = [str(key) for key in item if key not in _FIELDS]
     if unknown:
         raise InvalidInput(
-            f"{where}: {unknown[0][:MAX_NAME]!r} is no field of a parameter; known are {', '.join(sorted(_FIELDS))}",
+            f"{where}: unknown field {unknown[0][:MAX_NAME]!r} of a parameter. Available: {', '.join(sorted(_FIELDS))}",
             where=where,
         )
 
@@ -172,7 +172,7 @@ def _param(spec: Mapping[Any, Any], where: str) -> Param:
         raise InvalidInput(f"{where}: {_shown(written)} is not a type. Available: {known}", where=where)
     description = spec.get("description") or ""
     if not isinstance(description, str):
-        raise InvalidInput(f"{where}: expected a text as its description", where=where)
+        raise InvalidInput(f"{where}: expected a string as its description", where=where)
     default = spec.get("default")
     return Param(
         name=name,
@@ -211,8 +211,8 @@ def _with_choices(description: str, choices: object, where: str) -> str:
     if not isinstance(choices, Sequence) or isinstance(choices, str):
         raise InvalidInput(f"{where}: an enum must be a list", where=where)
     texts = [text for choice in choices if (text := _written(choice)) is not None]
-    told = f"one of {', '.join(texts)}"
-    return f"{description} ({told})" if description else told
+    content = f"one of {', '.join(texts)}"
+    return f"{description} ({content})" if description else content
 
 
 def _text(value: object, kind: str, name: str) -> str:
@@ -225,8 +225,8 @@ def _text(value: object, kind: str, name: str) -> str:
         "boolean": isinstance(value, bool | str) and text is not None and text.lower() in ("true", "false"),
     }
     if text is None or not fits[kind]:
-        shown = _shown(value if text is None else text)
-        raise InvalidInput(f"{name!r} must be {kind}, got {shown}", where=name)
+        content = _shown(value if text is None else text)
+        raise InvalidInput(f"{name!r} must be {kind}, got {content}", where=name)
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,6 +1,6 @@
 """Select the prompt profile of a turn: presets of add-ons, the rules and modes that select one, and review intervals.
 
-A's `config/metaprompt-presets.json` (seed 000, section 1; MISSION P1-P4). A review selects the matching rule of the
+AgentOS's `config/metaprompt-presets.json`. A review selects the matching rule of the
 highest priority, else the mode's preset, else the default; between reviews the conversation keeps its preset.
 """
 
@@ -113,8 +113,10 @@ def route(
         chosen, reason = _choose(presets, message, _fold(mode or ""))
         reviewed = turn
     addons = tuple(dict.fromkeys(presets.presets[chosen].addon_prompt_keys)) if chosen else ()
-    kept = ProfileState(preset_id=chosen, reviewed=reviewed)
-    return Profile(preset_id=chosen, addon_keys=addons, reason=reason, was_reviewed=reason != "cached", state=kept)
+    profile_state = ProfileState(preset_id=chosen, reviewed=reviewed)
+    return Profile(
+        preset_id=chosen, addon_keys=addons, reason=reason, was_reviewed=reason != "cached", state=profile_state
+    )
 
 
 def _is_due(presets: Presets, state: ProfileState, turn: int, *, compacted: bool) -> bool:
@@ -126,9 +128,9 @@ def _is_due(presets: Presets, state: ProfileState, turn: int, *, compacted: bool
 
 
 def _choose(presets: Presets, message: str, mode: str) -> tuple[str, str]:
-    said = _fold(message)
+    text = _fold(message)
     for rule in presets.rules:
-        if _applies(rule, said, len(message), mode, presets.routing.match):
+        if _applies(rule, text, len(message), mode, presets.routing.match):
             return rule.preset_id, f"rule:{rule.id}"
     if mode in presets.by_mode:
         return presets.by_mode[mode], f"defaultByModeExact:{mode}"
@@ -139,25 +141,25 @@ def _choose(presets: Presets, message: str, mode: str) -> tuple[str, str]:
     return presets.routing.default_preset_id, "default"
 
 
-def _applies(rule: PresetRule, said: str, length: int, mode: str, match: Match) -> bool:
+def _applies(rule: PresetRule, text: str, length: int, mode: str, match: Match) -> bool:
     return (
         (rule.min_message_chars is None or length >= rule.min_message_chars)
         and (rule.max_message_chars is None or length <= rule.max_message_chars)
         and (not rule.modes or any(part in mode for part in rule.modes))
-        and (not rule.any_keywords or any(_holds(said, each, match) for each in rule.any_keywords))
-        and all(_holds(said, each, match) for each in rule.all_keywords)
+        and (not rule.any_keywords or any(_holds(text, each, match) for each in rule.any_keywords))
+        and all(_holds(text, each, match) for each in rule.all_keywords)
     )
 
 
-def _holds(said: str, keyword: str, match: Match) -> bool:
+def _holds(text: str, keyword: str, match: Match) -> bool:
     """Return whether a folded text contains a folded keyword, by default as whole words: "planet" is no plan."""
-    at = said.find(keyword)
+    at = text.find(keyword)
     while at >= 0:
         end = at + len(keyword)
-        inside = _joined(said[at - 1 : at], keyword[0]) or _joined(said[end : end + 1], keyword[-1])
+        inside = _joined(text[at - 1 : at], keyword[0]) or _joined(text[end : end + 1], keyword[-1])
         if match == "substring" or not inside:
             return True
-        at = said.find(keyword, at + 1)
+        at = text.find(keyword, at + 1)
     return False
 
 
@@ -188,11 +190,11 @@ def read_presets(document: object, *, file: str, prompts: Collection[str]) -> Pr
 
     Raises InvalidInput naming the path inside the file. An add-on is searched by its id, then under `default/`.
     """
-    read, faults = validate(document, _PresetsFile)
-    if read is not None and not faults:  # the places of faulty members are lost
-        faults += [*_check_presets(read, prompts), *_check_rules(read), *_check_routing(read)]
+    presets_file, faults = validate(document, _PresetsFile)
+    if presets_file is not None and not faults:  # the places of faulty members are lost
+        faults += [*_check_presets(presets_file, prompts), *_check_rules(presets_file), *_check_routing(presets_file)]
     refuse(faults, file=file)
-    assert read is not None  # noqa: S101  # without a fault there is a value
+    assert presets_file is not None  # noqa: S101  # without a fault there is a value
     rules = [
         structs.replace(
             rule,
@@ -200,41 +202,41 @@ def read_presets(document: object, *, file: str, prompts: Collection[str]) -> Pr
             any_keywords=tuple(map(_fold, rule.any_keywords)),
             all_keywords=tuple(map(_fold, rule.all_keywords)),
         )
-        for rule in read.rules
+        for rule in presets_file.rules
     ]
     return Presets(
-        presets={preset.id: preset for preset in read.presets},
+        presets={preset.id: preset for preset in presets_file.presets},
         rules=tuple(sorted(rules, key=lambda rule: -rule.priority)),
-        routing=read.routing,
-        by_mode={_fold(mode): preset for mode, preset in read.routing.default_preset_by_mode.items()},
+        routing=presets_file.routing,
+        by_mode={_fold(mode): preset for mode, preset in presets_file.routing.default_preset_by_mode.items()},
     )
 
 
-def _check_presets(read: "_PresetsFile", prompts: Collection[str]) -> Iterator[Fault]:
-    yield from check_unique("presets", [preset.id for preset in read.presets])
+def _check_presets(presets_file: "_PresetsFile", prompts: Collection[str]) -> Iterator[Fault]:
+    yield from check_unique("presets", [preset.id for preset in presets_file.presets])
     named = [
         (f"presets[{number}].addonPromptKeys[{at}]", key)
-        for number, preset in enumerate(read.presets)
+        for number, preset in enumerate(presets_file.presets)
         for at, key in enumerate(preset.addon_prompt_keys)
         if f"default/{key}" not in prompts
     ]
     yield from check_known("prompt", named, prompts)
 
 
-def _check_rules(read: "_PresetsFile") -> Iterator[Fault]:
-    yield from check_unique("rules", [rule.id for rule in read.rules])
-    presets = [preset.id for preset in read.presets]
+def _check_rules(presets_file: "_PresetsFile") -> Iterator[Fault]:
+    yield from check_unique("rules", [rule.id for rule in presets_file.rules])
+    presets = [preset.id for preset in presets_file.presets]
     yield from check_known(
-        "preset", [(f"rules[{at}].presetId", rule.preset_id) for at, rule in enumerate(read.rules)], presets
+        "preset", [(f"rules[{at}].presetId", rule.preset_id) for at, rule in enumerate(presets_file.rules)], presets
     )
-    for at, rule in enumerate(read.rules):
+    for at, rule in enumerate(presets_file.rules):
         least, most = rule.min_message_chars, rule.max_message_chars
         if least is not None and most is not None and least > most:
             yield Fault(f"rules[{at}].maxMessageChars", f"{most} is below minMessageChars. No message fits.")
 
 
-def _check_routing(read: "_PresetsFile") -> Iterator[Fault]:
-    presets, routing = [preset.id for preset in read.presets], read.routing
+def _check_routing(presets_file: "_PresetsFile") -> Iterator[Fault]:
+    presets, routing = [preset.id for preset in presets_file.presets], presets_file.routing
     named = {f"routing.defaultPresetByMode.{mode}": name for mode, name in routing.default_preset_by_mode.items()}
     if routing.default_preset_id:
         named = {"routing.defaultPresetId": routing.default_preset_id, **named}

@@ -1,4 +1,4 @@
-"""Rate a prompt's quality from 0 to 100, with the parts of the score (MISSION K9).
+"""Rate a prompt's quality from 0 to 100, with the parts of the score.
 
 | part | most | of what |
 | --- | --- | --- |
@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cuebook.prompts.lint import Finding, Severity
+from cuebook.prompts.lint import LintFinding, Severity
 from cuebook.records.expression import counted
 from cuebook.records.prompt import MAIN, Version
 
@@ -35,7 +35,7 @@ class PointsPart(Struct, frozen=True):
     reason: str
 
 
-class Rating(Struct, frozen=True):
+class QualityRating(Struct, frozen=True):
     """A prompt's quality, 0 to 100, the sum of its parts."""
 
     score: float
@@ -44,35 +44,35 @@ class Rating(Struct, frozen=True):
 
 def rate(
     version: Version,
-    findings: Iterable[Finding],
+    findings: Iterable[LintFinding],
     *,
     scores: Sequence[float] = (),
     tests: tuple[int, int] | None = None,
-) -> Rating:
+) -> QualityRating:
     """Return a version's rating. `scores` are its observations', 0 to 1; `tests` are the passed and total counts.
 
     Without `tests`, those named in its metadata count as not run. Findings of other prompts are ignored.
     """
     parts = (_lint(version, findings), _described(version), _tested(version, tests), _observed(scores))
-    return Rating(round(sum(part.points for part in parts), 1), parts)
+    return QualityRating(round(sum(part.points for part in parts), 1), parts)
 
 
-def _lint(version: Version, findings: Iterable[Finding]) -> PointsPart:
+def _lint(version: Version, findings: Iterable[LintFinding]) -> PointsPart:
     slug = version.slug if version.branch == MAIN else f"{version.slug}@{version.branch}"
-    own = [finding for finding in findings if finding.slug == slug]
-    counts = {severity: sum(finding.severity == severity for finding in own) for severity in _COST}
+    lint_findings = [finding for finding in findings if finding.slug == slug]
+    counts = {severity: sum(finding.severity == severity for finding in lint_findings) for severity in _COST}
     points = max(0, _LINT - sum(_COST[severity] * count for severity, count in counts.items()))
-    said = ", ".join(f"{count} {severity}" for severity, count in counts.items() if count)
-    return PointsPart("lint", points, _LINT, said or "nothing found")
+    text = ", ".join(f"{count} {severity}" for severity, count in counts.items() if count)
+    return PointsPart("lint", points, _LINT, text or "nothing found")
 
 
 def _described(version: Version) -> PointsPart:
-    told = [param for param in version.params if param.description.strip()]
-    share = len(told) / len(version.params) if version.params else 1.0
+    params = [param for param in version.params if param.description.strip()]
+    share = len(params) / len(version.params) if version.params else 1.0
     described = bool(version.description.strip())
     reason = "a description" if described else "no description"
     if version.params:
-        reason += f", {len(told)} of {len(version.params)} parameters described"
+        reason += f", {len(params)} of {len(version.params)} parameters described"
     points = _DESCRIPTION * described + _PARAMS * share * (described or bool(version.params))
     return PointsPart("described", round(points, 1), _DESCRIPTION + _PARAMS, reason)
 

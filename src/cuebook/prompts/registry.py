@@ -2,7 +2,7 @@
 
 It has one object per version, in a fixed order with sorted keys, one key per line. Branches that add different versions
 merge in Git, and the same versions always give the same bytes. `id, version, description, author, last_updated, tags,
-params, path, sync` are E's keys; `type, branch, number, digest, head, labels` and `active` (if it is not the head) are
+params, path, sync` are from kAI; `type, branch, number, digest, head, labels` and `active` (if it is not the head) are
 additions; unknown keys are kept.
 
 `path` is the place of a version's text: a head's is its working file, an older one's `.objects/sha256/ab/…`, named by
@@ -33,7 +33,7 @@ from cuebook.records.prompt import MAIN, Label, Param, Version
 FORMAT: Final = 1
 FILE: Final = "registry.json"
 OBJECTS: Final = ".objects/sha256/"
-#: The folders of E's layout and ours; other ids are below `default/` (MISSION K1).
+#: The folders of kAI's layout and ours; other ids are below `default/`.
 FOLDERS: Final = ("_meta", "default", "projects", "system")
 
 _OBJECT = re.compile(r"\.objects/sha256/([0-9a-f]{2})/([0-9a-f]{64})")
@@ -70,7 +70,7 @@ class RegistryEntry(Struct, frozen=True, kw_only=True):
 
 
 class Registry(Struct, frozen=True):
-    """A parsed registry. `text` is its source, "" for E's bare forms, which others write."""
+    """A parsed registry. `text` is its source, "" for kAI's bare forms, which others write."""
 
     entries: tuple[RegistryEntry, ...]
     text: str = ""
@@ -210,7 +210,7 @@ def _rank(semver: str) -> tuple[int, int, int, bool]:
 
 # ---------------------------------------------------------------- reading
 def read(text: str | bytes) -> Registry:
-    """Return a parsed registry: ours, or E's single object or list. Raises InvalidInput naming the entry and key."""
+    """Return a parsed registry: ours, or kAI's single object or list. Raises InvalidInput naming the entry and key."""
     text = unix(decoded(text, FILE).removeprefix("\ufeff"))
     if _CONFLICT.search(text):
         raise InvalidInput(
@@ -237,7 +237,7 @@ def _parsed(text: str) -> Any:
 
 
 def _with_heads(entries: tuple[RegistryEntry, ...]) -> tuple[RegistryEntry, ...]:
-    """Mark the newest version of each prompt as head, as E means it: `latest` is the highest version."""
+    """Mark the newest version of each prompt as head, as in kAI: `latest` is the highest version."""
     newest: dict[tuple[str, str], RegistryEntry] = {}
     for entry in entries:
         best = newest.setdefault((entry.id, entry.branch), entry)
@@ -256,7 +256,7 @@ def _read_entry(row: Any, where: str) -> RegistryEntry:
     params = read_params([bare(name) for name in _names(row, "params", where)], where=f"{where}.params")
     number = _typed(row, "number", int, where) if "number" in row else 0
     if number < 0:
-        raise InvalidInput(f"{where}.number: versions count from 1, got {number}", where=f"{where}.number")
+        raise InvalidInput(f"{where}.number: version numbers start at 1, got {number}", where=f"{where}.number")
     form["id"] = check_slug(row["id"], where=f"{where}.id")
     form["branch"] = check_branch(row.get("branch", MAIN), where=f"{where}.branch")
     known = {*form, "number", "params", "path"}
@@ -279,12 +279,12 @@ def _typed(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
 def _names(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     value = row.get(key, [])
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise InvalidInput(f"{where}.{key}: expected a list of texts", where=f"{where}.{key}")
+        raise InvalidInput(f"{where}.{key}: expected a list of strings", where=f"{where}.{key}")
     return tuple(value)
 
 
 def _below(path: str, where: str) -> str:
-    """Return a path below `prompts/`. E's begin elsewhere (`~/.kos/prompts/default/…`). No path may lead outside."""
+    """Return a path below `prompts/`. kAI's begin elsewhere (`~/.kos/prompts/default/…`). No path may lead outside."""
     parts = path.replace("\\", "/").split("/")
     if parts[0] not in (*FOLDERS, ".objects") and "prompts" in parts:
         parts = parts[parts.index("prompts") + 1 :]
@@ -301,7 +301,7 @@ def _below(path: str, where: str) -> str:
 
 
 def complete(version: Version, entry: RegistryEntry) -> Version:
-    """Return the version of a file without front matter (E's), completed from its registry entry."""
+    """Return the version of a file without front matter (kAI's), completed from its registry entry."""
     return replace(
         version,
         slug=entry.id,
@@ -354,16 +354,16 @@ class Disagreement(Struct, frozen=True):
 
 def check(registry: Registry, files: Mapping[str, str | bytes]) -> list[Disagreement]:
     """Return all mismatches, by path, none if all is well. `files` are all files below `prompts/`, by path."""
-    found = [*_of_form(registry), *_of_entries(registry.entries)]
+    disagreements = [*_of_form(registry), *_of_entries(registry.entries)]
     for entry in registry.entries:
-        found += _of_entry(entry, files.get(entry.path))
+        disagreements += _of_entry(entry, files.get(entry.path))
     listed = {entry.path for entry in registry.entries}
     for path in files:
         if path not in listed and path.endswith(_ENDING):
-            found.append(Disagreement("no_entry", path, "", f"{path}: not in {FILE}; {_ANEW}"))
+            disagreements.append(Disagreement("no_entry", path, "", f"{path}: not in {FILE}; {_ANEW}"))
         elif path not in listed and path.startswith(OBJECTS):
-            found.append(Disagreement("no_entry", path, "", f"{path}: not the text of any version in {FILE}"))
-    return sorted(found, key=lambda each: (each.path, each.id, each.kind, each.message))
+            disagreements.append(Disagreement("no_entry", path, "", f"{path}: not the text of any version in {FILE}"))
+    return sorted(disagreements, key=lambda each: (each.path, each.id, each.kind, each.message))
 
 
 def _of_form(registry: Registry) -> Iterator[Disagreement]:

@@ -143,11 +143,13 @@ class EvidenceUnits:
                 found.append(_unit(counted[0], statistics.fmean(each.score for each in counted)))
         return tuple(found)
 
-    def _whole(self, talk: Sequence[Observation], now: float) -> Sequence[Observation]:
+    def _whole(self, observations: Sequence[Observation], now: float) -> Sequence[Observation]:
         """Return the observations of a conversation that count, none while it is open."""
-        gaps = (at for at in range(1, len(talk)) if talk[at].at - talk[at - 1].at >= self._idle_s)
-        counted = talk[: min(next(gaps, len(talk)), self._rounds)]
-        is_open = len(counted) == len(talk) < self._rounds and now - talk[-1].at < self._idle_s
+        gaps = (
+            at for at in range(1, len(observations)) if observations[at].at - observations[at - 1].at >= self._idle_s
+        )
+        counted = observations[: min(next(gaps, len(observations)), self._rounds)]
+        is_open = len(counted) == len(observations) < self._rounds and now - observations[-1].at < self._idle_s
         return () if is_open else counted
 
 
@@ -165,12 +167,12 @@ def talks(observations: Iterable[Observation]) -> tuple[Unit, ...]:
 
     An observation without a conversation is one of its own; a conversation with several versions is ignored.
     """
-    found: dict[tuple[str, int], list[Observation]] = {}
+    results: dict[tuple[str, int], list[Observation]] = {}
     for at, each in enumerate(sorted(observations, key=lambda each: each.at)):
-        found.setdefault((each.conversation, 0 if each.conversation else at), []).append(each)
+        results.setdefault((each.conversation, 0 if each.conversation else at), []).append(each)
     return tuple(
         _unit(talk[0], statistics.fmean(each.score for each in talk))
-        for talk in found.values()
+        for talk in results.values()
         if len({(each.slug, each.branch, each.number) for each in talk}) == 1
     )
 
@@ -247,14 +249,14 @@ def either(*verdicts: RollbackVerdict) -> RollbackVerdict:
 
 def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
     """Return the verdict of the trial."""
-    found = {
+    results = {
         "effect": trial.effect / trial.n if trial.n else 0.0,
         "wealth": wealth(trial),
         "detector": statistics.fmean(trial.detector),
         "margin": margin(trial, settings),
         "ratio_p": ratio_p(trial),
     }
-    decision, reason = _decided(trial, settings, found)
+    decision, reason = _decided(trial, settings, results)
     share = {"rollback": 0.0, "keep": settings.promoted}.get(decision, settings.canary)
     evidence = Evidence(
         method=settings.method,
@@ -263,7 +265,7 @@ def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
             "new": trial.sum_new / trial.new if trial.new else 0.0,
             "control": trial.sum_control / trial.control if trial.control else 0.0,
         },
-        statistics=found,
+        statistics=results,
         thresholds={
             "wealth": 1.0 / settings.alpha,
             "detector": settings.arl,
@@ -276,25 +278,29 @@ def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
     return RollbackVerdict(decision=decision, reason=reason, share=share, evidence=evidence)
 
 
-def _decided(trial: Trial, settings: GuardSettings, found: Mapping[str, float]) -> tuple[Decision, str]:
+def _decided(trial: Trial, settings: GuardSettings, results: Mapping[str, float]) -> tuple[Decision, str]:
     """Return the first decision whose rule applies."""
-    n, worse = trial.n, f"{-found['effect']:.3f} worse than the version beside it over {trial.n} conversations"
+    n, worse = trial.n, f"{-results['effect']:.3f} worse than the version beside it over {trial.n} conversations"
     few = n < settings.least or min(trial.new, trial.control) < settings.least_arm
-    ruined = settings.method == "betting" and found["wealth"] >= 1.0 / settings.alpha
-    beyond = settings.method == "asymptotic" and found["margin"] > 0.0
-    suspected = found["wealth"] > 1.0 or found["detector"] >= settings.arl * _SUSPECT
+    ruined = settings.method == "betting" and results["wealth"] >= 1.0 / settings.alpha
+    beyond = settings.method == "asymptotic" and results["margin"] > 0.0
+    suspected = results["wealth"] > 1.0 or results["detector"] >= settings.arl * _SUSPECT
     drawn = f"the new version had {trial.new} of {n} conversations where {trial.drawn:.0f} were drawn"
     rules: tuple[tuple[bool, Decision, str], ...] = (
         (few, "wait", f"{settings.least} conversations are needed, {settings.least_arm} of each version"),
-        (found["ratio_p"] < settings.ratio_p, "hold", drawn),
+        (results["ratio_p"] < settings.ratio_p, "hold", drawn),
         (
             trial.most_control - trial.least_control < _STILL,
             "hold",
             "the control's scores do not vary, so they measure nothing",
         ),
-        (ruined, "rollback", f"{worse}: W = {found['wealth']:.3g}"),
-        (beyond, "rollback", f"{worse}: beyond its confidence sequence by {found['margin']:.3f}"),
-        (found["detector"] >= settings.arl, "rollback", f"{worse}; since its promotion M = {found['detector']:.3g}"),
+        (ruined, "rollback", f"{worse}: W = {results['wealth']:.3g}"),
+        (beyond, "rollback", f"{worse}: beyond its confidence sequence by {results['margin']:.3f}"),
+        (
+            results["detector"] >= settings.arl,
+            "rollback",
+            f"{worse}; since its promotion M = {results['detector']:.3g}",
+        ),
         (n < settings.promote_after, "wait", f"{settings.promote_after} conversations are needed for its promotion"),
         (suspected, "wait", "possibly worse: a larger control group decides sooner"),
     )
@@ -323,11 +329,11 @@ def _mean(values: Sequence[float]) -> float:
 
 def _fell_too(others: Sequence[tuple[Sequence[float], Sequence[float]]], *, least: float, most: float) -> bool:
     """Return whether one of the others fell by `least` and a standard error, or all together by more than `most`."""
-    told = [(before, during) for before, during in others if len(before) > 1 and len(during) > 1]
-    for before, during in told:
+    values = [(before, during) for before, during in others if len(before) > 1 and len(during) > 1]
+    for before, during in values:
         drop = _mean(before) - _mean(during)
         error = math.sqrt(statistics.variance(before) / len(before) + statistics.variance(during) / len(during))
         if drop >= least and drop > error:
             return True
-    together = [_mean(before) - value for before, during in told for value in during]
+    together = [_mean(before) - value for before, during in values for value in during]
     return bool(together) and _mean(together) > most

@@ -45,10 +45,10 @@ class ConversationEvidence:
         """Return the mean score."""
         return self._sum / self._count
 
-    def add(self, seen: Observation) -> None:
+    def add(self, observation: Observation) -> None:
         """Add an observation."""
-        self.is_one &= seen.number == self.number
-        self._sum += seen.score
+        self.is_one &= observation.number == self.number
+        self._sum += observation.score
         self._count += 1
 
 
@@ -91,10 +91,10 @@ class Docket:
         """Return the verdict by the control: half of the stake on conversation starts, half on whole conversations."""
         return either(judged(self._began, self._half), judged(self._ended, self._half))
 
-    def add(self, seen: Sequence[Observation], mark: int, now: float, *, cut: bool = False) -> None:
+    def add(self, observations: Sequence[Observation], mark: int, now: float, *, cut: bool = False) -> None:
         """Add observations of the two; `cut` if more exist than were read, so that enough are from before."""
         self.mark = mark
-        drawn = [structs.replace(each, propensity=each.share) if each.share else each for each in seen]
+        drawn = [structs.replace(each, propensity=each.share) if each.share else each for each in observations]
         for unit in openings(each for each in drawn if each.conversation not in self._said):
             self._began = self._bet(self._began, unit)
         for each in drawn:
@@ -111,17 +111,21 @@ class Docket:
     def _bet(self, trial: Trial, unit: Unit) -> Trial:
         return bet(trial, unit, new=self.new, since=self.since, settings=self._half)
 
-    def _say(self, seen: Observation) -> None:
-        talk = self._said.get(seen.conversation) if seen.conversation else None
-        if talk is None:
-            talk = ConversationEvidence(seen)
-            if seen.conversation:
-                self._said[seen.conversation] = talk
-            if talk.number == self.control:
-                (self.said_before if talk.began < self.since else self.said_beside).append(talk)
-            elif talk.began >= self.since:
-                (self.said_first if len(self.said_first) < UNAIDED.baseline else self.said_now).append(talk)
-        talk.add(seen)
+    def _say(self, observation: Observation) -> None:
+        conversation_evidence = self._said.get(observation.conversation) if observation.conversation else None
+        if conversation_evidence is None:
+            conversation_evidence = ConversationEvidence(observation)
+            if observation.conversation:
+                self._said[observation.conversation] = conversation_evidence
+            if conversation_evidence.number == self.control:
+                (self.said_before if conversation_evidence.began < self.since else self.said_beside).append(
+                    conversation_evidence
+                )
+            elif conversation_evidence.began >= self.since:
+                (self.said_first if len(self.said_first) < UNAIDED.baseline else self.said_now).append(
+                    conversation_evidence
+                )
+        conversation_evidence.add(observation)
 
 
 class Course(Struct, frozen=True, kw_only=True):
@@ -136,10 +140,14 @@ class Course(Struct, frozen=True, kw_only=True):
 
 
 def course(
-    seen: Sequence[Observation], *, new: int, control: int, since: float, until: float, settings: GuardSettings
+    observations: Sequence[Observation], *, new: int, control: int, since: float, until: float, settings: GuardSettings
 ) -> Course:
     """Return the course of a version's trial against its control, from the observations of both up to a time."""
-    drawn = [structs.replace(each, propensity=each.share) if each.share else each for each in seen if each.at <= until]
+    drawn = [
+        structs.replace(each, propensity=each.share) if each.share else each
+        for each in observations
+        if each.at <= until
+    ]
     half, bets = halved(settings), dict[str, tuple[tuple[float, float], ...]]()
     for name, found in (("began", openings(drawn)), ("whole", units(drawn, until))):
         trial, points = Trial(), list[tuple[float, float]]()

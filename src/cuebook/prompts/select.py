@@ -135,9 +135,12 @@ def epsilon_greedy(
     `roll` is one number in [0, 1) and decides both: below `epsilon` it explores, and its position there selects which.
     Raises InvalidInput naming a weight that is not finite or a signal outside [0, 1], NotFound if no variant is left.
     """
-    if not 0.0 <= finite(epsilon, "epsilon") <= 1.0 or not 0.0 <= finite(roll, "roll") < 1.0:
-        msg = f"epsilon {epsilon!r} must be in [0, 1], a roll ({roll!r}) in [0, 1)"
-        raise InvalidInput(msg, where="epsilon" if 0.0 <= roll < 1.0 else "roll")
+    if not 0.0 <= finite(epsilon, "epsilon") <= 1.0:
+        msg = f"epsilon: {epsilon!r} is out of range. Use a number from 0 to 1."
+        raise InvalidInput(msg, where="epsilon")
+    if not 0.0 <= finite(roll, "roll") < 1.0:
+        msg = f"roll: {roll!r} is out of range. Use a number from 0 to below 1."
+        raise InvalidInput(msg, where="roll")
     heard = checked(signals)
     choices = [_scored(each, heard) for each in _eligible(variants)]
     best = max(range(len(choices)), key=lambda at: (choices[at].total_score, -at))
@@ -163,7 +166,7 @@ def thompson(
     signals: about 1 ms. Raises like `epsilon_greedy`.
     """
     if not 0.0 <= finite(floor, "floor") <= 1.0:
-        msg = f"floor: {floor!r} is out of range. Give a number from 0 to 1."
+        msg = f"floor: {floor!r} is out of range. Use a number from 0 to 1."
         raise InvalidInput(msg, where="floor")
     heard, offered = checked(signals), _eligible(variants)
     evidence = [posteriors.get(each.branch, Posterior()) for each in offered]
@@ -238,13 +241,13 @@ def checked(signals: Mapping[str, Any]) -> dict[str, float]:
     Raises InvalidInput naming one that is not, and for more names than `MOST_SIGNALS`.
     """
     if len(signals) > MOST_SIGNALS:
-        msg = f"signals: {len(signals)} signals. The limit is {MOST_SIGNALS}."
+        msg = f"signals: {len(signals)} signals exceed the limit of {MOST_SIGNALS}. Send fewer."
         raise InvalidInput(msg, where="signals")
     heard: dict[str, float] = {}
     for name, value in signals.items():
         heard[name] = float(value) if isinstance(value, bool) else finite(value, f"signals.{name}")
         if not 0.0 <= heard[name] <= 1.0:
-            msg = f"signals.{name}: {value!r} is out of range. Give a number from 0 to 1."
+            msg = f"signals.{name}: {value!r} is out of range. Use a number from 0 to 1."
             raise InvalidInput(msg, where=f"signals.{name}")
     return heard
 
@@ -252,17 +255,17 @@ def checked(signals: Mapping[str, Any]) -> dict[str, float]:
 def _eligible(variants: Sequence[Variant]) -> list[Variant]:
     """Return the variants that were not rolled back, sorted."""
     if not variants:
-        msg = "No variant to select from. Give at least one."
+        msg = "No variant to select from. Pass at least one."
         raise NotFound(msg)
     offered = sorted(
         (each for each in variants if not each.rolled_back),
         key=lambda each: (each.slug, each.branch != MAIN, each.branch, each.number),
     )
     if not offered:
-        msg = f"every variant of {variants[0].slug!r} was rolled back. Clear one, or add a version."
+        msg = f"Every variant of prompt {variants[0].slug!r} was rolled back. Clear one, or add a version."
         raise NotFound(msg)
     if len({each.branch for each in offered}) < len(offered) or offered[0].slug != offered[-1].slug:
-        msg = f"variants of {offered[0].slug!r}: expected the branches of one prompt, each once"
+        msg = f"variants: expected each branch of prompt {offered[0].slug!r} at most once. Remove the others."
         raise InvalidInput(msg, where="variants")
     return offered
 
@@ -293,13 +296,13 @@ def _selection(choices: list[Choice], chances: list[float], picked: int, *, expl
 def _prior(names: Sequence[str], weights: Mapping[str, float]) -> tuple[float, ...]:
     """Return the prior coefficients that an author's weights stand for."""
     own = dict.fromkeys(names, 0.0)
-    given = {
+    values = {
         name: finite(weight, f"context_weights.{name}")
         for name, weight in weights.items()
         if _CANONICAL.get(name) in own
     }
-    largest = max(map(abs, given.values()), default=0.0)
-    for name, weight in given.items():
+    largest = max(map(abs, values.values()), default=0.0)
+    for name, weight in values.items():
         # Divided first: the sum of a signal's weight and its alias's could overflow.
         own[_CANONICAL[name]] += weight / largest if largest else 0.0
     total = math.fsum(map(abs, own.values()))

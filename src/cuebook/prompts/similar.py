@@ -26,17 +26,17 @@ _WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\\W_\u3040-\u30f
 def near_duplicates(texts: Mapping[str, str], *, least: float = LEAST) -> list[tuple[str, str, float]]:
     """Return for each text its most similar predecessor with their similarity, if it is at least `least`."""
     sets = {name: shingles(text) for name, text in texts.items()}
-    sets = {name: found for name, found in sets.items() if len(found) >= SHORTEST}
-    frequency = Counter(shingle for found in sets.values() for shingle in found)
+    sets = {name: results for name, results in sets.items() if len(results) >= SHORTEST}
+    frequency = Counter(shingle for results in sets.values() for shingle in results)
     index: dict[tuple[str, ...], list[str]] = {}
     pairs: list[tuple[str, str, float]] = []
-    for name, found in sets.items():
-        ordered = sorted(found, key=lambda shingle: (frequency[shingle], shingle))
-        prefix = ordered[: len(found) - ceil(least * len(found) - 1e-9) + 1]
+    for name, results in sets.items():
+        ordered = sorted(results, key=lambda shingle: (frequency[shingle], shingle))
+        prefix = ordered[: len(results) - ceil(least * len(results) - 1e-9) + 1]
         near: dict[str, float] = {}
         for other in {other for shingle in prefix for other in index.get(shingle, ())}:
-            shared = len(found & sets[other])
-            near[other] = shared / (len(found) + len(sets[other]) - shared)
+            shared = len(results & sets[other])
+            near[other] = shared / (len(results) + len(sets[other]) - shared)
         best = max(near, key=lambda other: (near[other], other), default="")
         if best and near[best] >= least:
             pairs.append((best, name, near[best]))

@@ -71,9 +71,9 @@ def _check_number(value: float, where: str) -> None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in data:
             raise InvalidInput(f"{key}: duplicate key. Keep one.", where=key)
-        found[key] = value
-    return found
+        data[key] = value
+    return data

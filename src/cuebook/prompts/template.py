@@ -1,4 +1,4 @@
-"""Render a prompt template: replace declared placeholders by values, in one pass (DESIGN §9).
+"""Render a prompt template: replace declared placeholders by values, in one pass.
 
 | engine | is replaced | doubled marks are literal |
 | --- | --- | --- |
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from cuebook.errors import InvalidInput
 from cuebook.records.prompt import Engine
 
-#: Maximum characters of a rendered text: some 50,000 tokens, more than a system text may have (DESIGN §9: capped).
+#: Maximum characters of a rendered text: some 50,000 tokens, more than a system text may have.
 LIMIT: Final = 200_000
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*+"
@@ -65,7 +65,7 @@ def render(
             break
         pieces += fresh
     if size + len(text) - last > limit:
-        raise InvalidInput(f"the rendered text has more than {limit} characters. Shorten it or its values.")
+        raise InvalidInput(f"The rendered text has more than {limit} characters. Shorten it or its values.")
     pieces.append(text[last:])
     return "".join(pieces)
 

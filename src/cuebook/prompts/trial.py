@@ -55,7 +55,8 @@ class GuardSettings(Struct, frozen=True, kw_only=True):
         wrong = [name for name in shares if not 0.0 <= getattr(self, name) < (0.5 if name == "alpha" else 1.0)]
         wrong += [name for name in ("canary", "promoted", "alpha", "arl") if not getattr(self, name) > 0.0]
         if wrong:
-            msg = f"{wrong[0]}: {getattr(self, wrong[0])!r} is out of range"
+            bounds = "above 0" if wrong[0] == "arl" else f"above 0 and below {0.5 if wrong[0] == 'alpha' else 1}"
+            msg = f"{wrong[0]}: {getattr(self, wrong[0])!r} is out of range. Use a number {bounds}."
             raise InvalidInput(msg, where=wrong[0])
 
 
@@ -92,9 +93,12 @@ class Trial(Struct, frozen=True, kw_only=True):
 def tried(trial: Trial, pair: Pair, settings: GuardSettings) -> Trial:
     """Return the trial with one more conversation; raises InvalidInput if it was not randomized or has no score."""
     p, y = finite(pair.share, "share"), finite(pair.mean, "mean")
-    if not 0.0 < p < 1.0 or not 0.0 <= y <= 1.0:
-        msg = f"share {p!r} must be in (0, 1), the mean {y!r} in [0, 1]. Only randomized conversations count."
-        raise InvalidInput(msg, where="mean" if 0.0 < p < 1.0 else "share")
+    if not 0.0 < p < 1.0:
+        msg = f"share: {p!r} is out of range. Use the selection probability of a randomized conversation."
+        raise InvalidInput(msg, where="share")
+    if not 0.0 <= y <= 1.0:
+        msg = f"mean: {y!r} is out of range. Use a number from 0 to 1."
+        raise InvalidInput(msg, where="mean")
     m = (trial.sum_new + trial.sum_control) / trial.n if trial.n else 0.5
     d = (1.0 / p if pair.new else -1.0 / (1.0 - p)) * (y - m)
     bound = max(1.0 / p, 1.0 / (1.0 - p)) * max(m, 1.0 - m) + settings.delta

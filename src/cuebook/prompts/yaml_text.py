@@ -64,12 +64,12 @@ def load(text: str, *, where: str, first_line: int = 1, what: str = "the front m
         line, why = root.line, "expected `key: value` lines"
     except yaml.reader.ReaderError as error:
         line = first_line + text.count("\n", 0, error.position)
-        why = f"U+{error.character:04X} is no character of YAML; remove it, or write its escape in quotes"
+        why = f"U+{error.character:04X} is not allowed in YAML; remove it, or write its escape in quotes"
     except yaml.MarkedYAMLError as error:
         line, why = _explain(error)
         line += first_line
     except (ValueError, OverflowError) as error:  # PyYAML raises them for the escape "\UFFFFFFFF"
-        line, why = first_line + loader.line, f"no YAML ({error})"
+        line, why = first_line + loader.line, f"invalid YAML ({error})"
     raise InvalidInput(f"{where}: line {line}: {why}", where=f"{where}:{line}")
 
 
@@ -135,13 +135,13 @@ def _events(loader: Any) -> Iterator[Any]:
     documents = 0
     for event in iter(loader.get_event, None):
         if getattr(event, "anchor", None) is not None:
-            _refuse(event, "anchors and aliases are not read", "write the value out")
+            _refuse(event, "anchors and aliases are not supported", "write the value out")
         if getattr(event, "tag", None) is not None:
             _refuse(event, "tags (`!…`) are not supported", "remove the tag")
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if event.version or event.tags or documents > 1:
-                _refuse(event, "directives and a second document are not read", "leave them out")
+                _refuse(event, "directives and a second document are not supported", "leave them out")
         if isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
             yield event
 
@@ -160,9 +160,9 @@ def _node(event: Any, events: Iterator[Any], first_line: int, depth: int = 0) ->
     fields: dict[str, Node] = {}
     for key in inside:
         if not isinstance(key, yaml.ScalarEvent):
-            _refuse(key, "a key is a text, not a list or a mapping", "quote it")
+            _refuse(key, "a key must be a string, not a list or a mapping", "quote it")
         if key.style is None and key.value in ("", "<<"):
-            _refuse(key, "merge keys and empty keys are not read", "write the keys out")
+            _refuse(key, "merge keys and empty keys are not supported", "write the keys out")
         if key.value in fields:
             _refuse(key, f"{key.value[:80]!r} is a duplicate of line {fields[key.value].line}", "keep one")
         fields[key.value] = _node(next(events), events, first_line, depth + 1)

@@ -79,12 +79,12 @@ def read_key(raw: bytes) -> bytes | None:
 def _read_key(path: Path) -> bytes:
     key = read_key(path.read_bytes())
     if key is None:
-        msg = f"key file {str(path)!r} is damaged. Restore it: fingerprints of secrets cannot be compared without it."
+        msg = f"Key file {str(path)!r} is damaged. Restore it: fingerprints of secrets cannot be compared without it."
         raise BackendError(msg)
     return key
 
 
 def _unreadable(path: Path, error: OSError) -> BackendError:
     return BackendError(
-        f"key file {str(path)!r} cannot be read or created ({error.strerror}). Check the folder's permissions."
+        f"Key file {str(path)!r} cannot be read or created ({error.strerror}). Check the folder's permissions."
     )

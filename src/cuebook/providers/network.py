@@ -228,7 +228,7 @@ def _wake(waiter: "asyncio.Future[None] | None") -> None:
 
 
 def _gone(error: Exception | None) -> OSError:
-    return error if isinstance(error, OSError) else ConnectionResetError("the connection is closed")
+    return error if isinstance(error, OSError) else ConnectionResetError("The connection is closed.")
 
 
 def _readable(socket: Any) -> bool:

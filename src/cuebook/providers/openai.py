@@ -77,7 +77,7 @@ class HttpAnswer:
             async for chunk in self._response.aiter_bytes() if packed else self._response.stream:
                 yield chunk
         except httpx2.HTTPError as error:
-            msg = f"the upstream's answer broke off ({type(error).__name__}: {error})"
+            msg = f"The upstream's answer broke off ({type(error).__name__}: {error})."
             raise UpstreamError(msg, retryable=True) from error
 
     async def aclose(self) -> None:
@@ -122,10 +122,11 @@ class HttpUpstream:
                 built = client.build_request(request.method, url, content=request.body, headers=headers)
             return HttpAnswer(await client.send(built, stream=True), verbatim=request.verbatim)
         except httpx2.TimeoutException as error:
-            msg = f"the upstream {self.base_url} timed out ({type(error).__name__})"
+            msg = f"The upstream {self.base_url} timed out ({type(error).__name__})."
             raise UpstreamError(msg, status=504, retryable=True) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            msg = f"the upstream {self.base_url} cannot be reached ({type(error).__name__}: {error}); is it running?"
+            cause = f"{type(error).__name__}: {error}"
+            msg = f"The upstream {self.base_url} cannot be reached ({cause}). Check that it is running."
             raise UpstreamError(msg, status=502, retryable=True) from error
 
     def _open(self) -> Any:
@@ -150,14 +151,14 @@ class HttpUpstream:
             )
         return self._client
 
-    def _headers(self, given: Mapping[str, str], *, verbatim: bool = False) -> list[tuple[bytes, bytes]]:
-        named = next((value for name, value in given.items() if name.lower() == "connection"), "")
-        hop = _HOP | {name.strip().lower() for name in named.split(",")}
+    def _headers(self, values: Mapping[str, str], *, verbatim: bool = False) -> list[tuple[bytes, bytes]]:
+        label = next((value for name, value in values.items() if name.lower() == "connection"), "")
+        hop = _HOP | {name.strip().lower() for name in label.split(",")}
         key = os.environ.get(self._api_key_env, "") if self._api_key_env else ""
         forwards = self._forward_auth and not (key and self._own_key_first)
         headers = {
             name: value
-            for name, value in given.items()
+            for name, value in values.items()
             if (name.lower() not in hop or (verbatim and name.lower() == "accept-encoding"))
             and (not name.lower().startswith(_OURS) or (verbatim and name.lower() == "idempotency-key"))
             and (forwards or name.lower() not in _KEYS)
@@ -184,8 +185,8 @@ class HttpUpstream:
 def _readable(accepted: str) -> str:
     """Return the codings of an Accept-Encoding header that can be decoded here."""
     named = [each.strip() for each in accepted.split(",")]
-    kept = [each for each in named if each.partition(";")[0].strip().lower() in READABLE]
-    return accepted if kept == named else ", ".join(kept) or "identity"
+    remaining = [each for each in named if each.partition(";")[0].strip().lower() in READABLE]
+    return accepted if remaining == named else ", ".join(remaining) or "identity"
 
 
 def _verbatim_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -205,8 +206,8 @@ def shown_url(url: str) -> str:
     except ValueError:
         good = False
     if not good:
-        shown = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
-        msg = f"upstream {shown!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
+        text = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
+        msg = f"Upstream {text!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
         raise InvalidInput(msg, where="upstream.url")
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
@@ -250,7 +251,7 @@ class OpenAIModel:
                 if piece.text or piece.usage or piece.finish:
                     yield piece
             if not finished:
-                msg = f"the answer of {self.name} ended early"
+                msg = f"The answer of {self.name} ended early."
                 raise UpstreamError(msg, retryable=True)
         finally:
             await answer.aclose()
@@ -279,7 +280,7 @@ class OpenAIModel:
 async def _refuse(answer: HttpAnswer) -> None:
     body = b"".join([chunk async for chunk in answer.chunks()])[:500].decode("utf-8", "replace")
     retryable = answer.status in (408, 409, 425, 429) or answer.status >= 500
-    msg = f"the model's server answered {answer.status}: {body}"
+    msg = f"The model's server answered {answer.status}: {body}"
     raise UpstreamError(msg, status=answer.status, retryable=retryable)
 
 
@@ -289,7 +290,7 @@ async def _events(answer: HttpAnswer) -> AsyncIterator[dict[str, Any]]:
         body = b"".join([chunk async for chunk in answer.chunks()])
         event = read_event(body)
         if not isinstance(event, dict):
-            msg = f"the model's server sent no JSON object: {body[:200].decode('utf-8', 'replace')!r}"
+            msg = f"The model's server sent no JSON object: {body[:200].decode('utf-8', 'replace')!r}"
             raise UpstreamError(msg, retryable=True)
         yield event
         return
@@ -304,8 +305,8 @@ async def _events(answer: HttpAnswer) -> AsyncIterator[dict[str, Any]]:
 
 def _piece(event: dict[str, Any]) -> Piece:
     if error := event.get("error"):
-        told = error.get("message") if isinstance(error, dict) else error
-        msg = f"the model's server reports: {mended(str(told))}"
+        value = error.get("message") if isinstance(error, dict) else error
+        msg = f"The model's server reports: {mended(str(value))}"
         raise UpstreamError(msg, retryable=True)
     choices = event.get("choices") or [{}]
     choice = choices[0] if isinstance(choices, list) and isinstance(choices[0], dict) else {}

@@ -43,10 +43,10 @@ class OpenAIEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Embed in requests of AT_ONCE texts. Raises UpstreamError."""
-        found: list[bytes] = []
+        results: list[bytes] = []
         for first in range(0, len(texts), AT_ONCE):
-            found += await self._ask(texts[first : first + AT_ONCE])
-        return found
+            results += await self._ask(texts[first : first + AT_ONCE])
+        return results
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -65,7 +65,7 @@ class OpenAIEmbedder:
             await answer.aclose()
         if answer.status >= 400:
             retryable = answer.status in (408, 409, 425, 429) or answer.status >= 500
-            msg = f"the embedder's server answered {answer.status}: {raw[:300].decode('utf-8', 'replace')}"
+            msg = f"The embedder's server answered {answer.status}: {raw[:300].decode('utf-8', 'replace')}"
             raise UpstreamError(msg, status=answer.status, retryable=retryable)
         return self._read(raw, len(texts))
 
@@ -74,16 +74,16 @@ class OpenAIEmbedder:
         try:
             rows = {row.index: row.embedding for row in msgspec.json.decode(raw, type=_EmbeddingAnswer).data}
         except msgspec.DecodeError as error:
-            msg = f"the embedder's server sent no embeddings: {raw[:200].decode('utf-8', 'replace')!r}"
+            msg = f"The embedder's server sent no embeddings: {raw[:200].decode('utf-8', 'replace')!r}"
             raise UpstreamError(msg, retryable=True) from error
         sizes = {len(row) for row in rows.values()}
         if sorted(rows) != list(range(count)) or len(sizes) != 1 or sizes == {0}:
-            msg = f"the embedder's server sent {len(rows)} vectors of {sorted(sizes)} numbers for {count} texts"
+            msg = f"The embedder's server sent {len(rows)} vectors of {sorted(sizes)} numbers for {count} texts"
             raise UpstreamError(msg, retryable=True)
         size = sizes.pop()
         if self.dimension not in (0, size):
             msg = (
-                f"the embedder's server sent vectors of {size} numbers where {self._model} had {self.dimension}: "
+                f"The embedder's server sent vectors of {size} numbers where {self._model} had {self.dimension}: "
                 "the model has changed. No vector was stored. Restart Cuebook to embed everything with the new model."
             )
             raise UpstreamError(msg, retryable=True)
@@ -95,7 +95,7 @@ def unit(numbers: Sequence[float]) -> bytes:
     """Return a vector normalized to length 1, as little-endian float32. Raises UpstreamError for a zero vector."""
     length = sqrt(sum(number * number for number in numbers))
     if not length or not isfinite(length):
-        msg = "the embedder's server sent a zero or non-finite vector"
+        msg = "The embedder's server sent a zero or non-finite vector"
         raise UpstreamError(msg)
     vector = array("f", (number / length for number in numbers))
     if sys.byteorder == "big":

@@ -35,10 +35,10 @@ class RecalledModel:
         for hit in hits[:QUOTED]:
             day = datetime.fromtimestamp(hit.timestamp, request.zone).date().isoformat()
             text = " ".join(hit.text.split())
-            shown = text if len(text) <= QUOTE else text[: QUOTE - 1] + "…"
-            said = f"{hit.speaker}: " if hit.speaker else ""  # a memory may come from many posts
+            content = text if len(text) <= QUOTE else text[: QUOTE - 1] + "…"
+            message = f"{hit.speaker}: " if hit.speaker else ""  # a memory may come from many posts
             sources = f" ({', '.join(hit.sources)})" if hit.sources else ""
-            yield Piece(text=f"\n- [{day}] {said}{shown}{sources}")
+            yield Piece(text=f"\n- [{day}] {message}{content}{sources}")
         yield Piece(finish="stop")
 
     async def aclose(self) -> None:

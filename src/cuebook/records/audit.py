@@ -25,7 +25,7 @@ class CommittedText(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One event of a prompt. The first seven fields are E's (seed 004, V).
+    """One event of a prompt. The first seven fields are kAI's.
 
     `hash` = SHA-256 of the RFC 8785 form of all fields except `hash` and `texts`. Fields at their default are omitted,
     so that a field added later does not change old hashes.

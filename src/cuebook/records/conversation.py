@@ -17,7 +17,7 @@ ASSISTANT: Final = "assistant"
 TOOL: Final = "tool"
 SYSTEM: Final = "system"
 
-#: D's attachment types (seed 003) and those the OpenAI wire needs beside them. Anything else loads as `opaque`.
+#: TaskWeaver's attachment types and those the OpenAI wire needs beside them. Anything else loads as `opaque`.
 PART_TYPES = frozenset({
     "plan", "current_plan_step", "plan_reasoning", "stop",
     "thought", "reply_type", "reply_content", "verification",
@@ -28,7 +28,7 @@ PART_TYPES = frozenset({
 })  # fmt: skip
 #: Removed types, which are skipped when loaded (D, "Backward Compatibility").
 REMOVED_PART_TYPES = frozenset({"init_plan"})
-#: Old names of renamed types (measured in D's code: notes/seed-origins §4.2).
+#: Old names of renamed types.
 RENAMED_PART_TYPES = {"python": "reply_content", "sample": "text"}
 
 CALL = "function"
@@ -154,7 +154,7 @@ class Draft(Struct, frozen=True, kw_only=True):
 
 
 class Round(Struct, frozen=True, kw_only=True):
-    """One user query and the posts that answer it (seed 003)."""
+    """One user query and the posts that answer it."""
 
     id: str
     seq: int
@@ -187,7 +187,7 @@ class Conversation(Struct, frozen=True, kw_only=True):
 
 
 class SharedEntry(Struct, frozen=True):
-    """A note that one role shares with the others (seed 003).
+    """A note that one role shares with the others.
 
     Scope `conversation` is always valid, `round` only in the last round.
     """

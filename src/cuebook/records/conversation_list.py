@@ -32,7 +32,7 @@ class ConversationSummaries(Struct, frozen=True):
     cursor: str | None = None
 
 
-class Answering(Struct, frozen=True, kw_only=True):
+class TurnEntry(Struct, frozen=True, kw_only=True):
     """A turn in a transcript."""
 
     turn: int

@@ -175,15 +175,15 @@ _CARD = Expression(
 
 def spans(text: str) -> list[Span]:
     """Return all secrets, ordered and disjoint; overlapping secrets are merged under the more specific family."""
-    found = [*_shapes(text), *_private_keys(text), *_url_passwords(text), *_cards(text), *_named(text)]
-    if not found:
+    results = [*_shapes(text), *_private_keys(text), *_url_passwords(text), *_cards(text), *_named(text)]
+    if not results:
         return []
     rank: dict[str, int] = {"": -1}  # a token has priority: secrets that overlap it are ignored
-    for _, _, family in found:
+    for _, _, family in results:
         rank.setdefault(family, len(rank))
-    found += [(token.start(), token.end(), "") for token in TOKEN.finditer(text)]
+    results += [(token.start(), token.end(), "") for token in TOKEN.finditer(text)]
     merged: list[Span] = []
-    for start, end, family in sorted(found):
+    for start, end, family in sorted(results):
         if merged and start < merged[-1][1]:
             first, last, other = merged.pop()
             merged.append((first, max(end, last), min(family, other, key=rank.__getitem__)))

@@ -43,7 +43,7 @@ def messages_digest(messages: Sequence[bytes]) -> str:
 
 
 def fence_of(key: bytes, conversation: str, turn: int) -> str:
-    """Return the fence of a turn's volatile block: keyed, so that no stored text can contain it (DESIGN §6)."""
+    """Return the fence of a turn's volatile block: keyed, so that no stored text can contain it."""
     return hashlib.blake2b(
         f"{conversation}\x00{turn}".encode("utf-8", "surrogatepass"), key=key[:64], digest_size=8
     ).hexdigest()

@@ -48,7 +48,7 @@ class Receipt(Struct, frozen=True, kw_only=True, rename="camel"):
     signature: str = ""  # "ed25519:" and base64
 
 
-class Touched(Struct, frozen=True, kw_only=True, rename="camel"):
+class AffectedConversation(Struct, frozen=True, kw_only=True, rename="camel"):
     """A conversation that an erasure would affect: the numbers of posts that would be erased and remain."""
 
     conversation_id: str
@@ -86,7 +86,7 @@ class WouldForget(Struct, frozen=True, kw_only=True, rename="camel"):
 
     kind: Kind
     counts: Mapping[str, int] = {}
-    conversations: tuple[Touched, ...] = ()
+    conversations: tuple[AffectedConversation, ...] = ()
     more_conversations: int = 0
     memories: tuple[MemoryToErase, ...] = ()
     more_memories: int = 0

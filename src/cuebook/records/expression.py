@@ -76,5 +76,5 @@ def nests_deeper(document: bytes, levels: int) -> bool:
 
 def counted(count: float, one: str, more: str = "") -> str:
     """Return a number with its noun: "1 post", "2,000 posts", "1.5 posts"; `more` is an irregular plural."""
-    said = f"{count:,.1f}".removesuffix(".0")
-    return f"{said} {one if said == '1' else more or f'{one}s'}"
+    text = f"{count:,.1f}".removesuffix(".0")
+    return f"{text} {one if text == '1' else more or f'{one}s'}"

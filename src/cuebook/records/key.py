@@ -78,10 +78,10 @@ class Caller(Struct, frozen=True, kw_only=True):
 
         Raises Denied if a key of one user is used with the name of another.
         """
-        given = [name for name in named if name]
+        values = [name for name in named if name]
         if self.user is None:
-            return given[0] if given else None
-        if any(name != self.user for name in given):
+            return values[0] if values else None
+        if any(name != self.user for name in values):
             msg = "userId: this key belongs to one user and cannot act for others. Omit the user."
             raise Denied(msg)
         return self.user
@@ -115,8 +115,8 @@ def write_token(key: str, secret: bytes) -> str:
 
 def id_of(token: str) -> str | None:
     """Return the id of a presented key; None if it is malformed."""
-    found = _TOKEN.fullmatch(token)
-    return found[1] if found else None
+    result = _TOKEN.fullmatch(token)
+    return result[1] if result else None
 
 
 def holds_token(text: str) -> bool:

@@ -13,7 +13,7 @@ NO_MODEL = "cuebook-recall"
 NO_MODEL_LABEL = "[no model configured · recalled]"
 
 Category = Literal["facts", "preferences", "people", "projects", "decisions", "open_loops", "todo"]
-#: A's eight keys of `memory_json` (seed 000): seven with items, and `tags`, plain strings.
+#: AgentOS's eight keys of `memory_json`: seven with items, and `tags`, plain strings.
 CATEGORIES: tuple[Category, ...] = ("facts", "preferences", "people", "projects", "decisions", "open_loops", "todo")
 Trust = Literal["user", "assistant", "tool"]
 HitKind = Literal["post", "item", "knowledge", "summary"]
@@ -114,7 +114,7 @@ class Memory(Struct, frozen=True, kw_only=True):
 
     id: str  # 16 hex digits over category and text, or category and key
     place: Place
-    category: str  # one of CATEGORIES, or of C's five for knowledge
+    category: str  # one of CATEGORIES, or of BrowserOS's five for knowledge
     text: str
     name: str = ""  # the key of knowledge; the name of people and projects
     subject: str = ""
@@ -170,7 +170,7 @@ class Dense(Struct, frozen=True):
     akin: float
 
 
-class Found(Struct, frozen=True):
+class PostMatch(Struct, frozen=True):
     """A post found by full-text search, or a neighbor of one (`direct` false)."""
 
     seq: int
@@ -191,7 +191,7 @@ class Found(Struct, frozen=True):
 class SearchResult(Struct, frozen=True, kw_only=True):
     """Candidates on the path, with statistics of the search scope."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[PostMatch, ...] = ()
     posts: int = 0  # posts in scope
     mean_words: float = 1.0
     frequencies: dict[str, int] = {}  # term -> posts in scope that contain it

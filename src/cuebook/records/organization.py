@@ -1,4 +1,4 @@
-"""Organization settings: what an organization allows in its long-term memory (seed 000, "Organization settings")."""
+"""Organization settings: what an organization allows in its long-term memory."""
 
 from typing import Any
 
@@ -52,9 +52,9 @@ class OrganizationChange(Struct, frozen=True, kw_only=True, rename="camel", forb
     memory: OrganizationMemoryChange = field(default_factory=OrganizationMemoryChange)
 
 
-def change_of(given: Any) -> OrganizationChange:
+def change_of(value: Any) -> OrganizationChange:
     """Parse a change from plain JSON values. Raises InvalidInput naming the field."""
-    return checked(check(given, OrganizationChange, null_is_absent=False))
+    return checked(check(value, OrganizationChange, null_is_absent=False))
 
 
 def checked(change: OrganizationChange) -> OrganizationChange:

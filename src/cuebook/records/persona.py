@@ -1,4 +1,4 @@
-"""Parse persona files: the definition (seed 000, section 4), sentiment tracking, metaprompts, and E's prompt chain."""
+"""Parse persona files: the definition, sentiment tracking, metaprompts, and kAI's prompt chain."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ EVENTS: Final[tuple[EventName, ...]] = get_args(EventName)
 METHODS: Final[tuple[str, ...]] = get_args(Method)
 TRIGGERS: Final[tuple[str, ...]] = get_args(TriggerType)
 PRESETS: Final[tuple[str, ...]] = get_args(Preset)
-#: Defaults of a metaprompt (seed 000's own presets).
+#: Defaults of a metaprompt.
 TEMPERATURE: Final = 0.3
 OUTPUT_TOKENS: Final = 512
 #: Variables of metaprompt templates.
@@ -38,7 +38,7 @@ VARIABLES: Final = (
 )  # fmt: skip
 
 
-class Tracking(Document, frozen=True, kw_only=True):
+class SentimentTracking(Document, frozen=True, kw_only=True):
     """A `sentimentTracking` object of a persona or of a profile. Scores are in -1..1."""
 
     enabled: bool = False
@@ -58,7 +58,7 @@ class Tracking(Document, frozen=True, kw_only=True):
 
 
 #: The default tracking of a persona.
-UNTRACKED: Final = Tracking()
+UNTRACKED: Final = SentimentTracking()
 
 
 class Trigger(Document, frozen=True, kw_only=True):
@@ -123,7 +123,7 @@ class Persona(Struct, frozen=True, kw_only=True):
     base_system_prompt: str = ""
     role: str = "assistant"
     chain: Mapping[str, str] = {}  # prompt ids by link
-    tracking: Tracking = UNTRACKED  # from its own definition; `signals.profiles.tracking_of` adds the profile
+    tracking: SentimentTracking = UNTRACKED  # from its own definition; `signals.profiles.tracking_of` adds the profile
     tracked: frozenset[str] = frozenset()  # the tracking fields that its definition sets
     metaprompts: tuple[Metaprompt, ...] = ()
 
@@ -178,7 +178,7 @@ class _Definition(Document, frozen=True, kw_only=True):
     model: ModelId = ""
     base_system_prompt: str | _Template | tuple[_Piece, ...] = ""
     prompts: _Chain = _Chain()
-    sentiment_tracking: Name | Tracking = UNTRACKED
+    sentiment_tracking: Name | SentimentTracking = UNTRACKED
     meta_prompts: Annotated[tuple[_Metaprompt, ...], Meta(max_length=64)] = ()
 
 
@@ -188,35 +188,35 @@ FIELDS: Final = tuple(each.encode_name for each in structs.fields(_Definition))
 
 def read_persona(document: object) -> tuple[Persona | None, list[Fault]]:
     """Return a persona, as far as its definition is valid, and all faults."""
-    read, faults = validate(document, _Definition)
-    if read is None or not isinstance(document, Mapping):
+    definition, faults = validate(document, _Definition)
+    if definition is None or not isinstance(document, Mapping):
         return None, faults
-    named = isinstance(read.sentiment_tracking, str)
+    named = isinstance(definition.sentiment_tracking, str)
     tracking = (
-        Tracking(profile=read.sentiment_tracking)
-        if isinstance(read.sentiment_tracking, str)
-        else read.sentiment_tracking
+        SentimentTracking(profile=definition.sentiment_tracking)
+        if isinstance(definition.sentiment_tracking, str)
+        else definition.sentiment_tracking
     )
     if not tracking.profile:  # with one, the check waits until the profile is known
         faults += check_thresholds(tracking, "sentimentTracking")
-    faults += check_unique("metaPrompts", [each.id for each in read.meta_prompts])
-    for at, each in enumerate(read.meta_prompts):
+    faults += check_unique("metaPrompts", [each.id for each in definition.meta_prompts])
+    for at, each in enumerate(definition.meta_prompts):
         path = f"metaPrompts[{at}]"
         if not any(fault.path.startswith(path) for fault in faults):
             faults += _check(each, path)
     written = document.get("sentimentTracking")
     persona = Persona(
-        id=read.id,
-        name=read.name or read.id,
-        version=read.version,
-        description=read.description,
-        model=read.model,
-        role=read.role,
-        base_system_prompt=_text(read.base_system_prompt),
-        chain={link: slug for link, slug in structs.asdict(read.prompts).items() if slug},
+        id=definition.id,
+        name=definition.name or definition.id,
+        version=definition.version,
+        description=definition.description,
+        model=definition.model,
+        role=definition.role,
+        base_system_prompt=_text(definition.base_system_prompt),
+        chain={link: slug for link, slug in structs.asdict(definition.prompts).items() if slug},
         tracking=tracking,
         tracked=frozenset() if named or not isinstance(written, Mapping) else fields_of(written),
-        metaprompts=tuple({each.id: _metaprompt(each) for each in read.meta_prompts}.values()),
+        metaprompts=tuple({each.id: _metaprompt(each) for each in definition.meta_prompts}.values()),
     )
     return persona, faults
 
@@ -225,55 +225,55 @@ def fields_of(written: Mapping[str, Any]) -> frozenset[str]:
     """Return the tracking fields that an object of a file sets."""
     return frozenset(
         each.name
-        for each in structs.fields(Tracking)
+        for each in structs.fields(SentimentTracking)
         if written.get(each.encode_name) is not None and each.name not in ("label", "description")
     )
 
 
-def _text(given: str | _Template | tuple[_Piece, ...]) -> str:
+def _text(value: str | _Template | tuple[_Piece, ...]) -> str:
     """Return a system prompt's text; several pieces are joined in ascending priority."""
-    if isinstance(given, str):
-        return given
-    if isinstance(given, _Template):
-        return given.template
-    return "\n\n".join(each.content for each in sorted(given, key=lambda each: each.priority) if each.content)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, _Template):
+        return value.template
+    return "\n\n".join(each.content for each in sorted(value, key=lambda each: each.priority) if each.content)
 
 
-def _metaprompt(read: _Metaprompt) -> Metaprompt:
-    default = SHIPPED_TRIGGERS.get(read.id, Trigger(type="manual"))
+def _metaprompt(metaprompt: _Metaprompt) -> Metaprompt:
+    default = SHIPPED_TRIGGERS.get(metaprompt.id, Trigger(type="manual"))
     return Metaprompt(
-        id=read.id,
-        description=read.description,
-        trigger=read.trigger or default,
-        template=_text(read.prompt_template or ""),
-        key=read.prompt_key,
-        strategy=read.strategy_key,
-        model_id=read.model_id,
-        temperature=read.temperature,
-        max_output_tokens=read.max_output_tokens,
+        id=metaprompt.id,
+        description=metaprompt.description,
+        trigger=metaprompt.trigger or default,
+        template=_text(metaprompt.prompt_template or ""),
+        key=metaprompt.prompt_key,
+        strategy=metaprompt.strategy_key,
+        model_id=metaprompt.model_id,
+        temperature=metaprompt.temperature,
+        max_output_tokens=metaprompt.max_output_tokens,
     )
 
 
-def _check(read: _Metaprompt, path: str) -> Iterator[Fault]:
+def _check(metaprompt: _Metaprompt, path: str) -> Iterator[Fault]:
     """Yield the faults of inconsistent fields of a metaprompt."""
-    if read.prompt_template and read.prompt_key:
+    if metaprompt.prompt_template and metaprompt.prompt_key:
         yield Fault(f"{path}.promptKey", "cannot be combined with promptTemplate. Write one of them.")
-    if not read.prompt_template and not read.prompt_key and read.id not in SHIPPED_TRIGGERS:
-        near = get_close_matches(read.id, SHIPPED_TRIGGERS, n=1)
+    if not metaprompt.prompt_template and not metaprompt.prompt_key and metaprompt.id not in SHIPPED_TRIGGERS:
+        near = get_close_matches(metaprompt.id, SHIPPED_TRIGGERS, n=1)
         meant = f" Did you mean the id {near[0]!r}, which ships?" if near else ""
         yield Fault(f"{path}.promptTemplate", f"missing. Write the question, or name a prompt as promptKey.{meant}")
-    if read.trigger is None:
+    if metaprompt.trigger is None:
         return
-    kind = read.trigger.type
+    kind = metaprompt.trigger.type
     needed = {"turn_interval": "intervalTurns", "event_based": "eventName"}.get(kind)
-    for key, value in (("intervalTurns", read.trigger.interval_turns), ("eventName", read.trigger.event)):
+    for key, value in (("intervalTurns", metaprompt.trigger.interval_turns), ("eventName", metaprompt.trigger.event)):
         if key == needed and value is None:
             yield Fault(f"{path}.trigger.{key}", f"missing. A trigger of type {kind} needs it.")
         if key != needed and value is not None:
             yield Fault(f"{path}.trigger.{key}", f"has no effect on a trigger of type {kind}. Leave it out.")
 
 
-def check_thresholds(tracking: Tracking, path: str) -> list[Fault]:
+def check_thresholds(tracking: SentimentTracking, path: str) -> list[Fault]:
     """Return a fault if a score could be both frustrated and satisfied."""
     low, high = tracking.frustration_threshold, tracking.satisfaction_threshold
     if low < high:
@@ -281,12 +281,12 @@ def check_thresholds(tracking: Tracking, path: str) -> list[Fault]:
     return [Fault(f"{path}.frustrationThreshold", f"{low:g} is not below satisfactionThreshold ({high:g}). Lower it.")]
 
 
-def check_method(tracking: Tracking, path: str, methods: Collection[str] = METHODS) -> list[Fault]:
+def check_method(tracking: SentimentTracking, path: str, methods: Collection[str] = METHODS) -> list[Fault]:
     """Return a fault for an unknown sentiment method."""
     return [] if tracking.method in methods else [Fault(f"{path}.method", unknown("method", tracking.method, methods))]
 
 
-def render_tracking(tracking: Tracking) -> dict[str, Any]:
+def render_tracking(tracking: SentimentTracking) -> dict[str, Any]:
     """Return tracking in file format."""
     written: dict[str, Any] = msgspec.to_builtins(tracking)
     return {key: value for key, value in written.items() if key not in ("profile", "label", "description")}
@@ -295,37 +295,37 @@ def render_tracking(tracking: Tracking) -> dict[str, Any]:
 # ---- warnings -------------------------------------------------------------------------------------------------------
 
 
-def warnings_of(document: Mapping[str, Any], persona: Persona, tracking: Tracking) -> list[Fault]:
+def warnings_of(document: Mapping[str, Any], persona: Persona, tracking: SentimentTracking) -> list[Fault]:
     """Return warnings for fields without an effect or with a surprising one. `tracking` includes the profile."""
-    found = [
+    faults = [
         Fault(key, "is a field of the original without an effect here. It may stay.")
         for key in document
         if key in UNUSED
     ]
     written = document.get("metaPrompts")
     for at, body in enumerate(written if isinstance(written, Sequence) else ()):
-        read = next((each for each in persona.metaprompts if each.id == body.get("id")), None)
-        if read is not None:
-            found += _warnings_of_metaprompt(body, read, f"metaPrompts[{at}]", tracking)
+        metaprompt = next((each for each in persona.metaprompts if each.id == body.get("id")), None)
+        if metaprompt is not None:
+            faults += _warnings_of_metaprompt(body, metaprompt, f"metaPrompts[{at}]", tracking)
     if tracking.presets and not tracking.enabled:
         why = "has no effect while sentimentTracking is off. Write enabled: true."
-        found.append(Fault("sentimentTracking.presets", why))
-    return found
+        faults.append(Fault("sentimentTracking.presets", why))
+    return faults
 
 
 def _warnings_of_metaprompt(
-    body: Mapping[str, Any], read: Metaprompt, path: str, tracking: Tracking
+    body: Mapping[str, Any], metaprompt: Metaprompt, path: str, tracking: SentimentTracking
 ) -> Iterator[Fault]:
     for key in _UNUSED_OF_METAPROMPT & body.keys():
         yield Fault(f"{path}.{key}", "is not used: the project's own model is asked, with its own schema.")
-    for name in dict.fromkeys(_VARIABLE.findall(read.template)):
+    for name in dict.fromkeys(_VARIABLE.findall(metaprompt.template)):
         if name not in VARIABLES:
             why = f"{{{{{name}}}}} is not a variable and stays as it is. Available: {', '.join(VARIABLES)}."
             yield Fault(f"{path}.promptTemplate", why)
-    if body.get("trigger") is None and read.id not in SHIPPED_TRIGGERS:
+    if body.get("trigger") is None and metaprompt.id not in SHIPPED_TRIGGERS:
         why = 'missing: it runs only by hand. Write {"type": "turn_interval", "intervalTurns": 5}, or another.'
         yield Fault(f"{path}.trigger", why)
-    if read.trigger.type == "event_based" and not tracking.enabled:
+    if metaprompt.trigger.type == "event_based" and not tracking.enabled:
         yield Fault(f"{path}.trigger", "no event fires while sentimentTracking is off. Switch it on.")
 
 

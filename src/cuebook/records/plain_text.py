@@ -1,4 +1,4 @@
-"""Convert Markdown to plain text for voice and logs, with a real parser (MISSION R6).
+"""Convert Markdown to plain text for voice and logs, with a real parser.
 
 CommonMark with tables and strikethrough; HTML is text. One rule is stricter than CommonMark: marks inside names and
 formulas (`__init__`, `2*3*4`) are not emphasis.
@@ -73,22 +73,22 @@ def _emphasis(state: "StateInline", silent: bool) -> bool:  # noqa: FBT001  the 
     marker = state.src[state.pos]
     if silent or marker not in "_*":
         return False
-    found = state.scanDelims(state.pos, marker == "*")
-    end = state.pos + found.length
+    results = state.scanDelims(state.pos, marker == "*")
+    end = state.pos + results.length
     before, after = state.src[max(0, state.pos - 1) : state.pos], state.src[end : end + 1]
     inside = f"{before}{after}".isascii() and before.isalnum() and after.isalnum()
-    named = marker == "_" and found.length == 2 and _NAME.match(state.src, state.pos) is not None
+    named = marker == "_" and results.length == 2 and _NAME.match(state.src, state.pos) is not None
     ended = before.isalpha() and _ENDING.match(state.src, end) is not None
-    for _ in range(found.length):
+    for _ in range(results.length):
         state.push("text", "", 0).content = marker
         state.delimiters.append(
             Delimiter(
                 marker=ord(marker),
-                length=found.length,
+                length=results.length,
                 token=len(state.tokens) - 1,
                 end=-1,
-                open=found.can_open and not inside and not named,
-                close=found.can_close and (ended or not inside),
+                open=results.can_open and not inside and not named,
+                close=results.can_close and (ended or not inside),
             )
         )
     state.pos = end

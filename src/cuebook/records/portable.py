@@ -1,12 +1,12 @@
-"""Import and export: conversations, rounds, posts and attachments to plain dicts and back (seed 003, `to_dict`).
+"""Import and export: conversations, rounds, posts and attachments to plain dicts and back.
 
-The keys are D's, so that its readers understand the output. Cuebook's own fields are under one more key, `cuebook`, so
-that `from_dict(to_dict(x)) == x`. Parts of types that D refuses to load are there too, with their positions. Dicts
-contain only str, int, float, bool, None, list and dict, for any YAML or JSON writer.
+The keys are TaskWeaver's, so that its readers understand the output. Cuebook's own fields are under one more key,
+`cuebook`, so that `from_dict(to_dict(x)) == x`. Parts of types that TaskWeaver refuses to load are there too, with
+their positions. Dicts contain only str, int, float, bool, None, list and dict, for any YAML or JSON writer.
 
-Without `cuebook` (a file of D's, or a handwritten one) posts are numbered in order, each the child of the one before.
-`User` is the user; any other sender is an assistant unless called tool or system. Missing ids are made from the
-numbers. Times, token counts and digests are 0 and empty: the store computes them.
+Without `cuebook` (a file of TaskWeaver, or a handwritten one) posts are numbered in order; each is the child of the
+previous one. `User` is the user; any other sender is an assistant unless called tool or system. Missing ids are made
+from the numbers. Times, token counts and digests are 0 and empty: the store computes them.
 
 Invalid input raises InvalidInput naming its path, `rounds[3].post_list[0].send_from`.
 """
@@ -34,18 +34,18 @@ from cuebook.records.conversation import (
 from cuebook.records.persona import Experience
 from cuebook.validate import check, format_value, join
 
-#: Creates an id from D's prefix: "atta-", "post-", "round-", "conv-" or "sme-".
+#: Creates an id from TaskWeaver's prefix: "atta-", "post-", "round-", "conv-" or "sme-".
 IdMaker = Callable[[str], str]
 
 _OURS = "cuebook"
-#: Types that D's `Attachment.from_dict` rejects: unknown ones, and the deprecated `text` (measured).
+#: Types that TaskWeaver's `Attachment.from_dict` rejects: unknown ones, and the deprecated `text` (measured).
 _NOT_IN_D = frozenset({"text", "reasoning", "file", "audio", "refusal", "opaque"})
 _KNOWN = PART_TYPES | REMOVED_PART_TYPES | RENAMED_PART_TYPES.keys()
 _T = TypeVar("_T")
 
 
 class PortableConversation(Struct, frozen=True, kw_only=True):
-    """A conversation with its rounds, and fields of D without a counterpart here."""
+    """A conversation with its rounds, and fields of TaskWeaver without a counterpart here."""
 
     conversation: Conversation
     rounds: tuple[Round, ...] = ()
@@ -71,8 +71,8 @@ def post_to_dict(post: Post) -> dict[str, Any]:
     ours = _rest(post, "id", "message", "sender", "recipient", "parts", "wire")
     if post.wire is not None:
         ours |= _wire_to_dict(post.wire)
-    if kept := [{"at": at, **part} for at, part in enumerate(parts) if part["type"] in _NOT_IN_D]:
-        ours["parts"] = kept
+    if remaining := [{"at": at, **part} for at, part in enumerate(parts) if part["type"] in _NOT_IN_D]:
+        ours["parts"] = remaining
     return {
         "id": post.id,
         "message": post.message,
@@ -124,7 +124,7 @@ def experience_to_dict(experience: Experience) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- reading
 class _PartDict(Struct, frozen=True, kw_only=True):
-    """An attachment in D's format. `at` is the position of one under `cuebook`."""
+    """An attachment in TaskWeaver's format. `at` is the position of one under `cuebook`."""
 
     type: str
     id: str = ""
@@ -137,7 +137,7 @@ class _PostDict(Struct, frozen=True, kw_only=True):
     send_from: str
     id: str | None = None
     message: str = ""
-    send_to: str = "Unknown"  # D's default
+    send_to: str = "Unknown"  # TaskWeaver's default
     attachment_list: tuple[Any, ...] = ()
     cuebook: Mapping[str, Any] = {}
 
@@ -177,17 +177,17 @@ class _ExperienceDict(Struct, frozen=True, kw_only=True):
 
 def part_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Part | None:
     """Parse an attachment: None for a removed type, an opaque part with `extra.originalType` for an unknown one."""
-    read = check(data, _PartDict, where)
-    kind, extra = read.type, _plain(read.extra, join(where, "extra"))
+    part_dict = check(data, _PartDict, where)
+    kind, extra = part_dict.type, _plain(part_dict.extra, join(where, "extra"))
     if kind in REMOVED_PART_TYPES:
         return None
     if kind not in _KNOWN:
         extra = {"originalType": kind} if extra is None else {"originalType": kind, "extra": extra}
         kind = "opaque"
-    content = _plain(read.content, join(where, "content"))
-    if not isinstance(content, str):  # D's artifact_paths may be a list
+    content = _plain(part_dict.content, join(where, "content"))
+    if not isinstance(content, str):  # TaskWeaver's artifact_paths may be a list
         content = "" if content is None else msgspec.json.encode(content).decode()
-    return Part(RENAMED_PART_TYPES.get(kind, kind), content, extra, fresh_ids("atta-") if fresh_ids else read.id)
+    return Part(RENAMED_PART_TYPES.get(kind, kind), content, extra, fresh_ids("atta-") if fresh_ids else part_dict.id)
 
 
 def post_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Post:
@@ -202,40 +202,44 @@ def round_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: st
 
 def conversation_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> PortableConversation:
     """Parse a conversation with its rounds. A missing id becomes "": the caller assigns one."""
-    read, reader = check(data, _ConversationDict, where), _PostReader(fresh_ids)
-    rounds = tuple(reader.round(each, path) for each, path in _placed(read.rounds, join(where, "rounds")))
+    conversation_dict, reader = check(data, _ConversationDict, where), _PostReader(fresh_ids)
+    rounds = tuple(reader.round(each, path) for each, path in _placed(conversation_dict.rounds, join(where, "rounds")))
     base = {
         "no": 0, "user": None, "persona": None, "participants": (), "head": reader.last, "last_seq": reader.last,
         "turns": 0, "generation": 0, "created_at": 0.0, "updated_at": 0.0,
     }  # fmt: skip
-    own = {"id": fresh_ids("conv-") if fresh_ids else read.id}
+    own = {"id": fresh_ids("conv-") if fresh_ids else conversation_dict.id}
     return PortableConversation(
-        conversation=check({**base, **read.cuebook, **own}, Conversation, join(where, _OURS)),
+        conversation=check({**base, **conversation_dict.cuebook, **own}, Conversation, join(where, _OURS)),
         rounds=rounds,
-        plugins=tuple(_plain(each, path) for each, path in _placed(read.plugins, join(where, "plugins"))),
-        roles=read.roles,
-        enabled=read.enabled,
+        plugins=tuple(_plain(each, path) for each, path in _placed(conversation_dict.plugins, join(where, "plugins"))),
+        roles=conversation_dict.roles,
+        enabled=conversation_dict.enabled,
     )
 
 
 def shared_entry_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> SharedEntry:
     """Parse a shared memory entry."""
-    read = check(data, _EntryDict, where)
-    own = {"type": read.type, "content": read.content, "scope": read.scope}
-    own["id"] = fresh_ids("sme-") if fresh_ids else read.id
-    return check({**read.cuebook, **own}, SharedEntry, join(where, _OURS))
+    entry_dict = check(data, _EntryDict, where)
+    own = {"type": entry_dict.type, "content": entry_dict.content, "scope": entry_dict.scope}
+    own["id"] = fresh_ids("sme-") if fresh_ids else entry_dict.id
+    return check({**entry_dict.cuebook, **own}, SharedEntry, join(where, _OURS))
 
 
 def experience_from_dict(data: object, *, where: str = "") -> Experience:
     """Parse an experience. The legacy `experience_text` replaces a missing `when` or `what`."""
-    read = check(data, _ExperienceDict, where)
+    experience_dict = check(data, _ExperienceDict, where)
     texts = {}
     for key in ("when", "what"):
-        text = getattr(read, key)
-        if text is None and read.experience_text is None:
+        text = getattr(experience_dict, key)
+        if text is None and experience_dict.experience_text is None:
             raise InvalidInput(f"{join(where, key)}: missing. Expected a string.", where=join(where, key))
-        texts[key] = str(read.experience_text if text is None else text)
-    return Experience(exp_id=read.exp_id, who=(read.who,) if isinstance(read.who, str) else read.who, **texts)
+        texts[key] = str(experience_dict.experience_text if text is None else text)
+    return Experience(
+        exp_id=experience_dict.exp_id,
+        who=(experience_dict.who,) if isinstance(experience_dict.who, str) else experience_dict.who,
+        **texts,
+    )
 
 
 def _placed(items: Iterable[_T], path: str) -> Iterator[tuple[_T, str]]:
@@ -250,58 +254,60 @@ class _PostReader:
         self.fresh_ids = fresh_ids
         self.last = 0  # seq of the last parsed post
 
-    def id_of(self, given: str | None, prefix: str, seq: object) -> str:
+    def id_of(self, value: str | None, prefix: str, seq: object) -> str:
         if self.fresh_ids:
             return self.fresh_ids(prefix)
-        return f"{prefix}{seq}" if given is None else given
+        return f"{prefix}{seq}" if value is None else value
 
-    def round(self, read: _RoundDict, path: str) -> Round:
-        seq = read.cuebook.get("seq", self.last + 1)
+    def round(self, round_dict: _RoundDict, path: str) -> Round:
+        seq = round_dict.cuebook.get("seq", self.last + 1)
         own = {
-            "id": self.id_of(read.id, "round-", seq),
-            "user_query": read.user_query,
-            "state": read.state,
+            "id": self.id_of(round_dict.id, "round-", seq),
+            "user_query": round_dict.user_query,
+            "state": round_dict.state,
             "posts": (),
         }
-        made = check({"seq": seq, **read.cuebook, **own}, Round, join(path, _OURS))
-        posts = (self.post(each, place, made.seq) for each, place in _placed(read.post_list, join(path, "post_list")))
+        made = check({"seq": seq, **round_dict.cuebook, **own}, Round, join(path, _OURS))
+        posts = (
+            self.post(each, place, made.seq) for each, place in _placed(round_dict.post_list, join(path, "post_list"))
+        )
         return msgspec.structs.replace(made, posts=tuple(posts))
 
-    def post(self, read: _PostDict, path: str, opened: int | None) -> Post:
-        ours, sender, seq = read.cuebook, read.send_from, self.last + 1
+    def post(self, post_dict: _PostDict, path: str, opened: int | None) -> Post:
+        ours, sender, seq = post_dict.cuebook, post_dict.send_from, self.last + 1
         role = sender.lower() if sender.lower() in ("user", "tool", "system") else "assistant"
         base = {"seq": seq, "parent": self.last, "round": opened or seq, "role": role, "created_at": 0.0, "tokens": 0}
         own = {
-            "id": self.id_of(read.id, "post-", ours.get("seq", seq)),
-            "message": read.message,
+            "id": self.id_of(post_dict.id, "post-", ours.get("seq", seq)),
+            "message": post_dict.message,
             "sender": sender,
-            "recipient": read.send_to,
+            "recipient": post_dict.send_to,
             "parts": (),
             **_bytes_from_dict(ours, path),
         }
         made = check({**base, **ours, **own}, Post, join(path, _OURS))
         self.last = made.seq
-        return msgspec.structs.replace(made, parts=self.parts(read, path))
+        return msgspec.structs.replace(made, parts=self.parts(post_dict, path))
 
-    def parts(self, read: _PostDict, path: str) -> tuple[Part, ...]:
-        listed = _placed(read.attachment_list, join(path, "attachment_list"))
+    def parts(self, post_dict: _PostDict, path: str) -> tuple[Part, ...]:
+        listed = _placed(post_dict.attachment_list, join(path, "attachment_list"))
         found = [part_from_dict(each, fresh_ids=self.fresh_ids, where=place) for each, place in listed]
         parts = [part for part in found if part is not None]
         anything: Any = tuple[Any, ...]
         kept = join(join(path, _OURS), "parts")
-        for each, place in _placed(check(read.cuebook.get("parts") or (), anything, kept), kept):
+        for each, place in _placed(check(post_dict.cuebook.get("parts") or (), anything, kept), kept):
             part = part_from_dict(each, fresh_ids=self.fresh_ids, where=place)
             if part is not None:
                 parts.insert(check(each, _PartDict, place).at, part)
         return tuple(parts)
 
 
-def _rest(record: Struct, *taken: str) -> dict[str, Any]:
+def _rest(record: Struct, *used: str) -> dict[str, Any]:
     """Return the fields of a record that D has no key for, except defaults."""
     fields = {
         field.encode_name: getattr(record, field.name)
         for field in msgspec.structs.fields(record)
-        if field.name not in taken and (field.required or getattr(record, field.name) != _default(field))
+        if field.name not in used and (field.required or getattr(record, field.name) != _default(field))
     }
     plain = _plain(fields, _OURS)
     return plain if isinstance(plain, dict) else {}
@@ -321,17 +327,17 @@ def _wire_to_dict(wire: bytes) -> dict[str, str]:
 
 def _bytes_from_dict(ours: Mapping[str, Any], path: str) -> dict[str, bytes]:
     """Return the bytes of a post, stored in YAML and JSON as text or base64."""
-    found = {}
+    results = {}
     for key, name in (("wire", "wire"), ("wire_base64", "wire"), ("digest", "digest")):
         text = ours.get(key)
         try:
             if text is not None:
-                found[name] = text.encode() if key == "wire" else b64decode(text, validate=True)
+                results[name] = text.encode() if key == "wire" else b64decode(text, validate=True)
         except (AttributeError, TypeError, ValueError):
             place = join(join(path, _OURS), key)
             msg = f"{place}: expected {'a string' if key == 'wire' else 'base64'}, got {format_value(text)}"
             raise InvalidInput(msg, where=place) from None
-    return found
+    return results
 
 
 def _plain(value: object, where: str) -> Any:
@@ -396,7 +402,7 @@ def shared_entries(
     `round` is valid only in the last round, where it hides the same sender's `conversation` entry of that type. If the
     last round failed, no `round` entry is valid, unless failed rounds are included.
     """
-    held: dict[tuple[str, str, str], SharedEntry] = {}
+    contents: dict[tuple[str, str, str], SharedEntry] = {}
     last = len(rounds) - 1
     for at, round_ in enumerate(rounds):
         if round_.state == "failed" and not include_failed:
@@ -405,12 +411,12 @@ def shared_entries(
             for entry in _entries(post):
                 if entry_type in (None, entry.type) and (at == last or entry.scope == "conversation"):
                     key = (post.sender, entry.type, entry.scope)
-                    held.pop(key, None)
-                    held[key] = entry
+                    contents.pop(key, None)
+                    contents[key] = entry
     return [
         entry
-        for (sender, kind, scope), entry in held.items()
-        if scope == "round" or (sender, kind, "round") not in held
+        for (sender, kind, scope), entry in contents.items()
+        if scope == "round" or (sender, kind, "round") not in contents
     ]
 
 

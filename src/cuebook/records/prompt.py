@@ -63,7 +63,7 @@ class Version(Struct, frozen=True, kw_only=True):
         return f"prompt:{self.slug}@{self.branch}:{self.number}"
 
 
-class Resolved(Struct, frozen=True, kw_only=True):
+class ResolvedVersion(Struct, frozen=True, kw_only=True):
     """A Version merged with its ancestors' sections and parameters; `version` is the original."""
 
     version: Version

@@ -1,7 +1,7 @@
 """Redact secrets: replace each by a typed token with a keyed fingerprint before anything is stored.
 
 `credentials` detects the secrets. Uncertain ones (e-mail addresses, phone numbers, high-entropy strings) are never
-replaced, only reported by `flags` (DESIGN §10).
+replaced, only reported by `flags`.
 """
 
 import hmac
@@ -70,8 +70,8 @@ class Redactor:
 
     def text(self, value: str) -> tuple[str, tuple[SecretFinding, ...]]:
         """Replace a text's secrets; return it with the findings in order. Without secrets, return the same object."""
-        found = [_Secret(start, end, family, value[start:end]) for start, end, family in spans(value)]
-        return self._replaced(value, found) if found else (value, ())
+        secrets = [_Secret(start, end, family, value[start:end]) for start, end, family in spans(value)]
+        return self._replaced(value, secrets) if secrets else (value, ())
 
     def json(self, document: bytes) -> tuple[bytes, tuple[SecretFinding, ...]]:
         """Replace the secrets in every key, string and number of a JSON document; all other bytes are unchanged.
@@ -98,12 +98,12 @@ class Redactor:
             value = re.sub(r"\s|\\+[nrt]", "", value)
         return hmac.digest(self._key, value.strip().encode("utf-8", "surrogatepass"), "sha256")[:8].hex()
 
-    def _replaced(self, text: str, found: list[_Secret]) -> tuple[str, tuple[SecretFinding, ...]]:
+    def _replaced(self, text: str, secrets: list[_Secret]) -> tuple[str, tuple[SecretFinding, ...]]:
         """Replace secrets, which are ordered and disjoint."""
         pieces: list[str] = []
         findings: list[SecretFinding] = []
         done = 0
-        for secret in found:
+        for secret in secrets:
             mark = self.fingerprint(secret.value, secret.family)
             token = f"{TOKEN_START}{secret.family}#{mark}]]"
             pieces += (text[done : secret.start], f'"{token}"' if secret.quoted else token)
@@ -119,9 +119,9 @@ def flags(text: str) -> tuple[str, ...]:
 
 def _json_secrets(text: str) -> Iterator[_Secret]:
     """Find the secrets of a JSON document: in each literal, and in each value whose key names one."""
-    value_at, named = -1, ""
+    value_at, name = -1, ""
     for literal in _LITERAL.finditer(text):
-        family = named if literal.start() == value_at else ""
+        family = name if literal.start() == value_at else ""
         if literal[1] is None:
             number = literal.group()
             if is_card(number):
@@ -132,17 +132,17 @@ def _json_secrets(text: str) -> Iterator[_Secret]:
             value = json.loads(literal.group()) if "\\" in literal[1] else literal[1]
             yield from _literal_secrets(literal, value, family)
             if colon := _COLON.match(text, literal.end()):
-                value_at, named = colon.end(), family_of(value)
+                value_at, name = colon.end(), family_of(value)
 
 
 def _literal_secrets(literal: re.Match[str], value: str, family: str) -> Iterator[_Secret]:
     """Find the secrets of one string, at their positions in the document; `family` is the one that its key names."""
-    found = spans(value) if len(value) >= _SHORTEST else []
+    results = spans(value) if len(value) >= _SHORTEST else []
     if family and (place := announced(value, family)):
-        found = [(min(place[0], found[0][0]), place[1], found[0][2])] if found else [(*place, family)]
-    if found:
+        results = [(min(place[0], results[0][0]), place[1], results[0][2])] if results else [(*place, family)]
+    if results:
         raw = literal[1]
         places = [*(one.start() for one in _CHARACTER.finditer(raw)), len(raw)]
         base = literal.start(1)
-        for start, end, kind in found:
+        for start, end, kind in results:
             yield _Secret(base + places[start], base + places[end], kind, value[start:end])

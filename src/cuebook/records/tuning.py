@@ -5,11 +5,11 @@ Source: C, "Adaptive Optimizer".
 
 from msgspec import Struct
 
-#: The target of C's optimizer: share of the budget in use.
+#: The target of BrowserOS's optimizer: share of the budget in use.
 TARGET = 0.65
 
 
-class Tuning(Struct, frozen=True, kw_only=True, rename="camel"):
+class TuningState(Struct, frozen=True, kw_only=True, rename="camel"):
     """A conversation's parameters after its last run, and the results of all runs so far.
 
     `compressed`, `dropped` and `promoted` map the seqs of posts to the run that changed them.
@@ -48,7 +48,7 @@ class TuningTotals(Struct, frozen=True, kw_only=True):
 
     runs: int = 0
     tokens_saved: int = 0
-    current: Tuning | None = None
+    current: TuningState | None = None
 
 
 class Tally(Struct, frozen=True, kw_only=True):

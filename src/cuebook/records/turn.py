@@ -35,7 +35,7 @@ class Ask(Struct, frozen=True):
     time_zone: str | None = None  # IANA time zone of "yesterday" and other dates, stored in the conversation
     #: Signals of the round, measured by the caller; they select the variants of prompts.
     signals: dict[str, Annotated[float, Meta(ge=0, le=1)]] | None = None
-    authenticated: bool = False  # the user is authenticated by a key: A's server defaults apply
+    authenticated: bool = False  # the user is authenticated by a key: AgentOS's server defaults apply
     may_publish: bool = True  # the caller may write to the organization's memory
     key: str = ""  # the id of the API key; "" if no keys are configured
 

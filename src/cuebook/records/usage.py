@@ -7,7 +7,7 @@ from msgspec import Struct
 from cuebook.records.turn import TurnState, Usage
 
 
-class Spent(Struct, frozen=True, kw_only=True):
+class CallUsageRecord(Struct, frozen=True, kw_only=True):
     """A model call. Tokens are counted by Cuebook, except `usage`, which the provider reported."""
 
     turn: int
@@ -27,7 +27,7 @@ class Spent(Struct, frozen=True, kw_only=True):
 # ---- shadow mode ----------------------------------------------------------------------------------------------------
 
 
-class Reckoned(Struct, frozen=True, omit_defaults=True):
+class CacheEstimate(Struct, frozen=True, omit_defaults=True):
     """Estimated input tokens of a request by cache use: uncached, read, written."""
 
     uncached: int = 0
@@ -35,7 +35,7 @@ class Reckoned(Struct, frozen=True, omit_defaults=True):
     write: int = 0
 
 
-class Shadowed(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ShadowCallUsage(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A call in shadow mode. Tokens are counted by Cuebook; posts are those on the path before the call."""
 
     model: str = ""
@@ -45,8 +45,8 @@ class Shadowed(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
     client_tokens: int = 0  # messages and tools as the client sent them
     window_tokens: int = 0  # messages and tools as Cuebook would have sent them
     rule: str = ""  # the cache rule of both estimates; "" = no estimate
-    client: Reckoned | None = None
-    ours: Reckoned | None = None
+    client: CacheEstimate | None = None
+    ours: CacheEstimate | None = None
     path: int = 0  # posts before the call
     neither: int = 0  # in neither prompt
     neither_seqs: tuple[int, ...] = ()  # the newest of them
@@ -63,6 +63,6 @@ class ShadowedCall(Struct, frozen=True, kw_only=True):
     conversation: str
     turn: int
     step: int
-    entry: Shadowed
+    entry: ShadowCallUsage
     usage: Usage | None = None
     reply_tokens: int = 0

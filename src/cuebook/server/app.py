@@ -70,7 +70,7 @@ from cuebook.server.page import mood as mind_views
 from cuebook.server.page import prompts as prompt_views
 from cuebook.server.page import shadow as shadow_views
 from cuebook.server.page.login import error_page
-from cuebook.server.streaming import Running
+from cuebook.server.streaming import RunningTurns
 
 VERSION = "1"
 #: Seconds that a stopping server waits for running turns before it cancels them.
@@ -134,7 +134,7 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
         exception_handlers={Exception: answer_error},
         lifespan=[_opened],
         logging_config=None,
-        plugins=[Closed()],
+        plugins=[UnknownFieldsSchema()],
         openapi_config=OpenAPIConfig(
             title="Cuebook",
             version=VERSION,
@@ -153,7 +153,7 @@ def hand_over(app: Litestar, cue: Cuebook, *, host: str | None = None, port: int
     """Connect an app to a project."""
     exposed = host is not None and not is_local(host)
     app.state = State(
-        {"cue": cue, "running": Running(), "known_query": {}, "exposed": exposed, "error_page": error_page}
+        {"cue": cue, "running": RunningTurns(), "known_query": {}, "exposed": exposed, "error_page": error_page}
         | {"watching": Counter(), "measures": Measures()}  # live connections by key, and expensive requests
     )
     app.asgi_handler = Guard(
@@ -162,7 +162,7 @@ def hand_over(app: Litestar, cue: Cuebook, *, host: str | None = None, port: int
     return app
 
 
-class Closed(OpenAPISchemaPlugin):
+class UnknownFieldsSchema(OpenAPISchemaPlugin):
     """Documents that requests allow no unknown fields."""
 
     @staticmethod
@@ -281,8 +281,8 @@ async def _serve(
     async with cue:
         app = create_app(cue, host=host, port=port)
         server = Server(app, grace_s=grace_s, access_log=access_log)
-        shown = f"[{host}]" if ":" in host else host
-        server.when_started = lambda: started(f"http://{shown}:{port}") if started else None
+        text = f"[{host}]" if ":" in host else host
+        server.when_started = lambda: started(f"http://{text}:{port}") if started else None
         gc.freeze()  # exclude startup objects from garbage collection, which would pause streams for 0.1 s
         await server.serve(sockets=sockets)
 
@@ -324,12 +324,13 @@ def _addresses(host: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]
     except ValueError:
         pass
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        results = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         msg = f"Cannot resolve host {host!r} ({error}). Use 127.0.0.1."
         raise InvalidInput(msg, where="server.host") from None
     return [
-        ipaddress.ip_address(name) for name in dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found)
+        ipaddress.ip_address(name)
+        for name in dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in results)
     ]
 
 
@@ -357,7 +358,7 @@ class Server(uvicorn.Server):
             log.setLevel(logging.INFO)
             log.addHandler(logging.StreamHandler())
         self.when_started: Callable[[], None] = lambda: None
-        self._running: Running = app.state.running
+        self._running: RunningTurns = app.state.running
         self._grace_s = grace_s
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -69,8 +69,8 @@ def token_of(scope: Scope) -> str | None:
     scheme, _, token = (header(scope, b"authorization") or "").partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
-    given = (header(scope, b"x-api-key") or "").strip()
-    return given if given.startswith(PREFIX) else None
+    value = (header(scope, b"x-api-key") or "").strip()
+    return value if value.startswith(PREFIX) else None
 
 
 def is_page(path: str) -> bool:
@@ -108,14 +108,14 @@ def _cue(request: AnyRequest) -> Cuebook:
 
 def header(scope: Scope, name: bytes) -> str | None:
     """Return a header's value as UTF-8; None if it is missing or empty. Raises InvalidInput."""
-    for given, value in scope["headers"]:
-        if given == name and value:
+    for data, value in scope["headers"]:
+        if data == name and value:
             try:
                 return value.decode()
             except UnicodeDecodeError:
-                shown = name.decode()
-                msg = f"{shown}: not UTF-8. Send the header as UTF-8."
-                raise InvalidInput(msg, where=shown) from None
+                text = name.decode()
+                msg = f"{text}: not UTF-8. Send the header as UTF-8."
+                raise InvalidInput(msg, where=text) from None
     return None
 
 

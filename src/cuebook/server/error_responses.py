@@ -63,7 +63,7 @@ _log = logging.getLogger("cuebook.server")
 _encode = msgspec.json.Encoder().encode
 
 
-class Refused(CuebookError):
+class ForbiddenOrigin(CuebookError):
     """Raised for a request from a forbidden Host or Origin."""
 
     def __init__(self, message: str, *, where: str) -> None:
@@ -189,7 +189,7 @@ _STATUSES = frozenset(status.value for status in HTTPStatus)
 
 def failure_of(error: Exception) -> Failure:
     """Convert an exception by the table. Unexpected ones are logged, and their text is not sent to the client."""
-    if isinstance(error, Refused):
+    if isinstance(error, ForbiddenOrigin):
         return Failure(status=403, name="refused", detail=str(error), where=error.where)
     if isinstance(error, Gone):
         return Failure(status=499, name="gone", detail=str(error))
@@ -226,8 +226,8 @@ def _of_family(error: CuebookError) -> Failure:
 def _of_litestar(error: HTTPException) -> Failure:
     status = error.status_code
     name = _NAMES.get(status, "internal" if status >= 500 else "invalid-input")
-    given: Any = error.extra if isinstance(error.extra, list) else []
-    errors = tuple(_field_error(each) for each in given if isinstance(each, dict))
+    raw: Any = error.extra if isinstance(error.extra, list) else []
+    errors = tuple(_field_error(each) for each in raw if isinstance(each, dict))
     if match := _MISSING.match(error.detail):
         errors = (FieldError(match[1], "missing. Add it to the query."),)
     detail = {
@@ -250,11 +250,11 @@ def _of_litestar(error: HTTPException) -> Failure:
     )
 
 
-def _field_error(given: Mapping[str, Any]) -> FieldError:
-    where, text = str(given.get("key", "")), str(given.get("message", ""))
+def _field_error(data: Mapping[str, Any]) -> FieldError:
+    where, text = str(data.get("key", "")), str(data.get("message", ""))
     if where == "data":
         return FieldError("body", "empty. Send a JSON object.")
-    if given.get("source") == "query":  # Litestar names the function's parameter, not the query's
+    if data.get("source") == "query":  # Litestar names the function's parameter, not the query's
         first, *more = where.rstrip("_").split("_")
         where = first + "".join(each.capitalize() for each in more)
     return FieldError(where, in_words(text))
@@ -262,10 +262,10 @@ def _field_error(given: Mapping[str, Any]) -> FieldError:
 
 def in_words(complaint: str) -> str:
     """Return a decoder's message with JSON type names: "Expected `int`, got `str`"."""
-    said, got, given = complaint.partition(", got ")
-    wanted = _TYPE.sub(lambda found: " or ".join(_TYPES.get(each, each) for each in found[1].split(" | ")), said)
-    given = _TYPE.sub(lambda found: "a fraction" if found[1] == "float" else _TYPES.get(found[1], found[1]), given)
-    return f"{wanted[:1].lower()}{wanted[1:]}{got}{given}"
+    text, got, value = complaint.partition(", got ")
+    wanted = _TYPE.sub(lambda result: " or ".join(_TYPES.get(each, each) for each in result[1].split(" | ")), text)
+    value = _TYPE.sub(lambda result: "a fraction" if result[1] == "float" else _TYPES.get(result[1], result[1]), value)
+    return f"{wanted[:1].lower()}{wanted[1:]}{got}{value}"
 
 
 def body_of(failure: Failure, *, wire: bool, instance: str | None = None) -> tuple[bytes, str]:

@@ -13,7 +13,7 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.server.error_responses import Refused, failure_of, respond
+from cuebook.server.error_responses import ForbiddenOrigin, failure_of, respond
 
 #: Loopback host names, safe against DNS rebinding.
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -108,7 +108,7 @@ class Guard:
             self._check(scope["headers"])
             _check_fetch(scope, place)
             _check_query(scope["query_string"], place)
-        except (Refused, InvalidInput) as error:
+        except (ForbiddenOrigin, InvalidInput) as error:
             await respond(failure_of(error), wire=place is not None)(scope, receive, send)
             return
         if self._shadow and place is not None:
@@ -126,11 +126,11 @@ class Guard:
         if len(hosts) != 1 or not (self._exposed or self._knows(hosts[0].lower())):
             shown = hosts[0].decode("latin-1") if hosts else ""
             msg = f"Host not allowed: {shown!r}. Use 127.0.0.1 or localhost with this server's port."
-            raise Refused(msg, where="Host")
+            raise ForbiddenOrigin(msg, where="Host")
         for name, value in headers:
             if name == b"origin" and value.lower().partition(b"://")[2] != hosts[0].lower():
                 msg = f"Origin not allowed: {value.decode('latin-1')!r}. Only pages of this server may call it."
-                raise Refused(msg, where="Origin")
+                raise ForbiddenOrigin(msg, where="Origin")
 
     def _knows(self, host: bytes) -> bool:
         name, colon, port = host.rpartition(b":") if not host.endswith(b"]") else (host, b"", b"")
@@ -147,8 +147,8 @@ def _kept_nowhere(send: Send) -> Send:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = list(message.get("headers", ()))
-            given = {name for name, _ in headers}
-            message = {**message, "headers": headers + [each for each in _PRIVATE if each[0] not in given]}
+            values = {name for name, _ in headers}
+            message = {**message, "headers": headers + [each for each in _PRIVATE if each[0] not in values]}
         await send(message)
 
     return sent
@@ -159,17 +159,17 @@ def read_path(scope: HTTPScope) -> tuple[str, WireAddress | None]:
     raw = scope.get("raw_path") or scope["path"].encode()
     segments = raw.split(b"/")[1:]
     names = [_segment(segment) for segment in segments]
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     at = 0
-    while at + 2 < len(names) and names[at] in ("c", "u") and names[at] not in found and names[at + 1]:
-        found[names[at]] = names[at + 1]
+    while at + 2 < len(names) and names[at] in ("c", "u") and names[at] not in results and names[at + 1]:
+        results[names[at]] = names[at + 1]
         at += 2
     if at >= len(names) or names[at] != "v1":
         return "/" + "/".join(names), None
     rest = names[at + 1 :]
     place = WireAddress(
-        conversation=name_in(found["c"]) if "c" in found else None,
-        user=name_in(found["u"]) if "u" in found else None,
+        conversation=name_in(results["c"]) if "c" in results else None,
+        user=name_in(results["u"]) if "u" in results else None,
         rest="/" + b"/".join(segments[at + 1 :]).decode("latin-1"),
         methods=_methods(rest),
     )
@@ -205,13 +205,13 @@ def _check_fetch(scope: HTTPScope, place: WireAddress | None) -> None:
 
     Raises Refused.
     """
-    told = {name: value for name, value in scope["headers"] if name.startswith(b"sec-fetch-")}
-    if told.get(b"sec-fetch-site") not in _FOREIGN:
+    values = {name: value for name, value in scope["headers"] if name.startswith(b"sec-fetch-")}
+    if values.get(b"sec-fetch-site") not in _FOREIGN:
         return
-    follows = (told.get(b"sec-fetch-mode"), told.get(b"sec-fetch-dest")) == (b"navigate", b"document")
+    follows = (values.get(b"sec-fetch-mode"), values.get(b"sec-fetch-dest")) == (b"navigate", b"document")
     if not (follows and place is None and scope["method"] in _READS):
         msg = "Cross-site request not allowed. Only pages of this server may send it."
-        raise Refused(msg, where="Sec-Fetch-Site")
+        raise ForbiddenOrigin(msg, where="Sec-Fetch-Site")
 
 
 def _utf8(raw: bytes, where: str) -> str:

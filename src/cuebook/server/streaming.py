@@ -18,7 +18,7 @@ _log = logging.getLogger("cuebook.server")
 Headers = list[tuple[bytes, bytes]]
 
 
-class Running:
+class RunningTurns:
     """The running turns. A stopping server cancels them; each is stored as interrupted."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Start(Struct, frozen=True):
     whole: bool = False
 
 
-class Streamed(ASGIResponse):
+class StreamResponse(ASGIResponse):
     """An answer sent in pieces; the first determines status and headers.
 
     Its source is always closed. An error before the first piece is raised; a later one aborts the connection, so that
@@ -98,7 +98,7 @@ class Streamed(ASGIResponse):
 
     def __init__(
         self,
-        running: Running,
+        running: RunningTurns,
         pieces: AsyncIterator[Any],
         begin: Callable[[Any], Start] | None = None,
         *,

@@ -49,22 +49,22 @@ class Classifier:
     name: Final = NAME
 
     def read(self, text: str) -> Sentiment:
-        said = plain(spoken(text))
-        if not reads(("en",), said):
+        content = plain(spoken(text))
+        if not reads(("en",), content):
             return Sentiment(method=NAME)
-        weights, parts = shipped(), sentences(said)
-        found = features("\n".join(without_matter(each) for each in parts))
-        if weights.features.keys().isdisjoint(found):
-            return Sentiment(polarity="neutral", intensity=intensity_of(said, 0.0), method=NAME)
-        negative, neutral, positive = probabilities(found, weights)
-        score = round(tempered(positive - negative, said, parts), 4) + 0.0
-        bad = sum(_sounds_bad(feature, weights) for feature in found)
+        weights, parts = shipped(), sentences(content)
+        results = features("\n".join(without_matter(each) for each in parts))
+        if weights.features.keys().isdisjoint(results):
+            return Sentiment(polarity="neutral", intensity=intensity_of(content, 0.0), method=NAME)
+        negative, neutral, positive = probabilities(results, weights)
+        score = round(tempered(positive - negative, content, parts), 4) + 0.0
+        bad = sum(_sounds_bad(feature, weights) for feature in results)
         if score < 0 < positive - negative:  # irony
             negative, bad = 1.0, max(1, bad)
         likeliest = max(negative, neutral, positive)
         polarity: Polarity = "neutral" if likeliest == neutral else "positive" if likeliest == positive else "negative"
         return Sentiment(
-            score=score, intensity=intensity_of(said, abs(score)), polarity=polarity, method=NAME, negatives=bad
+            score=score, intensity=intensity_of(content, abs(score)), polarity=polarity, method=NAME, negatives=bad
         )
 
 
@@ -74,10 +74,10 @@ def features(text: str) -> list[str]:
     return [*words, *(f"{one} {two}" for one, two in pairwise(words))]
 
 
-def probabilities(found: Sequence[str], weights: Weights) -> tuple[float, float, float]:
+def probabilities(results: Sequence[str], weights: Weights) -> tuple[float, float, float]:
     """Return the probabilities of negative, neutral and positive. Without a known feature: those of the biases."""
     length = positive = negative = 0.0
-    for feature, times in Counter(found).items():
+    for feature, times in Counter(results).items():
         known = weights.features.get(feature)
         if known is None:
             continue

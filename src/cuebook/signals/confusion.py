@@ -66,22 +66,22 @@ REACH: Final = 30
 _MARKS: Final = Expression(r"(?:(?<=[\w)\"'])|^\s*)\?\s?\?[?!]*(?=\s*$|\s+[A-Z\"'(])")
 
 
-def confusion_in(said: str, *, polarity: Polarity = "neutral") -> tuple[str, ...]:
+def confusion_in(content: str, *, polarity: Polarity = "neutral") -> tuple[str, ...]:
     """Return the keywords of confusion in the user's own words (`spoken`), each once, in order.
 
     Repeated question marks are anger, not confusion, if the message is negative or asks somebody. "huh" is surprise
     if the message is positive and the word is no question.
     """
-    text = said[:LOOKED_AT].replace("\u2019", "'")
-    low, found = lowered(text), list[str]()
+    text = content[:LOOKED_AT].replace("\u2019", "'")
+    low, results = lowered(text), list[str]()
     if any(hint in low for hint in _HINTS):
-        found = [
+        results = [
             _NAMES[match.lastindex - 1]
             for match in _ANY.finditer(low)
             if match.lastindex and not _DENIED.search(low[max(0, match.start() - REACH) : match.start()])
         ]
     if polarity == "positive" and "huh?" not in low:
-        found = [each for each in found if each != "huh"]
+        results = [each for each in results if each != "huh"]
     if polarity != "negative" and "?" in text and " you" not in low and _MARKS.search(text):
-        found.append("??")
-    return tuple(dict.fromkeys(found))
+        results.append("??")
+    return tuple(dict.fromkeys(results))

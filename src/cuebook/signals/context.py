@@ -10,7 +10,7 @@ from typing import Final
 
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Counters, Sentiment
-from cuebook.records.persona import Tracking
+from cuebook.records.persona import SentimentTracking
 from cuebook.signals.tasks import TASKS
 
 #: The weight of a message's score relative to the next newer one.
@@ -71,42 +71,48 @@ _LITTLE: Final = frozenset(
 
 
 def signals_of(
-    said: str, sentiment: Sentiment, counters: Counters, *, before: Counters, tracking: Tracking, drift: float | None
+    text: str,
+    sentiment: Sentiment,
+    counters: Counters,
+    *,
+    before: Counters,
+    tracking: SentimentTracking,
+    drift: float | None,
 ) -> Mapping[str, float]:
     """Return a message's signals; `counters` include it, `before` does not. `drift` is 0..1, None if unknown."""
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     if counters.scores:
         mean = _faded(counters.scores)
-        found["user_pleased"] = found["sentiment_high"] = _beyond(mean, tracking.satisfaction_threshold)
-        found["user_frustrated"] = _beyond(-mean, -tracking.frustration_threshold)
-    found["correction_rate_high"] = min(sum(map(bool, counters.corrected)) / MANY, 1.0)
-    found["topic_shift_high"] = 1.0 if _SHIFTS.search(said) else drift or 0.0
-    found["energy_high"] = _energy(said, sentiment, counters, before)
+        results["user_pleased"] = results["sentiment_high"] = _beyond(mean, tracking.satisfaction_threshold)
+        results["user_frustrated"] = _beyond(-mean, -tracking.frustration_threshold)
+    results["correction_rate_high"] = min(sum(map(bool, counters.corrected)) / MANY, 1.0)
+    results["topic_shift_high"] = 1.0 if _SHIFTS.search(text) else drift or 0.0
+    results["energy_high"] = _energy(text, sentiment, counters, before)
     weight = 1.0 if counters.task_age == 0 else FOLLOWS
-    found |= {f"task_{task}": weight if task == counters.task else 0.0 for task in TASKS}
-    return {name: round(value, 3) + 0.0 for name, value in found.items()}
+    results |= {f"task_{task}": weight if task == counters.task else 0.0 for task in TASKS}
+    return {name: round(value, 3) + 0.0 for name, value in results.items()}
 
 
-def goes_on(said: str) -> bool:
+def goes_on(text: str) -> bool:
     """Return whether a message continues the previous one, with words like "and" or "it" or hardly any words."""
-    return len(set(stems(said))) < CONTENT or _GOES_ON.search(said[:READ]) is not None
+    return len(set(stems(text))) < CONTENT or _GOES_ON.search(text[:READ]) is not None
 
 
-def drift_by_meaning(said: str, cosine: float, *, akin: float) -> float:
+def drift_by_meaning(text: str, cosine: float, *, akin: float) -> float:
     """Return how far a message's topic is from that of the previous ones, 0..1, by the cosine with their mean."""
-    if len(set(stems(said))) < LEAST:
+    if len(set(stems(text))) < LEAST:
         return 0.0
     far = min(max((NEAR * akin - cosine) / ((NEAR - FAR) * akin), 0.0), 1.0)
-    return round(far * (DOUBTED if goes_on(said) else 1.0), 3)
+    return round(far * (DOUBTED if goes_on(text) else 1.0), 3)
 
 
-def drift_by_words(said: str, earlier: Sequence[str]) -> float:
+def drift_by_words(content: str, earlier: Sequence[str]) -> float:
     """Return how far a message's words are from those of earlier ones, 0..`WORDS_ALONE`.
 
     0 for the first message, for short messages, and for those that continue with words like "and" or "it".
     """
-    own = set(stems(said))
-    if not earlier or goes_on(said):
+    own = set(stems(content))
+    if not earlier or goes_on(content):
         return 0.0
     known = {stem for text in earlier for stem in stems(text)}
     if not known:
@@ -130,14 +136,14 @@ def _beyond(mean: float, threshold: float) -> float:
     return min(max(0.5 * mean / max(threshold, _LEAST), 0.0), 1.0)
 
 
-def _energy(said: str, sentiment: Sentiment, counters: Counters, before: Counters) -> float:
+def _energy(text: str, sentiment: Sentiment, counters: Counters, before: Counters) -> float:
     """Return the energy: two fifths punctuation, a fifth each of capitals and drawn-out words, intensity, and pace and
     length.
     """
-    marks = min(said.count("!") / 3 + min(said.count("??"), 1) / 2, 1.0)
-    loud = min(len(_SHOUT.findall(said)) / max(len(said.split()), 1) * 2 + 0.5 * bool(_LONG_DRAWN.search(said)), 1.0)
+    marks = min(text.count("!") / 3 + min(text.count("??"), 1) / 2, 1.0)
+    loud = min(len(_SHOUT.findall(text)) / max(len(text.split()), 1) * 2 + 0.5 * bool(_LONG_DRAWN.search(text)), 1.0)
     gap = counters.at - before.at if before.at else BRISK
     pace = 1.0 if gap < QUICK else 0.5 if gap < BRISK else 0.0
     usual = sum(before.lengths) / len(before.lengths) if before.lengths else 0.0
-    longer = 1.0 if usual and len(said) > 2 * usual and len(said) > 80 else 0.0
+    longer = 1.0 if usual and len(text) > 2 * usual and len(text) > 80 else 0.0
     return 0.4 * marks + 0.2 * loud + 0.2 * sentiment.intensity + 0.1 * pace + 0.1 * longer

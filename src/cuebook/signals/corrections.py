@@ -204,13 +204,13 @@ _BEGINS: Final = Expression("|".join(f"(?:{sign})" for sign in _BEGINNINGS))
 _HOLDS: Final = Expression("|".join(f"(?:{sign})" for sign in _HOLDINGS))
 
 
-def corrections_in(said: str) -> int:
+def corrections_in(text: str) -> int:
     """Return the number of correcting sentences in the user's own words (`spoken`), at most `MOST`."""
-    said = said[:LOOKED_AT]
-    sentences = [each.strip(" \t-*\"'()") for each in SENTENCE.split(lowered(said))]
+    text = text[:LOOKED_AT]
+    sentences = [each.strip(" \t-*\"'()") for each in SENTENCE.split(lowered(text))]
     if len(sentences) > 1 and _DENIED.fullmatch(sentences[0]):  # "Hmm, no. It takes a list."
         sentences[:2] = [f"{sentences[0].rstrip('.!')}, {sentences[1]}"]
-    named = _STARRED.match(said) is not None or _NAMED.search(said) is not None
+    named = _STARRED.match(text) is not None or _NAMED.search(text) is not None
     return min(max(sum(map(_corrects, sentences)), named), MOST)
 
 

@@ -29,15 +29,15 @@ _SWORN: Final = Expression(
 )
 
 
-def intensity_of(said: str, weight: float, *, emphasized: bool = False) -> float:
+def intensity_of(text: str, weight: float, *, emphasized: bool = False) -> float:
     """Return the intensity of a text, 0..1: its weight plus its emphasis.
 
     Emphasis adds: `!` 0.08 (three at most), `??` 0.15, a swear word 0.25, capitals 0.2, a stretched word 0.1. Capitals
     are half the words or more, or the words that carry weight (`emphasized`).
     """
-    words = _WORD.findall(said)
+    words = _WORD.findall(text)
     loud = sum(len(word) > 2 and word.isupper() for word in words)
     shouted = emphasized or (loud >= 2 and 2 * loud >= len(words))
-    found = weight + 0.08 * min(3, said.count("!")) + 0.15 * ("??" in said or "?!" in said or "!?" in said)
-    found += 0.25 * (_SWORN.search(said) is not None) + 0.2 * shouted + 0.1 * (_STRETCHED.search(said) is not None)
+    found = weight + 0.08 * min(3, text.count("!")) + 0.15 * ("??" in text or "?!" in text or "!?" in text)
+    found += 0.25 * (_SWORN.search(text) is not None) + 0.2 * shouted + 0.1 * (_STRETCHED.search(text) is not None)
     return round(min(1.0, found), 4)

@@ -1,4 +1,4 @@
-"""Detect which of A's five events a message triggers (seed 000, section 4; the numbers are its code's: notes 1.6).
+"""Detect which of AgentOS's five events a message triggers.
 
 Definitions, with the thresholds of a persona's Tracking:
 
@@ -17,7 +17,7 @@ message in an unsupported language triggers only errors, which do not depend on 
 from typing import Final
 
 from cuebook.records.mind import Counters, Event, Sentiment, Severity
-from cuebook.records.persona import Tracking
+from cuebook.records.persona import SentimentTracking
 
 #: Intensity above which a single message is enough (A).
 FRUSTRATED: Final = 0.6
@@ -32,22 +32,22 @@ SHORT: Final = 50
 
 
 def events_in(
-    sentiment: Sentiment, counters: Counters, keywords: tuple[str, ...], *, tracking: Tracking, new_error: bool
+    sentiment: Sentiment, counters: Counters, keywords: tuple[str, ...], *, tracking: SentimentTracking, new_error: bool
 ) -> tuple[Event, ...]:
     """Return the events that apply now, fired lately or not. `counters` include this message."""
-    found = [_errors(counters)] if new_error else []
+    events = [_errors(counters)] if new_error else []
     if sentiment.polarity != "unknown":
-        found = [
+        events = [
             _frustrated(sentiment, counters, tracking),
             _confused(sentiment, keywords, tracking),
             _satisfied(sentiment, counters, tracking),
-            *found,
+            *events,
             _idle(counters),
         ]
-    return tuple(each for each in found if each is not None)
+    return tuple(each for each in events if each is not None)
 
 
-def past_cooldown(name: str, counters: Counters, *, tracking: Tracking, now: float) -> bool:
+def past_cooldown(name: str, counters: Counters, *, tracking: SentimentTracking, now: float) -> bool:
     """Return whether an event may fire: it never fired, or both its turns and its milliseconds have passed.
 
     If the clock went back, the elapsed time is unknown and only the turns count.
@@ -59,12 +59,12 @@ def past_cooldown(name: str, counters: Counters, *, tracking: Tracking, now: flo
     return counters.turns - turn > tracking.cooldown_turns and over
 
 
-def is_confused(sentiment: Sentiment, keywords: tuple[str, ...], *, tracking: Tracking) -> bool:
+def is_confused(sentiment: Sentiment, keywords: tuple[str, ...], *, tracking: SentimentTracking) -> bool:
     """Return whether a message is confused."""
     return _confused(sentiment, keywords, tracking) is not None
 
 
-def _frustrated(sentiment: Sentiment, counters: Counters, tracking: Tracking) -> Event | None:
+def _frustrated(sentiment: Sentiment, counters: Counters, tracking: SentimentTracking) -> Event | None:
     row, score, limit = counters.frustration, sentiment.score, tracking.frustration_threshold
     strong = score < limit and sentiment.intensity > FRUSTRATED
     many = row >= tracking.consecutive_turns
@@ -74,7 +74,7 @@ def _frustrated(sentiment: Sentiment, counters: Counters, tracking: Tracking) ->
     return Event(name="user_frustrated", severity=severity, reason=_why(sentiment, row, f"below {limit:g}", many=many))
 
 
-def _satisfied(sentiment: Sentiment, counters: Counters, tracking: Tracking) -> Event | None:
+def _satisfied(sentiment: Sentiment, counters: Counters, tracking: SentimentTracking) -> Event | None:
     row, score, limit = counters.satisfaction, sentiment.score, tracking.satisfaction_threshold
     if counters.corrected and counters.corrected[-1]:
         return None
@@ -91,10 +91,10 @@ def _why(sentiment: Sentiment, row: int, beyond: str, *, many: bool) -> str:
     return f"score {sentiment.score:.2f} at intensity {sentiment.intensity:.2f}"
 
 
-def _confused(sentiment: Sentiment, keywords: tuple[str, ...], tracking: Tracking) -> Event | None:
+def _confused(sentiment: Sentiment, keywords: tuple[str, ...], tracking: SentimentTracking) -> Event | None:
     if keywords:
-        said = ", ".join(f'"{each}"' for each in keywords)
-        return Event(name="user_confused", reason=f"the message contains {said}")
+        text = ", ".join(f'"{each}"' for each in keywords)
+        return Event(name="user_confused", reason=f"the message contains {text}")
     neutral = tracking.frustration_threshold <= sentiment.score <= tracking.satisfaction_threshold
     if neutral and sentiment.negatives >= NEGATIVES:
         reason = f"neutral with {sentiment.negatives} negative words"

@@ -36,7 +36,7 @@ _MENDED: Final = Expression(
 )
 
 
-def tempered(score: float, said: str, parts: list[str]) -> float:
+def tempered(score: float, text: str, parts: list[str]) -> float:
     """Return a score adjusted for irony; `parts` are the sentences of the user's words.
 
     Praise of a mishap is negative, -0.6 to -0.3; a mere acknowledgment counts half.
@@ -45,13 +45,13 @@ def tempered(score: float, said: str, parts: list[str]) -> float:
         return score
     if _is_ironic(parts):
         return -max(0.3, min(score, 0.6))
-    return score / 2 if _acknowledges(said) else score
+    return score / 2 if _acknowledges(text) else score
 
 
-def _acknowledges(said: str) -> bool:
-    if "!" in said or len(said) > 60:
+def _acknowledges(text: str) -> bool:
+    if "!" in text or len(text) > 60:
         return False
-    words = [word.lower() for word in _WORD.findall(said)]
+    words = [word.lower() for word in _WORD.findall(text)]
     return 0 < len(words) <= _BRIEF and _ACKNOWLEDGED.issuperset(words)
 
 

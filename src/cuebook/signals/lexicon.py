@@ -40,25 +40,25 @@ class Lexicon:
     name: Final = NAME
 
     def read(self, text: str) -> Sentiment:
-        said = _NOT.sub(r"\1n't", plain(spoken(text)))
-        if not reads(("en",), said):
+        content = _NOT.sub(r"\1n't", plain(spoken(text)))
+        if not reads(("en",), content):
             return Sentiment(method=NAME)
-        score, peak, negatives = _score(said)
+        score, peak, negatives = _score(content)
         weight = max(abs(score), peak)
-        intensity = intensity_of(said, weight, emphasized=weight > 0 and _emphasized(said))
+        intensity = intensity_of(content, weight, emphasized=weight > 0 and _emphasized(content))
         return Sentiment(
             score=score, intensity=intensity, polarity=polarity_of(score), method=NAME, negatives=negatives
         )
 
 
-def _score(said: str) -> tuple[float, float, int]:
+def _score(text: str) -> tuple[float, float, int]:
     """Return the score, the strongest word's weight (0..1), and the number of negative words."""
-    parts = sentences(said)
+    parts = sentences(text)
     meant = [_meant(each) for each in parts]
     score = _together([_rules().polarity_scores(passage)["compound"] for passage in _passages(meant)])
     words = [word.lower() for each in meant for word in _WORD.findall(each)]
     peak, negatives = _weights(words)
-    meant_so = tempered(score, said, parts)
+    meant_so = tempered(score, text, parts)
     return round(meant_so, 4) + 0.0, peak, max(negatives, meant_so < 0 < score)
 
 
@@ -70,16 +70,16 @@ def _meant(sentence: str) -> str:
 
 def _passages(meant: list[str]) -> list[str]:
     """Join sentences into passages of similar length."""
-    found: list[list[str]] = []
+    results: list[list[str]] = []
     size = PASSAGE
     for sentence in meant:
         length = sentence.count(" ") + 1
         if size + length > PASSAGE:
-            found.append([])
+            results.append([])
             size = 0
-        found[-1].append(sentence)
+        results[-1].append(sentence)
         size += length
-    return [" ".join(each) for each in found]
+    return [" ".join(each) for each in results]
 
 
 def _together(parts: list[float]) -> float:
@@ -109,9 +109,9 @@ def sounds_bad(sentence: str) -> bool:
     return _weights([word.lower() for word in _WORD.findall(plain(sentence))])[1] > 0
 
 
-def _emphasized(said: str) -> bool:
+def _emphasized(text: str) -> bool:
     """Return whether a word with a weight is in capitals, or is the only word."""
-    words = _WORD.findall(said)
+    words = _WORD.findall(text)
     return any(len(word) > 2 and word.isupper() and (len(words) == 1 or word.lower() in _words()) for word in words)
 
 

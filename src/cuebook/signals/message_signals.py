@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cuebook.records.expression import Expression, lowered
 from cuebook.records.mind import Counters, Sentiment, TurnSignals
-from cuebook.records.persona import UNTRACKED, Tracking
+from cuebook.records.persona import UNTRACKED, SentimentTracking
 from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import AMONG, LASTS, signals_of
 from cuebook.signals.corrections import corrections_in
@@ -71,12 +71,12 @@ def _is_report(low: str) -> bool:
     return bool(bad) and all(len(each.split()) >= REPORT and not _POINTED.search(each) for each in bad)
 
 
-def is_about_its_matter(said: str) -> bool:
+def is_about_its_matter(text: str) -> bool:
     """Return whether the user's words (`spoken`) only order, ask or report something, with no sign of a mood."""
-    low = lowered(said)
+    low = lowered(text)
     if _is_report(low):
         return True
-    if _MOVED.search(low) or _SHOUTED.search(said):
+    if _MOVED.search(low) or _SHOUTED.search(text):
         return False
     parts = [each.strip() for each in _SENTENCE.split(low)[: LOOKED_AT + 1] if each.strip()]
     return 0 < len(parts) <= LOOKED_AT and all(_ORDERS_ONLY.match(each) or _ASKS_ONLY.match(each) for each in parts)
@@ -109,7 +109,7 @@ def hear(
     *,
     before: Counters = _NOTHING,
     sentiment: Sentiment = _UNREAD,
-    tracking: Tracking = UNTRACKED,
+    tracking: SentimentTracking = UNTRACKED,
     trace: Sequence[bool] = (),
     now: float = 0.0,
     drift: float | None = None,
@@ -123,13 +123,13 @@ def hear(
     nearest task, used if no rule finds one. `now` is Unix time. Nothing fires if the persona does not track, or with
     `fires` off. O(message), about 0.2 ms.
     """
-    said = spoken(text).replace("\u2019", "'").strip()
-    read = sentiment if said else _UNREAD  # an image or code alone is not silence
-    if read.score < tracking.frustration_threshold and is_about_its_matter(said):
+    content = spoken(text).replace("\u2019", "'").strip()
+    read = sentiment if content else _UNREAD  # an image or code alone is not silence
+    if read.score < tracking.frustration_threshold and is_about_its_matter(content):
         read = replace(read, score=0.0, intensity=0.0, polarity="neutral", negatives=0)
-    keywords = confusion_in(said, polarity=read.polarity) if read.polarity != "unknown" else ()
-    corrections = corrections_in(said)
-    counters = _counted(text, said, read, before, tracking, keywords=keywords, corrections=corrections)
+    keywords = confusion_in(content, polarity=read.polarity) if read.polarity != "unknown" else ()
+    corrections = corrections_in(content)
+    counters = _counted(text, content, read, before, tracking, keywords=keywords, corrections=corrections)
     counters = replace(counters, trace=(*before.trace, *trace)[-TRACE:], news=min(len(trace), TRACE), at=now)
     counters = _of_task(task_in(text) or kind, counters, before)
     found = events_in(read, counters, keywords, tracking=tracking, new_error=any(trace))
@@ -142,17 +142,17 @@ def hear(
         events=events,
         keywords=keywords,
         corrections=corrections,
-        signals=signals_of(said, read, counters, before=before, tracking=tracking, drift=drift),
+        signals=signals_of(content, read, counters, before=before, tracking=tracking, drift=drift),
         task=counters.task if counters.task_age == 0 else "",
     )
 
 
 def _counted(
     text: str,
-    said: str,
+    content: str,
     sentiment: Sentiment,
     before: Counters,
-    tracking: Tracking,
+    tracking: SentimentTracking,
     *,
     keywords: tuple[str, ...],
     corrections: int,
@@ -168,7 +168,7 @@ def _counted(
     negative = sentiment.score < tracking.frustration_threshold
     positive = sentiment.score > tracking.satisfaction_threshold and not corrections
     neutral = not (negative or positive)
-    idle = neutral and not _asks(said)
+    idle = neutral and not _asks(content)
     return replace(
         counters,
         frustration=before.frustration + 1 if negative else 0,
@@ -180,11 +180,11 @@ def _counted(
     )
 
 
-def _asks(said: str) -> bool:
+def _asks(text: str) -> bool:
     """Return whether a message asks or orders something, contains a sign or number, or has more than a few words."""
-    if "?" in said or len(said.split(maxsplit=WORDY)) >= WORDY or _NAMED.search(said):
+    if "?" in text or len(text.split(maxsplit=WORDY)) >= WORDY or _NAMED.search(text):
         return True
-    return _ORDERS.match(lowered(said)) is not None
+    return _ORDERS.match(lowered(text)) is not None
 
 
 def _of_task(task: str, counters: Counters, before: Counters) -> Counters:

@@ -1,6 +1,6 @@
 """Define the metaprompts: which exist, when they fire, the schema of a model's answer, and how it updates the Mind.
 
-A's five presets for events and its self-reflection at an interval (seed 000, section 4), plus a persona's own.
+AgentOS's five presets for events and its self-reflection at an interval, plus a persona's own.
 """
 
 import re
@@ -14,7 +14,7 @@ from cuebook.errors import InvalidInput
 from cuebook.records.answers import check, mended, read_object
 from cuebook.records.mind import Complexity, Event, Mind, Mood, Skill
 from cuebook.records.persona import PRESETS as NAMES
-from cuebook.records.persona import SHIPPED_TRIGGERS, TEMPERATURE, Metaprompt, Tracking
+from cuebook.records.persona import SHIPPED_TRIGGERS, TEMPERATURE, Metaprompt, SentimentTracking
 
 MOODS: Final[tuple[Mood, ...]] = get_args(Mood)
 SKILLS: Final[tuple[Skill, ...]] = get_args(Skill)
@@ -56,7 +56,7 @@ SHIPPED: Final[Mapping[str, Metaprompt]] = {
         _shipped(SELF, "strategy", "Looks back at the last turns and adjusts mood, skill and complexity."),
     )
 }
-#: A's presets by their name in a persona's `presets`.
+#: AgentOS's presets by their name in a persona's `presets`.
 PRESETS: Final[Mapping[str, Metaprompt]] = {name: SHIPPED[f"gmi_{name}"] for name in NAMES if f"gmi_{name}" in SHIPPED}
 
 
@@ -73,7 +73,7 @@ class DueMetaprompt(Struct, frozen=True, kw_only=True):
         return name if kind == "event" else self.metaprompt.trigger.event or "" if kind == "manual" else ""
 
 
-def metaprompts_of(own: Sequence[Metaprompt], tracking: Tracking) -> tuple[Metaprompt, ...]:
+def metaprompts_of(metaprompts: Sequence[Metaprompt], tracking: SentimentTracking) -> tuple[Metaprompt, ...]:
     """Return all metaprompts of a persona: the presets that its tracking names (if it tracks), and its own.
 
     Its own replaces a preset of the same id; one with neither text nor key and a built-in id uses the built-in text.
@@ -82,20 +82,20 @@ def metaprompts_of(own: Sequence[Metaprompt], tracking: Tracking) -> tuple[Metap
     if tracking.enabled:
         every = "all" in tracking.presets
         presets = [each for name, each in PRESETS.items() if every or name in tracking.presets]
-    found = {each.id: each for each in (*presets, *map(_completed, own))}
+    found = {each.id: each for each in (*presets, *map(_completed, metaprompts))}
     return tuple(found.values())
 
 
-def _completed(own: Metaprompt) -> Metaprompt:
-    shipped = SHIPPED.get(own.id)
+def _completed(metaprompt: Metaprompt) -> Metaprompt:
+    shipped = SHIPPED.get(metaprompt.id)
     if shipped is None:
-        return own
-    says = own.template or own.key
+        return metaprompt
+    says = metaprompt.template or metaprompt.key
     return replace(
-        own,
-        description=own.description or ("" if says else shipped.description),
-        key=own.key if says else shipped.key,
-        strategy=own.strategy or shipped.strategy,
+        metaprompt,
+        description=metaprompt.description or ("" if says else shipped.description),
+        key=metaprompt.key if says else shipped.key,
+        strategy=metaprompt.strategy or shipped.strategy,
     )
 
 
@@ -163,24 +163,24 @@ def read_answer(
     omitted, letter case is ignored, and up to EXTRA_KEYS unpublished keys are ignored.
     """
     schema = schema_of(metaprompt)
-    given = read_object(text)
-    known = {
-        key: _plain(key, value) for key, value in given.items() if key in schema["properties"] and value is not None
+    data = read_object(text)
+    fields = {
+        key: _plain(key, value) for key, value in data.items() if key in schema["properties"] and value is not None
     }
-    if len(given) - len(known) > EXTRA_KEYS:
-        msg = f"{len(given)} keys. Available: {', '.join(schema['properties'])}."
+    if len(data) - len(fields) > EXTRA_KEYS:
+        msg = f"{len(data)} keys. Available: {', '.join(schema['properties'])}."
         raise InvalidInput(msg, where="answer")
-    check(known, schema, where="answer")
-    strategy = _line(known.get(strategy_key(metaprompt), ""), clean)[:STRATEGY]
+    check(fields, schema, where="answer")
+    strategy = _line(fields.get(strategy_key(metaprompt), ""), clean)[:STRATEGY]
     moved = replace(
         mind,
-        mood=known.get("updatedGmiMood", mind.mood),
-        user_skill=known.get("updatedUserSkillLevel", mind.user_skill),
-        task_complexity=known.get("updatedTaskComplexity", mind.task_complexity),
+        mood=fields.get("updatedGmiMood", mind.mood),
+        user_skill=fields.get("updatedUserSkillLevel", mind.user_skill),
+        task_complexity=fields.get("updatedTaskComplexity", mind.task_complexity),
         strategy=strategy or mind.strategy,
-        imprints=_imprinted(mind.imprints, known.get("newMemoryImprints", ()), clean),
+        imprints=_imprinted(mind.imprints, fields.get("newMemoryImprints", ()), clean),
     )
-    return moved, _line(known["adjustmentRationale"], clean)
+    return moved, _line(fields["adjustmentRationale"], clean)
 
 
 def _line(text: str, clean: Callable[[str], str]) -> str:
@@ -197,11 +197,11 @@ def _plain(key: str, value: Any) -> Any:
     return value
 
 
-def _imprint(given: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: given[key] for key in ("key", "value", "description") if given.get(key) is not None}
-    if isinstance(kept.get("value"), bool | int | float):
-        kept["value"] = str(kept["value"])
-    return kept
+def _imprint(data: Mapping[str, Any]) -> dict[str, Any]:
+    remaining = {key: data[key] for key in ("key", "value", "description") if data.get(key) is not None}
+    if isinstance(remaining.get("value"), bool | int | float):
+        remaining["value"] = str(remaining["value"])
+    return remaining
 
 
 def _imprinted(
@@ -211,19 +211,19 @@ def _imprinted(
 
     A value is cleaned together with its key, as it will be printed: `password: …` marks a secret.
     """
-    found = dict(before)
+    results = dict(before)
     for place, each in enumerate(new):
         key = each["key"].strip().removeprefix(_PREFIX)
         if not _KEY.fullmatch(key):
             msg = f"Invalid key {key!r}. Use letters, digits, '.', '_' and '-'."
             raise InvalidInput(msg, where=f"answer.newMemoryImprints[{place}].key")
-        said = _line(f"{key}: {each['value']}", clean)
-        if not said.startswith(f"{key}:"):
+        text = _line(f"{key}: {each['value']}", clean)
+        if not text.startswith(f"{key}:"):
             msg = "The key is a secret. Use a key that names its topic."
             raise InvalidInput(msg, where=f"answer.newMemoryImprints[{place}].key")
-        found.pop(key, None)
-        found[key] = said[len(key) + 1 :].strip()
-    return dict(list(found.items())[-IMPRINTS:])
+        results.pop(key, None)
+        results[key] = text[len(key) + 1 :].strip()
+    return dict(list(results.items())[-IMPRINTS:])
 
 
 # ---- print a Mind ---------------------------------------------------------------------------------------------------

@@ -36,10 +36,10 @@ class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
 
 def asked(text: str) -> str:
     """Return the model's prompt for a message: the user's own words as JSON; of a long one the beginning and end."""
-    said = spoken(text)
-    if len(said) > _MOST:
-        said = f"{said[: _MOST // 2]} … {said[-_MOST // 2 :]}"
-    return f"MESSAGE: {msgspec.json.encode(said).decode()}"
+    content = spoken(text)
+    if len(content) > _MOST:
+        content = f"{content[: _MOST // 2]} … {content[-_MOST // 2 :]}"
+    return f"MESSAGE: {msgspec.json.encode(content).decode()}"
 
 
 def parse_reply(text: str) -> Sentiment:
@@ -47,8 +47,8 @@ def parse_reply(text: str) -> Sentiment:
     try:
         answer = msgspec.json.decode(text, type=_Answer)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-        msg = f'sentiment: invalid model answer {shown!r} ({error}). Expected {{"score": -1..1, "intensity": 0..1}}.'
+        content = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        msg = f'sentiment: invalid model answer {content!r} ({error}). Expected {{"score": -1..1, "intensity": 0..1}}.'
         raise InvalidInput(msg, where="sentiment") from error
     score = answer.score + 0.0  # no negative zero
     return Sentiment(score=score, intensity=answer.intensity + 0.0, polarity=polarity_of(score), method=NAME)

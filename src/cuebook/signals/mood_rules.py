@@ -72,10 +72,10 @@ _OF_TASK: Final[dict[str, Mood]] = {
 _PLEASED: Final = 0.3
 
 
-def by_rules(asked: DueMetaprompt, mind: Mind, heard: TurnSignals) -> tuple[Mind, str]:
+def by_rules(due_metaprompt: DueMetaprompt, mind: Mind, turn_signals: TurnSignals) -> tuple[Mind, str]:
     """Return the Mind updated by a rule, and why. A persona's own metaprompt uses the rule of its event."""
-    rule = MOVES.get(asked.event)
-    return _looked_back(mind, heard) if rule is None else (_moved(mind, rule), rule.because)
+    rule = MOVES.get(due_metaprompt.event)
+    return _looked_back(mind, turn_signals) if rule is None else (_moved(mind, rule), rule.because)
 
 
 def _moved(mind: Mind, rule: MoodRule) -> Mind:
@@ -93,17 +93,17 @@ def _step(names: tuple[T, ...], now: T, by: int) -> T:
     return names[at]
 
 
-def _looked_back(mind: Mind, heard: TurnSignals) -> tuple[Mind, str]:
+def _looked_back(mind: Mind, turn_signals: TurnSignals) -> tuple[Mind, str]:
     """Reset what an event caused once it is over, set the mood for the task, and raise the skill if it went well."""
-    counters = heard.counters
-    if heard.events or counters.frustration or counters.confusion or counters.idle >= IDLE:
+    counters = turn_signals.counters
+    if turn_signals.events or counters.frustration or counters.confusion or counters.idle >= IDLE:
         return mind, "the last turns still need this mood"
     over = mind.mood in _FOR_AN_EVENT
-    mood = _OF_TASK.get(heard.task, "neutral" if over else mind.mood)
+    mood = _OF_TASK.get(turn_signals.task, "neutral" if over else mind.mood)
     scores = counters.scores
     went_well = len(scores) > CALM and sum(scores) / len(scores) >= _PLEASED
     skill = _step(SKILLS, mind.user_skill, +1) if went_well and over else mind.user_skill
     moved = replace(mind, mood=mood, user_skill=skill, strategy="" if over else mind.strategy)
     if moved == mind:
         return mind, "nothing to adjust"
-    return moved, "the last turns were calm" + (f"; the task is {heard.task}" if heard.task else "")
+    return moved, "the last turns were calm" + (f"; the task is {turn_signals.task}" if turn_signals.task else "")

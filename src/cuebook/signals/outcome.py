@@ -111,33 +111,33 @@ class Word(Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
 
 
-def word_on(heard: TurnSignals, text: str, *, results: Sequence[bool] = ()) -> Word | None:
+def word_on(turn_signals: TurnSignals, text: str, *, results: Sequence[bool] = ()) -> Word | None:
     """Return a message's feedback about the previous turn; None if it has none.
 
     `results` are whether each of that turn's tool results failed, oldest first. If the sentiment is unknown, as in an
     unsupported language, only corrections and statements count.
     """
     task, reasons = task_outcome(text, results=results)
-    readable = heard.sentiment.polarity != "unknown"
-    if not (readable or heard.corrections or task != "unknown"):
+    readable = turn_signals.sentiment.polarity != "unknown"
+    if not (readable or turn_signals.corrections or task != "unknown"):
         return None
-    sentiment = (min(max(heard.sentiment.score, -1.0), 1.0) + 1.0) / 2.0 if readable else NEUTRAL
-    return Word(sentiment=sentiment, corrections=heard.corrections, task=task, reasons=reasons)
+    sentiment = (min(max(turn_signals.sentiment.score, -1.0), 1.0) + 1.0) / 2.0 if readable else NEUTRAL
+    return Word(sentiment=sentiment, corrections=turn_signals.corrections, task=task, reasons=reasons)
 
 
 def task_outcome(text: str, *, results: Sequence[bool] = ()) -> tuple[TaskOutcome, tuple[str, ...]]:
     """Return the outcome of the previous turn's task, and the evidence."""
-    said = spoken(text).replace("\u2019", "'")
-    found: dict[TaskOutcome, str] = {}
-    for whole in [each.strip() for each in _SENTENCE.split(said) if each.strip()][:SENTENCES]:
+    content = spoken(text).replace("\u2019", "'")
+    matches: dict[TaskOutcome, str] = {}
+    for whole in [each.strip() for each in _SENTENCE.split(content) if each.strip()][:SENTENCES]:
         sentence = whole[:LONGEST]
         if whole.endswith("?") or _LIKELY.search(sentence) is None or _SUPPOSED.search(sentence):
             continue
         stated = _stated(sentence)
         if stated is not None:
-            found.setdefault(stated[0], stated[1])
-    if found:
-        return next(iter(found)) if len(found) == 1 else "partial", tuple(found.values())
+            matches.setdefault(stated[0], stated[1])
+    if matches:
+        return next(iter(matches)) if len(matches) == 1 else "partial", tuple(matches.values())
     if results and results[-1]:
         count = sum(results)
         reason = f"{count} of {len(results)} tool results were errors, the last one too"

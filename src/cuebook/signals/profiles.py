@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, structs
 
-from cuebook.records.persona import METHODS, UNTRACKED, Persona, Tracking, check_method, check_thresholds
+from cuebook.records.persona import METHODS, UNTRACKED, Persona, SentimentTracking, check_method, check_thresholds
 from cuebook.validate import Document, Fault, check_known, refuse, unknown, validate
 
 SECTION: Final = "sentimentTracking"
@@ -24,7 +24,7 @@ _TUTOR: Final = ("frustration_recovery", "confusion_clarification", "satisfactio
 class Profiles(Struct, frozen=True, kw_only=True):
     """Tracking by profile name, and the profile of each mode. Modes are case-folded."""
 
-    profiles: Mapping[str, Tracking]
+    profiles: Mapping[str, SentimentTracking]
     by_mode: Mapping[str, str] = {}
 
 
@@ -41,13 +41,13 @@ class _SentimentFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=
     sentiment_tracking: _SentimentSection = _SentimentSection()
 
 
-#: The defaults without a file (seed 000, "Quick-start profiles"; notes on its file: windows and thresholds).
+#: The defaults without a file.
 SHIPPED: Final = Profiles(
     profiles={
         OFF: UNTRACKED,
-        "basic": Tracking(enabled=True, presets=("frustration_recovery", "confusion_clarification")),
-        "standard": Tracking(enabled=True, presets=("all",)),
-        "advanced": Tracking(
+        "basic": SentimentTracking(enabled=True, presets=("frustration_recovery", "confusion_clarification")),
+        "standard": SentimentTracking(enabled=True, presets=("all",)),
+        "advanced": SentimentTracking(
             enabled=True,
             method="llm",
             history_window=15,
@@ -55,20 +55,20 @@ SHIPPED: Final = Profiles(
             satisfaction_threshold=0.25,
             presets=("all",),
         ),
-        "tutor": Tracking(
+        "tutor": SentimentTracking(
             enabled=True, frustration_threshold=-0.2, satisfaction_threshold=0.2, consecutive_turns=1, presets=_TUTOR
         ),
     }
 )
 
 
-def tracking_of(persona: Persona, mode: str | None, profiles: Profiles) -> Tracking:
+def tracking_of(persona: Persona, mode: str | None, profiles: Profiles) -> SentimentTracking:
     """Return the tracking of a persona in a mode. A deleted profile counts as `off`."""
-    own = persona.tracking
-    if own.profile:
-        base = profiles.profiles.get(own.profile, UNTRACKED)
-        return structs.replace(base, **{field: getattr(own, field) for field in persona.tracked - {"profile"}})
-    return own if _says_itself(persona) else profiles.profiles.get(profile_of(persona, mode, profiles), UNTRACKED)
+    tracking = persona.tracking
+    if tracking.profile:
+        base = profiles.profiles.get(tracking.profile, UNTRACKED)
+        return structs.replace(base, **{field: getattr(tracking, field) for field in persona.tracked - {"profile"}})
+    return tracking if _says_itself(persona) else profiles.profiles.get(profile_of(persona, mode, profiles), UNTRACKED)
 
 
 def profile_of(persona: Persona, mode: str | None, profiles: Profiles) -> str:
@@ -98,8 +98,8 @@ def read_profiles(document: object, *, file: str, methods: Collection[str] = MET
 
     Raises InvalidInput naming the path inside the file.
     """
-    read, faults = validate(document, _SentimentFile)
-    section = (read or _SentimentFile()).sentiment_tracking
+    sentiment_file, faults = validate(document, _SentimentFile)
+    section = (sentiment_file or _SentimentFile()).sentiment_tracking
     profiles = dict(SHIPPED.profiles)
     for name, body in section.profiles.items():
         profiles[name] = _read_profile(body, profiles.get(name), f"{SECTION}.profiles.{name}", faults, methods)
@@ -118,18 +118,18 @@ def read_profiles(document: object, *, file: str, methods: Collection[str] = MET
 
 
 def _read_profile(
-    body: Mapping[str, Any], base: Tracking | None, path: str, faults: list[Fault], methods: Collection[str]
-) -> Tracking:
+    body: Mapping[str, Any], base: SentimentTracking | None, path: str, faults: list[Fault], methods: Collection[str]
+) -> SentimentTracking:
     """Return a profile: the file's values over the built-in ones. A new profile is on unless the file disables it."""
-    whole = msgspec.to_builtins(base or Tracking(enabled=True))
-    read, wrong = validate({**whole, **body}, Tracking, path)
+    whole = msgspec.to_builtins(base or SentimentTracking(enabled=True))
+    tracking, wrong = validate({**whole, **body}, SentimentTracking, path)
     faults += wrong
-    if read is None:
+    if tracking is None:
         return UNTRACKED
-    if read.profile:
+    if tracking.profile:
         faults.append(Fault(f"{path}.profile", "a profile names no other one. Leave it out."))
-    faults += [*check_thresholds(read, path), *check_method(read, path, methods)]
-    return structs.replace(read, label="", description="")
+    faults += [*check_thresholds(tracking, path), *check_method(tracking, path, methods)]
+    return structs.replace(tracking, label="", description="")
 
 
 def check_persona(persona: Persona, profiles: Profiles, methods: Collection[str] = METHODS) -> list[Fault]:
@@ -137,9 +137,9 @@ def check_persona(persona: Persona, profiles: Profiles, methods: Collection[str]
 
     `methods` are the names of the project's sentiment methods.
     """
-    own = persona.tracking
-    if own.profile and own.profile not in profiles.profiles:
+    tracking = persona.tracking
+    if tracking.profile and tracking.profile not in profiles.profiles:
         path = f"{SECTION}.profile" if persona.tracked else SECTION
-        return [Fault(path, unknown("profile", own.profile, profiles.profiles))]
-    holds = tracking_of(persona, None, profiles) if own.profile else own
+        return [Fault(path, unknown("profile", tracking.profile, profiles.profiles))]
+    holds = tracking_of(persona, None, profiles) if tracking.profile else tracking
     return [*check_thresholds(holds, SECTION), *check_method(holds, SECTION, methods)]

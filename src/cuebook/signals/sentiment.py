@@ -46,5 +46,5 @@ def analyzers_of() -> dict[str, Any]:
 
 
 def methods_of(analyzers: Iterable[str]) -> tuple[str, ...]:
-    """Return the methods that a persona may name: A's, and those of the project."""
+    """Return the methods that a persona may name: AgentOS's, and those of the project."""
     return tuple(dict.fromkeys((*METHODS, *analyzers)))

@@ -286,11 +286,11 @@ def valences() -> dict[str, float]:
 @cache
 def phrases() -> Phrases:
     """Return the phrases by their first word."""
-    found: dict[str, list[tuple[str, ...]]] = {}
+    results: dict[str, list[tuple[str, ...]]] = {}
     for phrase in sorted((each for each in valences() if "_" in each), key=lambda each: -each.count("_")):
         words = tuple(phrase.split("_"))
-        found.setdefault(words[0], []).append(words)
-    return {first: tuple(each) for first, each in found.items()}
+        results.setdefault(words[0], []).append(words)
+    return {first: tuple(each) for first, each in results.items()}
 
 
 def has_phrase(sentence: str) -> bool:

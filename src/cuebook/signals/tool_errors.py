@@ -1,7 +1,7 @@
 """Detect errors in tool results, for the error counter (A).
 
-A part with an error status (D's `code_error`, a failed `execution_status`) is certain. Other results are texts: a text
-is an error if it begins like one, or if it is a JSON object with an error field.
+A part with an error status (TaskWeaver's `code_error`, a failed `execution_status`) is certain. Other results are
+texts: a text is an error if it begins like one, or if it is a JSON object with an error field.
 """
 
 import re
@@ -44,21 +44,21 @@ def failed(text: str, parts: tuple[Part, ...] = ()) -> bool:
             return True
     if text.lstrip()[:1] == "{" and len(text) <= _WHOLE:
         try:
-            said = msgspec.json.decode(text)
+            value = msgspec.json.decode(text)
         except msgspec.DecodeError:
             return False
-        return _says_so(said)
+        return _says_so(value)
     return _BEGINS.match(text[:_FRONT]) is not None or _EXITED.search(text[-_END:]) is not None
 
 
-def _says_so(said: Any) -> bool:
-    if not isinstance(said, dict):
+def _says_so(value: Any) -> bool:
+    if not isinstance(value, dict):
         return False
-    flags = (said.get(key) is True for key in ("is_error", "isError", "failed"))
-    refused = (said.get(key) is False for key in ("success", "ok"))
-    named = (_is_said(said.get(key)) for key in ("error", "errors", "exception"))
-    codes = (said.get(key) for key in ("exit_code", "exitCode", "returncode", "return_code"))
-    status = said.get("status")
+    flags = (value.get(key) is True for key in ("is_error", "isError", "failed"))
+    refused = (value.get(key) is False for key in ("success", "ok"))
+    named = (_is_said(value.get(key)) for key in ("error", "errors", "exception"))
+    codes = (value.get(key) for key in ("exit_code", "exitCode", "returncode", "return_code"))
+    status = value.get("status")
     return (
         any(flags)
         or any(refused)

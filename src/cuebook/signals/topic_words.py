@@ -58,7 +58,7 @@ def sentences(text: str) -> list[str]:
 def without_matter(sentence: str) -> str:
     """Return a sentence with `it` for its subject-matter words, and without printed output."""
     sentence = _PRINTS.sub("says it", sentence)
-    sentence = _ABOUT.sub(lambda found: _WORD.sub("it", found[0]), sentence)
+    sentence = _ABOUT.sub(lambda result: _WORD.sub("it", result[0]), sentence)
     work = _WORK.match(sentence)
     if work is None and not _POINTED.search(sentence) and not tone.has_phrase(sentence):
         work = _QUESTION.match(sentence)

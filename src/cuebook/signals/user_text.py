@@ -49,7 +49,7 @@ def spoken(text: str) -> str:
     if "`" in text:
         text = _INLINE.sub(" it ", text)
     if '"' in text or "\u201c" in text or "\u201e" in text or "\u00ab" in text:
-        text = _QUOTED.sub(lambda found: " it " if " " in found[0][1:-1].strip() else found[0], text)
+        text = _QUOTED.sub(lambda result: " it " if " " in result[0][1:-1].strip() else result[0], text)
     if "://" in text or "@" in text or "www." in text:
         text = _ADDRESS.sub(" ", text)
     if "/" in text or "\\" in text or "." in text:
@@ -63,7 +63,7 @@ def _ends(text: str, each: int) -> str:
 
 def _lines(text: str) -> list[str]:
     """Return the lines without code blocks, quoted lines, and machine-printed lines."""
-    kept: list[str] = []
+    remaining: list[str] = []
     fence = ""
     indented = False  # inside the frames of a stack trace
     for line in text.split("\n"):
@@ -78,5 +78,5 @@ def _lines(text: str) -> list[str]:
             indented = True
         else:
             indented = False
-            kept.append(line)
-    return kept
+            remaining.append(line)
+    return remaining

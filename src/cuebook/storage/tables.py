@@ -61,8 +61,8 @@ class Table(Struct, frozen=True):
 
 def ddl(dialect: Dialect, tables: tuple[Table, ...] | None = None) -> list[str]:
     """Return the statements that create the tables, their indexes and the full-text indexes in an empty database."""
-    found = [each for table in tables or TABLES for each in _create(table, dialect)]
-    return found if tables else found + [each for name in FULL_TEXT for each in _create_full_text(name, dialect)]
+    results = [each for table in tables or TABLES for each in _create(table, dialect)]
+    return results if tables else results + [each for name in FULL_TEXT for each in _create_full_text(name, dialect)]
 
 
 def _create(table: Table, dialect: Dialect) -> list[str]:

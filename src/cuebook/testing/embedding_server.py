@@ -50,9 +50,9 @@ def embedding_server(embedder: HashingEmbedder | None = None, *, model: str = "m
     class Answers(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             embeddings.keys.append(self.headers.get("authorization"))
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            status, said = embeddings.answer(self.path, asked)
-            body = json.dumps(said).encode()
+            value = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            status, data = embeddings.answer(self.path, value)
+            body = json.dumps(data).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))

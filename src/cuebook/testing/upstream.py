@@ -87,7 +87,7 @@ class ScriptedUpstream:
         """Append answers."""
         self._answers.extend(answers)
 
-    async def send(self, request: RelayRequest) -> "_Given":
+    async def send(self, request: RelayRequest) -> "_ScriptedAnswer":
         """Return the next answer."""
         self.requests.append(request)
         answer = self._answers.pop(0) if self._answers else self._default
@@ -96,7 +96,7 @@ class ScriptedUpstream:
             raise AssertionError(msg)
         if isinstance(answer, Exception):
             raise answer
-        return _Given(self, answer)
+        return _ScriptedAnswer(self, answer)
 
     def sent(self, number: int = -1) -> dict[str, Any]:
         """Return a request's body."""
@@ -112,7 +112,7 @@ class ScriptedUpstream:
         """Do nothing: there is nothing to close."""
 
 
-class _Given:
+class _ScriptedAnswer:
     """A scripted answer that is being read."""
 
     def __init__(self, upstream: ScriptedUpstream, answer: Answer) -> None:

@@ -14,11 +14,11 @@ def text_of(message: bytes) -> str:
     """Render a wire message as text: its message, then a line per image, file and call."""
     if not message:
         return ""
-    said = msgspec.json.decode(message, type=dict[str, Any])
-    calls, content = said.get("tool_calls"), said.get("content")
+    data = msgspec.json.decode(message, type=dict[str, Any])
+    calls, content = data.get("tool_calls"), data.get("content")
     lines = [content] if isinstance(content, str) else [_part(part) for part in _objects(content)]
     lines += [_call(call) for call in _objects(calls)]
-    if isinstance(legacy := said.get("function_call"), dict):
+    if isinstance(legacy := data.get("function_call"), dict):
         lines.append(_call(legacy))
     return "\n".join(filter(None, lines))
 
@@ -32,8 +32,8 @@ def _call(call: Mapping[str, Any]) -> str:
     if body is None:
         return f"[{call.get('type') or 'call'}]"
     arguments = next((body[key] for key in _ARGUMENTS if body.get(key) is not None), "")
-    shown = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return f"{body['name']}({shown})"
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return f"{body['name']}({text})"
 
 
 def _bodies(call: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

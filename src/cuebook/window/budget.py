@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.records.tuning import Tuning
+from cuebook.records.tuning import TuningState
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -42,8 +42,8 @@ def prompt_budget(limits: Limits, token_budget: int | None) -> int:
 def most_posts(limits: Limits, token_budget: int | None) -> int:
     """Return the most tokens of posts in a window of this budget, apart from required parts.
 
-    C's available budget, 200,000 - 5,000 - 4,096 = 190,904, is the most that posts take together. C's reserve for the
-    system text exceeds a small model's window: there it is a tenth.
+    BrowserOS's available budget, 200,000 - 5,000 - 4,096 = 190,904, is the most that posts take together. Its reserve
+    for the system text exceeds a small model's window: there it is a tenth.
     """
     prompt = limits.context_tokens - limits.reply_tokens
     available = prompt - min(limits.system_tokens, prompt // 10)
@@ -76,7 +76,7 @@ def allot(
 # ---- Tuning of parameters -------------------------------------------------------------------------------------------
 
 
-#: C's optimizer: fewest posts for tuning, and the size of a step.
+#: BrowserOS's optimizer: fewest posts for tuning, and the size of a step.
 LEAST_POSTS: Final = 10
 RATE: Final = 0.05
 #: Margins above and below the target within which nothing changes.
@@ -92,12 +92,12 @@ _EMERGENCY_TRIGGER: Final = 0.35
 _EMERGENCY_RELEVANCE: Final = 0.70
 
 
-def untuned(limits: Limits) -> Tuning:
+def untuned(limits: Limits) -> TuningState:
     """Return the parameters before the first run, from the settings."""
-    return Tuning(compression_trigger=limits.trigger_ratio, full_message_window=limits.window_posts)
+    return TuningState(compression_trigger=limits.trigger_ratio, full_message_window=limits.window_posts)
 
 
-def tuned(tuning: Tuning, *, usage: float, savings: float, served: float | None = None) -> Tuning:
+def tuned(tuning: TuningState, *, usage: float, savings: float, served: float | None = None) -> TuningState:
     """Return the parameters after a run. `usage` is the used share of the room, `savings` the share that the run saved.
 
     `served` is the mean score of the newest turns, 0..1, None without feedback. While the user is dissatisfied, the

@@ -204,8 +204,8 @@ def _provider_rule(name: str) -> tuple[str, CacheRule | None]:
 
 
 def _provider_at(base_url: str) -> str:
-    found = _HOST.match(base_url.strip())
-    host = found[1].lower() if found else ""
+    result = _HOST.match(base_url.strip())
+    host = result[1].lower() if result else ""
     return next((provider for provider, own in _HOSTS if own.fullmatch(host)), "")
 
 

@@ -13,7 +13,7 @@ from cuebook.records.digest import messages_digest, text_digest
 from cuebook.records.erasure import GONE
 from cuebook.records.turn import CLIENT, Cut, Dropped, Form, Manifest, ManifestRange, ManifestText, Window
 from cuebook.window.partition import Partition
-from cuebook.window.post_forms import Placed, cut_again
+from cuebook.window.post_forms import PostInForm, cut_again
 from cuebook.window.window import RENDERER, ClientSystem, Sheet, Text, client_system
 
 _FORM, _TOKENS = attrgetter("form"), attrgetter("tokens")
@@ -55,7 +55,7 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: s
         anchors=window.anchors,
         digest=messages_digest(window.messages),
         stable_prefix_ratio=window.stable_prefix_ratio,
-        cut={placed.post.seq: placed.cut for placed in sheet.partition.kept if placed.cut},
+        cut={post_in_form.post.seq: post_in_form.cut for post_in_form in sheet.partition.kept if post_in_form.cut},
         tools_digest=keep(tools) if tools else "",
         tools_tokens=window.tools_tokens,
         summary_version=summary_version,
@@ -63,47 +63,52 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: s
     return StoredManifest(manifest, texts)
 
 
-def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:
+def _ranges(post_in_forms: Sequence[PostInForm]) -> list[ManifestRange]:
     """Group consecutive seqs of one form into ranges."""
-    seqs = [placed.post.seq for placed in kept]
-    runs = zip(map(sub, seqs, count()), map(_FORM, kept), strict=False)  # seq minus index: constant in a run
+    seqs = [post_in_form.post.seq for post_in_form in post_in_forms]
+    runs = zip(map(sub, seqs, count()), map(_FORM, post_in_forms), strict=False)  # seq minus index: constant in a run
     ranges: list[ManifestRange] = []
     start = 0
     for (_, form), run in groupby(runs):
         end = start + len(list(run))
-        ranges.append(ManifestRange(seqs[start], seqs[end - 1], form, sum(map(_TOKENS, kept[start:end]))))
+        ranges.append(ManifestRange(seqs[start], seqs[end - 1], form, sum(map(_TOKENS, post_in_forms[start:end]))))
         start = end
     return ranges
 
 
 def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
     """Return omitted posts as ranges of consecutive seqs, oldest first."""
-    found: list[Dropped] = []
+    droppeds: list[Dropped] = []
     start = 0
     for end, post in enumerate(posts, 1):
         if end == len(posts) or posts[end].seq != post.seq + 1:
-            gone = posts[start:end]
-            tokens = sum(each.tokens for each in gone)
-            found.append(
+            path_posts = posts[start:end]
+            tokens = sum(each.tokens for each in path_posts)
+            droppeds.append(
                 Dropped(
-                    kind="post", reason=reason, tokens=tokens, count=len(gone), first=gone[0].seq, last=gone[-1].seq
+                    kind="post",
+                    reason=reason,
+                    tokens=tokens,
+                    count=len(path_posts),
+                    first=path_posts[0].seq,
+                    last=path_posts[-1].seq,
                 )
             )
             start = end
-    return found
+    return droppeds
 
 
 def anchored(manifest: Manifest) -> frozenset[int]:
     """Return the posts (seqs) after which a window had its last anchors, which the provider may still cache."""
     systems = next((each.after + 1 for each in manifest.anchors if each.name in ("system", "summary")), 0)
     places = {each.after - systems for each in manifest.anchors if each.name in ("last", "step")}
-    found: set[int] = set()
+    results: set[int] = set()
     passed = 0
     for each in manifest.path:
         many = each.last - each.first + 1
-        found.update(each.first + place - passed for place in places if passed <= place < passed + many)
+        results.update(each.first + place - passed for place in places if passed <= place < passed + many)
         passed += many
-    return frozenset(found)
+    return frozenset(results)
 
 
 def digests_of(manifest: Manifest) -> list[str]:
@@ -123,19 +128,21 @@ def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, s
     Raises NotFound if a post or a text of it was erased.
     """
     by_seq = {post.seq: post for post in posts}
-    kept: list[Placed] = []
+    post_in_forms: list[PostInForm] = []
     for each in manifest.path:
         for seq in range(each.first, each.last + 1):
             if seq not in by_seq or by_seq[seq].state == GONE:
                 msg = f"A post of this window was erased: {seq}."
                 raise NotFound(msg)
-            kept.append(_placed(by_seq[seq], each.form, manifest.cut.get(seq)))
+            post_in_forms.append(_placed(by_seq[seq], each.form, manifest.cut.get(seq)))
     front, client, summary = _restore_front(manifest, texts)
     return Sheet(
         front=front,
         client=client,
         summary=summary,
-        partition=Partition(kept=tuple(kept), dropped=(), tokens=sum(placed.tokens for placed in kept)),
+        partition=Partition(
+            kept=tuple(post_in_forms), dropped=(), tokens=sum(post_in_form.tokens for post_in_form in post_in_forms)
+        ),
         volatile=tuple(_text(text, texts) for text in manifest.volatile),
         fence=manifest.fence,
         query=manifest.query,
@@ -143,10 +150,10 @@ def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, s
     )
 
 
-def _placed(post: PathPost, form: Form, cut: Cut | None) -> Placed:
+def _placed(post: PathPost, form: Form, cut: Cut | None) -> PostInForm:
     if cut is not None:
         return cut_again(post, cut)
-    return Placed(post, form, post.small_tokens if form == "compressed" else post.tokens)
+    return PostInForm(post, form, post.small_tokens if form == "compressed" else post.tokens)
 
 
 def _restore_front(

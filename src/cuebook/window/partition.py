@@ -17,7 +17,7 @@ from msgspec import Struct
 from cuebook.memory.rolling import held_together
 from cuebook.records.conversation import TOOL, PathPost
 from cuebook.window.budget import Limits, most_posts
-from cuebook.window.post_forms import Placed, calls_of, can_cut, least_of
+from cuebook.window.post_forms import PostInForm, calls_of, can_cut, least_of
 
 #: Largest share of the room for one post: the query, and any other.
 QUERY_SHARE, POST_SHARE = 0.5, 0.25
@@ -32,10 +32,10 @@ _message, _parts = attrgetter("message"), attrgetter("parts")
 class Partition(Struct, frozen=True, kw_only=True):
     """The kept posts, oldest first, and the omitted ones. Together they are the path, each once.
 
-    A cut post has the tokens that it may take; `forms.cut_down` computes the real ones.
+    A cut post has the tokens that it may take; `post_forms.cut_down` computes the real ones.
     """
 
-    kept: tuple[Placed, ...]
+    kept: tuple[PostInForm, ...]
     dropped: tuple[PathPost, ...]
     tokens: int
 
@@ -72,13 +72,13 @@ def partition(path: Sequence[PathPost], room: int, limits: Limits, *, query: int
     if small == full and not (full == 0 and begins):
         small = full = _whole(lay, full)
     early = [i for i in lay.pinned if i < small]  # the query of an open turn, before all else
-    kept = [_full(path[i], lay.caps[i]) for i in sorted(early)]
-    kept += [
+    post_in_forms = [_full(path[i], lay.caps[i]) for i in sorted(early)]
+    post_in_forms += [
         _full(path[i], lay.caps[i]) if i in lay.pinned else _small(path[i], lay.caps[i]) for i in range(small, full)
     ]
-    kept += _newest(path, full, lay.caps)
+    post_in_forms += _newest(path, full, lay.caps)
     dropped = [path[i] for i in range(small) if i not in early]
-    return Partition(kept=tuple(kept), dropped=tuple(dropped), tokens=sum(map(_tokens, kept)))
+    return Partition(kept=tuple(post_in_forms), dropped=tuple(dropped), tokens=sum(map(_tokens, post_in_forms)))
 
 
 class _Lay(Struct, frozen=True):
@@ -216,22 +216,22 @@ def _first_small(lay: _Lay, full: int, limits: Limits, *, begins: bool) -> int:
     return min(_on_grid(lay, first), full) if first < full else full
 
 
-def _newest(path: Sequence[PathPost], first: int, caps: Sequence[int]) -> list[Placed]:
+def _newest(path: Sequence[PathPost], first: int, caps: Sequence[int]) -> list[PostInForm]:
     """Place the posts from an index on in full, as far as possible."""
-    placed = [Placed(post, "full", post.tokens) for post in path[first:]]
-    for i in [i for i, cap in enumerate(caps[first:]) if cap < placed[i].tokens]:
-        placed[i] = _full(placed[i].post, caps[first + i])
-    return placed
+    post_in_forms = [PostInForm(post, "full", post.tokens) for post in path[first:]]
+    for i in [i for i, cap in enumerate(caps[first:]) if cap < post_in_forms[i].tokens]:
+        post_in_forms[i] = _full(post_in_forms[i].post, caps[first + i])
+    return post_in_forms
 
 
-def _full(post: PathPost, cap: int) -> Placed:
-    return Placed(post, "cut" if cap < post.tokens else "full", cap)
+def _full(post: PathPost, cap: int) -> PostInForm:
+    return PostInForm(post, "cut" if cap < post.tokens else "full", cap)
 
 
-def _small(post: PathPost, cap: int) -> Placed:
+def _small(post: PathPost, cap: int) -> PostInForm:
     if post.small is not None:
-        return Placed(post, "compressed", post.small_tokens)
-    return Placed(post, "cut", cap) if cap < post.tokens else Placed(post, "full", post.tokens)
+        return PostInForm(post, "compressed", post.small_tokens)
+    return PostInForm(post, "cut", cap) if cap < post.tokens else PostInForm(post, "full", post.tokens)
 
 
 def _on_grid(lay: _Lay, first: int) -> int:

@@ -42,7 +42,7 @@ _parts = msgspec.json.Decoder(tuple[Part, ...]).decode
 _ROLE, _STATE, _WIRE, _PARTS = map(attrgetter, ("role", "state", "wire", "parts"))
 
 
-class Placed(Struct, frozen=True, gc=False):
+class PostInForm(Struct, frozen=True, gc=False):
     """A kept post, its form, and its tokens in this form. `cut` and `text` describe the cut."""
 
     post: PathPost
@@ -172,36 +172,39 @@ def least_of(post: PathPost) -> int:
     return least if post.tokens > least and can_cut(post) else post.tokens
 
 
-def cut_down(placed: Placed, owner: str | None, count: Counter) -> Placed:
+def cut_down(post_in_form: PostInForm, owner: str | None, count: Counter) -> PostInForm:
     """Return a post cut to a number of tokens, with the cut and its real tokens."""
-    post, most = placed.post, placed.tokens
+    post, most = post_in_form.post, post_in_form.tokens
     text = text_of(post)
     room = most - weigh(decode(short(post, "", owner)), count)
-    shown = cut(text, room, count=count) if room > 0 else ""
-    tokens = weigh(decode(short(post, shown, owner)), count)
+    content = cut(text, room, count=count) if room > 0 else ""
+    tokens = weigh(decode(short(post, content, owner)), count)
     while tokens > most and room > 0:  # the sum of parts may be slightly less than the whole
         room -= max(1, tokens - most)
-        shown = cut(text, room, count=count) if room > 0 else ""
-        tokens = weigh(decode(short(post, shown, owner)), count)
-    head = _shared(text, shown)
-    tail = min(_shared(text[::-1], shown[::-1]), len(shown) - head, len(text) - head)
-    how = Cut(tokens, head, shown[head : len(shown) - tail], tail)
-    return Placed(post, "cut", tokens, how, shown)
+        content = cut(text, room, count=count) if room > 0 else ""
+        tokens = weigh(decode(short(post, content, owner)), count)
+    head = _shared(text, content)
+    tail = min(_shared(text[::-1], content[::-1]), len(content) - head, len(text) - head)
+    how = Cut(tokens, head, content[head : len(content) - tail], tail)
+    return PostInForm(post, "cut", tokens, how, content)
 
 
-def cut_again(post: PathPost, how: Cut) -> Placed:
+def cut_again(post: PathPost, how: Cut) -> PostInForm:
     """Return a post cut as recorded."""
     text = text_of(post)
-    shown = text[: how.head] + how.marker + (text[-how.tail :] if how.tail else "")
-    return Placed(post, "cut", how.tokens, how, shown)
+    content = text[: how.head] + how.marker + (text[-how.tail :] if how.tail else "")
+    return PostInForm(post, "cut", how.tokens, how, content)
 
 
-def messages_of(kept: Sequence[Placed], owner: str | None) -> list[bytes]:
+def messages_of(post_in_forms: Sequence[PostInForm], owner: str | None) -> list[bytes]:
     """Return kept posts' messages, each in its form."""
-    posts = [placed.post for placed in kept]
+    posts = [post_in_form.post for post_in_form in post_in_forms]
     if not _all_plain(posts, (owner, "user")):
-        return [message_of(placed, owner) for placed in kept]
-    texts = [placed.post.message if placed.form == "full" else shown_of(placed) for placed in kept]
+        return [message_of(post_in_form, owner) for post_in_form in post_in_forms]
+    texts = [
+        post_in_form.post.message if post_in_form.form == "full" else shown_of(post_in_form)
+        for post_in_form in post_in_forms
+    ]
     return list(map(encode, map(_Plain, map(_ROLE, posts), texts)))
 
 
@@ -216,18 +219,18 @@ def _all_plain(posts: Sequence[PathPost], unnamed: Collection[str | None]) -> bo
     )
 
 
-def message_of(placed: Placed, owner: str | None) -> bytes:
+def message_of(post_in_form: PostInForm, owner: str | None) -> bytes:
     """Return a kept post's message in its form."""
-    if placed.form == "full":
-        return whole(placed.post, owner)
-    return short(placed.post, shown_of(placed), owner)
+    if post_in_form.form == "full":
+        return whole(post_in_form.post, owner)
+    return short(post_in_form.post, shown_of(post_in_form), owner)
 
 
-def shown_of(placed: Placed) -> str:
+def shown_of(post_in_form: PostInForm) -> str:
     """Return the text of a kept post in its form."""
-    if placed.form == "full":
-        return placed.post.message or ""
-    return placed.text if placed.form == "cut" else placed.post.small or ""
+    if post_in_form.form == "full":
+        return post_in_form.post.message or ""
+    return post_in_form.text if post_in_form.form == "cut" else post_in_form.post.small or ""
 
 
 def parts_of(post: PathPost) -> tuple[Part, ...]:

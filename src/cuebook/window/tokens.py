@@ -165,7 +165,7 @@ def estimate(text: str) -> int:
 
 
 def chars4(text: str) -> int:
-    """Return ceil(len / 4), the estimate of C; it counts Chinese 68 % too low (notes/models.md D)."""
+    """Return ceil(len / 4), the estimate of BrowserOS; it counts Chinese 68 % too low."""
     return -(-len(text) // 4)
 
 

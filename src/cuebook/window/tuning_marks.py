@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from cuebook.memory.actions import leave_out
 from cuebook.records.conversation import PathPost
-from cuebook.records.tuning import Tuning
+from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Manifest, ManifestRange
 from cuebook.window.budget import Limits
 from cuebook.window.partition import Partition
-from cuebook.window.post_forms import Placed
+from cuebook.window.post_forms import PostInForm
 
 
 class Marks(Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class Marks(Struct, frozen=True, kw_only=True):
 NO_MARKS = Marks()
 
 
-def newest(tuning: Tuning | None) -> Marks:
+def newest(tuning: TuningState | None) -> Marks:
     """Return a tuning after its last run."""
     if tuning is None or not tuning.runs:
         return NO_MARKS
@@ -44,17 +44,17 @@ def newest(tuning: Tuning | None) -> Marks:
     )
 
 
-def in_force(tuning: Tuning | None, metadata: Mapping[str, Any]) -> Marks:
+def in_force(tuning: TuningState | None, metadata: Mapping[str, Any]) -> Marks:
     """Return a turn's tuning from its metadata."""
-    told = metadata.get("window", {}).get("tuning")
-    if tuning is None or not told:
+    value = metadata.get("window", {}).get("tuning")
+    if tuning is None or not value:
         return NO_MARKS
     return Marks(
-        run=told["run"],
-        window=told["fullMessageWindow"],
-        trigger=told["compressionTrigger"],
-        compressed=frozenset(seq for seq, run in tuning.compressed.items() if run <= told["run"]),
-        dropped=frozenset(seq for seq, run in tuning.dropped.items() if run <= told["run"]),
+        run=value["run"],
+        window=value["fullMessageWindow"],
+        trigger=value["compressionTrigger"],
+        compressed=frozenset(seq for seq, run in tuning.compressed.items() if run <= value["run"]),
+        dropped=frozenset(seq for seq, run in tuning.dropped.items() if run <= value["run"]),
     )
 
 
@@ -78,21 +78,21 @@ def lighten(parted: Partition, marks: Marks, *, spare: int) -> tuple[Partition, 
 
     The post with seq `spare`, the query, stays unchanged.
     """
-    kept, dropped = list(parted.kept), marks.dropped - {spare}
-    marked = [at for at, placed in enumerate(kept) if placed.post.seq in dropped]
-    gone = set(leave_out([placed.post.role for placed in kept], marked))
-    left = [kept[at].post for at in sorted(gone)]
+    post_in_forms, dropped = list(parted.kept), marks.dropped - {spare}
+    marked = [at for at, post_in_form in enumerate(post_in_forms) if post_in_form.post.seq in dropped]
+    gone = set(leave_out([post_in_form.post.role for post_in_form in post_in_forms], marked))
+    left = [post_in_forms[at].post for at in sorted(gone)]
     short = marks.compressed - {spare}
-    kept = [_shorter(placed, short) for at, placed in enumerate(kept) if at not in gone]
-    tokens = sum(placed.tokens for placed in kept)
-    return Partition(kept=tuple(kept), dropped=parted.dropped, tokens=tokens), left
+    post_in_forms = [_shorter(post_in_form, short) for at, post_in_form in enumerate(post_in_forms) if at not in gone]
+    tokens = sum(post_in_form.tokens for post_in_form in post_in_forms)
+    return Partition(kept=tuple(post_in_forms), dropped=parted.dropped, tokens=tokens), left
 
 
-def _shorter(placed: Placed, short: frozenset[int]) -> Placed:
-    post = placed.post
-    if placed.form != "full" or post.seq not in short or post.small is None:
-        return placed
-    return Placed(post, "compressed", post.small_tokens)
+def _shorter(post_in_form: PostInForm, short: frozenset[int]) -> PostInForm:
+    post = post_in_form.post
+    if post_in_form.form != "full" or post.seq not in short or post.small is None:
+        return post_in_form
+    return PostInForm(post, "compressed", post.small_tokens)
 
 
 def moves(before: Manifest, now: Manifest) -> bool:

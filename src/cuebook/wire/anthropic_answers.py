@@ -57,7 +57,7 @@ class MessageTelling:
         """Return the first events of a stream."""
         return event("message_start", message=self._frame([], None))
 
-    def take(self, chunk: Mapping[str, Any], said: str = "delta") -> bytes:
+    def take(self, chunk: Mapping[str, Any], text: str = "delta") -> bytes:
         """Parse a chunk (`delta`) or a complete answer (`message`). Only the first choice counts."""
         if isinstance(chunk.get("model"), str) and chunk["model"]:
             self._model = chunk["model"]
@@ -70,7 +70,7 @@ class MessageTelling:
         for choice in _list(chunk.get("choices")):
             if choice.get("index", 0) == 0:
                 self._said = True
-                events += self._hear(_dict(choice.get(said)))
+                events += self._hear(_dict(choice.get(text)))
                 finish = choice.get("finish_reason")
                 self._stop = finish if isinstance(finish, str) and finish else self._stop
         return events
@@ -121,8 +121,8 @@ class MessageTelling:
                 "id": str(call.get("id") or f"toolu_{len(self._blocks)}"), "name": str(function.get("name") or "tool"),
             }  # fmt: skip
             events += self._add({"type": "tool_use", **made, "input": {}})
-        given = function.get("arguments")
-        return events + (self._grow(self._calls[index], given) if isinstance(given, str) and given else b"")
+        value = function.get("arguments")
+        return events + (self._grow(self._calls[index], value) if isinstance(value, str) and value else b"")
 
     def _add(self, block: dict[str, Any]) -> bytes:
         self._open.append(len(self._blocks))
@@ -163,13 +163,13 @@ def events_of(message: Mapping[str, Any]) -> Iterator[bytes]:
     yield event("message_start", message={**message, "content": [], "stop_reason": None})
     for place, block in enumerate(content):
         name, kind, piece = _SAID.get(str(block.get("type")), ("", "", ""))
-        said = block.get(name)
+        value = block.get(name)
         empty: Any = {} if name == "input" else ""
         begun = {**block, name: empty} if name else dict(block)
         signature = begun.pop("signature", None)
         yield event("content_block_start", index=place, content_block=begun)
-        if said:
-            text = said if isinstance(said, str) else _encode(said).decode()
+        if value:
+            text = value if isinstance(value, str) else _encode(value).decode()
             yield event("content_block_delta", index=place, delta={"type": kind, piece: text})
         if signature:
             yield event("content_block_delta", index=place, delta={"type": "signature_delta", "signature": signature})
@@ -196,10 +196,10 @@ def _told(block: Mapping[str, Any], text: str) -> dict[str, Any]:
     if block["type"] != "tool_use":
         return {**block, "text": text}
     try:
-        given = msgspec.json.decode(text or "{}")
+        value = msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, RecursionError):
-        given = None
-    return {**block, "input": given if isinstance(given, dict) else {"input": text}}
+        value = None
+    return {**block, "input": value if isinstance(value, dict) else {"input": text}}
 
 
 # ---- Stream of a provider -------------------------------------------------------------------------------------------
@@ -280,10 +280,10 @@ def take_message(grown: Grown, message: Mapping[str, Any]) -> None:
 def _begin(grown: Grown, index: int, block: Mapping[str, Any]) -> str:
     if index not in grown.blocks and len(grown.blocks) >= MOST_BLOCKS:
         return ""
-    held = grown.blocks[index] = dict(block)
+    contents = grown.blocks[index] = dict(block)
     for name in _GROWS.values():
-        given = held.get(name)
-        held |= {name: [given]} if isinstance(given, str) else {}
+        value = contents.get(name)
+        contents |= {name: [value]} if isinstance(value, str) else {}
     text = block.get("text")
     return text if isinstance(text, str) else ""
 
@@ -307,17 +307,17 @@ def _add(grown: Grown, index: int, delta: Mapping[str, Any]) -> str:
 
 
 def _whole(block: Mapping[str, Any]) -> dict[str, Any]:
-    said = {name: value for name, value in block.items() if name != "partial_json"}
+    data = {name: value for name, value in block.items() if name != "partial_json"}
     for name in _GROWS.values():
-        if name in said and isinstance(said[name], list) and all(isinstance(each, str) for each in said[name]):
-            said[name] = mended("".join(said[name]))
+        if name in data and isinstance(data[name], list) and all(isinstance(each, str) for each in data[name]):
+            data[name] = mended("".join(data[name]))
     pieces = block.get("partial_json")
-    if isinstance(pieces, list) and (given := mended("".join(map(str, pieces)))):
+    if isinstance(pieces, list) and (raw := mended("".join(map(str, pieces)))):
         try:
-            said["input"] = msgspec.json.decode(given)
+            data["input"] = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            said["input"] = given
-    return said
+            data["input"] = raw
+    return data
 
 
 def _count(grown: Grown, usage: object) -> None:
@@ -337,4 +337,4 @@ def _text(value: object) -> str:
 
 def _reason(error: object) -> str:
     message = error.get("message") if isinstance(error, dict) else error
-    return mended(message) if isinstance(message, str) and message else "the provider reported an error"
+    return mended(message) if isinstance(message, str) and message else "The provider reported an error."

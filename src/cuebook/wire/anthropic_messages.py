@@ -38,7 +38,7 @@ _decode = msgspec.json.Decoder().decode
 _raws = msgspec.json.Decoder(list[Raw])
 
 
-class Turned(Struct, frozen=True):
+class ConvertedMessage(Struct, frozen=True):
     """A chat message and its source blocks from the client's message number `at`.
 
     `behind` are the system messages after it: numbers `at` + 1 and up.
@@ -57,7 +57,7 @@ class Turned(Struct, frozen=True):
 
 
 # ---------------------------------------------------------------- reading
-def read_turned(raws: Sequence[Raw]) -> list[Turned]:
+def read_turned(raws: Sequence[Raw]) -> list[ConvertedMessage]:
     """Parse a request's messages. Raises InvalidInput naming the field as `messages[n].…`."""
     messages = [_load(raw, f"messages[{at}]") for at, raw in enumerate(raws)]
     starts = [at for at, message in enumerate(messages) if at == 0 or _role(message) != SYSTEM]
@@ -79,12 +79,12 @@ def read_reminders(raw: Raw) -> list[dict[str, Any]]:
 
 def read_system(raw: Raw) -> list[Raw]:
     """Return a request's system text as blocks, without empty ones. Raises InvalidInput."""
-    given = _load(raw, "system")
-    if isinstance(given, str):
-        return [Raw(_encode({"type": "text", "text": given}))] if given.strip() else []
-    if not isinstance(given, list) or not all(isinstance(block, dict) for block in given):
+    value = _load(raw, "system")
+    if isinstance(value, str):
+        return [Raw(_encode({"type": "text", "text": value}))] if value.strip() else []
+    if not isinstance(value, list) or not all(isinstance(block, dict) for block in value):
         _refuse("system", "expected a string or a list of blocks")
-    return [block for block, read in zip(_raws.decode(raw), given, strict=True) if read.get("text", "")]
+    return [block for block, read in zip(_raws.decode(raw), value, strict=True) if read.get("text", "")]
 
 
 def read_reply(content: object) -> bytes:
@@ -97,7 +97,7 @@ def _role(message: object) -> object:
     return message.get("role") if isinstance(message, dict) else None
 
 
-def _read(at: int, raw: Raw, message: Any, behind: Sequence[Raw]) -> Iterator[Turned]:
+def _read(at: int, raw: Raw, message: Any, behind: Sequence[Raw]) -> Iterator[ConvertedMessage]:
     role = _role(message)
     if role not in _ROLES:
         _refuse(f"messages[{at}].role", f"expected user or assistant, got {role!r}")
@@ -110,13 +110,15 @@ def _read(at: int, raw: Raw, message: Any, behind: Sequence[Raw]) -> Iterator[Tu
         _refuse(f"messages[{at}].content", "expected a string or a list of blocks")
     reminders = [block for each in behind for block in read_reminders(each)]
     if role == ASSISTANT:
-        yield Turned(_written(_reply(blocks)), at, role, tuple(raws), tuple(behind))
+        yield ConvertedMessage(_written(_reply(blocks)), at, role, tuple(raws), tuple(behind))
         return
     blocks = [*blocks, *reminders]
     for first, last in _runs(blocks):
         own = blocks[first:last]
         chat = _result(own) if own and _kind(own[0]) == "tool_result" else _user(own)
-        yield Turned(_written(chat), at, role, tuple(raws[first:last]), tuple(behind) if last >= len(blocks) else ())
+        yield ConvertedMessage(
+            _written(chat), at, role, tuple(raws[first:last]), tuple(behind) if last >= len(blocks) else ()
+        )
 
 
 def _fields(raw: Raw) -> dict[str, Raw]:
@@ -160,12 +162,12 @@ def _user(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _result(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     result, reminders = blocks[0], blocks[1:]
     content = result.get("content")
-    said = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    given = said if isinstance(said, list) else []
-    parts = [_part(part, reminds=False) for part in given if isinstance(part, dict)]
+    values = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    fields = values if isinstance(values, list) else []
+    parts = [_part(part, reminds=False) for part in fields if isinstance(part, dict)]
     parts += [{"type": "text", "text": block.get("text", "")} for block in reminders]
-    told: dict[str, Any] = {"role": TOOL, "tool_call_id": result.get("tool_use_id"), "content": _joined(parts)}
-    return told | ({"is_error": True} if result.get("is_error") is True else {})
+    data: dict[str, Any] = {"role": TOOL, "tool_call_id": result.get("tool_use_id"), "content": _joined(parts)}
+    return data | ({"is_error": True} if result.get("is_error") is True else {})
 
 
 def _joined(parts: list[dict[str, Any]]) -> Any:
@@ -180,13 +182,13 @@ def _reply(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     thoughts = [_bare(block) for block in blocks if _kind(block) in THOUGHTS]
     others = [block for block in blocks if _kind(block) not in {"tool_use", *THOUGHTS}]
     parts = [part for block in others if (part := _part(block, reminds=False)).get("text") != ""]
-    told: dict[str, Any] = {"role": ASSISTANT, "content": _content(parts) or (None if calls else "")}
-    return told | ({THINKING: thoughts} if thoughts else {}) | ({"tool_calls": calls} if calls else {})
+    data: dict[str, Any] = {"role": ASSISTANT, "content": _content(parts) or (None if calls else "")}
+    return data | ({THINKING: thoughts} if thoughts else {}) | ({"tool_calls": calls} if calls else {})
 
 
 def _call(block: Mapping[str, Any]) -> dict[str, Any]:
-    given = block.get("input")
-    arguments = given if isinstance(given, str) else _written({} if given is None else given).decode()
+    value = block.get("input")
+    arguments = value if isinstance(value, str) else _written({} if value is None else value).decode()
     return {
         "id": block.get("id"), "type": "function",
         "function": {"name": str(block.get("name", "")), "arguments": arguments},
@@ -237,17 +239,17 @@ def write_blocks(chat: bytes, *, thoughts: bool = False) -> tuple[str, list[dict
         return "user", ([{"type": "text", "text": f"{name}:"}] if isinstance(name, str) and blocks else []) + blocks
     signed = [each for each in message.get(THINKING) or () if thoughts and isinstance(each, dict)]
     refusal = message.get("refusal")
-    said = _blocks(refusal) if isinstance(refusal, str) else []
+    items = _blocks(refusal) if isinstance(refusal, str) else []
     calls = [_tool_use(call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
-    return ASSISTANT, signed + blocks + said + calls
+    return ASSISTANT, signed + blocks + items + calls
 
 
 def _blocks(content: object) -> list[dict[str, Any]]:
     """Return a content's blocks without empty texts, which the API rejects."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
-    found = [_block(part) for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    return [block for block in found if _kind(block) != "text" or str(block.get("text", "")).strip()]
+    items = [_block(part) for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return [block for block in items if _kind(block) != "text" or str(block.get("text", "")).strip()]
 
 
 def _block(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -281,15 +283,15 @@ def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
     kind = str(call.get("type", "function"))
     body = call.get(kind)
     body = body if isinstance(body, dict) else {}
-    given = body.get("arguments", body.get("input", ""))
+    value = body.get("arguments", body.get("input", ""))
     try:
-        read = _decode(given or "{}") if isinstance(given, str) else given
+        read = _decode(value or "{}") if isinstance(value, str) else value
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         read = None
     name = _NO_NAME.sub("_", str(body.get("name", "")))[:_LONGEST_NAME] or "tool"
     return {
         "type": "tool_use", "id": call.get("id") or "tool", "name": name,
-        "input": read if isinstance(read, dict) else {"input": given},
+        "input": read if isinstance(read, dict) else {"input": value},
     }  # fmt: skip
 
 

@@ -37,20 +37,20 @@ _decode = msgspec.json.Decoder().decode
 
 def chat_fields(fields: Mapping[str, Raw]) -> dict[str, Any]:
     """Return a request's fields as a chat completion's, without messages. Raises InvalidInput naming the field."""
-    given = {name: _load(raw, name) for name, raw in fields.items() if name in _KNOWN and name != "messages"}
-    told: dict[str, Any] = {new: given[name] for name, new in _NAMES.items() if given.get(name) is not None}
-    if isinstance(given.get("max_tokens"), int):
-        told["max_tokens"] = given["max_tokens"]
-    if tools := given.get("tools"):
+    data = {name: _load(raw, name) for name, raw in fields.items() if name in _KNOWN and name != "messages"}
+    values: dict[str, Any] = {new: data[name] for name, new in _NAMES.items() if data.get(name) is not None}
+    if isinstance(data.get("max_tokens"), int):
+        values["max_tokens"] = data["max_tokens"]
+    if tools := data.get("tools"):
         if not isinstance(tools, list):
-            _refuse("tools", "Expected a list of tools.")
-        told["tools"] = [_tool(tool, number) for number, tool in enumerate(tools)]
-    choice = given.get("tool_choice")
-    if isinstance(choice, dict) and "tools" in told:
-        told |= _choice(choice)
-    if told.get("stream") is True:
-        told["stream_options"] = {"include_usage": True}
-    return told
+            _refuse("tools", "expected a list of tools. Send a list.")
+        values["tools"] = [_tool(tool, number) for number, tool in enumerate(tools)]
+    choice = data.get("tool_choice")
+    if isinstance(choice, dict) and "tools" in values:
+        values |= _choice(choice)
+    if values.get("stream") is True:
+        values["stream_options"] = {"include_usage": True}
+    return values
 
 
 def left_out(fields: Iterable[str], *, lacks: Collection[str] = ()) -> tuple[str, ...]:
@@ -63,18 +63,18 @@ def plain_chat(raws: Sequence[bytes]) -> tuple[bytes, ...]:
 
     Reminders become texts, thinking is dropped, and images of tool results follow the last result.
     """
-    told: list[bytes] = []
+    values: list[bytes] = []
     images: list[dict[str, Any]] = []
     for raw in raws:
         message = _decode(raw) if any(sign in raw for sign in _SIGNS) else None
         if message is not None and message.get("role") == TOOL:
-            told.append(_encode(_result(message, images)))
+            values.append(_encode(_result(message, images)))
             continue
         if images and b'"tool_call_id"' not in raw:
-            told.append(_encode({"role": "user", "content": images}))
+            values.append(_encode({"role": "user", "content": images}))
             images = []
-        told.append(raw if message is None else _encode(_plain(message)))
-    return (*told, _encode({"role": "user", "content": images})) if images else tuple(told)
+        values.append(raw if message is None else _encode(_plain(message)))
+    return (*values, _encode({"role": "user", "content": images})) if images else tuple(values)
 
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
@@ -89,13 +89,13 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
 
 def _result(message: dict[str, Any], images: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a tool's result as text. Add its other parts to `images`."""
-    said = _FAILED if message.pop("is_error", None) is True else ""
+    text = _FAILED if message.pop("is_error", None) is True else ""
     content = message.get("content")
     if isinstance(content, list):
         parts = [_part(part) for part in content if isinstance(part, dict)]
         images += [part for part in parts if part["type"] != "text"]
         content = "\n\n".join(part["text"] for part in parts if part["type"] == "text")
-    return message | {"content": f"{said}{content or ''}"}
+    return message | {"content": f"{text}{content or ''}"}
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,10 +110,10 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 def _tool(tool: Any, number: int) -> dict[str, Any]:
     where = f"tools[{number}]"
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
-        _refuse(where, "Expected a tool with a name.")
+        _refuse(where, "expected a tool with a name")
     kind = tool.get("type") or ""
     if kind not in _OWN:
-        _refuse(where, f"Unsupported tool {kind!r}: only Anthropic runs it, and another model answers here. Remove it.")
+        _refuse(where, f"unsupported tool {kind!r}: only Anthropic runs it, and another model answers here. Remove it.")
     function = {"name": tool["name"], "parameters": tool.get("input_schema") or {"type": "object"}}
     about = {"description": tool["description"]} if isinstance(tool.get("description"), str) else {}
     return {"type": "function", "function": function | about}
@@ -122,18 +122,18 @@ def _tool(tool: Any, number: int) -> dict[str, Any]:
 def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
     kind = choice.get("type")
     named = {"type": "function", "function": {"name": choice.get("name")}}
-    told: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none", "tool": named}
-    if kind not in told:
-        _refuse("tool_choice.type", f"Unknown value {kind!r}. Use auto, any, tool or none.")
+    data: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none", "tool": named}
+    if kind not in data:
+        _refuse("tool_choice.type", f"unknown value {kind!r}. Available: any, auto, none, tool.")
     alone = {"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") is True else {}
-    return {"tool_choice": told[kind]} | alone
+    return {"tool_choice": data[kind]} | alone
 
 
 def _load(raw: Raw, where: str) -> Any:
     try:
         return _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse(where, f"Invalid JSON: {error}")
+        _refuse(where, f"invalid JSON ({error})")
 
 
 def _refuse(where: str, problem: str) -> NoReturn:

@@ -118,8 +118,8 @@ def _pieces(data: Mapping[str, Any], index: int) -> list[Part]:
     if isinstance(content, str):
         pieces = [Part("text", content)] if content else []
     elif isinstance(content, list | tuple):
-        read = [_piece(item, n, index) for n, item in enumerate(content)]
-        pieces = [piece for piece in read if piece.type != "text" or piece.content]
+        parts = [_piece(item, n, index) for n, item in enumerate(content)]
+        pieces = [piece for piece in parts if piece.type != "text" or piece.content]
     elif content is not None:
         _wrong(index, ".content", "a string or a list of parts", content)
     if isinstance(refusal := data.get("refusal"), str) and refusal:
@@ -191,7 +191,7 @@ def _as_text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else _json(value)
 
 
-def canonical(said: MessageContent) -> bytes:
+def canonical(message_content: MessageContent) -> bytes:
     """Return equal bytes for messages with equal content: role, speaker, texts, images, files, calls, answered call.
 
     It ignores what clients add or drop when they resend: key order, white space of the message, around its text and in
@@ -201,25 +201,29 @@ def canonical(said: MessageContent) -> bytes:
     spoken: list[Any] = []
     calls: list[Any] = []
     results: list[str] = []
-    for part in said.parts:
+    for part in message_content.parts:
         if part.type == CALL and _call_id(part) is not None:
             call = read_call(part)
             calls.append([call.id, call.name, _canonical_arguments(call)])
-        elif part.type in (RESULT, ERROR) and (said.role == TOOL or _call_id(part) is not None):
+        elif part.type in (RESULT, ERROR) and (message_content.role == TOOL or _call_id(part) is not None):
             results.append(_call_id(part) or "")
-            if part.content not in ("", said.message):
+            if part.content not in ("", message_content.message):
                 spoken.append(["text", part.content])
         elif part.type != "reasoning":
             spoken.append([part.type, _audio_id(part) or part.content])
-    if _leads(said):
-        spoken.insert(0, ["text", said.message.strip()])  # clients trim displayed text and resend it
-    name = None if said.role in (ASSISTANT, TOOL) or (said.name or "").lower() == "user" else said.name
-    return _json([said.role, name or None, spoken, calls, results], ordered=False).encode()
+    if _leads(message_content):
+        spoken.insert(0, ["text", message_content.message.strip()])  # clients trim displayed text and resend it
+    name = (
+        None
+        if message_content.role in (ASSISTANT, TOOL) or (message_content.name or "").lower() == "user"
+        else message_content.name
+    )
+    return _json([message_content.role, name or None, spoken, calls, results], ordered=False).encode()
 
 
-def digest(said: MessageContent) -> bytes:
+def digest(message_content: MessageContent) -> bytes:
     """Return a digest of 16 bytes, equal for messages with equal content."""
-    return digest_of(canonical(said))
+    return digest_of(canonical(message_content))
 
 
 def _leads(said: MessageContent | Post) -> bool:

@@ -16,7 +16,7 @@ _PARTS: Final = {
 }
 
 
-class Telling:
+class ResponseBuilder:
     """Builds a response from the chunks of a chat completion. Each chunk returns its events."""
 
     def __init__(self, id_: str, *, conversation: str, created: int, model: str, echo: Mapping[str, Any]) -> None:
@@ -45,7 +45,7 @@ class Telling:
         """Return the first events of a stream."""
         return self._tell("response.created") + self._tell("response.in_progress")
 
-    def take(self, chunk: Mapping[str, Any], said: str = "delta") -> bytes:
+    def take(self, chunk: Mapping[str, Any], text: str = "delta") -> bytes:
         """Parse a chunk (`delta`) or a complete answer (`message`)."""
         if isinstance(chunk.get("model"), str) and chunk["model"]:
             self.response["model"] = chunk["model"]
@@ -55,7 +55,7 @@ class Telling:
         for choice in chunk.get("choices") or ():
             if not isinstance(choice, dict) or choice.get("index", 0) != 0:
                 continue  # a response has one answer
-            events += self._hear(choice.get(said) or {})
+            events += self._hear(choice.get(text) or {})
             self._finish = choice.get("finish_reason") or self._finish
         return events
 
@@ -69,7 +69,7 @@ class Telling:
                 events += self._call(call, call.get("index", number))
         return events
 
-    def _say(self, said: str, *, kind: str, text: str, event: str) -> bytes:
+    def _say(self, content: str, *, kind: str, text: str, event: str) -> bytes:
         events = b""
         place = next((at for at, item in self._open.items() if item["type"] == "message"), None)
         if place is None:
@@ -82,9 +82,9 @@ class Telling:
             )
             item["content"].append(part)
             events += self._part("response.content_part.added", place)
-        item["content"][-1][text] += said
+        item["content"][-1][text] += content
         logprobs: dict[str, Any] = {"logprobs": []} if text == "text" else {}
-        return events + self._at(f"response.{event}.delta", place, delta=said, **self._in(place), **logprobs)
+        return events + self._at(f"response.{event}.delta", place, delta=content, **self._in(place), **logprobs)
 
     def _call(self, call: Mapping[str, Any], index: int) -> bytes:
         function, events = call.get("function") or {}, b""
@@ -114,8 +114,8 @@ class Telling:
         item, events = self._open.pop(place), b""
         item["status"] = status
         if item["type"] == "function_call":
-            said = {"arguments": item["arguments"], "name": item["name"]}
-            events += self._at("response.function_call_arguments.done", place, **said)
+            data = {"arguments": item["arguments"], "name": item["name"]}
+            events += self._at("response.function_call_arguments.done", place, **data)
         for number, part in enumerate(item.get("content", ())):
             text = "text" if part["type"] == "output_text" else "refusal"
             logprobs: dict[str, Any] = {"logprobs": []} if text == "text" else {}
@@ -147,33 +147,33 @@ class Telling:
         return {"content_index": len(self._open_or_ended(place)["content"]) - 1}
 
     def _open_or_ended(self, place: int) -> dict[str, Any]:
-        found: dict[str, Any] = self.response["output"][place]
-        return found
+        data: dict[str, Any] = self.response["output"][place]
+        return data
 
     def _part(self, kind: str, place: int, number: int | None = None) -> bytes:
         content = self._open_or_ended(place)["content"]
         number = len(content) - 1 if number is None else number
         return self._at(kind, place, content_index=number, part=content[number])
 
-    def _at(self, kind: str, place: int, **said: Any) -> bytes:
-        return self._event(kind, output_index=place, item_id=self._open_or_ended(place)["id"], **said)
+    def _at(self, kind: str, place: int, **data: Any) -> bytes:
+        return self._event(kind, output_index=place, item_id=self._open_or_ended(place)["id"], **data)
 
     def _tell(self, kind: str) -> bytes:
         return self._event(kind, response=self.response)
 
-    def _event(self, kind: str, **said: Any) -> bytes:
-        event = {"type": kind, "sequence_number": self._number, **said}
+    def _event(self, kind: str, **data: Any) -> bytes:
+        event = {"type": kind, "sequence_number": self._number, **data}
         self._number += 1
         return b"event: " + kind.encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
 
 
-def _usage(given: Mapping[str, Any]) -> dict[str, Any]:
-    read, written = given.get("prompt_tokens") or 0, given.get("completion_tokens") or 0
-    cached, thought = given.get("prompt_tokens_details") or {}, given.get("completion_tokens_details") or {}
+def _usage(data: Mapping[str, Any]) -> dict[str, Any]:
+    read, written = data.get("prompt_tokens") or 0, data.get("completion_tokens") or 0
+    cached, thought = data.get("prompt_tokens_details") or {}, data.get("completion_tokens_details") or {}
     return {
         "input_tokens": read,
         "input_tokens_details": {"cached_tokens": cached.get("cached_tokens") or 0, "cache_write_tokens": 0},
         "output_tokens": written,
         "output_tokens_details": {"reasoning_tokens": thought.get("reasoning_tokens") or 0},
-        "total_tokens": given.get("total_tokens") or read + written,
+        "total_tokens": data.get("total_tokens") or read + written,
     }

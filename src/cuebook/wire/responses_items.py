@@ -16,7 +16,7 @@ from cuebook.errors import InvalidInput
 from cuebook.records.conversation import Post
 from cuebook.records.erasure import GONE
 from cuebook.wire.chat_messages import write_message
-from cuebook.wire.responses_answers import Telling
+from cuebook.wire.responses_answers import ResponseBuilder
 from cuebook.wire.responses_requests import PREFIX, AnswerId, write_id
 
 #: Metadata key of data that a client attached to a conversation.
@@ -53,18 +53,18 @@ def looks_foreign(id_: str) -> bool:
     return _THEIRS.fullmatch(id_) is not None
 
 
-def read_attached(given: Any) -> dict[str, str]:
+def read_attached(raw: Any) -> dict[str, str]:
     """Parse a client's data of a conversation. Raises InvalidInput naming the field."""
-    if given is None:
+    if raw is None:
         return {}
-    if not isinstance(given, dict) or len(given) > PAIRS:
+    if not isinstance(raw, dict) or len(raw) > PAIRS:
         raise _wrong("metadata", f"an object of {PAIRS} pairs at most")
-    for name, value in given.items():
+    for name, value in raw.items():
         if len(name) > LONGEST_NAME:
             raise _wrong("metadata", f"names of {LONGEST_NAME} characters at most")
         if not isinstance(value, str) or len(value) > LONGEST_VALUE:
             raise _wrong(f"metadata.{name}", f"a string of {LONGEST_VALUE} characters at most")
-    return given
+    return raw
 
 
 def _wrong(where: str, expected: str) -> InvalidInput:
@@ -122,11 +122,11 @@ def items_of(
 
 
 def _said(message: Mapping[str, Any], stem: str, *, whole: bool) -> list[dict[str, Any]]:
-    telling = Telling(PREFIX + stem, conversation="", created=0, model="", echo={})
+    telling = ResponseBuilder(PREFIX + stem, conversation="", created=0, model="", echo={})
     if isinstance(parts := message.get("content"), list):
         message = {**message, "content": "".join(part.get("text") or "" for part in parts)}
     telling.take({"choices": [{"message": message, "finish_reason": "stop"}]}, "message")
-    telling.end("" if whole else "the answer was interrupted")
+    telling.end("" if whole else "The answer was interrupted.")
     output: list[dict[str, Any]] = telling.response["output"]
     return output
 

@@ -75,9 +75,9 @@ def is_stored(id_: str) -> bool:
     return not id_.startswith(PREFIX + UNSTORED)
 
 
-def continued(given: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def continued(data: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the answer or the conversation that a request continues."""
-    conversation, previous = given.get("conversation"), given.get("previous_response_id")
+    conversation, previous = data.get("conversation"), data.get("previous_response_id")
     if isinstance(conversation, dict):
         conversation = conversation.get("id")
     for name, value in (("conversation", conversation), ("previous_response_id", previous)):
@@ -91,48 +91,48 @@ def continued(given: Mapping[str, Any]) -> tuple[str | None, str | None]:
 def read_asked(body: bytes) -> ResponseRequest:
     """Parse a request. Raises InvalidInput naming the field."""
     try:
-        given = msgspec.json.decode(body, type=dict[str, Any])
+        data = msgspec.json.decode(body, type=dict[str, Any])
     except (ValueError, RecursionError) as error:
-        msg = f"The request body is not a JSON object: {error}"
+        msg = f"The request body is not a JSON object ({error})."
         raise InvalidInput(msg, where="body") from None
     for name in _REFUSED:
-        if given.get(name):
+        if data.get(name):
             raise _cannot(name)
-    previous, conversation = continued(given)
-    fields = {name: given[name] for name in _SAME if given.get(name) is not None}
-    fields["messages"] = _messages(given.get("input"), given.get("instructions"))
-    fields |= _limits(given) | _tools(given) | _format(given)
-    if given.get("stream") is True:
+    previous, conversation = continued(data)
+    fields = {name: data[name] for name in _SAME if data.get(name) is not None}
+    fields["messages"] = _messages(data.get("input"), data.get("instructions"))
+    fields |= _limits(data) | _tools(data) | _format(data)
+    if data.get("stream") is True:
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
-    return ResponseRequest(fields=fields, echo=_echo(given), previous=previous, conversation=conversation)
+    return ResponseRequest(fields=fields, echo=_echo(data), previous=previous, conversation=conversation)
 
 
-def _echo(given: Mapping[str, Any]) -> dict[str, Any]:
-    effort = given["reasoning"].get("effort") if isinstance(given.get("reasoning"), dict) else None
+def _echo(data: Mapping[str, Any]) -> dict[str, Any]:
+    effort = data["reasoning"].get("effort") if isinstance(data.get("reasoning"), dict) else None
     return {
-        "instructions": given.get("instructions"),
-        "max_output_tokens": given.get("max_output_tokens"),
-        "metadata": given.get("metadata") or {},
-        "parallel_tool_calls": given.get("parallel_tool_calls") is not False,
-        "previous_response_id": given.get("previous_response_id"),
+        "instructions": data.get("instructions"),
+        "max_output_tokens": data.get("max_output_tokens"),
+        "metadata": data.get("metadata") or {},
+        "parallel_tool_calls": data.get("parallel_tool_calls") is not False,
+        "previous_response_id": data.get("previous_response_id"),
         "reasoning": {"effort": effort, "summary": None},
-        "store": given.get("store") is not False,
-        "temperature": given.get("temperature"),
-        "text": given.get("text") or {"format": {"type": "text"}},
-        "tool_choice": given.get("tool_choice") or "auto",
-        "tools": given.get("tools") or [],
-        "top_p": given.get("top_p"),
-        "truncation": given.get("truncation") or "disabled",
+        "store": data.get("store") is not False,
+        "temperature": data.get("temperature"),
+        "text": data.get("text") or {"format": {"type": "text"}},
+        "tool_choice": data.get("tool_choice") or "auto",
+        "tools": data.get("tools") or [],
+        "top_p": data.get("top_p"),
+        "truncation": data.get("truncation") or "disabled",
     }
 
 
 # ---- Input ----------------------------------------------------------------------------------------------------------
 
 
-def _messages(given: Any, instructions: Any) -> list[dict[str, Any]]:
+def _messages(value: Any, instructions: Any) -> list[dict[str, Any]]:
     if instructions is not None and not isinstance(instructions, str):
         raise _wrong("instructions", "a string")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    items = [{"role": "user", "content": value}] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         raise _wrong("input", "a string or a non-empty list of items")
     front: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
@@ -172,55 +172,55 @@ def _add(messages: list[dict[str, Any]], item: Mapping[str, Any], where: str) ->
         raise _cannot(f"{where}.type {kind!r}", where=f"{where}.type")
 
 
-def _content(given: Any, where: str) -> Any:
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, list):
+def _content(value: Any, where: str) -> Any:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
         raise _wrong(where, "a string or a list of parts")
-    parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(given)]
+    parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(value)]
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
-def _part(given: Any, where: str) -> dict[str, Any]:
-    if not isinstance(given, dict):
+def _part(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
         raise _wrong(where, "an object")
-    kind = given.get("type")
-    if kind in _TEXTS and isinstance(given.get("text"), str):
-        return {"type": "text", "text": given["text"]}
+    kind = value.get("type")
+    if kind in _TEXTS and isinstance(value.get("text"), str):
+        return {"type": "text", "text": value["text"]}
     if kind == "refusal":
-        return {"type": "refusal", "refusal": given.get("refusal")}
-    if kind == "input_image" and isinstance(given.get("image_url"), str):
-        detail = {"detail": given["detail"]} if given.get("detail") else {}
-        return {"type": "image_url", "image_url": {"url": given["image_url"]} | detail}
-    if kind == "input_file" and not given.get("file_url"):
+        return {"type": "refusal", "refusal": value.get("refusal")}
+    if kind == "input_image" and isinstance(value.get("image_url"), str):
+        detail = {"detail": value["detail"]} if value.get("detail") else {}
+        return {"type": "image_url", "image_url": {"url": value["image_url"]} | detail}
+    if kind == "input_file" and not value.get("file_url"):
         named = ("file_id", "file_data", "filename")
-        return {"type": "file", "file": {name: given[name] for name in named if given.get(name)}}
+        return {"type": "file", "file": {name: value[name] for name in named if value.get(name)}}
     raise _cannot(f"{where}.type {kind!r}", where=where)
 
 
 # ---- Output ---------------------------------------------------------------------------------------------------------
 
 
-def _limits(given: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if given.get("max_output_tokens") is not None:
-        found["max_completion_tokens"] = given["max_output_tokens"]
-    reasoning = given.get("reasoning")
+def _limits(data: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if data.get("max_output_tokens") is not None:
+        fields["max_completion_tokens"] = data["max_output_tokens"]
+    reasoning = data.get("reasoning")
     if isinstance(reasoning, dict) and reasoning.get("effort"):
-        found["reasoning_effort"] = reasoning["effort"]
-    return found
+        fields["reasoning_effort"] = reasoning["effort"]
+    return fields
 
 
-def _tools(given: Mapping[str, Any]) -> dict[str, Any]:
-    tools, choice = given.get("tools") or [], given.get("tool_choice")
+def _tools(data: Mapping[str, Any]) -> dict[str, Any]:
+    tools, choice = data.get("tools") or [], data.get("tool_choice")
     if not isinstance(tools, list):
         raise _wrong("tools", "a list")
-    found: dict[str, Any] = {"tools": [_tool(tool, f"tools[{n}]") for n, tool in enumerate(tools)]} if tools else {}
+    fields: dict[str, Any] = {"tools": [_tool(tool, f"tools[{n}]") for n, tool in enumerate(tools)]} if tools else {}
     if isinstance(choice, dict):
         if choice.get("type") != "function":
             raise _cannot(f"tool_choice.type {choice.get('type')!r}", where="tool_choice")
         choice = {"type": "function", "function": {"name": choice.get("name")}}
-    return found | ({"tool_choice": choice} if choice is not None and tools else {})
+    return fields | ({"tool_choice": choice} if choice is not None and tools else {})
 
 
 def _tool(tool: Any, where: str) -> dict[str, Any]:
@@ -230,21 +230,21 @@ def _tool(tool: Any, where: str) -> dict[str, Any]:
     return {"type": "function", "function": _without(tool, "type")}
 
 
-def _format(given: Mapping[str, Any]) -> dict[str, Any]:
-    text = given.get("text")
+def _format(data: Mapping[str, Any]) -> dict[str, Any]:
+    text = data.get("text")
     if not isinstance(text, dict):
         return {}
-    found: dict[str, Any] = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
+    fields: dict[str, Any] = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
     form = text.get("format")
     if isinstance(form, dict) and form.get("type") == "json_schema":
-        found["response_format"] = {"type": "json_schema", "json_schema": _without(form, "type")}
+        fields["response_format"] = {"type": "json_schema", "json_schema": _without(form, "type")}
     elif isinstance(form, dict) and form.get("type") != "text":
-        found["response_format"] = form
-    return found
+        fields["response_format"] = form
+    return fields
 
 
-def _without(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    left: Iterable[tuple[str, Any]] = given.items()
+def _without(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    left: Iterable[tuple[str, Any]] = data.items()
     return {name: value for name, value in left if name not in names and value is not None}
 
 
@@ -253,5 +253,5 @@ def _wrong(where: str, expected: str) -> InvalidInput:
 
 
 def _cannot(what: str, *, where: str = "") -> InvalidInput:
-    msg = f"{what}: Not supported by the chat completion that answers this request. Remove it."
+    msg = f"{what}: not supported by the chat completion that answers this request. Remove it."
     return InvalidInput(msg, where=where or what)

@@ -1,4 +1,4 @@
-"""What every store must do, as tests: a backend is done when a subclass of `StoreContract` passes on the real engine.
+"""The store contract as tests: a backend is complete when a subclass of `StoreContract` passes on its real engine.
 
 class TestMyStore(StoreContract):
     async def make_store(self) -> Store:
@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cuebook.interfaces.store import Store
-from storage.contract.conversation_list import TalksContract
+from storage.contract.conversation_list import ConversationListContract
 from storage.contract.keys import KeysContract
+from storage.contract.last_turn import LastTurnContract
 from storage.contract.leases import LeasesContract
 from storage.contract.memory import MemoryContract
 from storage.contract.outcomes import OutcomeContract
@@ -21,7 +22,6 @@ from storage.contract.prompts import PromptContract
 from storage.contract.reading import ReadingContract
 from storage.contract.reflections import ReflectionContract
 from storage.contract.scopes import ScopesContract
-from storage.contract.turn_on import TurnOnContract
 from storage.contract.turns import TurnsContract
 from storage.contract.vectors import VectorsContract
 
@@ -29,7 +29,7 @@ from storage.contract.vectors import VectorsContract
 class StoreContract(
     PostsContract,
     TurnsContract,
-    TurnOnContract,
+    LastTurnContract,
     ReflectionContract,
     LeasesContract,
     MemoryContract,
@@ -40,42 +40,42 @@ class StoreContract(
     KeysContract,
     VectorsContract,
     PlacesContract,
-    TalksContract,
+    ConversationListContract,
 ):
-    """The whole contract. A subclass gives `make_store`, and `reopen` if its store outlives its object."""
+    """The whole contract. A subclass defines `make_store`, and `reopen` if data outlives the store object."""
 
     async def make_store(self) -> Store:
-        """Give an empty store."""
+        """Return an empty store."""
         raise NotImplementedError
 
     async def reopen(self) -> Store | None:
-        """Give the store made last through another object, None where that cannot be."""
+        """Return the last made store through another object, or None if that is impossible."""
         return None
 
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:
-        """Give a store for one test."""
+        """Yield a store for one test."""
         store = await self.make_store()
         yield store
         await store.aclose()
 
-    async def test_what_was_stored_is_there_for_another_object(self, store: Store) -> None:
-        stored = await self.told(store)
+    async def test_another_object_reads_the_stored_data(self, store: Store) -> None:
+        stored = await self.store_everything(store)
         await store.aclose()
         again = await self.reopen()
         if again is None:
             pytest.skip("this store ends with its object")
         try:
-            assert await self.retold(again) == stored
+            assert await self.load_everything(again) == stored
         finally:
             await again.aclose()
 
-    async def test_two_objects_see_each_other(self, store: Store) -> None:
+    async def test_two_objects_see_each_others_writes(self, store: Store) -> None:
         other = await self.reopen()
         if other is None:
             pytest.skip("this store ends with its object")
         try:
-            stored = await self.told(store)
-            assert await self.retold(other) == stored
+            stored = await self.store_everything(store)
+            assert await self.load_everything(other) == stored
         finally:
             await other.aclose()

@@ -1,4 +1,4 @@
-"""The contract of conversations as readers see them: lists found by words, branches, what answered, what calls took."""
+"""The contract of the conversation list: word search, branches, answers, and usage of model calls."""
 
 import pytest
 
@@ -14,10 +14,10 @@ from storage.makers import draft, manifest
 ANN, BOB = Scope(user="ann"), Scope(user="bob")
 
 
-class TalksContract:
-    """Lists, branches, answers, and what model calls took."""
+class ConversationListContract:
+    """Lists, branches, answers, and usage of model calls."""
 
-    async def test_conversations_are_found_by_all_words_the_most_recent_first(self, store: Store) -> None:
+    async def test_word_search_lists_the_most_recent_first(self, store: Store) -> None:
         for at, (name, text) in enumerate((("garden", "Tulips for BED 7"), ("train", "To Gent"), ("moor", "Bed 9"))):
             said = draft("p1", text, created_at=NOW + at)
             await store.append(OWNER, Batch(conversation=name, drafts=(said,), now=NOW + at, user="ann"))
@@ -35,7 +35,7 @@ class TalksContract:
         with pytest.raises(InvalidInput):
             await store.talks.find(ANN, [], limit=2, cursor="nonsense")
 
-    async def test_what_is_written_shows_in_a_readers_mark(self, store: Store) -> None:
+    async def test_every_write_changes_the_change_mark(self, store: Store) -> None:
         marks = dict([await store.talks.written() for _ in range(9)])
         again = [await store.talks.written() for _ in range(9)]
         assert all(marks.get(reader, mark) == mark for reader, mark in again)
@@ -43,7 +43,7 @@ class TalksContract:
         await say(store, "c", draft("p1", "a post"))
         assert not {await store.talks.written() for _ in range(9)} & set(marks.items())
 
-    async def test_branches_are_runs_that_follow_where_they_part(self, store: Store) -> None:
+    async def test_branches_are_runs_after_their_fork(self, store: Store) -> None:
         await say(store, "c", *(draft(f"p{n}", f"post {n}") for n in range(1, 4)))
         await say(store, "c", draft("s1", "aside"), draft("s2", "still aside"), parent="p1")
         assert await store.talks.runs(OWNER, "c") == [PostRun(1, 3, 0), PostRun(4, 5, 1)]
@@ -52,7 +52,7 @@ class TalksContract:
         places = await store.talks.places(OWNER, "c", ["s2", "nobody's"])
         assert {id_: (place.seq, place.sender) for id_, place in places.items()} == {"s2": (5, "ann")}
 
-    async def test_turns_stand_at_their_rounds_with_what_they_said_and_took(self, store: Store) -> None:
+    async def test_turns_are_listed_at_their_rounds_with_usage(self, store: Store) -> None:
         lease = await begin(store, draft("q", "why?", tokens=4), manifest=manifest(tokens=90), metadata={"shadow": {}})
         [running] = await store.talks.answering(OWNER, "c", first=1, last=1)
         assert (running.turn, running.state, running.query_seq, running.replies) == (1, "running", 1, {})
@@ -66,7 +66,7 @@ class TalksContract:
         assert (call.usage, call.shadow) == (Usage(input=80, output=5), True)
         assert await store.usage.calls(OWNER, "c", first=2, last=9) == []
 
-    async def test_what_is_read_is_who_asks_own(self, store: Store) -> None:
+    async def test_lists_contain_only_the_callers_conversations(self, store: Store) -> None:
         await store.append(OWNER, Batch(conversation="c", drafts=(draft("p1", "hello"),), now=NOW, user="ann"))
         for scope, name in ((BOB, "c"), (Scope("other"), "c"), (ANN, "nobody's")):
             with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""The contract of keys and organizations: kept without secrets, closed for good, one tenant's, and in the audit."""
+"""The contract of API keys and organizations: no stored secrets, permanent revocation, tenant isolation and audit."""
 
 import pytest
 
@@ -15,8 +15,8 @@ HERE, ELSEWHERE = Scope("here"), Scope("elsewhere")
 KEY = Key(id="k1", role="editor", user="ann", organizations=("acme", "zürich"), name="n", tenant="here", created_at=NOW)
 
 
-def told(event: str) -> Record:
-    """Give a record of something that was done."""
+def audit_record(event: str) -> Record:
+    """Return an audit record of an action."""
     return Record(
         timestamp="2026-01-01T00:00:00Z",
         agent="a",
@@ -31,36 +31,38 @@ def told(event: str) -> Record:
 
 
 class KeysContract:
-    """Keys and organizations."""
+    """The contract of keys and organizations."""
 
-    async def test_a_store_without_keys_says_so(self, store: Store) -> None:
+    async def test_a_store_reports_that_it_has_no_keys(self, store: Store) -> None:
         assert not (await store.keys.present(None)).configured
         assert not (await store.keys.present("k1")).configured
 
-    async def test_a_key_is_found_by_its_id_whoever_asks(self, store: Store) -> None:
-        await store.keys.add(HERE, KEY, b"digest", audit=[told("key-new")])
+    async def test_a_key_is_found_by_its_id(self, store: Store) -> None:
+        await store.keys.add(HERE, KEY, b"digest", audit=[audit_record("key-new")])
         found = await store.keys.present("k1")
         assert (found.configured, found.key, found.digest) == (True, KEY, b"digest")
         unknown = await store.keys.present("k2")
         assert (unknown.configured, unknown.key, unknown.digest) == (True, None, b"")
         assert [each.event for each in await store.audit.records(HERE)] == ["key-new"]
 
-    async def test_a_keys_id_is_nobody_elses(self, store: Store) -> None:
+    async def test_key_ids_are_unique(self, store: Store) -> None:
         await store.keys.add(HERE, KEY, b"digest")
         with pytest.raises(Conflict):
-            await store.keys.add(ELSEWHERE, KEY, b"other", audit=[told("key-new")])
+            await store.keys.add(ELSEWHERE, KEY, b"other", audit=[audit_record("key-new")])
         assert await store.audit.records(ELSEWHERE) == []
 
-    async def test_a_revoked_key_stays_revoked_and_the_store_closed(self, store: Store) -> None:
+    async def test_a_revoked_key_stays_revoked_and_keys_stay_required(self, store: Store) -> None:
         await store.keys.add(HERE, KEY, b"digest")
-        closed = await store.keys.revoke(HERE, "k1", now=NOW + 5, audit=[told("key-revoke")])
+        closed = await store.keys.revoke(HERE, "k1", now=NOW + 5, audit=[audit_record("key-revoke")])
         assert closed.revoked_at == NOW + 5
-        assert (await store.keys.revoke(HERE, "k1", now=NOW + 9, audit=[told("key-revoke")])).revoked_at == NOW + 5
+        assert (
+            await store.keys.revoke(HERE, "k1", now=NOW + 9, audit=[audit_record("key-revoke")])
+        ).revoked_at == NOW + 5
         assert (await store.keys.present("k1")).key == closed
         assert (await store.keys.present(None)).configured
         assert [each.event for each in await store.audit.records(HERE)] == ["key-revoke"]
 
-    async def test_a_tenant_knows_its_own_keys_only(self, store: Store) -> None:
+    async def test_a_tenant_sees_only_its_own_keys(self, store: Store) -> None:
         await store.keys.add(HERE, KEY, b"digest")
         assert await store.keys.keys(HERE) == [KEY]
         assert await store.keys.keys(ELSEWHERE) == []
@@ -76,7 +78,7 @@ class KeysContract:
         assert await of.settings(HERE, "acme") == OrganizationSettings()
         one = change_of({"memory": {"longTermMemory": {"allowWrites": False}}})
         two = change_of({"memory": {"longTermMemory": {"allowedCategories": ["facts"]}}})
-        await of.change(HERE, "acme", one, now=NOW, audit=[told("organization")])
+        await of.change(HERE, "acme", one, now=NOW, audit=[audit_record("organization")])
         after = await of.change(HERE, "acme", two, now=NOW + 1)
         memory = after.memory.long_term_memory
         assert (memory.enabled, memory.allow_writes, memory.allowed_categories) == (True, False, ("facts",))

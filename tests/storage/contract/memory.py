@@ -1,4 +1,4 @@
-"""The contract of what is derived: heads and marks, summaries by path, items by line, and the work that is due."""
+"""The contract of derived data: heads, marks, summaries per path, memory items per branch, and due passes."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.store import Compacted, CompactionInput, Look, Store
+from cuebook.interfaces.store import CompactionInput, CompactionResult, PathQuery, Store
 from cuebook.records.audit import Record
 from cuebook.records.memory import Item, Summary
 from cuebook.testing.doubles import BEGINNING
@@ -18,13 +18,13 @@ NOW = BEGINNING
 
 
 def item(id: str, text: str = "likes tea", **changes: Any) -> Item:  # noqa: A002
-    """Make an item."""
+    """Return an item."""
     values: dict[str, Any] = {"id": id, "category": "facts", "text": text, "sources": ("p1",), "seq": 1}
     return Item(**values | changes)
 
 
 def digest(upto: int, markdown: str = "so far", **changes: Any) -> Summary:
-    """Make a summary that reaches a post."""
+    """Return a summary that covers up to a post."""
     values: dict[str, Any] = {
         "version": 0, "upto_seq": upto, "upto_at": NOW, "path_digest": bytes(16), "markdown": markdown,
         "memory_json": {"facts": [{"text": "tea"}], "tags": ["ü"]}, "profile": "neutral", "made_by": "rules",
@@ -33,27 +33,27 @@ def digest(upto: int, markdown: str = "so far", **changes: Any) -> Summary:
     return Summary(**values | changes)
 
 
-def result(previous: int, upto: int, conversation: str = "c", **changes: Any) -> Compacted:
-    """Make a pass's result."""
+def result(previous: int, upto: int, conversation: str = "c", **changes: Any) -> CompactionResult:
+    """Return a pass's result."""
     values: dict[str, Any] = {"added": (), "ended": (), "repeated": (), "now": NOW}
-    return Compacted(
+    return CompactionResult(
         **values | {"conversation": conversation, "previous_version": previous, "summary": digest(upto)} | changes
     )
 
 
 async def read(store: Store, limit: int = 100) -> CompactionInput:
-    """Read what a pass needs."""
+    """Load what a pass needs."""
     found = await store.compaction(OWNER, "c", limit=limit)
     assert found is not None
     return found
 
 
 async def standing(store: Store) -> int:
-    """Give the seq the summary of the head's path reaches, as all who read it agree."""
+    """Return the last seq that the head's summary covers, and check that all reads agree."""
     summary = await store.summary(OWNER, "c")
     mark = summary.upto_seq if summary else 0
     row = await store.conversation(OWNER, "c")
-    scene = await store.scene(OWNER, Look(conversation="c", full_tokens=10_000))
+    scene = await store.scene(OWNER, PathQuery(conversation="c", full_tokens=10_000))
     behind = [post.seq for post in await store.posts(OWNER, "c") if post.seq > mark]
     assert row.mark == mark
     assert (scene.summary.upto_seq if scene.summary else 0) == mark
@@ -100,8 +100,8 @@ class HeadContract:
             await store.move_head(OWNER, "c", post, now=NOW)
             assert await standing(store) == mark
 
-    async def test_growing_from_elsewhere_finds_the_farthest_summary(self, store: Store) -> None:
-        """The head stands before a summary; posts stored behind the newest post bring it back behind that summary."""
+    async def test_appending_elsewhere_finds_the_farthest_summary(self, store: Store) -> None:
+        """The head is before a summary. Posts appended after the newest post move it past that summary again."""
         await say(store, "c", *drafts(*"abcdef"))
         assert await store.save_summary(OWNER, result(0, 2))
         assert await store.save_summary(OWNER, result(1, 5))
@@ -116,9 +116,9 @@ class HeadContract:
 
 
 class SummaryContract:
-    """Summaries belong to paths; a pass is stored only on what it was made from."""
+    """Summaries belong to paths. A pass is stored only if its source is unchanged."""
 
-    async def test_what_a_model_was_told_joins_the_chain_where_its_summary_is_kept(self, store: Store) -> None:
+    async def test_the_audit_record_is_stored_with_its_summary(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcd"))
         told = Record(
             timestamp="2024-01-01T00:00:00Z", agent="compactor", prompt_id="system/x", version="1.0.0",
@@ -132,7 +132,7 @@ class SummaryContract:
         assert found is not None
         assert (found.made_by, found.prompt) == ("m", "prompt:system/x@main:1")
 
-    async def test_a_pass_reads_what_lies_behind_the_mark(self, store: Store) -> None:
+    async def test_a_pass_reads_the_posts_after_the_mark(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcdef"))
         first = await read(store, 4)
         assert [post.message for post in first.posts] == ["a", "b", "c", "d"]
@@ -153,14 +153,14 @@ class SummaryContract:
         await end(store, await begin(store, draft("r", "42", role="tool"), turn=1), answer())
         assert len((await read(store)).posts) == 6
 
-    async def test_of_two_passes_over_the_same_one_counts(self, store: Store) -> None:
+    async def test_one_of_two_equal_passes_is_stored(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcdef"))
         both = [store.save_summary(OWNER, result(0, 4)), store.save_summary(OWNER, result(0, 5))]
         assert sorted(await asyncio.gather(*both)) == [False, True]
         assert not await store.save_summary(OWNER, result(0, 6))
         assert (await store.conversation(OWNER, "c")).mark in (4, 5)
 
-    async def test_a_pass_binds_its_key_and_a_taken_one_changes_nothing(self, store: Store) -> None:
+    async def test_a_pass_binds_its_key(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two", "three", "four"))
         assert await store.save_summary(OWNER, result(0, 2, idempotency=("k", b"1")))
         found = await store.answered(OWNER, "k")
@@ -176,7 +176,7 @@ class SummaryContract:
         assert not await store.save_summary(OWNER, result(0, 0))
         assert await store.summary(OWNER, "c") is None
 
-    async def test_a_mark_never_goes_back(self, store: Store) -> None:
+    async def test_a_mark_never_moves_back(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcdef"))
         assert await store.save_summary(OWNER, result(0, 4))
         assert not await store.save_summary(OWNER, result(1, 3))
@@ -192,14 +192,14 @@ class SummaryContract:
         assert await store.save_summary(OWNER, result(1, 3))
         await say(store, "c", draft("e", "edit"), parent="p2")
         assert await standing(store) == 1
-        assert not await store.save_summary(OWNER, result(2, 5)), "made from the other branch"
-        assert not await store.save_summary(OWNER, result(1, 4)), "covers the other branch"
+        assert not await store.save_summary(OWNER, result(2, 5)), "its source is the other branch"
+        assert not await store.save_summary(OWNER, result(1, 4)), "it covers the other branch"
         assert await store.save_summary(OWNER, result(1, 5))
         assert await standing(store) == 5
         await store.move_head(OWNER, "c", "p4", now=NOW)
         assert await standing(store) == 3
 
-    async def test_a_pass_over_a_forgotten_conversation_brings_nothing_back(self, store: Store) -> None:
+    async def test_a_pass_does_not_restore_a_deleted_conversation(self, store: Store) -> None:
         await say(store, "c", *drafts("secret one", "two"))
         before = await read(store)
         await store.delete(OWNER, "c")
@@ -210,7 +210,7 @@ class SummaryContract:
         assert await store.summary(OWNER, "c") is None
         assert await store.items(OWNER, "c") == []
 
-    async def test_a_summary_comes_back_as_it_was(self, store: Store) -> None:
+    async def test_a_summary_round_trips(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         made = digest(2, "## ünïcode\n" * 1000, memory_json={"deep": [{"x": None}], "tags": []}, profile="warm")
         assert await store.save_summary(OWNER, result(0, 2, summary=made))
@@ -220,36 +220,36 @@ class SummaryContract:
         assert (found.tainted, found.profile, found.made_by) == (made.tainted, made.profile, made.made_by)
         assert (found.path_digest, found.tokens, found.upto_at) == (made.path_digest, made.tokens, made.upto_at)
 
-    async def test_a_scene_before_the_head_stands_on_the_summary_of_its_own_path(self, store: Store) -> None:
+    async def test_an_earlier_scene_uses_the_summary_of_its_path(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcdef"))
         assert await store.save_summary(OWNER, result(0, 2))
         assert await store.save_summary(OWNER, result(1, 5))
         for parent, mark in ((6, 5), (4, 2), (1, 0)):
-            scene = await store.scene(OWNER, Look(conversation="c", parent=parent, full_tokens=99))
+            scene = await store.scene(OWNER, PathQuery(conversation="c", parent=parent, full_tokens=99))
             assert (scene.summary.upto_seq if scene.summary else 0) == mark
             assert [post.seq for post in scene.path] == list(range(mark + 1, parent + 1))
 
-    async def test_a_scene_can_stand_on_a_named_summary(self, store: Store) -> None:
-        """A round goes on with the summary it began with, whatever was made meanwhile."""
+    async def test_a_scene_can_use_a_named_summary(self, store: Store) -> None:
+        """A round keeps the summary it started with, even if a newer one was stored."""
         await say(store, "c", *drafts(*"abcdef"))
         assert await store.save_summary(OWNER, result(0, 2))
         assert await store.save_summary(OWNER, result(1, 5))
         for version, mark in ((None, 5), (2, 5), (1, 2), (0, 0), (7, 0)):
-            scene = await store.scene(OWNER, Look(conversation="c", full_tokens=99, summary_version=version))
+            scene = await store.scene(OWNER, PathQuery(conversation="c", full_tokens=99, summary_version=version))
             assert (scene.summary.upto_seq if scene.summary else 0) == mark
             assert [post.seq for post in scene.path] == list(range(mark + 1, 7))
 
-    async def test_a_scene_can_leave_the_summary_out(self, store: Store) -> None:
+    async def test_a_scene_can_omit_the_summary(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcd"))
         assert await store.save_summary(OWNER, result(0, 3))
-        scene = await store.scene(OWNER, Look(conversation="c", full_tokens=99, use_summary=False))
+        scene = await store.scene(OWNER, PathQuery(conversation="c", full_tokens=99, use_summary=False))
         assert (scene.summary, [post.seq for post in scene.path]) == (None, [1, 2, 3, 4])
 
 
 class ItemContract:
-    """Items stand as the passes of the head's line left them."""
+    """Memory items have the state after the passes of the head's branch."""
 
-    async def test_an_item_comes_back_as_it_was(self, store: Store) -> None:
+    async def test_an_item_round_trips(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         whole = item(
             "i", "Zoë moved", category="people", sources=("p1", "p2"), subject="zoe", trust="tool", confidence=0.75,
@@ -258,7 +258,7 @@ class ItemContract:
         assert await store.save_summary(OWNER, result(0, 2, added=(whole,)))
         assert await store.items(OWNER, "c") == [whole]
 
-    async def test_ended_items_are_read_only_if_asked_for(self, store: Store) -> None:
+    async def test_ended_items_are_returned_only_on_request(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcd"))
         old, new = item("old"), item("new", "likes coffee", supersedes="old", seq=3)
         assert await store.save_summary(OWNER, result(0, 2, added=(old,)))
@@ -268,14 +268,14 @@ class ItemContract:
         assert await store.items(OWNER, "c", ended=True) == [ended, new]
         assert (await read(store)).items == (ended, new)
 
-    async def test_an_item_repeated_is_stronger(self, store: Store) -> None:
+    async def test_a_repeated_item_gets_stronger(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcd"))
         assert await store.save_summary(OWNER, result(0, 2, added=(item("i"),)))
         again = item("i", sources=("p1", "p3"), confidence=0.9, weight=0.5, seq=3)
         assert await store.save_summary(OWNER, result(1, 4, repeated=(again,)))
         assert await store.items(OWNER, "c") == [again]
 
-    async def test_another_branch_sees_items_as_they_were(self, store: Store) -> None:
+    async def test_another_branch_sees_its_own_items(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcd"))
         tea, cake = item("tea"), item("cake", "likes cake")
         assert await store.save_summary(OWNER, result(0, 2, added=(tea, cake)))
@@ -287,7 +287,7 @@ class ItemContract:
         await say(store, "c", draft("edit", "no"), parent="p2")
         assert await store.items(OWNER, "c", ended=True) == [cake, tea]
         assert await store.save_summary(OWNER, result(1, 5, ended=(ended,)))
-        assert await store.items(OWNER, "c") == [cake], "ended here too"
+        assert await store.items(OWNER, "c") == [cake], "the item ended on this branch too"
         await store.move_head(OWNER, "c", "p4", now=NOW)
         assert await store.items(OWNER, "c") == [stronger, new]
         await store.move_head(OWNER, "c", "p1", now=NOW)
@@ -295,9 +295,9 @@ class ItemContract:
 
 
 class DueContract:
-    """Which conversations have work behind."""
+    """The contract of due conversations."""
 
-    async def test_what_is_behind_no_summary_is_due(self, store: Store) -> None:
+    async def test_unsummarized_posts_are_due(self, store: Store) -> None:
         assert await store.due() == []
         await say(store, "small", *drafts("one"))
         await say(store, "c", *drafts(*"abcd"))
@@ -308,7 +308,7 @@ class DueContract:
         assert len(await store.due(limit=1)) == 1
         assert await store.due(conversation="c") == []
 
-    async def test_what_is_due_is_read_page_by_page_from_so_many_posts_on(self, store: Store) -> None:
+    async def test_due_conversations_are_paged_with_a_minimum_backlog(self, store: Store) -> None:
         for number, name in enumerate("abcde"):
             await say(store, name, *drafts(*"wxyz"[: 1 + number % 3]))
         read, last = [], None
@@ -327,7 +327,7 @@ class DueContract:
         await end(store, await begin(store, draft("r", "42", role="tool"), turn=1), answer())
         assert [due.backlog for due in await store.due()] == [4]
 
-    async def test_a_pass_put_off_says_until_when_and_counts_failures(self, store: Store) -> None:
+    async def test_a_delayed_pass_has_a_time_and_counts_failures(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         for _ in range(2):
             await store.postpone(OWNER, "c", until=NOW + 60, failed=True, mark=0)
@@ -335,11 +335,11 @@ class DueContract:
         assert (due.not_before, due.failures) == (NOW + 60, 2)
         assert (await read(store)).failures == 2
         await store.postpone(OWNER, "c", until=NOW + 90, failed=False, mark=99)
-        assert (await store.due())[0].failures == 2, "the mark has moved on"
+        assert (await store.due())[0].failures == 2, "the mark has moved"
         assert await store.save_summary(OWNER, result(0, 1))
         (due,) = await store.due()
         assert (due.not_before, due.failures, due.last_at) == (0, 0, NOW)
 
 
 class MemoryContract(HeadContract, SummaryContract, ItemContract, DueContract):
-    """Everything derived from posts."""
+    """The contract of everything derived from posts."""

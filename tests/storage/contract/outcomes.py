@@ -1,4 +1,4 @@
-"""The contract of outcomes: one word on a turn, taught once, and corrected as if it had come so at first."""
+"""The contract of outcomes: a turn's outcome is learned once, and a correction replaces what was learned."""
 
 import asyncio
 from typing import Any
@@ -22,13 +22,13 @@ SLUG = "persona/kind"
 
 
 def heard(sentiment: float, **changes: Any) -> Outcome:
-    """Make what a message says of the turn before it."""
+    """Return what a message says about the previous turn."""
     made = Outcome(by="next", at=BEGINNING, score=sentiment, sentiment=sentiment, corrections=0, user="ann")
     return msgspec.structs.replace(made, **changes)
 
 
 async def turns(store: Store, *scores: float, conversation: str = "c") -> None:
-    """Ask once, and once more for each score, with the word on the turn before."""
+    """Run one turn, then one turn per score that rates the previous turn."""
     for n, score in enumerate([None, *scores], 1):
         before = None if score is None else (n - 1, heard(score))
         lease = await begin(store, draft(f"q{n}", f"ask {n}"), conversation=conversation, user="ann", outcome=before)
@@ -36,7 +36,7 @@ async def turns(store: Store, *scores: float, conversation: str = "c") -> None:
 
 
 def lesson(score: float, *, slug: str = SLUG, turn: int = 1, user: str = "ann", **signals: float) -> Lesson:
-    """Make an observation of a turn."""
+    """Return an observation of a turn."""
     return Lesson(
         observation=Observation(
             slug=slug, branch=MAIN, number=1, score=score, sentiment=score, user=user, conversation="c", turn=turn,
@@ -45,71 +45,71 @@ def lesson(score: float, *, slug: str = SLUG, turn: int = 1, user: str = "ann", 
     )  # fmt: skip
 
 
-async def known(store: Store, turn: int = 1) -> StoredOutcome:
-    """Read a turn's outcome, which there is."""
+async def load_outcome(store: Store, turn: int = 1) -> StoredOutcome:
+    """Load a turn's outcome, which must exist."""
     found = await store.outcomes.get(OWNER, "c", turn)
     assert found is not None
     return found
 
 
-async def taught(store: Store, score: float, *, turn: int = 1, **signals: float) -> None:
-    """Fold what is due of a turn in."""
+async def learn_outcome(store: Store, score: float, *, turn: int = 1, **signals: float) -> None:
+    """Learn the due outcome of a turn."""
     own = lesson(score, turn=turn).observation
     own = msgspec.structs.replace(own, signals=signals)
-    assert await store.outcomes.fold(OWNER, "c", turn, await known(store, turn), [Lesson(observation=own)])
+    assert await store.outcomes.fold(OWNER, "c", turn, await load_outcome(store, turn), [Lesson(observation=own)])
 
 
-async def learnt(store: Store, slug: str = SLUG) -> tuple[float, int, object]:
-    """Read what a prompt has learnt: its weight, how many observations it has, the evidence."""
+async def learned_state(store: Store, slug: str = SLUG) -> tuple[float, int, object]:
+    """Return what a prompt learned: weight, number of observations and evidence."""
     family = (await store.prompts.families(OWNER, [slug]))[slug]
     return family.branches[0].weight, family.branches[0].observations, family.evidence.get(MAIN)
 
 
 class OutcomeContract:
-    """What a store promises of outcomes."""
+    """The contract of outcomes."""
 
-    async def test_the_word_on_a_turn_comes_with_the_next_one(self, store: Store) -> None:
+    async def test_a_turns_outcome_arrives_with_the_next_turn(self, store: Store) -> None:
         await turns(store, 0.9)
-        found = await known(store)
+        found = await load_outcome(store)
         assert (found.due, found.revision, found.outcome) == (True, 1, heard(0.9, next_turn=2))
         assert await store.outcomes.get(OWNER, "c", 2) is None
         [due] = await store.outcomes.due(limit=9)
         assert (due.conversation, due.turn) == ("c", 1)
 
-    async def test_the_newest_words_of_a_conversation_come_first(self, store: Store) -> None:
+    async def test_the_newest_outcomes_come_first(self, store: Store) -> None:
         await turns(store, 0.1, 0.2, 0.3)
         found = await store.outcomes.lately(OWNER, "c", limit=2)
         assert [each.sentiment for each in found] == [0.3, 0.2]
         with pytest.raises(NotFound):
             await store.outcomes.lately(Scope(user="eve"), "c", limit=2)
 
-    async def test_of_two_messages_behind_a_turn_the_first_counts(self, store: Store) -> None:
+    async def test_the_first_message_after_a_turn_counts(self, store: Store) -> None:
         await turns(store, 0.9)
         lease = await begin(store, draft("q3", "otherwise"), after=2, outcome=(1, heard(0.1)))
         await end(store, lease, answer("a3"))
-        assert (await known(store)).outcome.sentiment == 0.9
+        assert (await load_outcome(store)).outcome.sentiment == 0.9
 
-    async def test_what_is_due_is_taught_once(self, store: Store) -> None:
+    async def test_a_due_outcome_is_learned_once(self, store: Store) -> None:
         await write(store, text(SLUG))
         await turns(store, 0.9)
-        read = await known(store)
+        read = await load_outcome(store)
         made = await asyncio.gather(*(store.outcomes.fold(OWNER, "c", 1, read, [lesson(0.9)]) for _ in range(8)))
         assert sum(each is not None for each in made) == 1
         assert await store.outcomes.due(limit=9) == []
-        found = await known(store)
+        found = await load_outcome(store)
         assert [(each.slug, each.branch, each.number) for each in found.taught] == [(SLUG, MAIN, 1)]
-        assert [*(await learnt(store))[:2]] == [pytest.approx(0.54), 1]
+        assert [*(await learned_state(store))[:2]] == [pytest.approx(0.54), 1]
 
-    async def test_what_changed_meanwhile_is_not_taught(self, store: Store) -> None:
+    async def test_an_outdated_outcome_is_not_learned(self, store: Store) -> None:
         await write(store, text(SLUG))
         await turns(store, 0.9)
-        read = await known(store)
+        read = await load_outcome(store)
         await store.outcomes.give(OWNER, "c", 1, heard(0.2, by="feedback"), once=None)
         assert await store.outcomes.fold(OWNER, "c", 1, read, [lesson(0.9)]) is None
-        assert (await learnt(store))[1] == 0
-        assert (await known(store)).due
+        assert (await learned_state(store))[1] == 0
+        assert (await load_outcome(store)).due
 
-    async def test_feedback_takes_the_place_of_what_was_heard_and_the_newer_of_the_older(self, store: Store) -> None:
+    async def test_feedback_replaces_sentiment_and_older_feedback(self, store: Store) -> None:
         await turns(store, 0.9)
         for n, score in enumerate((0.1, 0.3), 2):
             found = await store.outcomes.give(OWNER, "c", 1, heard(score, by="feedback"), once=None)
@@ -119,16 +119,16 @@ class OutcomeContract:
         await store.outcomes.give(OWNER, "c", 3, heard(1.0, by="feedback"), once=None)
         lease = await begin(store, draft("q10", "terrible"), outcome=(3, heard(0.0)))
         await end(store, lease, answer("a10"))
-        assert (await known(store, 3)).outcome.sentiment == 1.0
+        assert (await load_outcome(store, 3)).outcome.sentiment == 1.0
 
     @pytest.mark.parametrize("later", [0, 3, 70])
-    async def test_what_was_learnt_is_corrected_as_if_it_had_come_at_first(self, store: Store, later: int) -> None:
+    async def test_a_correction_equals_learning_it_at_first(self, store: Store, later: int) -> None:
         await write(store, text(SLUG), text("other"))
         await turns(store, 0.9)
         for score, slug in ((0.9, SLUG), (0.2, "other")):
             await store.prompts.observe(OWNER, lesson(0.6, slug=slug, turn=0).observation)
             if slug == SLUG:
-                await taught(store, score, energy_high=0.5)
+                await learn_outcome(store, score, energy_high=0.5)
             else:
                 await store.prompts.observe(OWNER, lesson(score, slug=slug, energy_high=0.5).observation)
             for n in range(later):
@@ -136,9 +136,9 @@ class OutcomeContract:
                 await store.prompts.observe(OWNER, seen.observation)
         _, mark, revised = await store.prompts.observations_since(OWNER, SLUG, MAIN, (1, 2), after=0, limit=99)
         await store.outcomes.give(OWNER, "c", 1, heard(0.2, by="feedback"), once=None)
-        await taught(store, 0.2, energy_high=0.5)
-        weight, count, evidence = await learnt(store)
-        other_weight, other_count, other_evidence = await learnt(store, "other")
+        await learn_outcome(store, 0.2, energy_high=0.5)
+        weight, count, evidence = await learned_state(store)
+        other_weight, other_count, other_evidence = await learned_state(store, "other")
         assert [weight, count] == [pytest.approx(other_weight), other_count]
         assert msgspec.to_builtins(evidence) == {
             name: pytest.approx(value) if name in ("A", "b") else value
@@ -147,17 +147,17 @@ class OutcomeContract:
         again, same, newer = await store.prompts.observations_since(OWNER, SLUG, MAIN, (1, 2), after=0, limit=99)
         assert (same, newer > revised, 0.2 in [each.score for each in again]) == (mark, True, True)
 
-    async def test_a_user_without_a_name_has_their_conversations_share(self, store: Store) -> None:
+    async def test_an_anonymous_user_is_limited_per_conversation(self, store: Store) -> None:
         await write(store, text(SLUG))
         await turns(store, *[0.5] * 14)
         for due in await store.outcomes.due(limit=100):
             seen = lesson(0.0, turn=due.turn, user="")
-            await store.outcomes.fold(OWNER, "c", due.turn, await known(store, due.turn), [seen])
-        weight, count, _ = await learnt(store)
+            await store.outcomes.fold(OWNER, "c", due.turn, await load_outcome(store, due.turn), [seen])
+        weight, count, _ = await learned_state(store)
         assert [weight, count] == [pytest.approx(0.5 * 0.9**10), 14]
-        assert [(await known(store, n)).taught[0].counted for n in range(1, 15)] == [True] * 10 + [False] * 4
+        assert [(await load_outcome(store, n)).taught[0].counted for n in range(1, 15)] == [True] * 10 + [False] * 4
 
-    async def test_feedback_needs_a_turn_that_has_ended(self, store: Store) -> None:
+    async def test_feedback_needs_a_finished_turn(self, store: Store) -> None:
         await turns(store)
         with pytest.raises(NotFound, match="Unknown turn 7"):
             await store.outcomes.give(OWNER, "c", 7, heard(1.0), once=None)
@@ -169,13 +169,13 @@ class OutcomeContract:
         with pytest.raises(Conflict, match="still running"):
             await store.outcomes.give(OWNER, "c", 2, heard(1.0), once=None)
 
-    async def test_a_conversation_takes_its_outcomes_along(self, store: Store) -> None:
+    async def test_deleting_a_conversation_deletes_its_outcomes(self, store: Store) -> None:
         await write(store, text(SLUG))
         await turns(store, 0.9)
-        read = await known(store)
+        read = await load_outcome(store)
         await store.delete(OWNER, "c")
         assert await store.outcomes.due(limit=9) == []
         assert await store.outcomes.fold(OWNER, "c", 1, read, [lesson(0.9)]) is None
         await turns(store, 0.4)
         assert await store.outcomes.fold(OWNER, "c", 1, read, [lesson(0.9)]) is None
-        assert (await known(store)).due
+        assert (await load_outcome(store)).due

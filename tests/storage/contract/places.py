@@ -1,10 +1,10 @@
-"""The contract of memories across conversations: whose they are, how they are found, and that what comes comes once."""
+"""The contract of memories across conversations: their owners, their search, and exactly-once deliveries."""
 
 import asyncio
 from typing import Any
 
-from cuebook.interfaces.memories import Delivered, MemoryLook, MemoryQuery, PlaceChange
-from cuebook.interfaces.store import Batch, Look, Store
+from cuebook.interfaces.memories import DeliveryResult, MemoryLook, MemoryQuery, PlaceChange
+from cuebook.interfaces.store import Batch, PathQuery, Store
 from cuebook.records.memory import Memory, Place, Scope, Source
 from cuebook.testing.doubles import BEGINNING
 from storage.contract.posts import OWNER
@@ -16,18 +16,18 @@ OTHERS = Scope("others")
 
 
 def memory(place: Place, id: str, text: str, **changes: Any) -> Memory:  # noqa: A002
-    """Make a memory put by hand."""
+    """Return a manually added memory."""
     values: dict[str, Any] = {"id": id, "place": place, "category": "facts", "text": text, "written": True}
     return Memory(**values | {"used_at": NOW, "valid_from": NOW} | changes)
 
 
-def asked(text: str, **fields: Any) -> MemoryQuery:
-    """Ask for words."""
+def memory_query(text: str, **fields: Any) -> MemoryQuery:
+    """Return a query for words."""
     return MemoryQuery(text=text, limit=5, **fields)
 
 
 async def put(store: Store, *memories: Memory, scope: Scope = OWNER) -> bool:
-    """Keep memories of one place."""
+    """Store memories of one owner."""
     place = memories[0].place
     generation, _ = await store.memories.place(scope, place)
     change = PlaceChange(place=place, generation=generation, memories=memories)
@@ -35,14 +35,14 @@ async def put(store: Store, *memories: Memory, scope: Scope = OWNER) -> bool:
 
 
 async def texts(store: Store, place: Place, *, scope: Scope = OWNER) -> list[str]:
-    """Give what a place holds."""
+    """Return the texts of an owner's memories."""
     return [each.text for each in (await store.memories.place(scope, place))[1]]
 
 
 class PlacesContract:
-    """Memories of places, and deliveries."""
+    """Memories of owners, and deliveries."""
 
-    async def test_a_place_is_its_owners_and_a_tenants(self, store: Store) -> None:
+    async def test_memories_belong_to_an_owner_and_a_tenant(self, store: Store) -> None:
         assert await put(store, memory(ANN, "1", "tea"), memory(ANN, "2", "coffee"))
         assert await put(store, memory(BOB, "3", "tea"))
         assert await put(store, memory(ANN, "4", "tea"), scope=OTHERS)
@@ -54,15 +54,15 @@ class PlacesContract:
         assert [each.id for each in listed] == ["1", "2", "3"]
         assert [each.id for each in await store.memories.page(OTHERS, None, limit=10)] == ["4"]
 
-    async def test_full_text_finds_in_the_places_asked_for_alone(self, store: Store) -> None:
+    async def test_full_text_searches_only_the_requested_owners(self, store: Store) -> None:
         await put(store, memory(ANN, "1", "the lamp of the harbour"))
         await put(store, memory(BOB, "2", "the lamp of the harbour"), memory(BOB, "3", "a key"))
-        matched = await store.memories.find(OWNER, [BOB], asked("Where is the lamp?"))
+        matched = await store.memories.find(OWNER, [BOB], memory_query("Where is the lamp?"))
         assert [each.id for each in matched.memories if each.no in matched.found] == ["2"]
-        assert {each.id for each in matched.memories} == {"2", "3"}, "what stands by itself comes too"
-        assert (await store.memories.find(OTHERS, [BOB], asked("lamp"))).memories == ()
+        assert {each.id for each in matched.memories} == {"2", "3"}, "memories that apply always are returned too"
+        assert (await store.memories.find(OTHERS, [BOB], memory_query("lamp"))).memories == ()
 
-    async def test_a_change_decided_on_an_older_state_changes_nothing(self, store: Store) -> None:
+    async def test_a_change_based_on_an_older_state_is_rejected(self, store: Store) -> None:
         generation, _ = await store.memories.place(OWNER, ANN)
         changes = [
             PlaceChange(place=ANN, generation=generation, memories=(memory(ANN, str(n), f"text {n}"),))
@@ -72,17 +72,17 @@ class PlacesContract:
         assert sum(kept) == 1
         assert len(await texts(store, ANN)) == 1
 
-    async def test_what_was_changed_is_found_by_its_new_words_alone(self, store: Store) -> None:
+    async def test_a_changed_memory_is_found_only_by_new_words(self, store: Store) -> None:
         await put(store, memory(ANN, "1", "lamp"))
         [old] = (await store.memories.place(OWNER, ANN))[1]
         await put(store, memory(ANN, "1", "lantern", no=old.no))
-        assert (await store.memories.find(OWNER, [ANN], asked("lamp"))).found == ()
-        assert (await store.memories.find(OWNER, [ANN], asked("lantern"))).found == (old.no,)
+        assert (await store.memories.find(OWNER, [ANN], memory_query("lamp"))).found == ()
+        assert (await store.memories.find(OWNER, [ANN], memory_query("lantern"))).found == (old.no,)
         [new] = (await store.memories.place(OWNER, ANN))[1]
         assert await store.memories.remove(OWNER, [new]) == 1
-        assert (await store.memories.find(OWNER, [ANN], asked("lantern"))).memories == ()
+        assert (await store.memories.find(OWNER, [ANN], memory_query("lantern"))).memories == ()
 
-    async def test_a_memory_without_sources_goes_unless_it_was_put(self, store: Store) -> None:
+    async def test_a_derived_memory_without_sources_is_deleted(self, store: Store) -> None:
         await store.append(OWNER, Batch(conversation="c", drafts=drafts("one", "two"), now=NOW))
         said = Source("c", "p1")
         await put(store, memory(ANN, "1", "said", written=False, sources=(said,)), memory(ANN, "2", "put"))
@@ -91,7 +91,7 @@ class PlacesContract:
         await put(store, *(memory(ANN, each.id, each.text, written=each.written, no=each.no) for each in held))
         assert await texts(store, ANN) == ["put"]
 
-    async def test_a_delivery_moves_the_mark_with_all_places_or_nothing(self, store: Store) -> None:
+    async def test_a_delivery_is_atomic_over_all_owners(self, store: Store) -> None:
         await store.append(
             OWNER, Batch(conversation="c", drafts=drafts("one", "two", "three"), now=NOW, user="ann", delivers=True)
         )
@@ -100,14 +100,16 @@ class PlacesContract:
         assert read is not None
         assert ([post.seq for post in read.posts], read.more, read.done) == ([1, 2], True, (0, 0))
 
-        def delivered(generation: int) -> Delivered:
+        def delivered(generation: int) -> DeliveryResult:
             change = PlaceChange(place=ANN, generation=generation, memories=(memory(ANN, "1", "x"),))
-            return Delivered(
+            return DeliveryResult(
                 conversation="c", no=read.conversation.no, done=read.done, seq=read.seq, version=0,
                 changes=(change,), now=NOW, more=read.more,
             )  # fmt: skip
 
-        assert not await store.memories.deliver(OWNER, delivered(7)), "the place is not as it was read"
+        assert not await store.memories.deliver(OWNER, delivered(7)), (
+            "the owner's memories changed since they were read"
+        )
         assert await texts(store, ANN) == []
         once = await asyncio.gather(*(store.memories.deliver(OWNER, delivered(0)) for _ in range(4)))
         assert sum(once) == 1
@@ -115,7 +117,7 @@ class PlacesContract:
         assert rest is not None
         assert ([post.seq for post in rest.posts], rest.more) == ([3], False)
 
-    async def test_what_the_head_has_left_is_withdrawn_once(self, store: Store) -> None:
+    async def test_memories_of_an_abandoned_branch_are_withdrawn_once(self, store: Store) -> None:
         posts = drafts("one", "two", "three")
         await store.append(OWNER, Batch(conversation="c", drafts=posts, now=NOW, user="ann", delivers=True))
         read = await store.memories.delivering(OWNER, "c", limit=9)
@@ -123,7 +125,7 @@ class PlacesContract:
         first, last = Source("c", posts[0].id), Source("c", posts[2].id)
         old = memory(ANN, "1", "x", written=False, sources=(first,), valid_to=NOW, ended_by="2")
         new = memory(ANN, "2", "y", written=False, sources=(last,), supersedes="1")
-        delivered = Delivered(
+        delivered = DeliveryResult(
             conversation="c", no=read.conversation.no, done=read.done, seq=read.seq, version=0, now=NOW,
             changes=(PlaceChange(place=ANN, generation=0, memories=(old, new)),),
         )  # fmt: skip
@@ -142,20 +144,20 @@ class PlacesContract:
         assert rest is not None
         assert (rest.left, rest.posts, rest.seq) == (False, (), 2)
 
-    async def test_a_users_places_are_theirs_with_every_persona(self, store: Store) -> None:
+    async def test_a_users_memories_are_deleted_for_every_persona(self, store: Store) -> None:
         coach, other = (Place("persona", f"coach\x1f{user}") for user in ("ann", "bob"))
         for place in (ANN, coach, other, Place("organization", "ann")):
             await put(store, memory(place, "1", "tea"))
         assert await store.memories.places(OWNER, "ann") == [coach, ANN]
         assert await store.memories.places(OTHERS, "ann") == []
 
-    async def test_a_scene_knows_what_its_policy_lets_it(self, store: Store) -> None:
+    async def test_a_scene_contains_only_memories_its_policy_allows(self, store: Store) -> None:
         await put(store, memory(ANN, "1", "the lamp of the harbour"))
         look = MemoryLook(control={"user": True}, user="ann", text="lamp")
-        scene = await store.scene(OWNER, Look(conversation="new", memory=look))
+        scene = await store.scene(OWNER, PathQuery(conversation="new", memory=look))
         assert scene.known is not None
         assert [each.id for each in scene.known.memories] == ["1"]
         assert scene.known.places == (ANN,)
-        scene = await store.scene(OWNER, Look(conversation="new", memory=MemoryLook(user="ann", text="lamp")))
+        scene = await store.scene(OWNER, PathQuery(conversation="new", memory=MemoryLook(user="ann", text="lamp")))
         assert scene.known is not None
         assert (scene.known.places, scene.known.memories) == ((), ())

@@ -1,4 +1,4 @@
-"""The contract of posts: what is appended is there once, in order, whole, on its path."""
+"""The contract of posts: appended posts are stored once, in order, complete, and on their path."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from storage.makers import draft, drafts, opening
 
 OWNER = Scope()
 
-#: What text can hold: right to left, combining and wide characters, emoji of several, controls, all line breaks.
+#: Unusual text: right to left, combining and wide characters, joined emoji, control characters, all line breaks.
 TEXTS = (
     "",
     " ",
@@ -36,7 +36,7 @@ async def say(
 
 
 async def path_of(store: Store, conversation: str) -> list[str]:
-    """Give the ids of the head's path."""
+    """Return the ids of the head's path."""
     return [post.id for post in await store.posts(OWNER, conversation)]
 
 
@@ -53,11 +53,11 @@ class PostsContract:
         row = await store.conversation(OWNER, "c")
         assert (row.head, row.last_seq, row.backlog, row.turns) == (4, 4, 4, 0)
 
-    async def test_append_of_nothing_begins_a_conversation(self, store: Store) -> None:
+    async def test_an_empty_append_creates_a_conversation(self, store: Store) -> None:
         assert await say(store, "c") == Appended(0, 0)
         assert await store.posts(OWNER, "c") == []
 
-    async def test_a_batch_may_begin_nothing_and_bring_what_a_conversation_keeps(self, store: Store) -> None:
+    async def test_a_batch_may_skip_creation_and_set_conversation_fields(self, store: Store) -> None:
         nothing = Batch(conversation="c", drafts=(), now=BEGINNING, metadata={"a": 1}, begins=False)
         with pytest.raises(NotFound):
             await store.append(OWNER, nothing)
@@ -67,18 +67,18 @@ class PostsContract:
         assert await store.append(OWNER, nothing) == Appended(0, 0)
         assert (await store.conversation(OWNER, "c")).metadata == {"a": 1, "b": 0}
 
-    async def test_same_post_again_is_stored_once(self, store: Store) -> None:
+    async def test_a_repeated_post_is_stored_once(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         assert await say(store, "c", *drafts("one", "two")) == Appended(0, 2)
         assert await say(store, "c", *drafts("one", "two", "three")) == Appended(1, 3)
         assert await path_of(store, "c") == ["p1", "p2", "p3"]
 
-    async def test_same_post_twice_in_a_batch_is_stored_once(self, store: Store) -> None:
+    async def test_a_post_repeated_in_a_batch_is_stored_once(self, store: Store) -> None:
         post = draft("x", "hello")
         assert await say(store, "c", post, post) == Appended(1, 1)
         assert await say(store, "c", draft("y", "bye"), draft("y", "bye"), post) == Appended(1, 2)
 
-    async def test_taken_id_with_other_content_conflicts_and_nothing_is_stored(self, store: Store) -> None:
+    async def test_an_existing_id_with_other_content_conflicts(self, store: Store) -> None:
         await say(store, "c", *drafts("one"))
         with pytest.raises(Conflict):
             await say(store, "c", draft("new", "fine"), draft("p1", "other"), draft("new2", "fine"))
@@ -88,12 +88,12 @@ class PostsContract:
         with pytest.raises(NotFound):
             await store.conversation(OWNER, "fresh")
 
-    async def test_ids_are_of_their_conversation(self, store: Store) -> None:
+    async def test_ids_are_unique_only_within_a_conversation(self, store: Store) -> None:
         await say(store, "c", draft("x", "here"))
         await say(store, "d", draft("x", "there"))
         assert [post.message for post in await store.posts(OWNER, "d")] == ["there"]
 
-    async def test_a_named_parent_begins_a_sibling_branch_and_moves_the_head(self, store: Store) -> None:
+    async def test_a_named_parent_starts_a_sibling_branch(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two", "three"))
         assert await say(store, "c", draft("edit", "another two"), parent="p1") == Appended(1, 4)
         assert await path_of(store, "c") == ["p1", "edit"]
@@ -103,7 +103,7 @@ class PostsContract:
         assert [(post.seq, post.parent) for post in everything] == [(1, 0), (2, 1), (3, 2), (4, 1), (5, 4)]
         assert [post.id for post in await store.posts(OWNER, "c", head=3)] == ["p1", "p2", "p3"]
 
-    async def test_a_post_without_a_parent_begins_the_conversation_anew(self, store: Store) -> None:
+    async def test_a_post_without_a_parent_starts_a_new_root(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         assert await say(store, "c", *drafts("another one", "and on", prefix="q"), parent=ROOT) == Appended(2, 4)
         assert await path_of(store, "c") == ["q1", "q2"]
@@ -111,7 +111,7 @@ class PostsContract:
         assert [post.id for post in await store.posts(OWNER, "c", head=2)] == ["p1", "p2"]
         assert await say(store, "new", draft("x", "hello"), parent=ROOT) == Appended(1, 1)
 
-    async def test_an_unknown_parent_is_not_found_and_leaves_nothing(self, store: Store) -> None:
+    async def test_an_unknown_parent_is_not_found(self, store: Store) -> None:
         with pytest.raises(NotFound):
             await say(store, "c", draft("x", "hello"), parent="nobody")
         with pytest.raises(NotFound):
@@ -131,7 +131,7 @@ class PostsContract:
         assert rounds == {"s": 0, "p1": 2, "p2": 2, "p3": 4, "r": 2}
         assert await store.round_states(OWNER, "c") == {2: "finished"}
 
-    async def test_the_newest_posts_of_a_path_across_branches(self, store: Store) -> None:
+    async def test_the_newest_posts_of_a_path_cross_branches(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two", "three", "four"))
         await say(store, "c", draft("b1", "b"), draft("b2", "b"), parent="p2")
         assert [post.id for post in await store.posts(OWNER, "c", last=3)] == ["p2", "b1", "b2"]
@@ -139,7 +139,7 @@ class PostsContract:
         assert await store.posts(OWNER, "c", last=0) == []
         assert [post.id for post in await store.posts(OWNER, "c", path=False, last=2)] == ["b1", "b2"]
 
-    async def test_the_next_posts_of_a_path_and_of_all_branches(self, store: Store) -> None:
+    async def test_the_next_posts_follow_a_path_or_all_branches(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two", "three", "four"))
         await say(store, "c", draft("b1", "b"), draft("b2", "b"), parent="p2")
         for path in (True, False):
@@ -153,13 +153,13 @@ class PostsContract:
         with pytest.raises(NotFound):
             await store.posts_behind(OWNER, "nowhere", after=0, limit=1)
 
-    async def test_ranges_are_read_in_their_order(self, store: Store) -> None:
+    async def test_ranges_are_returned_in_order(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two", "three", "four", "five"))
         found = await store.posts_in(OWNER, "c", [(4, 5), (1, 2), (9, 12)])
         assert [(post.seq, post.message) for post in found] == [(4, "four"), (5, "five"), (1, "one"), (2, "two")]
 
     @pytest.mark.parametrize("size", [0, 100, 4096, 5000, 2_000_000])
-    async def test_a_post_comes_back_whole_at_any_size(self, store: Store, size: int) -> None:
+    async def test_a_post_of_any_size_round_trips(self, store: Store, size: int) -> None:
         parts = (
             Part("function", '{"q": 1}', {"callId": "call-1", "name": "find"}, "a1"),
             Part("opaque", "kept", {"in": "content", "deep": [1, None, {"x": "ü"}]}),
@@ -175,27 +175,27 @@ class PostsContract:
         assert (lean.message, lean.wire, lean.small, lean.small_tokens) == (said.message, wire, "short", 2)
 
     @pytest.mark.parametrize("text", TEXTS)
-    async def test_any_text_comes_back_as_it_was(self, store: Store, text: str) -> None:
+    async def test_any_text_round_trips(self, store: Store, text: str) -> None:
         said = draft(f"id {text}", text, sender=f"who {text}", parts=(Part("text", text, {"k": text}),), small=text)
         await say(store, f"talk {text}", said)
         (post,) = await store.posts(OWNER, f"talk {text}")
         assert (post.id, post.message, post.sender, post.parts) == (said.id, text, said.sender, said.parts)
         assert (await store.conversation(OWNER, f"talk {text}")).id == f"talk {text}"
 
-    async def test_a_lone_surrogate_is_refused_and_nothing_is_stored(self, store: Store) -> None:
+    async def test_a_lone_surrogate_is_rejected(self, store: Store) -> None:
         with pytest.raises(InvalidInput):
             await store.append(OWNER, Batch(conversation="c", drafts=(_with_surrogate(),), now=BEGINNING))
         with pytest.raises(NotFound):
             await store.conversation(OWNER, "c")
 
-    async def test_many_appends_at_once_leave_no_gap(self, store: Store) -> None:
+    async def test_concurrent_appends_leave_no_gap(self, store: Store) -> None:
         answers = await asyncio.gather(*(say(store, "c", draft(f"x{n}", f"post {n}")) for n in range(40)))
         assert sorted(answer.last_seq for answer in answers) == list(range(1, 41))
         posts = await store.posts(OWNER, "c")
         assert [post.seq for post in posts] == list(range(1, 41))
         assert {post.id for post in posts} == {f"x{n}" for n in range(40)}
 
-    async def test_a_batch_is_never_torn_by_others(self, store: Store) -> None:
+    async def test_a_batch_stays_contiguous(self, store: Store) -> None:
         batches = [[draft(f"{n}-{m}", f"post {n} {m}") for m in range(5)] for n in range(12)]
         await asyncio.gather(*(say(store, "c", *batch) for batch in batches))
         ids = await path_of(store, "c")
@@ -203,7 +203,7 @@ class PostsContract:
             [f"{ids[start].split('-')[0]}-{m}" for m in range(5)] for start in range(0, 60, 5)
         ]
 
-    async def test_a_failing_append_does_not_harm_its_neighbours(self, store: Store) -> None:
+    async def test_a_failed_append_does_not_affect_concurrent_ones(self, store: Store) -> None:
         await say(store, "c", *drafts("one"))
         wrong = [say(store, "c", draft(f"w{n}", "fine"), draft("p1", "other")) for n in range(5)]
         right = [say(store, "c", draft(f"r{n}", "fine")) for n in range(5)]
@@ -212,7 +212,7 @@ class PostsContract:
         assert [isinstance(answer, Conflict) for answer in answers] == [True, False] * 5
         assert await path_of(store, "c") == ["p1", "r0", "r1", "r2", "r3", "r4"]
 
-    async def test_kept_texts_live_as_long_as_a_conversation_needs_them(self, store: Store) -> None:
+    async def test_stored_texts_live_while_a_conversation_needs_them(self, store: Store) -> None:
         large = "shared " * 2000
         digest = text_digest("block")
         for name in ("c", "d"):

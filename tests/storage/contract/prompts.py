@@ -1,4 +1,4 @@
-"""The contract of prompts: immutable versions, one head per branch, all or nothing, and no observation is lost."""
+"""The contract of prompts: immutable versions, one head per branch, atomic writes, and no lost observation."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import Once, PromptEvent, Write
+from cuebook.interfaces.prompts import PromptEvent, StoredKey, Write
 from cuebook.interfaces.store import Store
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Label, Observation, Version
@@ -17,26 +17,26 @@ THERE = Scope("elsewhere")
 
 
 def text(slug: str, body: str = "Be kind.", *, branch: str = MAIN, inherits: str | None = None) -> Version:
-    """Make a version to store."""
+    """Return a version to store."""
     return Version(slug=slug, branch=branch, sections={"body": body}, inherits=inherits)
 
 
 async def write(store: Store, *versions: Version, scope: Scope = HERE) -> list[Version]:
-    """Store versions on whatever stands."""
+    """Store versions on top of the current heads."""
     return await store.prompts.save(scope, [Write(version=each) for each in versions], by="ann", now=BEGINNING)
 
 
 def seen(slug: str, score: float, *, number: int = 1, user: str = "", **signals: float) -> Observation:
-    """Make an observation."""
+    """Return an observation."""
     return Observation(
         slug=slug, branch=MAIN, number=number, score=score, sentiment=score, user=user, signals=signals, at=BEGINNING
     )
 
 
 class PromptContract:
-    """What a store promises of prompts."""
+    """The contract of prompts."""
 
-    async def test_a_version_comes_back_as_it_was_written(self, store: Store) -> None:
+    async def test_a_version_round_trips(self, store: Store) -> None:
         whole = Version(
             slug="persona/kind",
             sections={"identity": "I am $name.", "odd": "é\u2028{}$5"},
@@ -56,7 +56,7 @@ class PromptContract:
         assert family.active == (stored,)
         assert (family.branches[0].head, family.branches[0].active, family.branches[0].weight) == (1, 1, 0.5)
 
-    async def test_versions_follow_each_other(self, store: Store) -> None:
+    async def test_versions_are_numbered_in_order(self, store: Store) -> None:
         for n in range(1, 4):
             [stored] = await write(store, text("a", f"text {n}"))
             assert (stored.number, stored.supersedes) == (n, n - 1)
@@ -64,7 +64,7 @@ class PromptContract:
         assert [each.number for each in await store.prompts.versions(HERE, "a", numbers=[2])] == [2]
         assert len({each.digest for each in await store.prompts.versions(HERE, "a")}) == 3
 
-    async def test_of_two_writers_with_one_base_one_wins(self, store: Store) -> None:
+    async def test_one_of_two_writers_on_a_base_wins(self, store: Store) -> None:
         await write(store, text("a"))
 
         async def one(n: int) -> Version | None:
@@ -78,13 +78,13 @@ class PromptContract:
         assert len(won) == 1
         assert [each.number for each in await store.prompts.versions(HERE, "a")] == [1, 2]
 
-    async def test_writers_without_a_base_queue_up(self, store: Store) -> None:
+    async def test_writers_without_a_base_all_succeed(self, store: Store) -> None:
         await asyncio.gather(*(write(store, text("a", f"text {n}")) for n in range(8)))
         found = await store.prompts.versions(HERE, "a")
         assert [each.number for each in found] == list(range(1, 9))
         assert {each.sections["body"] for each in found} == {f"text {n}" for n in range(8)}
 
-    async def test_all_or_none_are_written(self, store: Store) -> None:
+    async def test_a_write_is_atomic(self, store: Store) -> None:
         await write(store, text("a"))
         outdated = [Write(version=text("new")), Write(version=text("a", "other"), base=7)]
         with pytest.raises(Conflict, match="has changed"):
@@ -92,7 +92,7 @@ class PromptContract:
         assert await store.prompts.families(HERE, ["new"]) == {}
         assert len(await store.prompts.versions(HERE, "a")) == 1
 
-    async def test_the_same_text_again_is_no_version_where_that_is_asked(self, store: Store) -> None:
+    async def test_an_unchanged_text_can_be_skipped(self, store: Store) -> None:
         [first] = await write(store, text("a"))
         again = [Write(version=text("a"), if_changed=True)]
         assert await store.prompts.save(HERE, again, by="x", now=BEGINNING + 5) == [first]
@@ -115,14 +115,14 @@ class PromptContract:
         assert [(each.name, each.head) for each in family.branches] == [("main", 2), ("try", 1)]
         assert [each.sections["body"] for each in family.active] == ["two", "mine"]
 
-    async def test_ancestors_come_along(self, store: Store) -> None:
+    async def test_ancestors_are_loaded_with_a_version(self, store: Store) -> None:
         await write(store, text("root"), text("middle", inherits="root"), text("leaf", inherits="middle@main"))
         assert set(await store.prompts.families(HERE, ["leaf"])) == {"leaf", "middle", "root"}
         assert set(await store.prompts.families(HERE, ["leaf"], ancestors=False)) == {"leaf"}
         await write(store, text("ring", inherits="ring2"), text("ring2", inherits="ring"))
         assert set(await store.prompts.families(HERE, ["ring", "gone"])) == {"ring", "ring2"}
 
-    async def test_labels_move_and_their_moves_are_kept(self, store: Store) -> None:
+    async def test_labels_move_and_keep_a_history(self, store: Store) -> None:
         await write(store, text("a", "one"))
         await write(store, text("a", "two"))
         for number in (1, 2):
@@ -135,7 +135,7 @@ class PromptContract:
         moves = [(each.label, each.to) for each in await store.prompts.events(HERE, "a") if each.kind == "label"]
         assert moves == [("production", 2), ("production", 1)]
 
-    async def test_a_rollback_makes_another_version_active_and_the_head_stays(self, store: Store) -> None:
+    async def test_a_rollback_changes_the_active_version_not_the_head(self, store: Store) -> None:
         await write(store, text("a", "one"))
         await write(store, text("a", "two"))
         back = PromptEvent(
@@ -151,12 +151,12 @@ class PromptContract:
         cleared = await store.prompts.activate(HERE, "a", PromptEvent(kind="clear", branch=MAIN, number=2))
         assert (cleared.active, cleared.rolled_back) == (1, ())
         again = await store.prompts.activate(HERE, "a", back)
-        assert (again.active, again.rolled_back) == (1, (2,)), "explored beside the active one, and taken back again"
+        assert (again.active, again.rolled_back) == (1, (2,)), "explored beside the active version, then rolled back"
         [third] = await write(store, text("a", "three"))
         assert (third.number, third.supersedes) == (3, 2)
         assert (await store.prompts.families(HERE, ["a"]))["a"].branches[0].active == 3
 
-    async def test_a_branchs_own_events_are_found_behind_any_number_of_others(self, store: Store) -> None:
+    async def test_events_of_a_branch_are_found_among_many_others(self, store: Store) -> None:
         await write(store, text("a", "one"))
         await store.prompts.save(HERE, [Write(version=text("a", branch="try"), begins=(MAIN, 1))], by="x", now=1.0)
         for number in range(20):
@@ -168,7 +168,7 @@ class PromptContract:
         [begun] = await store.prompts.events(HERE, "a", branch="try", limit=5)
         assert begun.kind == "branch"
 
-    async def test_what_was_heard_of_two_versions_is_given_once_behind_a_mark(self, store: Store) -> None:
+    async def test_observations_of_versions_are_paged_by_mark(self, store: Store) -> None:
         for n in range(3):
             await write(store, text("a", f"text {n}"))
         for n in range(1, 10):
@@ -182,7 +182,7 @@ class PromptContract:
             assert [each.score for each in found] == scores
         assert await store.prompts.observations_since(THERE, "a", MAIN, (3, 2), after=0, limit=9) == ([], 0, 0)
 
-    async def test_names_that_are_no_signals_teach_nothing(self, store: Store) -> None:
+    async def test_unknown_signal_names_are_not_learned(self, store: Store) -> None:
         await write(store, text("a"))
         many = {f"made up {n}": 1.0 for n in range(90)} | {"sentiment_high": 0.5}
         await store.prompts.observe(HERE, msgspec.structs.replace(seen("a", 1.0), signals=many))
@@ -199,7 +199,7 @@ class PromptContract:
         with pytest.raises(NotFound):
             await store.prompts.observe(HERE, seen("a", 1.0, number=2))
 
-    async def test_what_was_observed_is_named_behind_a_mark(self, store: Store) -> None:
+    async def test_observed_prompts_are_listed_after_a_mark(self, store: Store) -> None:
         await write(store, text("a"), text("b"))
         assert await store.prompts.observed(HERE, after=0) == ([], 0)
         await store.prompts.observe(HERE, seen("a", 1.0))
@@ -211,7 +211,7 @@ class PromptContract:
         assert await store.prompts.observed(HERE, after=later) == ([], later)
         assert (await store.prompts.observed(THERE, after=0))[0] == []
 
-    async def test_one_users_observations_are_kept_but_do_not_decide_alone(self, store: Store) -> None:
+    async def test_one_user_has_limited_influence(self, store: Store) -> None:
         await write(store, text("a"))
         for _ in range(30):
             await store.prompts.observe(HERE, seen("a", 0.0, user="loud"))
@@ -219,7 +219,7 @@ class PromptContract:
         assert branch.weight == pytest.approx(0.5 * 0.9**10, abs=1e-9)
         assert len(await store.prompts.observations(HERE, "a")) == branch.observations == 30
 
-    async def test_evidence_grows_with_the_signals_seen(self, store: Store) -> None:
+    async def test_evidence_grows_with_the_observed_signals(self, store: Store) -> None:
         await write(store, text("a"))
         await store.prompts.observe(HERE, seen("a", 0.5))
         await store.prompts.observe(HERE, seen("a", 1.0, task_coding=1.0))
@@ -227,7 +227,7 @@ class PromptContract:
         assert (evidence.signals, evidence.n) == (("task_coding",), 2)
         assert evidence.b == pytest.approx((1.5, 1.0))
 
-    async def test_pages_go_through_all_names(self, store: Store) -> None:
+    async def test_pages_list_all_names(self, store: Store) -> None:
         await write(store, *(text(f"p/{n:02}") for n in range(7)), text("q"))
         found, after = [], ""
         while True:
@@ -238,7 +238,7 @@ class PromptContract:
             after = page.next
         assert found == [f"p/{n:02}" for n in range(7)]
 
-    async def test_a_tenants_prompts_are_its_own(self, store: Store) -> None:
+    async def test_prompts_belong_to_one_tenant(self, store: Store) -> None:
         await write(store, text("a", "ours"))
         await write(store, text("a", "theirs"), scope=THERE)
         await store.prompts.observe(THERE, seen("a", 1.0))
@@ -253,9 +253,9 @@ class PromptContract:
         assert (await store.prompts.page(nowhere)).items == ()
         assert await store.prompts.versions(nowhere, "a") == []
 
-    async def test_what_comes_again_under_its_key_is_done_once(self, store: Store) -> None:
+    async def test_a_write_repeated_under_its_key_runs_once(self, store: Store) -> None:
         await write(store, text("a"))
-        once = Once(key="k", digest=b"asked", at=BEGINNING, answer=lambda branch: [branch.observations])
+        once = StoredKey(key="k", digest=b"asked", at=BEGINNING, answer=lambda branch: [branch.observations])
         await store.prompts.observe(HERE, seen("a", 1.0), once=once)
         with pytest.raises(Conflict):
             await store.prompts.observe(HERE, seen("a", 1.0), once=once)
@@ -270,9 +270,9 @@ class PromptContract:
         await store.prompts.observe(HERE, seen("a", 1.0), once=msgspec.structs.replace(once, user="bob"))
         assert len(await store.prompts.observations(HERE, "a")) == 2
 
-    async def test_a_key_is_not_bound_to_what_failed(self, store: Store) -> None:
+    async def test_a_failed_write_does_not_bind_its_key(self, store: Store) -> None:
         await write(store, text("a"))
-        once = Once(key="k", digest=b"asked", at=BEGINNING, answer=len)
+        once = StoredKey(key="k", digest=b"asked", at=BEGINNING, answer=len)
         late = Write(version=text("a", "two"), base=7)
         with pytest.raises(Conflict, match="has changed"):
             await store.prompts.save(HERE, [late], by="ann", now=BEGINNING, once=once)
@@ -282,7 +282,7 @@ class PromptContract:
         assert told is not None
         assert told.response == b"1"
 
-    async def test_versions_are_read_by_their_numbers(self, store: Store) -> None:
+    async def test_versions_are_loaded_by_number(self, store: Store) -> None:
         for n in range(1, 4):
             await write(store, text("a", f"text {n}"))
         found = await store.prompts.versions(HERE, "a", branch=MAIN, numbers=[3, 1, 9, 2**70])

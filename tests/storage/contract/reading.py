@@ -1,11 +1,11 @@
-"""The contract of reading: a scene covers each post exactly once, histories are found again, pages lose nothing."""
+"""The contract of reading: scenes cover each post once, histories are aligned, and pages miss nothing."""
 
 from typing import Any
 
 import pytest
 
 from cuebook.errors import BackendError, InvalidInput, NotFound
-from cuebook.interfaces.store import Batch, Look, PostSpot, Scene, SearchLook, Store
+from cuebook.interfaces.store import Batch, PathQuery, PostSpot, Scene, SearchLook, Store
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope, SearchResult
 from cuebook.testing.doubles import BEGINNING
@@ -19,20 +19,20 @@ NOW = BEGINNING
 
 
 def words(*terms: str, limit: int = 400) -> SearchLook:
-    """Ask for posts that hold any of these words."""
+    """Return a query for posts that contain any of these words."""
     return SearchLook(text=" ".join(terms), limit=limit)
 
 
 def direct(found: SearchResult) -> set[str]:
-    """Give the ids of the posts a search found itself."""
+    """Return the ids of the posts that matched the search directly."""
     return {each.id for each in found.found if each.direct}
 
 
 class SceneContract:
-    """What a turn reads of its path."""
+    """The contract of scenes: what a turn reads of its path."""
 
     async def test_an_unknown_conversation_is_an_empty_scene(self, store: Store) -> None:
-        assert await store.scene(OWNER, Look(conversation="nobody")) == Scene(conversation=None)
+        assert await store.scene(OWNER, PathQuery(conversation="nobody")) == Scene(conversation=None)
 
     @pytest.mark.parametrize(
         ("full", "small", "whole", "compressed", "unread"),
@@ -45,11 +45,11 @@ class SceneContract:
             (10, 99, [8], [1, 2, 3, 4, 5, 6, 7], []),
         ],
     )
-    async def test_caps_bound_what_is_read_and_nothing_is_lost(  # noqa: PLR0917
+    async def test_caps_limit_reading_without_losing_posts(  # noqa: PLR0917
         self, store: Store, full: int, small: int, whole: list[int], compressed: list[int], unread: list[int]
     ) -> None:
         await say(store, "c", *(draft(f"p{n}", f"post {n}", tokens=10, small="s", small_tokens=3) for n in range(1, 9)))
-        scene = await store.scene(OWNER, Look(conversation="c", full_tokens=full, small_tokens=small))
+        scene = await store.scene(OWNER, PathQuery(conversation="c", full_tokens=full, small_tokens=small))
         assert [post.seq for post in scene.path if post.message is not None] == whole
         assert [post.seq for post in scene.path if post.message is None] == compressed
         assert [seq for gap in scene.unread for seq in range(gap.first, gap.last + 1)] == unread
@@ -67,23 +67,23 @@ class SceneContract:
             (80, 20, 0, [1, 2, 3, 4, 5, 6, 7, 8], []),
         ],
     )
-    async def test_compressed_sizes_count_from_a_place_on(  # noqa: PLR0917
+    async def test_compressed_sizes_count_after_a_position(  # noqa: PLR0917
         self, store: Store, full: int, after: int, small: int, whole: list[int], compressed: list[int]
     ) -> None:
         await say(store, "c", *(draft(f"p{n}", f"post {n}", tokens=10, small="s", small_tokens=3) for n in range(1, 9)))
-        look = Look(conversation="c", full_tokens=full, small_after=after, small_tokens=small)
+        look = PathQuery(conversation="c", full_tokens=full, small_after=after, small_tokens=small)
         scene = await store.scene(OWNER, look)
         assert [post.seq for post in scene.path if post.message is not None] == whole
         assert [post.seq for post in scene.path if post.message is None] == compressed
 
-    async def test_a_large_post_counts_as_much_as_a_window_shows_of_it(self, store: Store) -> None:
+    async def test_a_large_post_counts_up_to_its_cut_size(self, store: Store) -> None:
         said = [draft(f"p{n}", f"post {n}", tokens=1000 if n == 3 else 10) for n in range(1, 6)]
         await say(store, "c", *said)
         for most, whole in ((0, [4, 5]), (20, [3, 4, 5]), (5, [1, 2, 3, 4, 5])):
-            scene = await store.scene(OWNER, Look(conversation="c", full_tokens=40, post_tokens=most))
+            scene = await store.scene(OWNER, PathQuery(conversation="c", full_tokens=40, post_tokens=most))
             assert [post.seq for post in scene.path] == whole
 
-    async def test_a_path_of_many_branches_is_covered_exactly_once(self, store: Store) -> None:
+    async def test_a_path_across_many_branches_is_covered_once(self, store: Store) -> None:
         parent = None
         for n in range(12):
             await say(store, "c", draft(f"m{n}", "main", tokens=10), parent=parent)
@@ -93,40 +93,40 @@ class SceneContract:
         path = [post.seq for post in await store.posts(OWNER, "c")]
         assert len(path) == 12
         for full in range(0, 140, 10):
-            scene = await store.scene(OWNER, Look(conversation="c", full_tokens=full, small_tokens=20))
+            scene = await store.scene(OWNER, PathQuery(conversation="c", full_tokens=full, small_tokens=20))
             unread = [seq for gap in scene.unread for seq in range(gap.first, gap.last + 1)]
             assert unread + [post.seq for post in scene.path] == path
             assert scene.path[-1].path_tokens == 120
 
     async def test_a_compressed_post_keeps_its_parts(self, store: Store) -> None:
-        """What pairs a tool's result with its call is needed in any form, at any size."""
+        """Any form of a post must keep what pairs a tool result with its call."""
         for size in (10, 4000, 9000):
             call = Part("execution_result", "r" * size, {"callId": "call-1"})
             big = draft(f"r{size}", "r" * size, role="tool", parts=(call,), tokens=100, small="…", small_tokens=1)
             await say(store, f"c{size}", big, draft("last", "ok"))
-            scene = await store.scene(OWNER, Look(conversation=f"c{size}", full_tokens=2, small_tokens=99))
+            scene = await store.scene(OWNER, PathQuery(conversation=f"c{size}", full_tokens=2, small_tokens=99))
             assert (scene.path[0].message, scene.path[0].small) == (None, "…")
             assert b"call-1" in (scene.path[0].parts or b"")
         await say(store, "plain", draft("x", "word " * 2000, small="word"), draft("last", "ok"))
-        scene = await store.scene(OWNER, Look(conversation="plain", full_tokens=2, small_tokens=99))
+        scene = await store.scene(OWNER, PathQuery(conversation="plain", full_tokens=2, small_tokens=99))
         assert scene.path[0].parts is None
 
-    async def test_a_scene_can_stand_before_the_head(self, store: Store) -> None:
+    async def test_a_scene_can_end_before_the_head(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcd"))
-        scene = await store.scene(OWNER, Look(conversation="c", parent=2, full_tokens=99))
+        scene = await store.scene(OWNER, PathQuery(conversation="c", parent=2, full_tokens=99))
         assert (scene.parent, [post.seq for post in scene.path], scene.path_count) == (2, [1, 2], 2)
-        scene = await store.scene(OWNER, Look(conversation="c", parent=0, full_tokens=99))
+        scene = await store.scene(OWNER, PathQuery(conversation="c", parent=0, full_tokens=99))
         assert (scene.parent, scene.path, scene.path_count) == (0, (), 0)
         with pytest.raises(NotFound):
-            await store.scene(OWNER, Look(conversation="c", parent=9))
+            await store.scene(OWNER, PathQuery(conversation="c", parent=9))
 
     async def test_speakers_are_remembered(self, store: Store) -> None:
         await say(store, "c", draft("x", "hi", sender="Zoë"), draft("y", "hi", sender='a "b"'), answer())
-        assert (await store.scene(OWNER, Look(conversation="c"))).speakers == ("Zoë", 'a "b"', "assistant")
+        assert (await store.scene(OWNER, PathQuery(conversation="c"))).speakers == ("Zoë", 'a "b"', "assistant")
 
 
 class AlignContract:
-    """Where a resent history lies."""
+    """The contract of history alignment."""
 
     async def test_messages_are_found_with_their_parents(self, store: Store) -> None:
         said = drafts("one", "two", "three")
@@ -141,19 +141,21 @@ class AlignContract:
         assert found.conversation.id == "c"
         assert await store.align(OWNER, asked, conversation="unknown") == []
 
-    async def test_a_history_without_a_name_is_found_by_its_anchors(self, store: Store) -> None:
+    async def test_a_history_without_id_is_found_by_its_anchors(self, store: Store) -> None:
         ann, bob = Scope(user="ann"), Scope(user="bob")
         for scope, name in ((ann, "old"), (bob, "his"), (ann, "new")):
             await say(store, name, draft("x", "hello"), draft("y", f"I am {name}"), scope=scope)
         hello, old = draft("x", "hello").digest, draft("y", "I am old").digest
         found = await store.align(ann, [hello, old], conversation=None, anchors=[hello])
-        assert [each.conversation.id for each in found] == ["new", "old"], "hers alone, the newest first"
+        assert [each.conversation.id for each in found] == ["new", "old"], "only her conversations, the newest first"
         assert [each.places for each in found] == [((1,), ()), ((1,), (2,))]
         found = await store.align(ann, [hello, old], conversation=None, anchors=[old, hello])
-        assert [each.conversation.id for each in found] == ["old", "new"], "who holds most of the anchors comes first"
+        assert [each.conversation.id for each in found] == ["old", "new"], (
+            "the conversation with the most anchors comes first"
+        )
         assert await store.align(ann, [hello], conversation=None, anchors=[bytes(16)]) == []
 
-    async def test_what_many_others_said_too_hides_nobodys_history(self, store: Store) -> None:
+    async def test_common_texts_hide_no_history(self, store: Store) -> None:
         await say(store, "hers", draft("x", "hello"), scope=Scope(user="ann"))
         for n in range(80):
             await say(store, f"c{n}", draft("x", "hello"), scope=Scope(user=f"user {n}"))
@@ -163,9 +165,9 @@ class AlignContract:
 
 
 class SearchContract:
-    """Full text, within a conversation's path or over all that is a user's."""
+    """Full-text search, within a conversation's path or over all conversations of a user."""
 
-    async def test_words_are_found_in_any_form_with_their_neighbours(self, store: Store) -> None:
+    async def test_word_forms_are_found_with_neighboring_posts(self, store: Store) -> None:
         await say(store, "c", *drafts("Hello there", "Walking to Zürich", "fine", "bye", "last"))
         found = await store.search(OWNER, words("walked", "zurich"), conversation="c")
         assert [(each.seq, each.direct, each.previous) for each in found.found] == [
@@ -175,7 +177,7 @@ class SearchContract:
         assert found.posts == 5
         assert found.mean_words > 1
 
-    async def test_a_large_post_is_found_with_its_text(self, store: Store) -> None:
+    async def test_a_large_post_is_found_by_its_text(self, store: Store) -> None:
         text = "needle " + "hay " * 5000
         await say(store, "c", draft("x", text, key="needle"))
         found = await store.search(OWNER, words("needle"), conversation="c")
@@ -190,7 +192,7 @@ class SearchContract:
         await say(store, "c", draft("e", "plums"), parent="p1")
         for word, expected in (("apples", {"p1"}), ("pears", set()), ("plums", {"e"})):
             assert direct(await store.search(OWNER, words(word), conversation="c")) == expected
-        scene = await store.scene(OWNER, Look(conversation="c", parent=2, search=words("pears", "plums")))
+        scene = await store.scene(OWNER, PathQuery(conversation="c", parent=2, search=words("pears", "plums")))
         assert direct(scene.found) == {"p2"}
 
     async def test_another_conversation_is_not_searched(self, store: Store) -> None:
@@ -199,7 +201,7 @@ class SearchContract:
         assert direct(await store.search(OWNER, words("apples"), conversation="c")) == {"x"}
         assert (await store.search(OWNER, words("apples"), conversation="unknown")).found == ()
 
-    async def test_a_users_search_covers_all_that_is_theirs(self, store: Store) -> None:
+    async def test_a_users_search_covers_all_their_conversations(self, store: Store) -> None:
         ann, bob = Scope(user="ann"), Scope(user="bob")
         for name, scope in (("a", ann), ("b", ann), ("c", bob), ("d", Scope("other", "ann"))):
             await say(store, name, draft(f"in {name}", "apples"), draft(f"off {name}", "old apples"), scope=scope)
@@ -207,23 +209,23 @@ class SearchContract:
         assert direct(await store.search(ann, words("apples"), conversation=None)) == {"in a", "in b"}
         assert direct(await store.search(bob, words("apples"), conversation=None)) == {"in c"}
 
-    async def test_frequencies_are_counted_where_not_all_was_brought(self, store: Store) -> None:
+    async def test_word_frequencies_are_counted_for_partial_results(self, store: Store) -> None:
         await say(store, "c", *(draft(f"p{n}", "apples" if n % 2 else "apples pears") for n in range(10)))
         found = await store.search(OWNER, words("apples", "pears", limit=4), conversation="c")
         assert len(direct(found)) == 4
         assert found.frequencies == {"appl": 10, "pear": 5}
 
     @pytest.mark.parametrize("text", ["scope : {scope} AND", '"apples', "nocolumn : apples", "apples : (", "apples *"])
-    async def test_any_text_may_be_looked_for(self, store: Store, text: str) -> None:
+    async def test_any_text_can_be_searched(self, store: Store, text: str) -> None:
         await say(store, "c", draft("x", "apples"))
         found = await store.search(OWNER, SearchLook(text=text), conversation="c")
         assert direct(found) == ({"x"} if "apples" in text else set())
 
 
 class PagesContract:
-    """Lists, and the store itself."""
+    """Pages of lists, and the store itself."""
 
-    async def test_pages_hold_each_conversation_once_newest_first(self, store: Store) -> None:
+    async def test_pages_list_each_conversation_once_newest_first(self, store: Store) -> None:
         for n in range(23):
             batch = Batch(conversation=f"c{n:02d}", drafts=(draft("x", "hi"),), now=NOW + n // 3)
             await store.append(OWNER, batch)
@@ -241,18 +243,18 @@ class PagesContract:
         assert len(set(seen)) == len(seen)
 
     @pytest.mark.parametrize("cursor", ["", "x", "1", "a:b", "1.0:", "nan:x"])
-    async def test_a_cursor_that_is_none_is_refused(self, store: Store, cursor: str) -> None:
+    async def test_an_invalid_cursor_is_rejected(self, store: Store, cursor: str) -> None:
         with pytest.raises(InvalidInput):
             await store.conversations(OWNER, limit=5, cursor=cursor)
 
-    async def test_check_counts_what_there_is(self, store: Store) -> None:
+    async def test_check_counts_all_rows(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         found = await store.check()
         assert (found["conversations"], found["posts"]) == (1, 2)
-        assert "integrity" not in found, "readiness is asked for often: it must not read the whole store"
+        assert "integrity" not in found, "readiness is checked often: it must not read the whole store"
         assert await store.check(whole=True) == found | {"integrity": "ok"}
 
-    async def test_a_closed_store_says_so(self, store: Store) -> None:
+    async def test_a_closed_store_raises(self, store: Store) -> None:
         await say(store, "c", *drafts("one"))
         await store.aclose()
         await store.aclose()
@@ -261,22 +263,22 @@ class PagesContract:
         with pytest.raises(BackendError):
             await store.posts(OWNER, "c")
 
-    async def told(self, store: Store) -> Any:
-        """Store something of everything; give what was then read."""
+    async def store_everything(self, store: Store) -> Any:
+        """Store one record of every kind. Return what was then loaded."""
         await say(store, "c", *drafts(*"abcd"), draft("big", "long " * 3000))
         assert await store.save_summary(OWNER, result(0, 2, added=(item("i"),)))
         await say(store, "c", draft("e", "apples"), parent="p3")
         await end(store, await begin(store, draft("q", "ask"), idempotency=("k", b"1")), answer())
         lease = await begin(store, draft("q2", "ask"))
         await store.checkpoint(lease, answer("a2", "half"), now=NOW, lease_s=30)
-        return await self.retold(store)
+        return await self.load_everything(store)
 
-    async def retold(self, store: Store) -> tuple[State | None, Any, Any]:
-        """Give what is read of what was told."""
+    async def load_everything(self, store: Store) -> tuple[State | None, Any, Any]:
+        """Load the stored records."""
         assert await path_of(store, "c") == ["p1", "p2", "p3", "e", "q", "a", "q2"]
         found = await store.search(OWNER, words("apples"), conversation="c")
         return await state_of(store, OWNER, "c"), found, await store.answered(OWNER, "k")
 
 
 class ReadingContract(SceneContract, AlignContract, SearchContract, PagesContract):
-    """Everything that only reads."""
+    """The contract of all reads."""

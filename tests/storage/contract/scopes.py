@@ -1,4 +1,4 @@
-"""The contract of scopes: what is another's does not exist, and what was forgotten is gone."""
+"""The contract of scopes: other users' data does not exist, and deleted data is gone."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cuebook.errors import NotFound
-from cuebook.interfaces.store import Batch, Look, Store
+from cuebook.interfaces.store import Batch, PathQuery, Store
 from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope
 from cuebook.testing.doubles import BEGINNING
@@ -25,7 +25,7 @@ Call = Callable[[Store, Scope], Awaitable[Any]]
 
 #: Every method of the port that names a conversation.
 CALLS: dict[str, Call] = {
-    "scene": lambda store, scope: store.scene(scope, Look(conversation="c")),
+    "scene": lambda store, scope: store.scene(scope, PathQuery(conversation="c")),
     "append": lambda store, scope: say(store, "c", draft("z", "intruder"), scope=scope),
     "open": lambda store, scope: store.open(scope, opening("c", draft("z", "intruder"))),
     "align": lambda store, scope: store.align(scope, [draft("p1", "one").digest], conversation="c"),
@@ -45,7 +45,7 @@ CALLS: dict[str, Call] = {
     "save_summary": lambda store, scope: store.save_summary(scope, result(0, 1)),
     "postpone": lambda store, scope: store.postpone(scope, "c", until=NOW, failed=True, mark=0),
 }
-#: What an unknown conversation answers, where that is no NotFound.
+#: Results for an unknown conversation that are not NotFound.
 EMPTY = {"scene", "append", "open", "align", "search", "save_summary", "postpone"}
 
 
@@ -67,14 +67,14 @@ class ScopesContract:
         await say(store, "c", *drafts("one", "two"), scope=ANN)
         if name in EMPTY:
             found = await CALLS[name](store, ELSEWHERE)
-            assert not getattr(found, "path", ()), "nothing is seen"
+            assert not getattr(found, "path", ()), "nothing is visible"
         else:
             with pytest.raises(NotFound):
                 await CALLS[name](store, ELSEWHERE)
         row = await store.conversation(ANN, "c")
         assert (row.last_seq, row.head, row.turns, row.mark) == (2, 2, 0, 0)
 
-    async def test_a_wrong_answer_tells_no_more_than_an_unknown_one(self, store: Store) -> None:
+    async def test_errors_do_not_reveal_other_users_conversations(self, store: Store) -> None:
         await say(store, "c", *drafts("one"), scope=ANN)
         told = []
         for conversation in ("c", "d"):
@@ -83,7 +83,7 @@ class ScopesContract:
             told.append(str(refused.value).replace(repr(conversation), "it"))
         assert told[0] == told[1]
 
-    async def test_nobody_begins_a_conversation_for_another(self, store: Store) -> None:
+    async def test_no_user_creates_a_conversation_for_another(self, store: Store) -> None:
         with pytest.raises(NotFound):
             await store.append(BOB, Batch(conversation="c", drafts=drafts("one"), now=NOW, user="ann"))
         with pytest.raises(NotFound):
@@ -92,7 +92,7 @@ class ScopesContract:
         row = await store.conversation(ANN, "c")
         assert (row.user, row.persona, row.participants) == ("ann", "guide", ("ann",))
 
-    async def test_who_takes_part_sees_it_and_nobody_after(self, store: Store) -> None:
+    async def test_participants_see_a_conversation_until_they_leave(self, store: Store) -> None:
         await say(store, "c", *drafts("one"), scope=ANN)
         assert (await store.participate(OWNER, "c", ["bob", "ann", "bob"])).participants == ("ann", "bob")
         assert (await store.conversation(BOB, "c")).participants == ("ann", "bob")
@@ -102,7 +102,7 @@ class ScopesContract:
             await store.conversation(BOB, "c")
         assert (await store.conversations(BOB, limit=9)).items == ()
 
-    async def test_what_is_nobodys_is_no_proven_users(self, store: Store) -> None:
+    async def test_unowned_conversations_belong_to_no_authenticated_user(self, store: Store) -> None:
         await say(store, "c", *drafts("one"), scope=OWNER)
         proven = Scope(user="ann", proven=True)
         assert (await store.conversation(ANN, "c")).user is None
@@ -114,7 +114,7 @@ class ScopesContract:
         await store.participate(OWNER, "c", ["ann"])
         assert (await store.conversation(proven, "c")).last_seq == 1
 
-    async def test_lists_hold_ones_own(self, store: Store) -> None:
+    async def test_lists_contain_only_the_users_conversations(self, store: Store) -> None:
         for name, scope in (("hers", ANN), ("his", BOB), ("far", ELSEWHERE), ("open", OWNER)):
             await say(store, name, *drafts("one"), scope=scope)
         for scope, expected in ((ANN, {"hers", "open"}), (BOB, {"his", "open"}), (ELSEWHERE, {"far"})):
@@ -122,14 +122,14 @@ class ScopesContract:
             assert {row.id for row in page.items} == expected
         assert {row.id for row in (await store.conversations(OWNER, limit=10)).items} == {"hers", "his", "open"}
 
-    async def test_same_id_in_two_tenants_is_two_conversations(self, store: Store) -> None:
+    async def test_one_id_in_two_tenants_is_two_conversations(self, store: Store) -> None:
         await say(store, "c", *drafts("here"), scope=ANN)
         await say(store, "c", *drafts("there", "too"), scope=ELSEWHERE)
         assert [post.message for post in await store.posts(ANN, "c")] == ["here"]
         await store.delete(ELSEWHERE, "c")
         assert [post.message for post in await store.posts(ANN, "c")] == ["here"]
 
-    async def test_kept_texts_are_seen_by_who_takes_part(self, store: Store) -> None:
+    async def test_stored_texts_are_visible_to_participants(self, store: Store) -> None:
         texts = {text_digest("her persona"): "her persona"}
         await begin(store, draft("q", "ask"), scope=ANN, texts=texts)
         assert await store.texts(ANN, list(texts)) == texts
@@ -154,7 +154,7 @@ class ScopesContract:
         assert await store.expire(now=NOW + 9999) == 0
         assert (await store.check())["conversations"] == 1
 
-    async def test_a_deleted_conversation_begins_anew(self, store: Store) -> None:
+    async def test_a_deleted_conversation_can_be_created_again(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         await store.delete(OWNER, "c")
         await say(store, "c", draft("p1", "other content"))

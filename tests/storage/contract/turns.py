@@ -1,4 +1,4 @@
-"""The contract of turns: one at a time, decided on what was read, never lost, never written by who was outdated."""
+"""The contract of turns: one at a time, based on the read state, never lost, never written by an outdated holder."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost, NotFound
 from cuebook.interfaces.prompts import Write
-from cuebook.interfaces.store import Closing, Lease, Look, Store
+from cuebook.interfaces.store import Lease, PathQuery, StepEnd, Store
 from cuebook.prompts.digest import sealed
 from cuebook.records.conversation import Draft
 from cuebook.records.digest import text_digest
@@ -25,19 +25,19 @@ LEASE = 30.0
 async def begin(
     store: Store, *said: Draft, conversation: str = "c", now: float = NOW, scope: Scope = OWNER, **changes: Any
 ) -> Lease:
-    """Read a scene and open a step on it."""
-    scene = await store.scene(scope, Look(conversation=conversation, parent=changes.pop("after", None)))
+    """Load a scene and open a step on it."""
+    scene = await store.scene(scope, PathQuery(conversation=conversation, parent=changes.pop("after", None)))
     return await store.open(scope, opening_at(scene, conversation, *said, now=now, lease_s=LEASE, **changes))
 
 
 async def end(store: Store, lease: Lease, reply: Draft | None, *, now: float = NOW + 1, **changes: Any) -> int:
-    """Close a step as finished, unless said otherwise."""
+    """Close a step, by default as finished."""
     values: dict[str, Any] = {"state": "finished", "now": now, "reply": reply}
-    return await store.close(lease, Closing(**values | changes))
+    return await store.close(lease, StepEnd(**values | changes))
 
 
 def answer(id: str = "a", message: str = "well", **changes: Any) -> Draft:  # noqa: A002
-    """Make an assistant's post."""
+    """Return an assistant's post."""
     return draft(id, message, role="assistant", **changes)
 
 
@@ -53,24 +53,24 @@ class OpeningContract:
         assert (turn.state, turn.round, turn.query_seq, turn.metadata) == ("running", 1, 1, {"route": "x"})
         assert [(step.n, step.state, step.manifest) for step in turn.steps] == [(1, "running", window)]
         assert await store.texts(OWNER, list(texts)) == texts
-        scene = await store.scene(OWNER, Look(conversation="c", full_tokens=100))
+        scene = await store.scene(OWNER, PathQuery(conversation="c", full_tokens=100))
         assert scene.open_turn == turn
         assert scene.previous == window
         assert [post.id for post in scene.path] == ["q"]
         assert await store.round_states(OWNER, "c") == {1: "created"}
 
-    async def test_of_two_openers_one_wins(self, store: Store) -> None:
+    async def test_one_of_two_openers_wins(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
-        scene = await store.scene(OWNER, Look(conversation="c"))
+        scene = await store.scene(OWNER, PathQuery(conversation="c"))
         calls = [store.open(OWNER, opening_at(scene, "c", draft(f"q{n}", "ask"))) for n in range(8)]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         assert sum(isinstance(answer, Lease) for answer in answers) == 1
         assert sum(isinstance(answer, Conflict) for answer in answers) == 7
         assert (await store.conversation(OWNER, "c")).last_seq == 3
 
-    async def test_open_conflicts_when_posts_came_after_the_scene(self, store: Store) -> None:
+    async def test_open_conflicts_after_newer_posts(self, store: Store) -> None:
         await say(store, "c", *drafts("one"))
-        scene = await store.scene(OWNER, Look(conversation="c"))
+        scene = await store.scene(OWNER, PathQuery(conversation="c"))
         await say(store, "c", *drafts("two", start=2))
         with pytest.raises(Conflict) as refused:
             await store.open(OWNER, opening_at(scene, "c", draft("q", "ask")))
@@ -78,29 +78,29 @@ class OpeningContract:
         assert await path_of(store, "c") == ["p1", "p2"]
         assert (await store.conversation(OWNER, "c")).turns == 0
 
-    async def test_open_conflicts_when_a_side_branch_grew(self, store: Store) -> None:
+    async def test_open_conflicts_after_a_side_branch_grew(self, store: Store) -> None:
         await say(store, "c", *drafts("one"))
-        scene = await store.scene(OWNER, Look(conversation="c"))
+        scene = await store.scene(OWNER, PathQuery(conversation="c"))
         await end(store, await begin(store, draft("side", "a title, please"), moves_head=False), answer("title"))
         with pytest.raises(Conflict):
             await store.open(OWNER, opening_at(scene, "c", draft("q", "ask")))
         assert (await store.conversation(OWNER, "c")).last_seq == 3
 
-    async def test_open_conflicts_when_the_head_moved(self, store: Store) -> None:
+    async def test_open_conflicts_after_the_head_moved(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
-        scene = await store.scene(OWNER, Look(conversation="c"))
+        scene = await store.scene(OWNER, PathQuery(conversation="c"))
         await store.move_head(OWNER, "c", "p1", now=NOW)
         with pytest.raises(Conflict):
             await store.open(OWNER, opening_at(scene, "c", draft("q", "ask")))
 
-    async def test_busy_while_leased_says_when_to_try_again(self, store: Store) -> None:
+    async def test_a_busy_conversation_says_when_to_retry(self, store: Store) -> None:
         await begin(store, draft("q", "ask"))
         with pytest.raises(Busy) as refused:
             await begin(store, draft("q2", "ask"), now=NOW + 10)
         assert refused.value.retry_after == pytest.approx(LEASE - 10)
         assert await path_of(store, "c") == ["q"]
 
-    async def test_a_taken_id_conflicts_and_nothing_is_opened(self, store: Store) -> None:
+    async def test_an_existing_id_conflicts_without_opening(self, store: Store) -> None:
         await say(store, "c", *drafts("one"))
         for wrong in ([draft("p1", "other")], [draft("q", "ask"), draft("q", "ask")]):
             with pytest.raises(Conflict):
@@ -116,7 +116,7 @@ class OpeningContract:
                 await begin(store, draft("q", "ask"), **wrong)
         assert (await store.conversation(OWNER, "c")).turns == 0
 
-    async def test_checkpoints_renew_the_lease_and_keep_what_came(self, store: Store) -> None:
+    async def test_checkpoints_renew_the_lease_and_store_partial_text(self, store: Store) -> None:
         lease = await begin(store, draft("q", "ask"))
         await store.checkpoint(lease, None, now=NOW + 20, lease_s=LEASE)
         assert await store.expire(now=NOW + 40) == 0
@@ -124,7 +124,7 @@ class OpeningContract:
         await store.checkpoint(lease, None, now=NOW + 50, lease_s=LEASE)
         assert (await store.conversation(OWNER, "c")).lease_until == NOW + 50 + LEASE
         assert (await store.turn(OWNER, "c", 1)).partial == "half an"
-        assert await path_of(store, "c") == ["q"], "what is kept is no post yet"
+        assert await path_of(store, "c") == ["q"], "a partial answer is no post yet"
         await end(store, lease, answer(message="half an answer"))
         assert (await store.turn(OWNER, "c", 1)).partial == ""
 
@@ -136,7 +136,7 @@ class OpeningContract:
         assert await path_of(store, "c") == ["q", "a2"]
         assert [turn.round for turn in await store.turns(OWNER, "c", last=5)] == [1, 1]
 
-    async def test_a_side_branch_moves_no_head(self, store: Store) -> None:
+    async def test_a_side_branch_does_not_move_the_head(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         lease = await begin(store, draft("side", "a title, please"), moves_head=False)
         assert await end(store, lease, answer("title")) == 4
@@ -145,14 +145,14 @@ class OpeningContract:
         assert (row.last_seq, row.backlog) == (4, 2)
         assert [post.id for post in await store.posts(OWNER, "c", head=4)] == ["p1", "p2", "side", "title"]
 
-    async def test_a_first_side_branch_leaves_the_head_at_nothing(self, store: Store) -> None:
+    async def test_a_first_side_branch_leaves_the_head_empty(self, store: Store) -> None:
         await end(store, await begin(store, draft("side", "a title, please"), moves_head=False), answer("title"))
         assert await path_of(store, "c") == []
         await say(store, "c", draft("first", "hello"))
         assert await path_of(store, "c") == ["first"]
         assert (await store.conversation(OWNER, "c")).backlog == 1
 
-    async def test_the_project_stays_beside_the_mode_and_its_own_prompts_are_read(self, store: Store) -> None:
+    async def test_the_project_is_stored_and_its_prompts_load(self, store: Store) -> None:
         for slug in ("a", "default/a", "projects/acme/a", "projects/x/default/a"):
             version = sealed(Version(slug=slug, sections={"body": slug}))
             await store.prompts.save(OWNER, [Write(version=version)], by="ann", now=BEGINNING)
@@ -166,19 +166,19 @@ class OpeningContract:
             ("new", None, "x", {"projects/x/default/a"}),
             ("new", None, "", set()),
         ):
-            look = Look(conversation=conversation, prompts=("a", "default/a"), project=asked, otherwise=otherwise)
+            look = PathQuery(conversation=conversation, prompts=("a", "default/a"), project=asked, otherwise=otherwise)
             assert (await store.scene(OWNER, look)).families.keys() == {"a", "default/a", *own}
 
-    async def test_the_mode_stays_in_the_conversation(self, store: Store) -> None:
+    async def test_the_mode_is_stored_in_the_conversation(self, store: Store) -> None:
         await end(store, await begin(store, draft("q", "ask"), mode="calm"), answer())
         await end(store, await begin(store, draft("q2", "ask")), answer("a2"))
         assert (await store.conversation(OWNER, "c")).metadata == {"mode": "calm"}
 
 
 class ClosingContract:
-    """Closing steps, and what happens to those nobody closes."""
+    """Closing steps, and interrupting steps that stay open."""
 
-    async def test_close_stores_the_reply_behind_its_query(self, store: Store) -> None:
+    async def test_close_stores_the_reply_after_its_query(self, store: Store) -> None:
         lease = await begin(store, draft("q", "ask"), metadata={"a": 1, "b": 1})
         usage = Usage(input=10, output=3, cache_read=8)
         assert await end(store, lease, answer(), usage=usage, metadata={"b": 2}) == 2
@@ -189,7 +189,7 @@ class ClosingContract:
         assert await path_of(store, "c") == ["q", "a"]
         row = await store.conversation(OWNER, "c")
         assert (row.lease_until, row.open_round, row.turns) == (0, 0, 1)
-        scene = await store.scene(OWNER, Look(conversation="c"))
+        scene = await store.scene(OWNER, PathQuery(conversation="c"))
         assert scene.open_turn is None
 
     async def test_a_failed_turn_keeps_its_query_and_its_error(self, store: Store) -> None:
@@ -207,13 +207,13 @@ class ClosingContract:
         await say(store, "c", draft("next", "go on"))
         assert await path_of(store, "c") == ["q", "a", "next"]
 
-    async def test_a_reply_goes_behind_posts_stored_meanwhile(self, store: Store) -> None:
+    async def test_a_reply_follows_posts_stored_meanwhile(self, store: Store) -> None:
         lease = await begin(store, draft("q", "ask"))
         await say(store, "c", draft("extra", "by the way"))
         assert await end(store, lease, answer()) == 3
         assert await path_of(store, "c") == ["q", "extra", "a"]
 
-    async def test_a_reply_stays_on_its_branch_when_the_head_went_to_another(self, store: Store) -> None:
+    async def test_a_reply_stays_on_its_branch_after_a_head_move(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         lease = await begin(store, draft("q", "ask"))
         await say(store, "c", draft("edit", "instead"), parent="p1")
@@ -222,13 +222,13 @@ class ClosingContract:
         assert [post.id for post in await store.posts(OWNER, "c", head=5)] == ["p1", "p2", "q", "a"]
         assert (await store.conversation(OWNER, "c")).backlog == 2
 
-    async def test_a_reply_whose_id_is_taken_conflicts_and_the_turn_stays_open(self, store: Store) -> None:
+    async def test_a_reply_with_existing_id_conflicts_and_keeps_the_turn_open(self, store: Store) -> None:
         lease = await begin(store, draft("q", "ask"))
         with pytest.raises(Conflict):
             await end(store, lease, answer("q"))
         assert await end(store, lease, answer("a")) == 2
 
-    async def test_a_closed_turn_is_closed(self, store: Store) -> None:
+    async def test_a_closed_turn_cannot_be_closed_again(self, store: Store) -> None:
         lease = await begin(store, draft("q", "ask"))
         await end(store, lease, answer())
         with pytest.raises(LeaseLost):
@@ -237,7 +237,7 @@ class ClosingContract:
             await store.checkpoint(lease, None, now=NOW, lease_s=LEASE)
         assert await path_of(store, "c") == ["q", "a"]
 
-    async def test_tools_make_steps_of_one_turn(self, store: Store) -> None:
+    async def test_tool_calls_are_steps_of_one_turn(self, store: Store) -> None:
         lease = await begin(store, draft("q", "ask"))
         assert await end(store, lease, answer("call"), waiting=True) == 2
         turn = await store.turn(OWNER, "c", 1)
@@ -253,7 +253,7 @@ class ClosingContract:
         assert await path_of(store, "c") == ["q", "call", "result", "final"]
 
     @pytest.mark.parametrize("query_seq", [1, 0])
-    async def test_a_waiting_turn_is_interrupted_when_another_begins(self, store: Store, query_seq: int) -> None:
+    async def test_a_new_turn_interrupts_a_waiting_turn(self, store: Store, query_seq: int) -> None:
         await end(store, await begin(store, draft("q", "ask"), query_seq=query_seq), answer("call"), waiting=True)
         lease = await begin(store, draft("q2", "never mind"))
         assert lease.turn == 2
@@ -263,13 +263,13 @@ class ClosingContract:
             await begin(store, draft("result", "42", role="tool"), turn=1)
         assert (await store.conversation(OWNER, "c")).last_seq == 4
 
-    async def test_only_a_waiting_turn_goes_on(self, store: Store) -> None:
+    async def test_only_a_waiting_turn_can_continue(self, store: Store) -> None:
         await end(store, await begin(store, draft("q", "ask")), answer())
         for turn in (1, 7):
             with pytest.raises(Conflict):
                 await begin(store, draft("x", "42", role="tool"), turn=turn)
 
-    async def test_turns_are_read_oldest_first(self, store: Store) -> None:
+    async def test_turns_are_listed_oldest_first(self, store: Store) -> None:
         for n in range(4):
             await end(store, await begin(store, draft(f"q{n}", "ask")), answer(f"a{n}"))
         assert [turn.n for turn in await store.turns(OWNER, "c", last=3)] == [2, 3, 4]
@@ -278,16 +278,16 @@ class ClosingContract:
 
 
 class IdempotencyContract:
-    """What an Idempotency-Key stands for."""
+    """The contract of idempotency keys."""
 
-    async def test_a_key_stands_for_the_turn_it_opened(self, store: Store) -> None:
+    async def test_a_key_returns_the_turn_it_opened(self, store: Store) -> None:
         assert await store.answered(OWNER, "k") is None
         lease = await begin(store, draft("q", "ask"), idempotency=("k", b"digest"))
         found = await store.answered(OWNER, "k")
         assert found is not None
         assert (found.digest, found.conversation, found.turn, found.step) == (b"digest", "c", lease.turn, 1)
 
-    async def test_a_key_stands_for_its_step(self, store: Store) -> None:
+    async def test_a_key_returns_its_step(self, store: Store) -> None:
         lease = await begin(store, draft("q", "ask"), idempotency=("k1", b"1"))
         await end(store, lease, answer(), waiting=True)
         result = draft("r", "done", role="tool")
@@ -296,7 +296,7 @@ class IdempotencyContract:
         assert [(each.turn, each.step) for each in found if each] == [(1, 1), (1, 2)]
 
     @pytest.mark.parametrize("state", ["failed", "interrupted"])
-    async def test_a_key_without_an_answer_is_free_for_the_same_request(self, store: Store, state: TurnState) -> None:
+    async def test_a_key_of_an_unanswered_step_can_be_retried(self, store: Store, state: TurnState) -> None:
         await end(store, await begin(store, draft("q", "ask"), idempotency=("k", b"1")), None, state=state)
         with pytest.raises(Conflict):
             await begin(store, draft("q2", "other"), idempotency=("k", b"2"))
@@ -307,13 +307,13 @@ class IdempotencyContract:
         with pytest.raises(Conflict):
             await begin(store, conversation="d", idempotency=("k", b"1"))
 
-    async def test_a_taken_key_conflicts_and_nothing_is_stored(self, store: Store) -> None:
+    async def test_a_key_used_for_another_request_conflicts(self, store: Store) -> None:
         await end(store, await begin(store, draft("q", "ask"), idempotency=("k", b"1")), answer())
         with pytest.raises(Conflict):
             await begin(store, draft("q2", "ask"), idempotency=("k", b"1"))
         assert await path_of(store, "c") == ["q", "a"]
 
-    async def test_keys_are_their_users(self, store: Store) -> None:
+    async def test_keys_belong_to_their_user(self, store: Store) -> None:
         ann, bob = Scope(user="ann"), Scope(user="bob")
         await begin(store, draft("q", "ask"), conversation="hers", scope=ann, idempotency=("k", b"1"))
         assert await store.answered(bob, "k") is None
@@ -323,14 +323,14 @@ class IdempotencyContract:
         assert found is not None
         assert found.conversation == "hers"
 
-    async def test_one_key_used_fifty_times_at_once_does_one_thing(self, store: Store) -> None:
+    async def test_fifty_concurrent_requests_with_one_key_run_once(self, store: Store) -> None:
         start = [store.open(OWNER, opening(f"c{n}", draft("q", "ask"), idempotency=("k", b"1"))) for n in range(50)]
         answers = await asyncio.gather(*start, return_exceptions=True)
         assert sum(isinstance(answer, Lease) for answer in answers) == 1
         assert all(isinstance(answer, Lease | CuebookError) for answer in answers)
         assert len((await store.conversations(OWNER, limit=99)).items) == 1
 
-    async def test_old_keys_are_forgotten_the_oldest_first(self, store: Store) -> None:
+    async def test_old_keys_are_deleted_oldest_first(self, store: Store) -> None:
         for n in range(4):
             name = f"k{n}"
             await begin(store, draft("q", "ask"), conversation=name, now=NOW + n, idempotency=(name, b"1"))
@@ -341,7 +341,7 @@ class IdempotencyContract:
         assert await store.answered(OWNER, "k3")
         await begin(store, draft("q", "ask"), conversation="again", idempotency=("k0", b"another request"))
 
-    async def test_a_key_is_forgotten_with_its_conversation(self, store: Store) -> None:
+    async def test_keys_are_deleted_with_their_conversation(self, store: Store) -> None:
         await begin(store, draft("q", "ask"), idempotency=("k", b"1"))
         await store.delete(OWNER, "c")
         assert await store.answered(OWNER, "k") is None

@@ -1,4 +1,4 @@
-"""The word lists: each file is complete, and one detector tells the languages apart."""
+"""Tests of the word lists and of language detection."""
 
 import tomllib
 from importlib.resources import files
@@ -34,7 +34,7 @@ def test_the_language_of_a_text(text: str, code: str) -> None:
     assert detect(text) == code
 
 
-def test_words_prefixes_suffixes_and_phrases_are_signs() -> None:
+def test_words_affixes_and_phrases_identify_a_language() -> None:
     assert language("en").signs("I'm allergic to nuts")["health"] == 1
     assert language("en").signs("from now on use tabs")["rule"] >= 1
     assert language("de").signs("Sie hat eine Nussallergie")["health"] >= 1
@@ -42,7 +42,7 @@ def test_words_prefixes_suffixes_and_phrases_are_signs() -> None:
     assert language("en").signs("dont ever call")["rule"] == language("en").signs("don't ever call")["rule"] == 1
 
 
-def test_a_language_without_a_file_has_no_signs() -> None:
+def test_a_language_without_word_list_has_no_signs() -> None:
     assert language("").signs("Jeg er allergisk") == {}
     assert language("").content("Jeg er allergisk") == ["jeg", "er", "allergisk"]
     assert words_of("It’s `a_b`") == ["it's", "a", "b"]
@@ -52,18 +52,18 @@ def test_a_language_without_a_file_has_no_signs() -> None:
     ("text", "code"),
     [("werkt niet", "nl"), ("nie działa", "pl"), ("это не работает", "und"), ("def main(): return 0", ""), ("404", "")],
 )
-def test_a_language_without_a_file_is_told_apart(text: str, code: str) -> None:
+def test_a_language_without_word_list_is_detected(text: str, code: str) -> None:
     assert detect(text) == code
 
 
-def test_who_knows_a_language_reads_it_and_code() -> None:
+def test_code_counts_as_a_supported_language() -> None:
     assert reads(("en",), "I have moved")
     assert reads(("en",), "x = 1")
     assert reads((), "merci beaucoup")
     assert not reads(("en",), "merci beaucoup, c'est parfait")
 
 
-def test_accents_may_be_missing() -> None:
+def test_text_without_accents_is_detected() -> None:
     assert (
         language("es").signs("Soy alérgico al polen")["health"]
         == language("es").signs("Soy alergico al polen")["health"]

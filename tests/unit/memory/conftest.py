@@ -1,4 +1,4 @@
-"""Makes the labelled data beside the tests importable."""
+"""Makes the labeled data beside these tests importable."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Labelled queries for the choice of experiences: three projects' advice, and what of it fits each query.
+"""Labeled queries for experience selection: the advice of three projects, and which of it fits each query.
 
-Half of the queries fit nothing: some are about something else, some share words with a `when` and mean another thing.
-Every third query (`HELD_OUT`) was looked at by nobody while the thresholds were set.
+Half of the queries fit nothing: some are about another subject, some share words with a `when` but mean another thing.
+Nobody saw every third query (`HELD_OUT`) while the thresholds were set.
 """
 
 from typing import Final
@@ -41,7 +41,7 @@ ADVICE: Final[dict[str, tuple[Experience, ...]]] = {
     ),
 }
 
-#: Project, query, and the ids of what fits it.
+#: Project, query, and the ids of the advice that fits it.
 PAIRS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("coder", "Read the file config/settings.ini and print its keys", ("file-validation",)),
     ("coder", "What does the walrus operator do?", ()),
@@ -151,7 +151,7 @@ PAIRS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("helper", "Which day is it?", ()),
     ("helper", "Help me to learn the vocabulary of unit five", ("learning",)),
     ("helper", "Did anything change in the plan for Friday?", ()),
-    # fits though it says so in other words · shares words and means another thing
+    # fits in other words · shares words but means another thing
     ("coder", "Show me visually how the error rate went this week", ("charts",)),
     ("coder", "Which regular releases does this library have?", ()),
     ("coder", "Our nightly build is red about once in ten runs, nobody knows why", ("flaky-tests",)),
@@ -184,6 +184,6 @@ PAIRS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("helper", "Do I have to buy a ticket for the exhibition?", ()),
 )  # fmt: skip
 
-#: Every third pair: those no threshold was set on.
+#: Every third pair. No threshold was tuned on them.
 HELD_OUT: Final = PAIRS[2::3]
 SET_ON: Final = tuple(pair for at, pair in enumerate(PAIRS) if at % 3 != 2)

@@ -1,4 +1,4 @@
-"""Labelled queries to advice of two more projects, written and labelled before the choice was run on them."""
+"""Labeled queries for the advice of two more projects, labeled before the selection first ran on them."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ ADVICE: Final[dict[str, tuple[Experience, ...]]] = {
     ),
 }
 
-#: Project, query, and the ids of what fits it.
+#: Project, query, and the ids of the advice that fits it.
 PAIRS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("desk", "You took 49 euros twice from my card, I want one of them returned.", ("refund",)),
     ("desk", "Can I get my money back? The shoes don't fit.", ("refund",)),

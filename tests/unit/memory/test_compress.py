@@ -1,3 +1,5 @@
+"""Tests of extractive compression: the compressed form of a post is smaller and keeps its facts."""
+
 import re
 
 import pytest
@@ -30,7 +32,7 @@ TEXTS = st.one_of(st.text(max_size=1500), st.lists(PIECES, max_size=60).map("".j
 
 
 @given(TEXTS)
-def test_a_form_is_smaller_than_its_text_or_there_is_none(text):
+def test_a_compressed_form_is_smaller_or_missing(text):
     small = compress(text)
     assert small is None or len(small) < len(text)
     if len(text) <= 200:
@@ -38,7 +40,7 @@ def test_a_form_is_smaller_than_its_text_or_there_is_none(text):
 
 
 @given(TEXTS)
-def test_no_secret_token_is_made_or_halved(text):
+def test_no_special_token_is_created_or_split(text):
     small = compress(text) or ""
     tokens = re.findall(r"\[\[secret:[^\]]*\]\]", text)
     assert all(found in tokens for found in re.findall(r"\[\[secret:[^\]]*\]\]", small))
@@ -47,7 +49,7 @@ def test_no_secret_token_is_made_or_halved(text):
 
 
 @given(st.lists(st.integers(100, 10**9), min_size=3, max_size=40, unique=True))
-def test_every_fact_survives_while_there_is_room(numbers):
+def test_every_fact_is_kept_while_there_is_room(numbers):
     filler = "and then we waited for the next one to come along, as one does "
     text = "start of it\n" + "".join(f"{filler}{number} " for number in numbers) + "\nend of it"
     small = compress(text)
@@ -56,7 +58,7 @@ def test_every_fact_survives_while_there_is_room(numbers):
 
 
 @given(st.lists(TEXTS, max_size=8))
-def test_a_batch_names_its_size(texts):
+def test_a_batch_states_its_size(texts):
     roles = ("user", "assistant")
     lines = [Line(id=str(n), seq=n, role=roles[n % 2], speaker="", text=text, when=0.0) for n, text in enumerate(texts)]
     assert compress_batch(lines).startswith(f"[Summary of {len(lines)} messages]")
@@ -78,18 +80,18 @@ def test_a_batch_names_its_size(texts):
         ("key [[secret:card#1234567890abcdef]] 777", ["777"]),
     ],
 )
-def test_facts_of(text, facts):
+def test_facts_of_a_text_are_extracted(text, facts):
     assert facts_in(text) == facts
 
 
 @given(TEXTS)
-def test_no_fact_goes_unseen_for_want_of_a_sign(text):
+def test_the_quick_fact_check_misses_no_fact(text):
     signs = '. http://a.b c@d.ef error; selector "a" class="b" id="c" 1 may, june, $ eur /c'
     shown = facts_in(f"{text}\n{signs}")
     assert set(facts_in(text)) == set(shown) - (set(facts_in(signs)) - set(facts_in(text)))
 
 
-def test_twelve_links_in_the_middle_are_all_kept():
+def test_all_twelve_links_in_the_middle_are_kept():
     links = [f"https://example.com/page/{n}" for n in range(12)]
     text = (
         "First line of it.\n"
@@ -103,7 +105,7 @@ def test_twelve_links_in_the_middle_are_all_kept():
     assert len(small) < len(text)
 
 
-def test_a_fact_the_kept_lines_show_is_not_repeated():
+def test_a_fact_in_the_kept_lines_is_not_repeated():
     text = "See https://example.com first.\n" + "blah blah. " * 40 + "\nand 9100 last"
     small = compress(text)
     assert small is not None
@@ -134,5 +136,5 @@ def test_a_batch_shows_actions_results_and_facts():
 @pytest.mark.parametrize(
     "hostile", ["a" * 200_000, "1." * 100_000, "/a" * 100_000, "a@" * 100_000, "`" * 200_000, "error" * 40_000]
 )
-def test_a_hostile_text_is_read_in_time(hostile):
+def test_a_hostile_text_is_compressed_quickly(hostile):
     compress(hostile)

@@ -1,4 +1,4 @@
-"""The summary: all statements while they fit, then a selection; in order of date, growing at its end."""
+"""Tests of the extractive summary: statements in order of date, selection by importance, and appends."""
 
 import pytest
 
@@ -27,12 +27,12 @@ def summary(items: list[Item], *, previous: str = "", tokens: int = 900) -> str:
 CHAT = tuple(f"The delivery number {n} of {n * 7} planks came on Monday." for n in range(60))
 
 
-def test_all_statements_stand_in_it_by_day() -> None:
+def test_a_summary_lists_all_statements_by_day() -> None:
     text = summary(items_of("I moved to Lisbon.", "My budget is 300 euros."))
     assert text == f"{HEADING}\n## 2024\n- 5 Oct: I moved to Lisbon.\n- 6 Oct: My budget is 300 euros."
 
 
-def test_new_quotes_are_appended_and_the_old_bytes_stay() -> None:
+def test_new_quotes_are_appended_to_unchanged_bytes() -> None:
     first = items_of("I moved to Lisbon.")
     before = summary(first)
     after = summary([*first, *items_of("My budget is 300 euros.", first=2)], previous=before)
@@ -40,7 +40,7 @@ def test_new_quotes_are_appended_and_the_old_bytes_stay() -> None:
     assert len(after) > len(before)
 
 
-def test_health_and_rules_outlive_everything_else() -> None:
+def test_health_facts_and_rules_are_kept_longest() -> None:
     items = [*items_of("I am allergic to peanuts.", "Never call me at work."), *items_of(*CHAT, first=3)]
     text = summary(items, tokens=200)
     assert estimate(text) <= 200
@@ -48,7 +48,7 @@ def test_health_and_rules_outlive_everything_else() -> None:
     assert "Never call me" in text
 
 
-def test_an_earlier_quote_is_never_there_without_the_newer_one() -> None:
+def test_a_superseded_quote_appears_only_with_the_newer_one() -> None:
     names = "Anna Bram Cleo Dirk Elsa Finn Gus Hugo Ines Jan Kim Lou".split()
     texts = [f"The meeting with {name} is on {n + 1} April." for n, name in enumerate(names)]
     items = merge([], items_of(*texts, *(text.replace("April", "May") for text in texts))).added
@@ -68,11 +68,11 @@ def test_a_written_summary_is_cut_to_its_most_important_lines(tokens: int) -> No
     assert set(short.split("\n")) <= set(whole.split("\n"))
 
 
-def test_a_summary_of_a_model_is_not_cut() -> None:
+def test_a_summary_written_by_a_model_is_not_cut() -> None:
     assert fit("The user lives in Oslo. " * 50, 20, count=estimate) == ""
 
 
-def test_the_json_has_a_cap_of_its_own_and_the_same_quotes() -> None:
+def test_the_json_summary_has_its_own_cap_and_equal_quotes() -> None:
     items = items_of("I am allergic to peanuts.", *CHAT)
     digest = write(items, previous="", max_tokens=300, count=estimate)
     assert digest.memory_json["facts"][0]["text"] == "I am allergic to peanuts."

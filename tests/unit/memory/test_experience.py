@@ -1,4 +1,4 @@
-"""Experiences as they are read, and what fits a query by words and by meaning."""
+"""Tests of experiences: how files are parsed, and which experiences fit a query by words and by similarity."""
 
 import array
 import asyncio
@@ -24,10 +24,10 @@ def advice(name: str, when: str, *who: str) -> Experience:
     return Experience(exp_id=name, who=who, when=when, what="…")
 
 
-# ---- what a file says -----------------------------------------------------------------------------------------------
+# ---- parsing of files -----------------------------------------------------------------------------------------------
 
 
-def test_an_experience_is_read() -> None:
+def test_an_experience_is_parsed() -> None:
     found, unknown = read_experience(FULL, file=FILE)
     assert found == Experience(exp_id="x", who=("Planner",), when="When asked.", what="Answer.")
     assert unknown == ()
@@ -40,12 +40,12 @@ def test_who_is_a_name_or_a_list_or_all(who: object, read: tuple[str, ...]) -> N
     assert read_experience(FULL | {"who": who}, file=FILE)[0].who == read
 
 
-def test_a_legacy_text_is_both_when_and_what() -> None:
+def test_a_legacy_text_sets_both_when_and_what() -> None:
     found, _ = read_experience({"exp_id": "old", "experience_text": "Check paths."}, file=FILE)
     assert (found.when, found.what, found.who) == ("Check paths.", "Check paths.", ())
 
 
-def test_what_an_experience_does_not_have_is_told() -> None:
+def test_missing_fields_of_an_experience_are_reported() -> None:
     _, unknown = read_experience(FULL | {"priority": "1", "embedding": []}, file=FILE)
     assert unknown == ("priority", "embedding")
 
@@ -73,18 +73,18 @@ def test_what_an_experience_does_not_have_is_told() -> None:
         ({"exp_id": "a", "raw_experience": "x"}, f"{FILE}:when"),
     ],
 )
-def test_what_is_no_experience_is_refused_by_file_and_key(document: object, where: str) -> None:
+def test_an_invalid_experience_is_rejected_by_file_and_key(document: object, where: str) -> None:
     with pytest.raises(InvalidInput, match=FILE) as refused:
         read_experience(document, file=FILE)
     assert refused.value.where == where
 
 
-def test_offered_is_what_is_for_the_persona_its_role_or_all() -> None:
+def test_experiences_for_persona_role_or_all_are_offered() -> None:
     all_ = [advice("a", "w"), advice("b", "w", "Planner"), advice("c", "w", "planner", "coder"), advice("d", "w", "x")]
     assert [each.exp_id for each in offered(all_, ("helper", "PLANNER"))] == ["a", "b", "c"]
 
 
-# ---- what fits ------------------------------------------------------------------------------------------------------
+# ---- selection ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_offered_is_what_is_for_the_persona_its_role_or_all() -> None:
         ("When", ["When"]),
     ],
 )
-def test_a_when_is_read_without_what_frames_it(when: str, about: list[str]) -> None:
+def test_introductory_words_of_a_when_are_ignored(when: str, about: list[str]) -> None:
     assert clauses(when) == tuple(about)
 
 
 def measured(
     pairs: object, closeness: object = None, *, own: Mapping[str, tuple[Experience, ...]] = ADVICE
 ) -> tuple[float, float, float]:
-    """Precision, recall, and the share of queries that fit nothing and got something."""
+    """Return precision, recall, and the share of queries without a fit that got an experience."""
     right = wrong = missed = some = nothing = 0
     for project, query, fits in pairs:  # type: ignore[attr-defined]
         near = closeness(project, query) if closeness else None  # type: ignore[operator]
@@ -121,15 +121,15 @@ def measured(
     return right / (right + wrong), right / (right + missed), some / nothing
 
 
-def test_the_pairs_are_what_they_say() -> None:
+def test_the_labeled_pairs_are_consistent() -> None:
     assert len(PAIRS) >= 60
     assert sum(not fits for _, _, fits in PAIRS) * 2 == len(PAIRS)
     assert len(HELD_OUT) * 3 == len(PAIRS)
     assert sum(not fits for _, _, fits in HELD_OUT) * 2 == len(HELD_OUT)
 
 
-def test_by_words_what_is_chosen_fits_and_most_that_fits_nothing_gets_nothing() -> None:
-    """The bars stand a little below what docs/design/014 reports."""
+def test_selection_by_words_is_precise() -> None:
+    """The thresholds are slightly below the figures in docs/design/014."""
     for pairs in (SET_ON, HELD_OUT):
         precision, recall, some = measured(pairs)
         assert precision >= 0.88
@@ -138,7 +138,7 @@ def test_by_words_what_is_chosen_fits_and_most_that_fits_nothing_gets_nothing() 
 
 
 @pytest.mark.skipif(bool(missing()), reason="needs cuebook[embeddings]")
-def test_by_meaning_more_is_found() -> None:
+def test_selection_by_similarity_has_higher_recall() -> None:
     texts = sorted(
         {query for _, query, _ in PAIRS} | {c for own in ADVICE.values() for a in own for c in clauses(a.when)}
     )
@@ -163,26 +163,26 @@ def dot(a: list[float], b: list[float]) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def test_nothing_fits_a_query_of_other_words() -> None:
+def test_unrelated_words_select_nothing() -> None:
     found = choose(score("Tell me a joke", ADVICE["coder"]), most=3)
     assert not any(each.chosen for each in found)
     assert all("below" in each.reason for each in found)
 
 
-def test_of_many_that_fit_the_best_are_chosen() -> None:
+def test_the_best_of_many_fits_are_selected() -> None:
     same = [advice(f"e{number}", "When a parcel is lost.") for number in range(5)]
     found = choose(score("my parcel is lost", same), most=3)
     assert [each.exp_id for each in found if each.chosen] == ["e0", "e1", "e2"]
     assert found[3].reason == "fits, but at most 3 are chosen"
 
 
-def test_what_is_never_looked_at() -> None:
+def test_the_what_text_is_never_compared() -> None:
     one = Experience(exp_id="a", when="When a parcel is lost.", what="invoice invoice invoice")
     assert score("send me the invoice", [one])[0].score == 0
 
 
 @given(st.text(max_size=80), st.lists(st.text(min_size=1, max_size=60), max_size=6), st.integers(1, 4))
-def test_at_most_so_many_are_chosen_each_offered_once(query: str, whens: list[str], most: int) -> None:
+def test_the_selection_is_limited_and_unique(query: str, whens: list[str], most: int) -> None:
     given_ = [advice(f"e{number}", when) for number, when in enumerate(whens)]
     found = choose(score(query, given_), most=most)
     assert sorted(each.exp_id for each in found) == sorted(each.exp_id for each in given_)
@@ -204,7 +204,7 @@ def test_at_most_so_many_are_chosen_each_offered_once(query: str, whens: list[st
         ("今天天气怎么样", None),
     ],
 )
-def test_other_languages_are_compared_by_what_they_are_about(query: str, fits: str | None) -> None:
+def test_other_languages_are_compared_by_their_subject(query: str, fits: str | None) -> None:
     own = [
         advice("refund", "Der Kunde verlangt eine Rückerstattung oder will sein Geld zurück."),
         advice("parcel", "Ein Paket ist verspätet, verloren oder wurde an die falsche Adresse geliefert."),
@@ -220,8 +220,8 @@ def test_other_languages_are_compared_by_what_they_are_about(query: str, fits: s
 @pytest.mark.parametrize(
     ("project", "precision", "recall", "some"), [("desk", 0.8, 0.26, 0.1), ("home", 0.5, 0.6, 0.5)]
 )
-def test_of_advice_nobody_tuned_on_less_is_found(project: str, precision: float, recall: float, some: float) -> None:
-    """What docs/design/014 reports of a second set: by words alone much is missed where it is said in other words."""
+def test_untuned_advice_is_found_less_often(project: str, precision: float, recall: float, some: float) -> None:
+    """docs/design/014 reports the figures of this second set. Word matching misses advice in other words."""
     mine = [each for each in SECOND_PAIRS if each[0] == project]
     found = measured(mine, own=SECOND)
     assert found[0] >= precision

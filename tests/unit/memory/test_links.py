@@ -1,4 +1,4 @@
-"""What a new quote does to stored ones: repeat them or mark them as earlier, never remove them."""
+"""Tests of how a new quote supersedes or repeats stored quotes, without removing them."""
 
 from itertools import permutations
 
@@ -17,7 +17,7 @@ def quotes(*texts: str) -> list[Item]:
     return quotes_of(lines)
 
 
-def marked(*texts: str) -> list[str]:
+def superseded_texts(*texts: str) -> list[str]:
     return [each.text for each in merge([], quotes(*texts)).added if each.superseded_by]
 
 
@@ -31,8 +31,8 @@ def marked(*texts: str) -> list[str]:
         ("考试时间是4月12日。", "考试时间改到4月26日。"),
     ],
 )
-def test_the_same_words_with_another_value_mark_the_older_one(old: str, new: str) -> None:
-    assert marked(old, new) == [old]
+def test_a_changed_value_supersedes_the_older_quote(old: str, new: str) -> None:
+    assert superseded_texts(old, new) == [old]
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_the_same_words_with_another_value_mark_the_older_one(old: str, new: str
         ("Plank number 3 is 21 cm long.", "Plank number 5 is 35 cm long."),
     ],
 )
-def test_statements_about_two_things_stay_apart(one: str, other: str) -> None:
-    assert marked(one, other) == []
+def test_statements_about_different_things_are_independent(one: str, other: str) -> None:
+    assert superseded_texts(one, other) == []
 
 
 def test_a_repeat_raises_confidence_and_adds_its_post() -> None:
@@ -55,7 +55,7 @@ def test_a_repeat_raises_confidence_and_adds_its_post() -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_the_order_of_saying_counts_not_of_arrival(order: tuple[int, ...]) -> None:
+def test_message_order_decides_not_arrival_order(order: tuple[int, ...]) -> None:
     texts = ("My exam is on 4 March.", "My exam moved to 9 March.", "My exam is on 12 March.")
     found, stored = quotes(*texts), []
     for at in order:
@@ -66,12 +66,12 @@ def test_the_order_of_saying_counts_not_of_arrival(order: tuple[int, ...]) -> No
     assert (first.superseded_by, second.superseded_by, third.superseded_by) == (second.id, third.id, None)
 
 
-def test_a_marked_quote_must_not_stand_without_the_newer_one() -> None:
+def test_a_superseded_quote_appears_only_with_the_newer_one() -> None:
     items = merge([], quotes("The exam is on 12 April.", "The exam is on 26 April.")).added
     assert items[1].id in companions(items)[items[0].id]
 
 
-def test_what_is_newer_and_gone_marks_nothing_any_more() -> None:
+def test_a_deleted_newer_quote_supersedes_nothing() -> None:
     old, new = merge([], quotes("The exam is on 12 April.", "The exam is on 26 April.")).added
     assert unmarked([old, new]) == [old, new]
     assert unmarked([old])[0].superseded_by is None

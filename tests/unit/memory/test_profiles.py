@@ -1,4 +1,4 @@
-"""Compaction profiles: A's file, what holds without one, the environment over it, and errors that name their place."""
+"""Tests of compaction profiles: the AgentOS file, defaults, environment overrides, and errors with their path."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def read(**section):
     return read_compaction({"memoryCompaction": section}, file=FILE)
 
 
-def test_what_ships_are_the_seeds_numbers():
+def test_defaults_match_the_original():
     assert (STANDARD.cooldown_ms, STANDARD.tail, STANDARD.least, STANDARD.most) == (60_000, 12, 12, 48)
     assert (STANDARD.max_summary_tokens, STANDARD.trigger, STANDARD.enabled) == (900, "posts", True)
     assert (BUDGET.trigger, BUDGET.enabled, OFF.enabled) == ("budget", True, False)
@@ -20,7 +20,7 @@ def test_what_ships_are_the_seeds_numbers():
     assert choose(SHIPPED, None) is STANDARD
 
 
-def test_a_file_adds_profiles_and_changes_those_that_ship():
+def test_a_file_adds_and_changes_profiles():
     found = read(
         profiles={"standard": {"tailTurnsToKeep": 4, "_note": "ignored"}, "brief": {"maxSummaryTokens": 100}},
         defaultProfile="brief",
@@ -31,7 +31,7 @@ def test_a_file_adds_profiles_and_changes_those_that_ship():
     assert choose(found, None).max_summary_tokens == 100
 
 
-def test_modes_choose_by_their_key_then_by_the_longest_part():
+def test_modes_select_by_exact_key_then_longest_part():
     found = read(defaultProfileByMode={"code": "budget", "code-review": "off", "chat": "standard"})
     assert choose(found, "code").id == "budget"
     assert choose(found, "my-code-review-mode").id == "off"
@@ -49,7 +49,7 @@ def test_modes_choose_by_their_key_then_by_the_longest_part():
         ({"defaultProfileByMode": {"chat": "gone"}}, "memoryCompaction.defaultProfileByMode.chat"),
     ],
 )
-def test_an_error_names_the_place_in_the_file(section, place):
+def test_an_error_has_its_path_in_the_file(section, place):
     with pytest.raises(InvalidInput, match=f"^{FILE}: {place}: ") as refused:
         read_compaction({"memoryCompaction": section}, file=FILE)
     assert refused.value.where == place
@@ -66,7 +66,7 @@ def test_the_environment_overrides_every_profile():
     assert override(SHIPPED, {}) is SHIPPED
 
 
-def test_the_environment_switches_off_but_not_on_what_is_off():
+def test_the_environment_can_only_disable_compaction():
     assert not any(each.enabled for each in override(SHIPPED, {"MEMORY_COMPACTION_ENABLED": "false"}).profiles.values())
     found = override(SHIPPED, {"MEMORY_COMPACTION_ENABLED": "1"})
     assert (found.profiles["off"].enabled, found.profiles["standard"].enabled) == (False, True)
@@ -82,7 +82,7 @@ def test_the_environment_switches_off_but_not_on_what_is_off():
         ("MEMORY_COMPACTION_MAX_TURNS_PER_PASS", "0"),
     ],
 )
-def test_the_environments_errors_name_the_variable_or_the_setting(name, value):
+def test_environment_errors_name_the_variable_or_setting(name, value):
     with pytest.raises(InvalidInput) as refused:
         override(SHIPPED, {name: value})
     assert name in str(refused.value) or "maxTurnsToSummarizePerPass" in str(refused.value)

@@ -1,4 +1,4 @@
-"""Which sentences become quotes: verbatim, with what they need to stand alone, in any language."""
+"""Tests of quote extraction: which sentences are quoted verbatim, with the context they need, in any language."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ def texts(*lines: Line, listed: bool = True) -> list[str]:
         "The cache lives in __init_cache__ since 4 May.",
     ],
 )
-def test_a_statement_is_kept_byte_for_byte(text: str) -> None:
+def test_a_statement_is_quoted_byte_for_byte(text: str) -> None:
     assert texts(line(text)) == [text]
 
 
@@ -45,7 +45,7 @@ def test_a_statement_is_kept_byte_for_byte(text: str) -> None:
         '{"name": "Ann", "moved": "2026-05-04"}',
     ],
 )
-def test_what_is_no_statement_of_the_user_is_not_listed(text: str) -> None:
+def test_other_text_than_user_statements_is_not_quoted(text: str) -> None:
     assert texts(line(text)) == []
 
 
@@ -53,23 +53,23 @@ def test_tools_and_assistants_are_not_quoted() -> None:
     assert texts(line("Your flight leaves on 4 May.", role="assistant"), line("Due on 4 May.", role="tool")) == []
 
 
-def test_a_brief_answer_carries_its_question() -> None:
+def test_a_short_answer_includes_its_question() -> None:
     [quote] = quotes_of([line("Which gate does it leave from?", role="assistant"), line("B42", seq=2)])
     assert quote.text == "B42 (asked: Which gate does it leave from?)"
 
 
-def test_a_sentence_that_cannot_stand_alone_carries_the_one_before() -> None:
+def test_a_dependent_sentence_includes_the_previous_one() -> None:
     assert texts(line("The dinner is at the Crown. Make it two hours later."), listed=False)[-1].startswith(
         "The dinner"
     )
 
 
-def test_a_question_may_be_kept_but_is_no_item() -> None:
+def test_a_question_is_quoted_but_no_memory_item() -> None:
     [quote] = quotes_of([line("What shall I cook tonight?")])
     assert quote.weight == ASKED_WEIGHT
 
 
-def test_abbreviations_dates_and_small_letters_end_no_sentence() -> None:
+def test_abbreviations_and_dates_do_not_end_a_sentence() -> None:
     assert texts(line("Dr. Aerts sees me on 12. März at 9.30, as always.")) == [
         "Dr. Aerts sees me on 12. März at 9.30, as always."
     ]
@@ -77,19 +77,19 @@ def test_abbreviations_dates_and_small_letters_end_no_sentence() -> None:
 
 
 @given(st.text(max_size=300))
-def test_each_quote_holds_only_words_of_its_post(text: str) -> None:
+def test_each_quote_contains_only_words_of_its_post(text: str) -> None:
     for quote in quotes_of([line(text)]):
         assert all(word in text for word in quote.text.split())
         assert 0.0 <= quote.weight <= 1.0
 
 
-def test_a_quoted_line_hides_nothing_but_itself() -> None:
+def test_a_quoted_line_hides_only_itself() -> None:
     assert texts(line("> You said Friday.\nMy flight is on 4 May.")) == ["My flight is on 4 May."]
     assert texts(line('{"a": 1}\nMy flight is on 4 May.')) == ["My flight is on 4 May."]
     assert texts(line("at nine we leave for Oslo, on 4 May")) == ["at nine we leave for Oslo, on 4 May"]
     assert texts(line("at app.run(main.js:4)\nMy flight is on 4 May.")) == ["My flight is on 4 May."]
 
 
-def test_a_sentence_that_begins_with_a_ban_is_a_rule() -> None:
+def test_a_sentence_that_begins_with_a_prohibition_is_a_rule() -> None:
     assert signs_of("no phone calls in the evening")["rule"]
     assert not signs_of("we had a day in the hills, and no phone")["rule"]

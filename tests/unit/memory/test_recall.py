@@ -1,3 +1,5 @@
+"""Tests of recall: full-text keys and queries, ranking, excerpts and packing into a budget."""
+
 import sqlite3
 from datetime import UTC, datetime
 from random import Random
@@ -50,7 +52,7 @@ def table(rows):
     return db
 
 
-def found(db, text, scope="c1", speakers=()):
+def search(db, text, scope="c1", speakers=()):
     match = match_expression(read_query(text, speakers=speakers), scope)
     return (
         [row for (row,) in db.execute("SELECT rowid FROM f WHERE f MATCH ? ORDER BY bm25(f)", (match,))]
@@ -60,7 +62,7 @@ def found(db, text, scope="c1", speakers=()):
 
 
 def posts(*said, gap=60.0):
-    """Candidates of one path out of (speaker, text) pairs, a minute apart."""
+    """Return the candidates of one path from (speaker, text) pairs, a minute apart."""
     return [
         RecallCandidate(n, speaker, MONDAY + n * gap, key_text(speaker, MONDAY + n * gap, text), n - 1 or None)
         for n, (speaker, text) in enumerate(said, 1)
@@ -98,7 +100,7 @@ def count(text):
         ("\0 \ud800 😀👍🏽 ", ""),
     ],
 )
-def test_words_of_a_text(text, expected):
+def test_text_is_split_into_words(text, expected):
     assert words(text) == expected.split()
 
 
@@ -112,17 +114,17 @@ def test_words_of_a_text(text, expected):
         ("When did his dog die?", "dog die"),
     ],
 )
-def test_words_of_a_query(query, expected):
+def test_a_query_is_split_into_words(query, expected):
     assert query_words(query) == expected.split()
 
 
 @given(TEXTS)
-def test_what_is_asked_in_the_words_of_a_text_is_in_its_key(text):
+def test_the_key_of_a_text_contains_its_query_words(text):
     assert set(query_words(text)) <= set(words(text))
     assert all(word and " " not in word and word not in "|?" for word in words(text))
 
 
-def test_key_holds_date_speaker_and_words():
+def test_a_key_contains_date_speaker_and_words():
     assert key_text("Anna Lee", MONDAY, "Hi! When did Tom go home? [image: a cat]") == (
         "2024 may 13 monday anna lee | tom go home imag cat ?"
     )
@@ -151,30 +153,30 @@ def test_a_huge_post_is_found_by_each_of_its_words():
         ("at last", None, 0),
     ],
 )
-def test_period_seen_from_wednesday_15_may_2024(text, first, days):
+def test_relative_periods_resolve_to_dates(text, first, days):
     period = read_period(text, MONDAY + 2 * DAY)
     begin = first and datetime.fromisoformat(first).replace(tzinfo=UTC).timestamp()
     assert period == (first and (begin, begin + days * DAY))
 
 
 @given(TEXTS, st.floats())
-def test_no_clock_is_too_odd(text, now):
+def test_any_date_is_accepted_as_now(text, now):
     read_query(text + " 999 years ago", now=now)
     key_text(text, now, text)
 
 
-# ---- the store's question -------------------------------------------------------------------------------------------
+# ---- full-text queries ----------------------------------------------------------------------------------------------
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_any_query_is_a_valid_expression_and_finds_its_own_text(text, other, scope):
+def test_any_query_is_a_valid_full_text_expression(text, other, scope):
     db = table([(1, "c1", key_text("Anna", MONDAY, text)), (2, "c2", key_text("Anna", MONDAY, text))])
-    found(db, other, scope.encode("utf-8", "ignore").decode())
-    assert found(db, text) == ([1] if query_words(text) else [])
+    search(db, other, scope.encode("utf-8", "ignore").decode())
+    assert search(db, text) == ([1] if query_words(text) else [])
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=5), TEXTS)
-def test_full_text_and_ranking_agree_on_what_matches(texts, query):
+def test_full_text_and_ranking_match_the_same_posts(texts, query):
     keys = [key_text("Anna", MONDAY, text) for text in texts]
     db = table([(n, "c1", key) for n, key in enumerate(keys)])
     for term in read_query(query).terms:
@@ -182,7 +184,7 @@ def test_full_text_and_ranking_agree_on_what_matches(texts, query):
         assert by_words <= {row for (row,) in db.execute("SELECT rowid FROM f WHERE f MATCH ?", (f'key : "{term}"',))}
 
 
-def test_names_of_speakers_are_looked_for_only_alone():
+def test_speaker_names_are_searched_only_alone():
     names = ("Anna", "Bob Lee", "user", "Will")
     assert match_expression(read_query("What does Anna like to eat?", speakers=names), "c1") == (
         'scope : "c1" AND key : ("like" OR "eat")'
@@ -201,18 +203,18 @@ def test_names_of_speakers_are_looked_for_only_alone():
         ("will it rain", ()),
     ],
 )
-def test_speakers_named_by_a_query(query, named):
+def test_speakers_named_in_a_query_are_recognized(query, named):
     speakers = ["Anna", "Bob Lee", "user", "assistant"] + (["Will"] if query.startswith("Did") else [])
     assert read_query(query, speakers=speakers).named == named
 
 
-def test_a_pasted_page_is_asked_by_its_longest_words():
+def test_a_long_query_is_reduced_to_its_longest_words():
     read = read_query(" ".join(f"{'x' * (n % 40)}{n}" for n in range(2000)))
     assert len(read.terms) == 32
     assert min(map(len, read.terms)) > 30
 
 
-# ---- the order ------------------------------------------------------------------------------------------------------
+# ---- ranking --------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -236,12 +238,12 @@ def test_rank_is_deterministic_bounded_and_sorted(said, query, limit, gap):
 FILLER = [("Anna", "We talked about the weather and the garden."), ("Bob", "It rained on the tulips all morning.")] * 8
 
 
-def test_an_answer_comes_with_its_question():
+def test_an_answer_is_returned_with_its_question():
     said = [*FILLER, ("Anna", "How long have you played the cello?"), ("Bob", "Seven years now."), *FILLER]
     assert set(order("How long has Bob played the cello?", posts(*said))[:2]) == {17, 18}
 
 
-def test_the_speaker_named_comes_first():
+def test_the_named_speaker_ranks_first():
     said = [*FILLER, ("Anna", "My kayak is red."), *FILLER, ("Bob", "My kayak is red."), *FILLER]
     candidates = posts(*said, gap=4 * 3600.0)
     assert order("Which kayak is Bob's?", candidates)[0] == 34
@@ -255,7 +257,7 @@ def test_generic_speakers_are_no_names():
     assert read_query("the user", speakers=["user", "assistant"]).named == ()
 
 
-def test_a_long_answer_neither_swamps_nor_vanishes():
+def test_a_long_answer_neither_dominates_nor_disappears():
     advice = " ".join(f"Sentence {n} speaks of training, leashes and treats for a dog." for n in range(30))
     long = advice + " I recommend the Kestrel harness. " + advice
     said = [*FILLER, ("user", "My dog is called Biscuit. Any tips for training?"), ("assistant", long), *FILLER]
@@ -264,13 +266,13 @@ def test_a_long_answer_neither_swamps_nor_vanishes():
     assert order("Which harness did you recommend?", candidates)[0] == 18
 
 
-def test_a_session_that_fits_lifts_its_posts():
+def test_a_matching_session_raises_its_posts():
     trip = [("Anna", "The ferry to Bergen leaves at noon."), ("Bob", "Packing a raincoat for Bergen and the ferry.")]
     said = [("Bob", "A raincoat is useful."), *FILLER, *trip, *FILLER]
     assert order("raincoat for the ferry to Bergen", posts(*said))[0] == 19
 
 
-def test_time_named_by_the_query_counts():
+def test_a_time_in_the_query_affects_the_ranking():
     said = [("Anna", "I went swimming."), *FILLER, ("Anna", "I went swimming.")]
     candidates = posts(*said, gap=DAY)
     now = MONDAY + 2 * DAY
@@ -287,36 +289,36 @@ def test_neighbours_and_sessions_stay_in_their_conversation():
 @pytest.mark.parametrize(
     "query", ["", "?", "thanks!", "what is it", "photosynthesis of cacti", "zebra crossings in Anna"]
 )
-def test_silence_where_nothing_fits(query):
+def test_an_unrelated_query_returns_nothing(query):
     assert order(query, posts(*FILLER, ("Anna", "Thanks, it is what it is."))) == []
 
 
-def test_silence_where_only_a_common_word_is_shared():
+def test_one_common_word_returns_nothing():
     said = [("Anna", f"I like number {n} a lot.") for n in range(30)]
     assert order("Which chloroplasts like ultraviolet xylem?", posts(*said)) == []
     assert len(order("Who likes numbers?", posts(*said))) == 30
 
 
-def test_who_is_asked_about_breaks_the_silence():
+def test_a_named_speaker_returns_results():
     said = posts(*[("user", "We talked of the weather again.")] * 30, ("user", "Malik broke an ankle while climbing."))
     assert order("Why is Malik unable to get behind the steering wheel of cars?", said)[:1] == [31]
     assert order("Why is nobody unable to get behind the steering wheel of cars?", said) == []
 
 
-def test_counted_frequencies_are_believed():
+def test_counted_word_frequencies_are_used():
     candidates = posts(("Anna", "the red door"), ("Bob", "the old kayak"), gap=DAY)
     read = read_query("red kayak")
     assert rank(read, candidates, Corpus(900, {"red": 600, "kayak": 2}), limit=1)[0].seq == 2
     assert rank(read, candidates, Corpus(900, {"red": 2, "kayak": 600}), limit=1)[0].seq == 1
 
 
-def test_chinese_and_japanese_are_found_inside_a_run():
+def test_chinese_and_japanese_words_are_found_inside_text():
     candidates = posts(("Anna", "我昨天在东京买了一只猫"), ("Bob", "今日は学校で日本語を勉強しました"), *FILLER)
     assert order("东京的猫叫什么", candidates)[0] == 1
     assert order("日本語の勉強", candidates)[0] == 2
 
 
-# ---- what is shown --------------------------------------------------------------------------------------------------
+# ---- excerpts -------------------------------------------------------------------------------------------------------
 
 
 @given(st.one_of(TEXTS, st.lists(LINES).map("\n".join)), TEXTS, st.integers(-1, 60))
@@ -327,7 +329,7 @@ def test_an_excerpt_never_exceeds_its_tokens(text, query, tokens):
     assert count(text) > tokens or shown == text
 
 
-def test_an_excerpt_is_the_passage_that_answers():
+def test_an_excerpt_is_the_matching_passage():
     filler = "Sentence about leashes and treats for dogs. " * 20
     text = f"{filler}I recommend the Kestrel harness. It costs 40 dollars. {filler}"
     shown = excerpt(text, read_query("Which harness did you recommend?"), 30, count)
@@ -336,7 +338,7 @@ def test_an_excerpt_is_the_passage_that_answers():
     assert shown.endswith(" …")
 
 
-def test_an_excerpt_finds_its_place_in_a_line_without_end():
+def test_an_excerpt_is_found_in_a_very_long_line():
     line = '{"rows": [' + ", ".join(f'{{"id": {n}, "name": "row {n}"}}' for n in range(500)) + "]}"
     assert '"row 321"' in excerpt(line, read_query("name of row 321"), 80, count)
     long = "Nothing is said here.\n" * 9_000 + "The kayak is green.\n" + "Nor is it there.\n" * 9_000
@@ -345,7 +347,7 @@ def test_an_excerpt_finds_its_place_in_a_line_without_end():
     assert "kayak" in excerpt("x" * 900 + " kayak " + "y" * 900, read_query("kayak"), 60, count)
 
 
-def test_an_excerpt_does_not_halve_words():
+def test_an_excerpt_does_not_split_words():
     text = "[[secret:openai_key#a1b2c3d4]] " * 40
     shown = excerpt(text, read_query("key"), 20, count)
     assert set(shown.strip("… ").split()) == {"[[secret:openai_key#a1b2c3d4]]"}
@@ -357,7 +359,7 @@ class Hit(Struct):
 
 
 @given(st.lists(st.builds(Hit, st.floats(0, 1), st.integers(0, 400)), max_size=30), st.integers(0, 2000))
-def test_packing_fits_keeps_the_order_and_wastes_no_room(hits, budget):
+def test_packing_fits_the_budget_and_keeps_the_order(hits, budget):
     packed = pack(hits, budget)
     places = [next(n for n, hit in enumerate(hits) if hit is one) for one in packed]
     left = budget - sum(hit.tokens for hit in packed)

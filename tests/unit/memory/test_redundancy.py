@@ -1,4 +1,4 @@
-"""Redundancy: the same texts are found as by comparing all pairs, whatever their size and order."""
+"""Tests of near-duplicate detection: it equals a comparison of all pairs, for any size and order."""
 
 import random
 
@@ -9,7 +9,7 @@ from cuebook.memory.redundancy import LEAST_CHARACTERS, Redundancy
 
 
 def flagged(texts: list[str]) -> dict[int, int]:
-    """The older texts and the first newer one that repeats each."""
+    """Return the older texts, each with the first newer text that repeats it."""
     index, found = Redundancy(), {}
     for number, text in enumerate(texts):
         found |= dict.fromkeys(index.add(number, text), number)
@@ -30,7 +30,7 @@ def by_all_pairs(texts: list[str]) -> dict[int, int]:
 
 @st.composite
 def near(draw: st.DrawFn) -> list[str]:
-    """Texts most of which are one of a few with some words changed."""
+    """Draw texts that are mostly variations of a few texts."""
     sizes = draw(st.lists(st.integers(1, 120), min_size=1, max_size=3))
     dice = random.Random(draw(st.integers(0, 1 << 30)))
     stems = [[f"word{dice.randrange(5000)}" for _ in range(size)] for size in sizes]
@@ -46,11 +46,11 @@ def near(draw: st.DrawFn) -> list[str]:
 
 @settings(max_examples=300)
 @given(near())
-def test_it_finds_what_comparing_all_pairs_finds(texts: list[str]) -> None:
+def test_duplicates_match_a_comparison_of_all_pairs(texts: list[str]) -> None:
     assert flagged(texts) == by_all_pairs(texts)
 
 
-def test_two_thousand_texts_as_by_all_pairs() -> None:
+def test_two_thousand_texts_match_a_comparison_of_all_pairs() -> None:
     dice = random.Random(7)
     texts: list[str] = []
     for _ in range(2000):
@@ -67,5 +67,5 @@ def test_short_texts_and_blank_ones_are_ignored() -> None:
     assert flagged(["a short text"] * 3 + [" " * 60] * 3) == {}
 
 
-def test_of_many_equal_texts_only_the_newest_stays() -> None:
+def test_only_the_newest_of_equal_texts_stays() -> None:
     assert flagged(["the very same words again and again, and then once more"] * 50) == {n: n + 1 for n in range(49)}

@@ -1,4 +1,4 @@
-"""Relevance: C's table of boosts, and that all scores at a time are what each post scores alone."""
+"""Tests of relevance scores: BrowserOS's table of boosts, and the batch scores equal the single scores."""
 
 import pytest
 from hypothesis import given
@@ -26,14 +26,14 @@ NOW = 1_000_000.0
         ("a plain sentence of some length", "tool", 65),
     ],
 )
-def test_what_a_post_has_whatever_its_age(text: str, role: str, points: int) -> None:
+def test_points_that_do_not_depend_on_age(text: str, role: str, points: int) -> None:
     assert standing(text, role) == points
 
 
 @pytest.mark.parametrize(
     ("age", "points"), [(-5, 20), (0, 20), (HOUR_S, 20), (HOUR_S + 1, 10), (DAY_S, 10), (DAY_S + 1, -10)]
 )
-def test_what_its_age_adds(age: float, points: int) -> None:
+def test_points_for_recent_posts(age: float, points: int) -> None:
     assert recency(age) == points
 
 
@@ -41,7 +41,7 @@ POSTS = st.lists(st.tuples(st.integers(0, 200_000), st.integers(-70, 145)), max_
 
 
 @given(POSTS, st.integers(0, 300_000))
-def test_all_scores_are_what_each_post_scores_alone(posts: list[tuple[int, int]], now: int) -> None:
+def test_batch_scores_equal_single_scores(posts: list[tuple[int, int]], now: int) -> None:
     scores = Scores()
     for number, (when, points) in enumerate(posts):
         scores.add(number, when=float(when), points=points)
@@ -51,7 +51,7 @@ def test_all_scores_are_what_each_post_scores_alone(posts: list[tuple[int, int]]
     assert at_least(scores.at(float(now)), 30) == sum(score >= 30 for score in alone)
 
 
-def test_scores_move_with_the_clock() -> None:
+def test_scores_change_with_the_clock() -> None:
     scores = Scores()
     scores.add(0, when=NOW, points=50)
     assert [scores.at(NOW + age)[0] for age in (0.0, HOUR_S + 1, DAY_S + 1)] == [70, 60, 40]

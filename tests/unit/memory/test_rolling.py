@@ -1,4 +1,4 @@
-"""When a pass is due and what it covers: A's numbers, boundaries between rounds, calls with their results."""
+"""Tests of rolling summaries: when a pass is due, where it ends, and that calls stay with their results."""
 
 import msgspec
 import pytest
@@ -12,46 +12,46 @@ from cuebook.records.memory import Line
 NOW = 1_700_000_000.0
 
 
-def asked(profile=STANDARD, *, backlog=24, tokens=0, now=NOW, last_at=0.0, not_before=0.0, hurry=False):
+def is_due(profile=STANDARD, *, backlog=24, tokens=0, now=NOW, last_at=0.0, not_before=0.0, hurry=False):
     return due(
         profile, backlog=backlog, backlog_tokens=tokens, room=1000, trigger_ratio=0.7, now=now, last_at=last_at,
         not_before=not_before, hurry=hurry,
     )  # fmt: skip
 
 
-def test_a_pass_is_due_when_enough_lies_behind_the_tail():
-    assert asked(backlog=0).reason == "no_messages"
-    assert asked(backlog=23).reason == "below_threshold"
-    assert asked(backlog=24).reason == "due"
-    assert asked(OFF, backlog=999).reason == "disabled"
+def test_a_pass_is_due_with_enough_posts_before_the_tail():
+    assert is_due(backlog=0).reason == "no_messages"
+    assert is_due(backlog=23).reason == "below_threshold"
+    assert is_due(backlog=24).reason == "due"
+    assert is_due(OFF, backlog=999).reason == "disabled"
 
 
 def test_the_budget_profile_waits_until_the_window_fills():
-    assert asked(BUDGET, backlog=200, tokens=700).reason == "below_threshold"
-    assert asked(BUDGET, backlog=200, tokens=701).reason == "due"
-    assert asked(BUDGET, backlog=41, tokens=10_000).reason == "below_threshold", "the tail and the least stay"
+    assert is_due(BUDGET, backlog=200, tokens=700).reason == "below_threshold"
+    assert is_due(BUDGET, backlog=200, tokens=701).reason == "due"
+    assert is_due(BUDGET, backlog=41, tokens=10_000).reason == "below_threshold", "the tail and the minimum stay"
 
 
-def test_the_cool_down_separates_passes_that_keep_up():
-    verdict = asked(last_at=NOW - 59)
+def test_the_cooldown_separates_passes():
+    verdict = is_due(last_at=NOW - 59)
     assert (verdict.reason, verdict.not_before) == ("cooldown", NOW + 1)
-    assert asked(last_at=NOW - 60).reason == "due"
-    assert asked(backlog=12 + 48, last_at=NOW - 1).reason == "cooldown"
-    assert asked(backlog=12 + 49, last_at=NOW - 1).reason == "due", "more than a pass goes on at once"
-    assert asked(last_at=NOW + 500).reason == "due", "a clock set back stops nothing"
-    assert asked(last_at=NOW - 1, hurry=True).reason == "due"
+    assert is_due(last_at=NOW - 60).reason == "due"
+    assert is_due(backlog=12 + 48, last_at=NOW - 1).reason == "cooldown"
+    assert is_due(backlog=12 + 49, last_at=NOW - 1).reason == "due", "more than a pass continues immediately"
+    assert is_due(last_at=NOW + 500).reason == "due", "a clock set back does not stop the passes"
+    assert is_due(last_at=NOW - 1, hurry=True).reason == "due"
 
 
-def test_a_failure_puts_the_next_try_off_whatever_waits():
-    verdict = asked(backlog=999, not_before=NOW + 30)
+def test_a_failure_delays_the_next_attempt():
+    verdict = is_due(backlog=999, not_before=NOW + 30)
     assert (verdict.reason, verdict.not_before) == ("cooldown", NOW + 30)
-    assert asked(not_before=NOW + 30, hurry=True).reason == "due"
+    assert is_due(not_before=NOW + 30, hurry=True).reason == "due"
     assert [backoff_s(n, 60_000) for n in range(4)] == [60, 120, 240, 480]
     assert backoff_s(0, 0) == 1
     assert backoff_s(10_000, 60_000) == LONGEST_S
 
 
-def test_the_keenest_profile_says_what_to_look_at():
+def test_the_most_eager_profile_sets_what_is_checked():
     assert least_backlog(SHIPPED) == 24
     assert least_backlog(Compaction(profiles={"off": OFF})) == 1
     eager = CompactionProfile(id="eager", tail=0, least=0)
@@ -59,7 +59,7 @@ def test_the_keenest_profile_says_what_to_look_at():
 
 
 def lines_of(*kinds):
-    """u user, a assistant, c assistant that calls, t tool's result."""
+    """Return lines by letter: u user, a assistant, c assistant with calls, t tool result."""
     roles = {"u": "user", "a": "assistant", "c": "assistant", "t": "tool"}
     lines, round_ = [], 0
     for seq, kind in enumerate("".join(kinds), 1):
@@ -76,7 +76,7 @@ def profile(most=48, tail=12):
     return msgspec.structs.replace(STANDARD, most=most, tail=tail)
 
 
-def test_a_pass_ends_where_a_round_does():
+def test_a_pass_ends_at_a_round_end():
     lines = lines_of("uauauauaua")
     assert covered(lines, profile(most=5, tail=2), backlog=10) == 4
     assert covered(lines, profile(most=48, tail=2), backlog=10) == 8
@@ -86,8 +86,10 @@ def test_a_pass_ends_where_a_round_does():
 def test_inside_a_long_round_it_ends_between_steps():
     lines = lines_of("u" + "ctt" * 10)
     assert covered(lines, profile(most=9, tail=2), backlog=31) == 7
-    assert covered(lines, profile(most=2, tail=2), backlog=31) == 1, "the query alone"
-    assert covered(lines_of("ctttttttt"), profile(most=3, tail=2), backlog=9) == 9, "as little more as can be"
+    assert covered(lines, profile(most=2, tail=2), backlog=31) == 1, "the pass covers only the query"
+    assert covered(lines_of("ctttttttt"), profile(most=3, tail=2), backlog=9) == 9, (
+        "it exceeds its limit as little as possible"
+    )
 
 
 kinds = st.lists(st.sampled_from(["u", "a", "ua", "uct", "uctt", "ucta", "uctcttta", "c"]), min_size=1, max_size=30)
@@ -107,8 +109,8 @@ def test_calls_and_results_stay_together(some, most, tail, unread):
 @given(
     st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=2), st.lists(st.integers(0, 5), max_size=2)), max_size=12)
 )
-def test_held_places_lie_between_a_call_and_its_results(posts):
-    """The same ids made and answered again and again: a result belongs to the newest call of its id before it."""
+def test_unsplittable_places_are_between_call_and_results(posts):
+    """With reused call ids, a result belongs to the newest earlier call of its id."""
     calls = {n: Calls(list(map(str, made)), list(map(str, answered))) for n, (made, answered) in enumerate(posts)}
     expected = set()
     for n, (_, answered) in enumerate(posts):
@@ -119,6 +121,6 @@ def test_held_places_lie_between_a_call_and_its_results(posts):
 
 
 @pytest.mark.parametrize("held", [{4}, {4, 3}])
-def test_no_pass_ends_at_a_held_place(held):
+def test_no_pass_ends_at_an_unsplittable_place(held):
     lines = lines_of("uauauaua")
     assert covered(lines, profile(most=5, tail=2), backlog=8, held=held) == 2

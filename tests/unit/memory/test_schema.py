@@ -1,3 +1,5 @@
+"""Tests of the parser for a model's summary answer: valid answers become items, broken ones are rejected."""
+
 import json
 
 import pytest
@@ -26,7 +28,7 @@ def parse(text, known=KNOWN, max_tokens=900):
 
 
 @given(st.text(max_size=200))
-def test_foreign_text_is_refused_or_an_answer(text):
+def test_any_text_is_rejected_or_parsed(text):
     with pytest.raises(InvalidInput):
         parse(text)
 
@@ -42,7 +44,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*CATEGORIES, "tags"]), JSON, min_size=1))
-def test_a_memory_of_wrong_shape_never_passes_silently(changes):
+def test_a_memory_of_wrong_shape_is_rejected(changes):
     try:
         found = parse(json.dumps(answer(**changes)))
     except InvalidInput:
@@ -56,7 +58,7 @@ def test_a_memory_of_wrong_shape_never_passes_silently(changes):
 @given(
     st.lists(st.tuples(st.sampled_from(CATEGORIES), st.text(min_size=1, max_size=20).filter(str.strip)), max_size=10)
 )
-def test_what_passes_becomes_items_with_their_sources(pairs):
+def test_valid_answers_become_items_with_their_sources(pairs):
     raw = memory()
     for category, text in pairs:
         key = "name" if category in {"people", "projects"} else "text"
@@ -80,7 +82,7 @@ GOOD = json.dumps(answer(facts=[{"text": "Lives in Porto", "confidence": 0.8, "s
 
 
 @pytest.mark.parametrize("text", [GOOD, f"```json\n{GOOD}\n```", f"```\n{GOOD}\n```", f"Here you are: {GOOD} - done."])
-def test_an_answer_is_found_in(text):
+def test_an_answer_is_extracted_from_text(text):
     assert parse(text).memory_json["facts"][0]["text"] == "Lives in Porto"
 
 
@@ -111,24 +113,24 @@ def item(**changes):
         GOOD.replace("0.8", "NaN"),
     ],
 )
-def test_a_broken_answer_is_refused(broken):
+def test_a_broken_answer_is_rejected(broken):
     with pytest.raises(InvalidInput):
         parse(broken, max_tokens=10**6)
 
 
-def test_an_answer_over_its_budget_is_refused():
+def test_an_answer_over_its_budget_is_rejected():
     with pytest.raises(InvalidInput, match="tokens"):
         parse(GOOD, max_tokens=10)
 
 
-def test_the_schema_names_the_eight_keys_and_is_json():
+def test_the_schema_is_json_with_the_eight_keys():
     keys = MEMORY_SCHEMA["properties"]["memory_json"]["required"]
     assert keys == [*CATEGORIES, "tags"]
     assert json.loads(json.dumps(MEMORY_SCHEMA)) == MEMORY_SCHEMA
     assert compact({"tags": ["é"]}) == '{"tags":["é"]}'
 
 
-def test_ids_do_not_see_case_and_spaces():
+def test_ids_ignore_case_and_spaces():
     assert normal("  Lives  in PORTO ") == "lives in porto"
     assert (
         item_id("facts", "Lives in Porto")

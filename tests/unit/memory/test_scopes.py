@@ -1,12 +1,12 @@
-"""Whose memory a conversation may read and write: the policy, its merge, and the places it means."""
+"""Tests of memory policies: whose memory a conversation may read and write, and how policies merge."""
 
 import pytest
 
 from cuebook.errors import InvalidInput
 from cuebook.memory.knowledge import LEAST, PERIOD_S, decayed, raised
 from cuebook.memory.scopes import (
+    Participants,
     Policy,
-    Whose,
     categories_for,
     effective,
     personal_places,
@@ -18,7 +18,7 @@ from cuebook.memory.scopes import (
 )
 from cuebook.records.memory import Memory, Place
 
-ANN = Whose(user="ann", persona="helper", organization="acme")
+ANN = Participants(user="ann", persona="helper", organization="acme")
 ALL = Policy(user=True, persona=True, organization=True, share=True)
 
 
@@ -26,16 +26,16 @@ def control(**policy):
     return read_control({"longTermMemory": policy})
 
 
-def test_a_request_goes_over_what_is_kept_and_that_over_the_defaults():
+def test_a_request_overrides_the_stored_policy_and_defaults():
     defaults = Policy(user=True)
     assert effective({}, None, defaults).user
     kept = policy_to_wire(effective(control(scopes={"user": False}), None, defaults))
-    assert not effective({}, kept, defaults).user, "defaults hold only while nothing is kept"
+    assert not effective({}, kept, defaults).user, "defaults apply only without a stored policy"
     assert effective(control(scopes={"persona": True}), kept, defaults) == Policy(user=False, persona=True)
     assert not effective({}, policy_to_wire(effective(control(enabled=False), None, ALL)), ALL).enabled
 
 
-def test_a_policy_reads_back_what_it_was_written_as():
+def test_a_policy_round_trips():
     for policy in (Policy(), ALL, Policy(enabled=False, categories=("facts",)), Policy(categories=(), items=False)):
         assert Policy(**read_policy(policy_to_wire(policy))) == policy
 
@@ -51,30 +51,30 @@ def test_a_policy_reads_back_what_it_was_written_as():
         ([], "memoryControl"),
     ],
 )
-def test_what_is_no_policy_is_refused_by_its_place(given, where):
+def test_an_invalid_policy_is_rejected_with_its_path(given, where):
     with pytest.raises(InvalidInput) as refused:
         read_control(given)
     assert refused.value.where == where
 
 
-def test_places_follow_policy_and_audience():
+def test_memory_owners_follow_policy_and_audience():
     user, persona, org = Place("user", "ann"), Place("persona", "helper\x1fann"), Place("organization", "acme")
     assert read_places(ALL, ANN) == (user, persona, org)
     assert read_places(Policy(), ANN) == ()
     assert read_places(Policy(enabled=False, user=True), ANN) == ()
-    among = Whose(user="ann", persona="helper", organization="acme", alone=False)
-    assert read_places(ALL, among) == (org,), "what is one person's is not read where others read along"
-    assert personal_places(ALL, Whose(persona="helper")) == ()
+    among = Participants(user="ann", persona="helper", organization="acme", alone=False)
+    assert read_places(ALL, among) == (org,), "private memories are not read in shared conversations"
+    assert personal_places(ALL, Participants(persona="helper")) == ()
     off = {"memory": {"longTermMemory": {"enabled": False}}}
     assert read_places(ALL, ANN, off) == (user, persona)
 
 
-def test_publishing_needs_sharing_a_right_and_an_organization_that_allows_it():
+def test_publishing_needs_sharing_permission_and_organization():
     org = Place("organization", "acme")
     assert published_place(ALL, ANN, None, may_publish=True) == org
     assert published_place(ALL, ANN, None, may_publish=False) is None
     assert published_place(Policy(organization=True), ANN, None, may_publish=True) is None
-    assert published_place(ALL, Whose(user="ann"), None, may_publish=True) is None
+    assert published_place(ALL, Participants(user="ann"), None, may_publish=True) is None
     closed = {"memory": {"longTermMemory": {"allowWrites": False}}}
     assert published_place(ALL, ANN, closed, may_publish=True) is None
     assert categories_for(org, ALL) == {"facts", "people", "projects", "decisions"}
@@ -83,17 +83,17 @@ def test_publishing_needs_sharing_a_right_and_an_organization_that_allows_it():
     assert categories_for(Place("user", "ann"), Policy(categories=("todo",))) == {"todo"}
 
 
-def known(**fields):
+def knowledge_item(**fields):
     return Memory(id="1", place=Place("user", "ann"), category="domain", text="x", **fields)
 
 
-def test_knowledge_decays_once_a_period_however_often_it_is_asked():
-    memory = known(confidence=0.6, used_at=1000.0)
+def test_knowledge_decays_once_per_period():
+    memory = knowledge_item(confidence=0.6, used_at=1000.0)
     assert decayed(memory, 1000.0 + PERIOD_S - 1) is memory
     once = decayed(memory, 1000.0 + PERIOD_S + 5)
     assert once.confidence == 0.5
     assert decayed(once, 1000.0 + PERIOD_S + 9) is once
     assert decayed(once, 1000.0 + 2 * PERIOD_S).confidence == decayed(memory, 1000.0 + 2 * PERIOD_S).confidence == 0.4
     assert decayed(memory, 900.0) is memory, "a clock that was set back"
-    assert decayed(known(confidence=LEAST, used_at=0.0), PERIOD_S) is None
+    assert decayed(knowledge_item(confidence=LEAST, used_at=0.0), PERIOD_S) is None
     assert raised(0.97, 0.05) == 1.0

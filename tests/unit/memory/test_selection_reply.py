@@ -11,7 +11,7 @@ from cuebook.memory.selection_reply import read_reply
 OFFERED = ("exp-1", "exp-2", "exp-3")
 FENCE = "```"
 
-#: The original system read 8 of these wrong: it selected what was denied, and missed what was wrapped.
+#: The original system parsed 8 of these wrong: it selected denied ids and missed wrapped ids.
 ODD = [
     ('{"exp-1": true, "exp-2": false}', ("exp-1",)),
     ('["exp-1"]', ("exp-1",)),
@@ -111,7 +111,7 @@ def test_prose_is_parsed(reply: str, selected: tuple[str, ...] | None) -> None:
 @pytest.mark.parametrize("piece", HOSTILE)
 @pytest.mark.parametrize("length", [900, 1_900, 300_000])
 @pytest.mark.timeout(20)  # json-repair alone takes minutes for some of these
-def test_hostile_replies_take_little_time(piece: str, length: int) -> None:
+def test_hostile_replies_are_parsed_quickly(piece: str, length: int) -> None:
     found = read_reply(piece * (length // len(piece)), OFFERED)
     assert found is None or set(found) <= {"exp-1"}
 

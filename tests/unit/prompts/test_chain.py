@@ -1,4 +1,4 @@
-"""The audit chain: tampering of every kind is found at its place, erasing is none, and the mirror says the same."""
+"""Tests of the audit chain: tampering is located, erasure is allowed, and the mirror file verifies."""
 
 import base64
 import hashlib
@@ -29,7 +29,7 @@ BLANK = Record(
 
 
 def record(seq: int, name: str = "Alex") -> Record:
-    """E's own example (seed 004, V)."""
+    """Return the example record of kAI."""
     blank = replace(BLANK, seq=seq, render_id=f"r{seq}", propensity=0.95, selection={"scores": [0.5]}, turn=seq)
     return seal(
         blank,
@@ -41,7 +41,7 @@ def record(seq: int, name: str = "Alex") -> Record:
 
 
 def chain_of(records: Sequence[Record]) -> list[Record]:
-    """Chain records anew, as someone could who may write the whole store."""
+    """Rebuild the chain, as an attacker with write access to the whole store could."""
     prev, chained = GENESIS, []
     for each in records:
         chained.append(link(each, prev))
@@ -70,7 +70,7 @@ def test_a_whole_chain_verifies():
     assert verify(CHAIN, POINTS[:1], public_key=PUBLIC).signed == 5
 
 
-def test_a_records_hash_is_the_canonical_form_of_what_is_not_personal():
+def test_a_record_hash_covers_all_non_personal_fields():
     fields = msgspec.to_builtins(CHAIN[0])
     del fields["hash"], fields["texts"]
     assert CHAIN[0].hash == hashlib.sha256(canonical(fields)).hexdigest()
@@ -79,28 +79,28 @@ def test_a_records_hash_is_the_canonical_form_of_what_is_not_personal():
     assert CHAIN[1].prev == CHAIN[0].hash
 
 
-def test_a_commitment_is_salted_and_of_one_text_only():
+def test_a_commitment_is_salted_and_binds_one_text():
     salt = SALT[:16]
     assert commit("Alex", salt) == hashlib.sha256(salt + b"Alex").hexdigest()
     assert commit("Alex", salt) != commit("Alex", SALT[16:32])
-    for wrong in (b"", salt[:15], salt + b"A"):  # else the text "lex" with the salt + "A" would open it too
-        with pytest.raises(InvalidInput, match="Give 16"):
+    for wrong in (b"", salt[:15], salt + b"A"):  # otherwise the text "lex" with the salt + "A" would match too
+        with pytest.raises(InvalidInput, match="Use 16"):
             commit("lex", wrong)
 
 
-def test_texts_that_are_not_there_have_no_commitment():
+def test_missing_texts_have_no_commitment():
     sealed = seal(BLANK, context={}, interpolated_text="", output_summary="done", salt=SALT)
     assert (sealed.input_context, sealed.interpolated_text) == ("", "")
     assert sealed.texts == {"output_summary": CommittedText("done", SALT[32:].hex())}
     assert verify(chain_of([sealed]), public_key=PUBLIC).erased == 0
 
 
-def test_what_cannot_be_proven_is_refused_by_name():
+def test_unprovable_records_are_rejected_by_field():
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: seal(BLANK, context={"a": [float("nan")]}, salt=SALT), "input_context.a[0]: nan is not a JSON number"),
         (lambda: seal(BLANK, context={"a": 2**53}, salt=SALT), "input_context.a: 9007199254740992 is beyond 2^53"),
         (lambda: seal(BLANK, context={}, interpolated_text="\ud800", salt=SALT), "interpolated_text: contains a"),
-        (lambda: seal(BLANK, context={}, salt=SALT[:16]), "salt: has 16 bytes. Give 48"),
+        (lambda: seal(BLANK, context={}, salt=SALT[:16]), "salt: has 16 bytes. Use 48"),
         (lambda: link(replace(BLANK, selection={"s": float("inf")}), GENESIS), "selection.s: inf is not a JSON number"),
         (lambda: link(replace(BLANK, propensity=float("nan")), GENESIS), "propensity: nan is not a JSON number"),
         (
@@ -124,7 +124,7 @@ def edited(place: int, **fields: object) -> list[Record]:
 
 
 def rehashed(place: int, **fields: object) -> list[Record]:
-    """Change a record and give it a hash that fits, leaving the others."""
+    """Change a record and its hash, but leave the other records."""
     return [link(replace(each, **fields), each.prev) if each.seq == place else each for each in CHAIN]
 
 
@@ -180,13 +180,13 @@ SWAPPED = [*CHAIN[:3], CHAIN[4], CHAIN[3], *CHAIN[5:]]
         (chain_of([record(seq, "Bob") for seq in range(1, 11)]), 5, "the chain was rewritten"),
     ],
 )
-def test_tampering_is_found_at_its_place(records: list[Record], first_bad: int, said: str):
+def test_tampering_is_located(records: list[Record], first_bad: int, said: str):
     verdict = verify(records, POINTS, public_key=PUBLIC)
     assert (verdict.ok, verdict.first_bad, verdict.records) == (False, first_bad, len(records))
     assert said in verdict.reason
 
 
-def test_without_a_checkpoint_a_cut_tail_and_a_new_chain_pass_and_nothing_is_said_to_be_signed():
+def test_without_a_checkpoint_truncation_is_not_detected():
     assert verify(CHAIN[:6], public_key=PUBLIC) == verify(chain_of(edited(3, agent="x"))[:6], public_key=PUBLIC)
     assert verify(CHAIN[:6], public_key=PUBLIC).signed == 0
     assert not verify(without(4), public_key=PUBLIC).ok
@@ -209,18 +209,18 @@ def test_without_a_checkpoint_a_cut_tail_and_a_new_chain_pass_and_nothing_is_sai
         ([*POINTS, checkpoint(CHAIN, 5, root="0" * 64)], "two checkpoints over 5 records differ"),
     ],
 )
-def test_a_checkpoint_that_proves_nothing_is_named(points: list[Checkpoint], said: str):
+def test_an_invalid_checkpoint_is_reported(points: list[Checkpoint], said: str):
     verdict = verify(CHAIN, points, public_key=PUBLIC)
     assert (verdict.ok, verdict.first_bad) == (False, None)
     assert said in verdict.reason
 
 
-def test_a_forged_checkpoint_hides_no_cut():
+def test_a_forged_checkpoint_does_not_hide_truncation():
     forged = replace(POINTS[1], size=12)
     assert verify(CHAIN[:9], [forged, *POINTS], public_key=PUBLIC).first_bad == 10
 
 
-def test_a_signature_is_for_checkpoints_only():
+def test_a_signature_is_valid_only_for_checkpoints():
     fields = {name: getattr(POINTS[1], name) for name in ("origin", "size", "root", "time")}
     plain = base64.b64encode(Ed25519PrivateKey.from_private_bytes(KEY).sign(canonical(fields))).decode()
     assert is_signed(POINTS[1], PUBLIC)
@@ -229,7 +229,7 @@ def test_a_signature_is_for_checkpoints_only():
 
 @st.composite
 def tampered(draw: st.DrawFn) -> list[Record]:
-    """Give what someone who may write all of the store could make of the chain without the signing key."""
+    """Draw a chain that an attacker with write access, but without the signing key, could make."""
     records = list(CHAIN)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(records) - 1)) if records else 0
@@ -257,19 +257,19 @@ def tampered(draw: st.DrawFn) -> list[Record]:
             records = renumbered(records)
         else:
             records = records[:at] + chain_of(records)[at:] if draw(st.booleans()) else chain_of(records)
-    # Adding to a whole chain is what its writer does; who did it the next checkpoint says.
+    # Appending to a valid chain is what its writer does; the next checkpoint shows who did it.
     return records[:10] if records[:10] == CHAIN else records
 
 
 @given(tampered(), st.sets(st.integers(1, 9)))
-def test_whatever_is_done_to_a_signed_chain_is_found(records: list[Record], sizes: set[int]):
+def test_any_tampering_with_a_signed_chain_is_found(records: list[Record], sizes: set[int]):
     points = [*(checkpoint(CHAIN, size) for size in sizes), checkpoint(CHAIN)]
     verdict = verify(records, points, public_key=PUBLIC)
     assert verdict.ok == (records == CHAIN)
     if not verdict.ok:
         same = next((n for n, (a, b) in enumerate(zip(records, CHAIN, strict=False)) if a != b), min(len(records), 10))
         assert verdict.first_bad is not None
-        assert verdict.first_bad > same  # what stands before the first change is never called bad
+        assert verdict.first_bad > same  # records before the first change are never reported as bad
         assert verdict.reason
 
 
@@ -277,7 +277,7 @@ def test_whatever_is_done_to_a_signed_chain_is_found(records: list[Record], size
 
 
 @given(st.sets(st.integers(1, 10)))
-def test_an_erased_text_breaks_nothing_and_is_counted(places: set[int]):
+def test_an_erased_text_keeps_the_chain_valid(places: set[int]):
     records = [erase(each) if each.seq in places else each for each in CHAIN]
     verdict = verify(records, POINTS, public_key=PUBLIC)
     assert (verdict.ok, verdict.erased, verdict.signed) == (True, len(places), 10)
@@ -288,7 +288,7 @@ def test_an_erased_text_breaks_nothing_and_is_counted(places: set[int]):
         assert json.loads(line).get("redacted", False) == (seq in places)
 
 
-def test_one_of_the_texts_can_be_erased_alone():
+def test_one_text_of_a_record_can_be_erased_alone():
     left = {"output_summary": CHAIN[0].texts["output_summary"]}
     records = [replace(CHAIN[0], texts=left), *CHAIN[1:]]
     assert verify(records, POINTS, public_key=PUBLIC).erased == 1
@@ -301,7 +301,7 @@ def test_one_of_the_texts_can_be_erased_alone():
 # ---- the mirror ------------------------------------------------------------------------------------------------------
 
 
-def test_a_mirror_line_has_the_seeds_fields_first_as_the_seed_writes_them():
+def test_a_mirror_line_begins_with_the_original_fields():
     line = mirror_line(CHAIN[0])
     assert list(json.loads(line).items())[:7] == [
         ("timestamp", "2025-06-20T13:22:11Z"),
@@ -315,7 +315,7 @@ def test_a_mirror_line_has_the_seeds_fields_first_as_the_seed_writes_them():
     assert line.endswith("}\n")
 
 
-def test_anyone_can_check_a_mirror_line_with_a_few_lines_of_their_own():
+def test_a_short_script_can_verify_a_mirror_line():
     line = json.loads(mirror_line(CHAIN[3]))
     texts = {name: line[name] for name in PERSONAL}
     texts["input_context"] = json.dumps(texts["input_context"], sort_keys=True, separators=(",", ":"))
@@ -335,7 +335,7 @@ CONTEXTS = st.dictionaries(
 
 
 @given(CONTEXTS, TEXTS, TEXTS, st.none() | st.floats(0, 1), st.booleans())
-def test_a_mirror_line_reads_back_as_its_record(context, text, summary, propensity, erased):
+def test_a_mirror_line_round_trips(context, text, summary, propensity, erased):
     blank = replace(BLANK, propensity=propensity, conversation=text, selection=context)
     made = link(seal(blank, context=context, interpolated_text=text, output_summary=summary, salt=SALT), GENESIS)
     kept = erase(made) if erased else made
@@ -349,13 +349,13 @@ LINES = [mirror_line(each).encode() for each in CHAIN]
 
 
 @given(st.integers(1, len(LINES[-1]) - 2))
-def test_a_torn_last_line_is_named(cut: int):
+def test_a_torn_last_line_is_reported(cut: int):
     verdict = verify(chain.read_mirror([*LINES[:-1], LINES[-1][: -cut - 1]]), POINTS, public_key=PUBLIC)
     assert (verdict.ok, verdict.first_bad, verdict.records) == (False, 10, 10)
     assert verdict.reason == "line 10 is torn: it was not written completely"
 
 
-def test_a_last_line_that_lacks_its_end_only_is_whole_and_empty_lines_are_nothing():
+def test_a_missing_final_newline_and_empty_lines_are_accepted():
     assert verify(chain.read_mirror([*LINES[:-1], b"\n", LINES[-1].rstrip()]), POINTS, public_key=PUBLIC).ok
 
 
@@ -381,7 +381,7 @@ def changed(**fields: object) -> str:
         ("{}", "not a record"),
     ],
 )
-def test_a_line_that_is_none_of_ours_is_refused_with_why(line: str, said: str):
+def test_an_invalid_mirror_line_is_rejected_with_a_reason(line: str, said: str):
     with pytest.raises(InvalidInput) as refused:
         parse_mirror(line)
     assert str(refused.value).startswith(said)
@@ -390,7 +390,7 @@ def test_a_line_that_is_none_of_ours_is_refused_with_why(line: str, said: str):
     assert found.reason.startswith(f"line 4: {said}")
 
 
-def test_an_edited_mirror_is_found_as_an_edited_table_is():
+def test_an_edited_mirror_is_detected_like_an_edited_table():
     edited_line = LINES[3].replace(b"Welcome Alex", b"Welcome Bob")
     verdict = verify(chain.read_mirror([*LINES[:3], edited_line, *LINES[4:]]), POINTS, public_key=PUBLIC)
     assert (verdict.first_bad, verdict.reason) == (4, "record 4 was changed: interpolated_text does not match its commitment")  # noqa: E501  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which prompts are alike: the same groups in whatever order they come, none joined below the likeness asked for."""
+"""Tests of prompt clustering: groups do not depend on the order, and stay above the requested similarity."""
 
 from itertools import combinations
 from math import isclose
@@ -17,7 +17,7 @@ TEXTS = {
 }
 
 
-def test_prompts_about_the_same_stand_together_under_what_they_share() -> None:
+def test_similar_prompts_are_grouped_under_their_common_words() -> None:
     weights = weigh(TEXTS)
     groups, alone = group(TEXTS, weights, lambda a, b: by_words(weights, a, b), least=LEAST)
     assert [{each.name for each in one.members} for one in groups] == [{"late", "refund"}, {"sql/explain", "sql/write"}]
@@ -27,7 +27,7 @@ def test_prompts_about_the_same_stand_together_under_what_they_share() -> None:
 
 
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.lists(st.sampled_from("one two three four five".split()))))
-def test_each_prompt_stands_somewhere_and_no_group_is_looser_than_asked(said: dict[str, list[str]]) -> None:
+def test_each_prompt_is_in_a_group_above_the_threshold(said: dict[str, list[str]]) -> None:
     texts = {name: " ".join(words) for name, words in said.items()}
     weights = weigh(texts)
     groups, alone = group(texts, weights, lambda a, b: by_words(weights, a, b), least=0.3)
@@ -40,6 +40,6 @@ def test_each_prompt_stands_somewhere_and_no_group_is_looser_than_asked(said: di
     assert group(turned, weigh(turned), lambda a, b: by_words(weights, a, b), least=0.3) == (groups, alone)
 
 
-def test_the_names_of_what_is_filled_in_make_nothing_alike() -> None:
+def test_parameter_names_do_not_count_as_similarity() -> None:
     weights = weigh({"a": "Greet $customer_name and ${account_tier}.", "b": "Cook {{customer_name}} soup", "c": "x"})
     assert by_words(weights, "a", "b") == 0.0

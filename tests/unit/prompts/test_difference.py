@@ -1,4 +1,4 @@
-"""What two versions differ in, and what that asks of their semantic versions."""
+"""Tests of version differences and of the semantic version bump they require."""
 
 import msgspec
 import pytest
@@ -59,12 +59,12 @@ def test_a_version_does_not_differ_from_itself(version):
 
 
 @given(VERSIONS, VERSIONS)
-def test_a_bump_is_none_only_for_one_digest(one, other):
+def test_a_bump_is_none_only_for_equal_digests(one, other):
     assert (bump(difference(one, other)) == "none") == (digest_of(one) == digest_of(other))
 
 
 @given(VERSIONS, VERSIONS)
-def test_differences_turn_round(one, other):
+def test_differences_are_symmetric(one, other):
     there, back = difference(one, other), difference(other, one)
     assert {(each.name, each.after, each.before) for each in there.params} == {
         (each.name, each.before, each.after) for each in back.params
@@ -75,7 +75,7 @@ def test_differences_turn_round(one, other):
     }
 
 
-def test_sections_are_told_with_their_lines():
+def test_changed_sections_are_reported_with_their_lines():
     after = changed(sections={"x": "one\nTWO", "z": "new\nlines"}, override_sections={"y": "over"})
     assert difference(BASE, after).sections == (
         SectionDifference("x", "changed", ("@@ -1,2 +1,2 @@", " one", "-two", "+TWO")),
@@ -85,7 +85,7 @@ def test_sections_are_told_with_their_lines():
     )
 
 
-def test_params_are_told_before_and_after():
+def test_changed_params_are_reported_before_and_after():
     loose = msgspec.structs.replace(P, required=False)
     fresh = Param(name="r")
     found = difference(BASE, changed(params=(fresh, loose))).params
@@ -93,7 +93,7 @@ def test_params_are_told_before_and_after():
     assert [each.kind for each in found] == ["changed", "removed", "added"]
 
 
-def test_other_fields_are_told_with_both_values():
+def test_other_changed_fields_are_reported_with_both_values():
     after = changed(
         sections={"y": "three", "x": "one\ntwo"}, engine="none", metadata={"k": 1}, tags=("t",), branch="exp"
     )
@@ -137,7 +137,7 @@ def test_other_fields_are_told_with_both_values():
     ],
     ids=str,
 )
-def test_what_a_change_asks_for(fields, asked):
+def test_the_required_bump_of_a_change(fields, asked):
     assert bump(difference(BASE, changed(**fields))) == asked
 
 
@@ -163,7 +163,7 @@ def test_next_semver(semver, none, patch, minor, major):
     ["", "1", "1.2", "v1.2.3", "01.2.3", "1.2.3-", "1.2.3-01", "1.2.3+", "1.2.3\n", "1.²3.3", "1.2." + "9" * 99, 1.2],
     ids=repr,
 )
-def test_other_versions_are_refused(semver):
+def test_invalid_semantic_versions_are_rejected(semver):
     with pytest.raises(InvalidInput, match="not a semantic version") as caught:
         check_semver(semver)
     assert caught.value.where == "semver"
@@ -174,7 +174,7 @@ def test_other_versions_are_refused(semver):
         r"(0|[1-9]\d{0,3})\.(0|[1-9]\d{0,3})\.(0|[1-9]\d{0,3})(-[a-z]{1,4}(\.[1-9])?)?", fullmatch=True
     ).filter(str.isascii)
 )
-def test_next_semver_is_one_and_grows(semver):
+def test_next_semver_is_valid_and_higher(semver):
     core = tuple(map(int, semver.partition("-")[0].split(".")))
     ladder = [tuple(map(int, check_semver(next_semver(semver, by)).split("."))) for by in ("patch", "minor", "major")]
     assert sorted(ladder) == ladder

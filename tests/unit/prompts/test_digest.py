@@ -1,4 +1,4 @@
-"""Which versions are the same, and that the JSON under it is that of RFC 8785."""
+"""Tests of the version digest: which versions are equal, and that its JSON is canonical (RFC 8785)."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ def backwards(value):
 
 
 @given(VERSIONS)
-def test_line_ends_key_order_and_place_make_no_version(version):
+def test_line_endings_and_key_order_change_no_digest(version):
     other = msgspec.structs.replace(
         version,
         slug="c",
@@ -110,11 +110,11 @@ def test_equal_digests_are_equal_content(one, other):
         {"metadata": {"k": True}},
     ],
 )
-def test_what_renders_or_steers_makes_a_version(change):
+def test_every_effective_field_changes_the_digest(change):
     assert digest_of(msgspec.structs.replace(BASE, **change)) != digest_of(BASE)
 
 
-def test_the_digest_is_the_documented_one():
+def test_the_digest_matches_the_documentation():
     form = {
         "sections": [["x", "1"], ["y", "2"]],
         "override_sections": [],
@@ -131,7 +131,7 @@ def test_the_digest_is_the_documented_one():
 
 
 @given(VERSIONS)
-def test_a_sealed_version_has_lf_and_its_digest(version):
+def test_a_sealed_version_has_lf_endings_and_its_digest(version):
     stored = sealed(version)
     assert stored.digest == digest_of(version) == digest_of(stored)
     assert sealed(stored) == stored
@@ -150,13 +150,13 @@ def test_a_sealed_version_has_lf_and_its_digest(version):
         ({"params": (Param(name="p", description="\udfff"),)}, "params"),
     ],
 )
-def test_what_has_no_canonical_form_is_refused_by_field(change, where):
+def test_values_without_canonical_form_are_rejected_by_field(change, where):
     with pytest.raises(InvalidInput) as caught:
         digest_of(msgspec.structs.replace(BASE, **change))
     assert caught.value.where == where
 
 
-def test_metadata_that_nests_without_end_is_refused():
+def test_cyclic_metadata_is_rejected():
     deep = []
     for _ in range(100_000):
         deep = [deep]
@@ -217,6 +217,6 @@ def test_canonical_json_is_rfc_8785(value, text):
 
 
 @given(JSON)
-def test_canonical_json_is_read_as_what_it_was(value):
+def test_canonical_json_round_trips(value):
     assert json.loads(canonical(value), parse_int=float) == value
     assert canonical(backwards(value)) == canonical(value)

@@ -1,3 +1,5 @@
+"""Tests of prompt files: front matter, sections and parameters are parsed and written without loss."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,7 +94,7 @@ def versions(draw):
 
 
 @given(versions())
-def test_a_written_version_is_read_and_written_as_the_same(version):
+def test_a_prompt_file_round_trips(version):
     text = write_file(version)
     read = read_file(text, path="x.md")
     assert read == version
@@ -103,7 +105,7 @@ def test_a_written_version_is_read_and_written_as_the_same(version):
 
 
 @given(st.text(st.sampled_from("-\n<!@section> abody:&*{}[]\x00\r\ufeff\t\"'")) | st.text())
-def test_any_text_is_a_version_or_refused_in_words(text):
+def test_any_text_is_parsed_or_rejected_with_a_message(text):
     try:
         version = read_file(text, path="x.md")
     except InvalidInput as error:
@@ -149,7 +151,7 @@ Welcome $user_name, I'm $agent_name.
 """
 
 
-def test_the_documented_file():
+def test_the_documented_file_is_parsed():
     assert read_file(EXAMPLE, path="default/persona/kind_helper.md") == Version(
         slug="persona/kind_helper",
         semver="1.2.0",
@@ -184,7 +186,7 @@ def test_a_file_without_front_matter_is_one_section():
     assert read_file("a\n\n---\nb: c\n---\n", path="a.md").sections == {"body": "a\n\n---\nb: c\n---"}
 
 
-def test_the_names_of_the_seeds_are_read():
+def test_field_names_of_the_originals_are_parsed():
     text = "---\nid: persona/a\nparams: [$agent_name, $user_name]\ninherits_from: base\n---\nHi"
     read = read_file(text, path="x.md")
     assert (read.slug, read.inherits, [param.name for param in read.params]) == (
@@ -196,7 +198,7 @@ def test_the_names_of_the_seeds_are_read():
     assert stated_keys("Hi", path="x.md") == frozenset()
 
 
-def test_a_json_schema_and_defaults_are_read():
+def test_a_json_schema_and_defaults_are_parsed():
     text = (
         "---\ninput:\n  schema:\n    type: object\n    required: [n]\n    properties:\n      n: {type: integer}\n"
         "      s: {type: string, default: 0123}\n      t: {type: string, default: }\n  default: {n: 7}\n---\n"
@@ -208,7 +210,7 @@ def test_a_json_schema_and_defaults_are_read():
     )
 
 
-def test_line_ends_and_a_byte_order_mark_make_no_other_version():
+def test_line_endings_and_byte_order_mark_change_no_version():
     windows = b"\xef\xbb\xbf" + EXAMPLE.replace("\n", "\r\n").encode()
     assert read_file(windows, path="x.md") == read_file(EXAMPLE, path="x.md")
 
@@ -228,8 +230,8 @@ def front(lines, body="Hi\n"):
         (front("name: a\nversion: 1.10"), "x.md: line 3: version: '1.10' is not a semantic version"),
         (front("version: [1, 0]"), "x.md: line 2: version: expected a string"),
         (front("a: b\nsync: yes"), "x.md: line 3: sync: expected true or false, got 'yes'"),
-        (front("tags: {a: b}"), "x.md: line 2: tags: expected a list of texts"),
-        (front("tags: [[a]]"), "x.md: line 2: tags: expected a list of texts"),
+        (front("tags: {a: b}"), "x.md: line 2: tags: expected a list of strings"),
+        (front("tags: [[a]]"), "x.md: line 2: tags: expected a list of strings"),
         (front("engine: jinja2"), "x.md: line 2: engine: expected dollar, braces, none, got 'jinja2'"),
         (front("branch: a/b"), "x.md: line 2: branch: 'a/b' is not a valid branch name"),
         (front("inherits: base@^1.0"), "x.md: line 2: inherits: '^1.0' is not a valid branch name"),
@@ -254,14 +256,14 @@ def front(lines, body="Hi\n"):
         ("a\n\ud800", "x.md: line 2: contains a lone surrogate"),
     ],
 )
-def test_what_is_wrong_is_named_with_line_and_key(text, message):
+def test_errors_name_the_line_and_the_key(text, message):
     with pytest.raises(InvalidInput) as caught:
         read_file(text, path="x.md")
     assert message in str(caught.value)
     assert (caught.value.where or "").startswith("x.md:")
 
 
-def test_a_path_that_is_no_id_is_refused():
+def test_an_invalid_path_is_rejected():
     with pytest.raises(InvalidInput, match="lower case"):
         read_file("Hi", path="default/README.md")
 
@@ -275,12 +277,12 @@ def test_a_path_that_is_no_id_is_refused():
         (Version(slug="a", metadata={"x": {1, 2}}), r"a\.metadata\.x: set is not a JSON type"),
     ],
 )
-def test_what_no_file_can_hold_is_refused(version, message):
+def test_unwritable_versions_are_rejected(version, message):
     with pytest.raises(InvalidInput, match=message):
         write_file(version)
 
 
-def test_files_have_an_end():
+def test_too_large_files_are_rejected():
     with pytest.raises(TooLarge):
         read_file("x" * (1024 * 1024 + 1), path="x.md")
     with pytest.raises(TooLarge):

@@ -1,4 +1,4 @@
-"""What a version says with its ancestors, and what is left of two edits of one text."""
+"""Tests of prompt inheritance: how sections resolve through ancestors, and three-way merges."""
 
 import msgspec
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
 from cuebook.prompts.inherit import DEPTH, Clash, merge3, resolve, text_of
-from cuebook.records.prompt import Param, Resolved, Version
+from cuebook.records.prompt import Param, ResolvedVersion, Version
 
 NAMES = st.sampled_from("vwxyz")
 TEXTS = st.sampled_from(["", "a", "b", "a\n\nb", "  "])
@@ -19,7 +19,7 @@ LAYERS = st.lists(
 
 
 def chain_of(layers):
-    """Versions, oldest first, each inheriting the one before it."""
+    """Return versions, oldest first, each of which inherits the previous one."""
     return [
         Version(
             slug=f"p{place}",
@@ -35,7 +35,7 @@ def chain_of(layers):
 
 
 def resolved(versions, **more):
-    """The last of the versions, with the others as they are inherited: the newest of a slug and branch, or a pin."""
+    """Resolve the last version; the others are found as the newest of a slug and branch, or as a pin."""
     known = {}
     for each in versions:
         known[each.slug] = known[f"{each.slug}@{each.branch}"] = each
@@ -50,7 +50,7 @@ def fault(*versions, **more):
     return str(caught.value)
 
 
-def test_the_document_s_example():
+def test_the_example_of_the_specification_resolves():
     parent = Version(
         slug="base-agent", number=3, sections={"identity": "I am an agent.", "constraints": "Be kind."}, digest="d1"
     )
@@ -64,7 +64,7 @@ def test_the_document_s_example():
         digest="d2",
     )
     found = resolved([parent, child])
-    assert found == Resolved(
+    assert found == ResolvedVersion(
         version=child,
         sections={"identity": "I am an agent.\n\nI write code.", "constraints": "Be exact.", "tools": "Use git."},
         params=(Param(name="user"),),
@@ -77,7 +77,7 @@ def test_the_document_s_example():
 
 
 @given(LAYERS)
-def test_a_resolved_parent_gives_the_same_child(layers):
+def test_a_resolved_parent_gives_an_equal_child(layers):
     *older, child = chain_of(layers)
     if not older:
         return
@@ -91,7 +91,7 @@ def test_a_resolved_parent_gives_the_same_child(layers):
 
 
 @given(st.lists(SECTIONS, min_size=3, max_size=3))
-def test_without_overrides_it_does_not_matter_which_two_are_joined_first(texts):
+def test_inheritance_without_overrides_is_associative(texts):
     oldest, middle, child = chain_of([(sections, {}, []) for sections in texts])
     alone = msgspec.structs.replace(middle, inherits=None)
     both = Version(slug="both", sections=resolved([alone, child]).sections, inherits=oldest.slug)
@@ -100,7 +100,7 @@ def test_without_overrides_it_does_not_matter_which_two_are_joined_first(texts):
 
 
 @given(LAYERS)
-def test_what_every_section_says(layers):
+def test_every_section_resolves_to_its_nearest_text(layers):
     versions = chain_of(layers)
     found = resolved(versions)
     names = dict.fromkeys(
@@ -117,31 +117,31 @@ def test_what_every_section_says(layers):
     assert found.params == tuple(newest.values())
 
 
-def test_an_empty_override_leaves_nothing_to_read():
+def test_an_empty_override_removes_the_section():
     parent = Version(slug="a", sections={"x": "one", "y": "two"})
     child = Version(slug="b", override_sections={"x": ""}, inherits="a")
     assert text_of(resolved([parent, child])) == "two"
 
 
-def test_a_parent_that_is_missing_is_named():
+def test_a_missing_parent_is_reported():
     assert fault(Version(slug="a", inherits="b/c@exp")) == "a@main inherits 'b/c@exp', which does not exist"
     middle = Version(slug="b", number=2, inherits="c")
     assert fault(middle, Version(slug="a", inherits="b")) == "b@main:2 inherits 'c', which does not exist"
 
 
-def test_a_reference_that_is_none_is_refused():
+def test_an_invalid_reference_is_rejected():
     assert "'^'" in fault(Version(slug="a", inherits="b@^1.0"))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_a_ring_is_named(size):
+def test_an_inheritance_cycle_is_reported(size):
     versions = [Version(slug=f"p{place}", number=1, inherits=f"p{(place + 1) % size}") for place in range(size)]
     ring = [f"p{place}@main:1" for place in (*range(size), 0)]
     said = fault(*versions[1:], versions[0])
     assert said == f"circular inheritance: {' → '.join(ring)}"
 
 
-def test_a_draft_that_would_meet_itself_once_stored_is_a_ring():
+def test_a_draft_that_closes_a_cycle_is_rejected():
     stored = Version(slug="a", number=3)
     between = Version(slug="b", number=1, inherits="a")
     draft = Version(slug="a", inherits="b")
@@ -149,14 +149,14 @@ def test_a_draft_that_would_meet_itself_once_stored_is_a_ring():
         resolve(draft, {"a": stored, "b": between}.get)
 
 
-def test_a_version_may_build_on_an_older_one_and_a_branch_on_another():
+def test_versions_may_inherit_older_versions_and_branches():
     first = Version(slug="a", number=1, sections={"body": "one"})
     second = Version(slug="a", number=2, sections={"body": "two"}, inherits="a@main:1")
     branch = Version(slug="a", branch="exp", number=1, sections={"body": "three"}, inherits="a@main")
     assert text_of(resolved([first, second, branch])) == "one\n\ntwo\n\nthree"
 
 
-def test_depth_is_counted_in_steps():
+def test_inheritance_depth_is_counted_in_steps():
     versions = chain_of([({"body": str(place)}, {}, []) for place in range(DEPTH + 2)])
     assert len(resolved(versions[: DEPTH + 1]).lineage) == DEPTH + 1
     said = fault(*versions)
@@ -165,7 +165,7 @@ def test_depth_is_counted_in_steps():
     assert "more than 0 steps" in fault(*versions[:2], depth=0)
 
 
-def test_another_engine_is_refused_where_it_would_matter():
+def test_a_conflicting_template_engine_is_rejected():
     names = (Param(name="user"),)
     child = Version(slug="b", sections={"body": "{{user}}"}, engine="braces", params=names, inherits="a")
     for text in ("Hi $user", "costs $$user", "{{user}}"):
@@ -184,7 +184,7 @@ def test_a_merge_with_an_unchanged_side_is_the_other_side(base, other):
 
 
 @given(EDITED, EDITED, EDITED)
-def test_both_sides_of_a_merge_are_kept(base, ours, theirs):
+def test_a_merge_keeps_the_edits_of_both_sides(base, ours, theirs):
     merged, turned = merge3(base, ours, theirs), merge3(base, theirs, ours)
     clashes = {clash.section for clash in merged.conflicts}
     assert {(each.section, each.base, each.ours, each.theirs) for each in merged.conflicts} == {
@@ -207,7 +207,7 @@ def test_both_sides_of_a_merge_are_kept(base, ours, theirs):
     ]
     lead = theirs if not moves[0] else ours
     shown = [name for name in merged.sections if name in lead]
-    assert shown == [name for name in lead if name in merged.sections], "one side's order is kept"
+    assert shown == [name for name in lead if name in merged.sections], "the order of one side is kept"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_worked_merges(base, ours, theirs, merged):
         ("was", "ours", None, "ours"),
     ],
 )
-def test_what_both_changed_is_a_conflict_with_all_texts(base, ours, theirs, kept):
+def test_conflicting_changes_are_reported_with_all_texts(base, ours, theirs, kept):
     sides = [{"a": "1"} | ({} if text is None else {"x": text}) for text in (base, ours, theirs)]
     merged = merge3(*sides)
     assert merged.conflicts == (Clash("x", base, ours, theirs),)

@@ -1,4 +1,5 @@
-"""What an observation teaches: the document's score and weight to the digit, evidence that adds up, and a cap."""
+"""Tests of learning from observations: scores and weights match the specification, and one user's influence is
+capped."""
 
 import math
 
@@ -24,7 +25,7 @@ from cuebook.prompts.learn import FOLD, Posterior, aligned, capped, ema, score, 
         (0.5, 99, "failure", 0.25, 0.25),
     ],
 )
-def test_scores_are_the_documents_to_the_digit(sentiment, corrections, outcome, expected, renormalised) -> None:
+def test_scores_match_the_specification_exactly(sentiment, corrections, outcome, expected, renormalised) -> None:
     assert score(sentiment, corrections, outcome) == pytest.approx(expected, abs=1e-9)
     assert score(sentiment, corrections, outcome, missing="renormalise") == pytest.approx(renormalised, abs=1e-9)
 
@@ -39,13 +40,13 @@ def test_scores_are_the_documents_to_the_digit(sentiment, corrections, outcome, 
         ((0.5, 0, "splendid"), "outcome"),
     ],
 )
-def test_components_out_of_range_are_refused_by_name(given_, where) -> None:
+def test_out_of_range_components_are_rejected_by_name(given_, where) -> None:
     with pytest.raises(InvalidInput, match=where) as raised:
         score(*given_)
     assert raised.value.where == where
 
 
-def test_a_weight_takes_sixteen_perfect_observations_from_a_half_to_nine_tenths() -> None:
+def test_sixteen_perfect_observations_raise_a_weight_to_90_percent() -> None:
     weight, steps = 0.5, []
     for _ in range(22):
         weight = ema(weight, 1.0)
@@ -56,12 +57,12 @@ def test_a_weight_takes_sixteen_perfect_observations_from_a_half_to_nine_tenths(
 
 
 @given(weight=st.floats(0, 1), scored=st.floats(0, 1))
-def test_a_weight_stays_between_itself_and_the_score(weight, scored) -> None:
+def test_a_weight_moves_towards_the_score(weight, scored) -> None:
     assert min(weight, scored) - 1e-12 <= ema(weight, scored) <= max(weight, scored) + 1e-12
 
 
 @pytest.mark.parametrize("bad", [math.nan, -0.1, 1.1])
-def test_a_weight_out_of_range_is_refused(bad) -> None:
+def test_an_out_of_range_weight_is_rejected(bad) -> None:
     with pytest.raises(InvalidInput, match="weight"):
         ema(bad, 0.5)
     with pytest.raises(InvalidInput, match="score"):
@@ -72,7 +73,7 @@ seen = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=49)
 
 
 @given(pairs=seen)
-def test_evidence_is_a_sum_in_any_order_until_it_is_folded(pairs) -> None:
+def test_unfolded_evidence_is_an_order_independent_sum(pairs) -> None:
     there = back = aligned(Posterior(), ("energy_high",))
     for signal, said in pairs:
         there = update(there, (1.0, signal), said)
@@ -84,22 +85,22 @@ def test_evidence_is_a_sum_in_any_order_until_it_is_folded(pairs) -> None:
     assert there.A[1] == there.A[2]
 
 
-def test_every_fiftieth_observation_folds_what_is_held() -> None:
+def test_every_fiftieth_observation_folds_the_evidence() -> None:
     known = Posterior()
     for _ in range(50):
         known = update(known, (1.0,), 0.5)
     assert (known.A, known.b, known.n) == ((50 * FOLD,), (25 * FOLD,), 50)
     for _ in range(20_000):
         known = update(known, (1.0,), 0.5)
-    assert known.A[0] < 1_000.0  # it never remembers more than a thousand
+    assert known.A[0] < 1_000.0  # the evidence never exceeds a thousand observations
 
 
-def test_a_posterior_survives_the_codec() -> None:
+def test_a_posterior_round_trips() -> None:
     known = update(aligned(Posterior(), ("energy_high", "task_coding")), (1.0, 0.25, 1.0), 0.75)
     assert msgspec.json.decode(msgspec.json.encode(known), type=Posterior) == known
 
 
-def test_new_signals_find_room_and_old_ones_stay() -> None:
+def test_new_signals_are_added_and_old_ones_stay() -> None:
     known = update(aligned(Posterior(), ("task_coding",)), (1.0, 1.0), 0.75)
     wide = aligned(known, ("energy_high",))
     assert wide.signals == ("energy_high", "task_coding")
@@ -109,7 +110,7 @@ def test_new_signals_find_room_and_old_ones_stay() -> None:
     assert aligned(wide, ()) is wide
 
 
-def test_features_of_another_length_are_refused() -> None:
+def test_features_of_another_length_are_rejected() -> None:
     with pytest.raises(InvalidInput, match="Align"):
         update(Posterior(), (1.0, 0.5), 0.5)
     with pytest.raises(InvalidInput):
@@ -117,7 +118,7 @@ def test_features_of_another_length_are_refused() -> None:
 
 
 @given(users=st.lists(st.sampled_from("aaaaaabc"), max_size=200))
-def test_of_fifty_in_a_row_at_most_ten_of_one_user_count(users) -> None:
+def test_at_most_ten_of_fifty_observations_per_user_count(users) -> None:
     told: list[tuple[str, float]] = []
     for user in users:
         told.append((user, capped(told, user)))
@@ -126,7 +127,7 @@ def test_of_fifty_in_a_row_at_most_ten_of_one_user_count(users) -> None:
         assert all(sum(counts for name, counts in window if name == user) <= 10 for user in "abc")
 
 
-def test_one_user_cannot_move_a_shared_weight_as_all_can() -> None:
+def test_one_user_has_limited_influence_on_a_shared_weight() -> None:
     told: list[tuple[str, float]] = []
     weight = 0.9
     for _ in range(50):

@@ -1,4 +1,4 @@
-"""A score that is corrected afterwards leaves behind what it would have left at first."""
+"""Tests of revised observations: correcting a score equals having recorded the right score at first."""
 
 import random
 
@@ -16,7 +16,7 @@ def folded(scores, xs):
 
 
 @pytest.mark.parametrize("at", [0, 1, 48, 49, 50, 99, 119])
-def test_correcting_is_as_good_as_folding_anew(at):
+def test_a_correction_equals_learning_the_corrected_scores(at):
     dice = random.Random(at)
     xs = [(1.0, dice.random(), dice.random()) for _ in range(120)]
     scores = [dice.random() for _ in xs]
@@ -35,6 +35,6 @@ def test_a_weight_stays_within_its_bounds():
     assert ema_revised(0.99, 1.0, 0) == 1.0
 
 
-def test_features_of_another_length_are_refused():
+def test_features_of_another_length_are_rejected():
     with pytest.raises(InvalidInput, match="Align"):
         update_revised(Posterior(), (1.0, 0.5), 0.1, 0)

@@ -1,4 +1,4 @@
-"""Edits are the fewest, a diff can be applied, and edits that do not touch go together."""
+"""Tests of the line diff: edits are minimal, diffs apply, and non-overlapping edits merge."""
 
 import difflib
 import random
@@ -24,7 +24,7 @@ def edited(before, changes):
 
 
 def common(one, other):
-    """How many lines the longest common subsequence has, by the table everybody knows."""
+    """Return the length of the longest common subsequence, by dynamic programming."""
     row = [0] * (len(other) + 1)
     for mine in one:
         last = row
@@ -35,7 +35,7 @@ def common(one, other):
 
 
 def applied(before, hunks):
-    """What `patch` does."""
+    """Apply hunks as `patch` does."""
     old = before.split("\n")
     new, at = [], 0
     for line in hunks:
@@ -54,12 +54,12 @@ def applied(before, hunks):
 
 
 @given(LINES, LINES)
-def test_edits_lead_from_one_text_to_the_other_and_are_the_fewest(before, after):
+def test_edits_turn_one_text_into_the_other_minimally(before, after):
     changes = edits(before, after)
     assert edited(before, changes) == after
     taken = sum(edit.end - edit.start for edit in changes)
     assert taken == len(before) - common(before, after)
-    assert all(one.end < other.start for one, other in pairwise(changes)), "no two touch"
+    assert all(one.end < other.start for one, other in pairwise(changes)), "no two edits touch"
 
 
 @given(LONG, LONG)
@@ -70,7 +70,7 @@ def test_a_diff_can_be_applied(before, after):
     assert (not hunks) == (old == new)
 
 
-def test_a_diff_looks_as_everywhere():
+def test_a_diff_has_the_unified_format():
     before = [f"line {number}" for number in range(40)]
     after = before.copy()
     after[3] = "three"
@@ -94,7 +94,7 @@ def test_small_diffs(before, after, hunks):
 
 
 @given(LINES, LINES)
-def test_one_side_s_edits_are_taken(base, other):
+def test_edits_of_one_side_are_merged(base, other):
     base, other = "\n".join(base), "\n".join(other)
     assert merge_lines(base, other, base) == other
     assert merge_lines(base, base, other) == other
@@ -102,18 +102,18 @@ def test_one_side_s_edits_are_taken(base, other):
 
 
 @given(LINES, LINES, LINES)
-def test_a_merge_does_not_depend_on_whose_edits_are_ours(base, ours, theirs):
+def test_a_merge_is_symmetric(base, ours, theirs):
     base, ours, theirs = "\n".join(base), "\n".join(ours), "\n".join(theirs)
     merged = merge_lines(base, ours, theirs)
     assert merged == merge_lines(base, theirs, ours)
     if merged is not None:
         assert len(merged.split("\n")) - len(ours.split("\n")) == len(theirs.split("\n")) - len(base.split("\n")) or (
             set(edits(base.split("\n"), ours.split("\n"))) & set(edits(base.split("\n"), theirs.split("\n")))
-        ), "each side's lines are added once, but for an edit both made"
+        ), "each side's lines are added once, except for an edit that both made"
 
 
 @given(st.lists(st.integers(0, 3), min_size=12, max_size=12), st.integers(0, 5))
-def test_edits_far_from_each_other_merge(seed, place):
+def test_distant_edits_merge(seed, place):
     base = [f"{number} {digit}" for number, digit in enumerate(seed)]
     ours, theirs = base.copy(), base.copy()
     ours[place] = "ours"
@@ -142,14 +142,14 @@ def test_worked_merges(base, ours, theirs, merged):
 
 
 @pytest.mark.parametrize("after", ["shuffled", "reversed", "shrunk"])
-def test_texts_that_share_too_little_are_one_edit_in_bounded_time(after):
+def test_very_different_texts_are_one_edit_in_bounded_time(after):
     before = [str(number % 1000) for number in range(20_000)]
     other = {"reversed": before[::-1], "shrunk": before[:100] + before[19_000:]}.get(after, before.copy())
     if after == "shuffled":
         random.Random(1).shuffle(other)
     begun = time.thread_time()
     changes = edits(["begin", *before, "end"], ["begin", *other, "end"])
-    assert time.thread_time() - begun < 20, "0.2 s when alone"
+    assert time.thread_time() - begun < 20, "0.2 s on an idle machine"
     assert edited(["begin", *before, "end"], changes) == ["begin", *other, "end"]
     if after == "reversed":
         assert changes == [Edit(1, 20_001, tuple(other))]

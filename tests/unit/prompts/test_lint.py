@@ -1,3 +1,5 @@
+"""Tests of the prompt linter: suspicious text, secrets, parameters, duplicates and the rating."""
+
 import json
 import time
 
@@ -23,7 +25,7 @@ def prompt(text="You are kind.", slug="p", **changes):
     return replace(Version(slug=slug, number=1, description="What it is for", sections={"body": text}), **changes)
 
 
-def found(*versions, **options):
+def rules_found(*versions, **options):
     return [(finding.rule, finding.where) for finding in lint(versions, count=count, **options)]
 
 
@@ -39,7 +41,7 @@ def test_a_good_prompt_has_no_findings():
         params=(Param(name="user_name", description="who"),),
         metadata={"model": "gpt", "extra": {"owner": "core"}, "key": "${env:API_KEY}", "password": "your password"},
     )
-    assert found(replace(base, sections={**base.sections, "tone": "Cool."}), child) == []
+    assert rules_found(replace(base, sections={**base.sections, "tone": "Cool."}), child) == []
 
 
 @pytest.mark.parametrize(
@@ -72,11 +74,11 @@ def test_a_good_prompt_has_no_findings():
         ("the Οracle", "confusable", 1),
     ],
 )
-def test_a_suspicious_text_is_found_with_its_line(text, rule, line):
-    assert (rule, f"sections.body:{line}") in found(prompt(text, params=(Param(name="user_name"),)))
+def test_suspicious_text_is_reported_with_its_line(text, rule, line):
+    assert (rule, f"sections.body:{line}") in rules_found(prompt(text, params=(Param(name="user_name"),)))
 
 
-def test_secrets_are_found_wherever_they_stand_and_never_shown():
+def test_secrets_are_found_everywhere_and_never_shown():
     key = "ghp_abcdefghij0123456789abcdefghij012345"
     version = prompt(
         f"Token {key}",
@@ -95,12 +97,12 @@ def test_secrets_are_found_wherever_they_stand_and_never_shown():
     assert "k7Jd92mNqpXw4Lz8" not in to_json(findings)
 
 
-def test_parameters_without_a_place_and_names_without_a_parameter():
+def test_unused_parameters_and_undeclared_names_are_reported():
     version = prompt(
         "Hi $user_name, ${agentname}, {{user_name}}, $HOME, $x, $$topic.",
         params=(Param(name="user_name"), Param(name="agent_name"), Param(name="unused")),
     )
-    assert found(version) == [
+    assert rules_found(version) == [
         ("unused-param", "params.agent_name"),
         ("unused-param", "params.unused"),
         ("other-syntax", "sections.body"),
@@ -109,49 +111,49 @@ def test_parameters_without_a_place_and_names_without_a_parameter():
     [finding] = [each for each in lint([version], count=count) if each.rule == "undeclared-param"]
     assert "'agentname'" in finding.message
     assert "Did you mean 'agent_name'?" in finding.message
-    assert found(prompt("{{HOME}} $a", engine="braces")) == [("undeclared-param", "sections.body")]
-    assert found(prompt("{{HOME}} $a", engine="none")) == []
+    assert rules_found(prompt("{{HOME}} $a", engine="braces")) == [("undeclared-param", "sections.body")]
+    assert rules_found(prompt("{{HOME}} $a", engine="none")) == []
 
 
-def test_what_a_child_uses_or_declares_counts_for_its_parent():
+def test_names_of_a_child_count_for_its_parent():
     base = prompt("Hi $user", slug="base", params=(Param(name="topic"),))
     child = prompt("And $topic", inherits="base", params=(Param(name="user"),))
-    assert found(base, child) == []
-    assert found(base) == [("unused-param", "params.topic"), ("undeclared-param", "sections.body")]
+    assert rules_found(base, child) == []
+    assert rules_found(base) == [("unused-param", "params.topic"), ("undeclared-param", "sections.body")]
 
 
-def test_overrides_of_nothing_and_parents_that_are_not_there():
+def test_missing_overrides_and_parents_are_reported():
     base = prompt(slug="default/base")
     child = prompt("", inherits="base", override_sections={"body": "x", "tone": "y"}, sections={})
-    assert found(base, child) == [("vain-override", "override_sections.tone")]
-    assert found(prompt(override_sections={"tone": "y"})) == [("vain-override", "override_sections.tone")]
-    assert found(prompt(inherits="nowhere")) == [("broken-inherits", "inherits")]
-    assert found(prompt(inherits="p")) == [("broken-inherits", "inherits")]
-    assert found(prompt(inherits="x"), parent_of=lambda _: base) == []
+    assert rules_found(base, child) == [("vain-override", "override_sections.tone")]
+    assert rules_found(prompt(override_sections={"tone": "y"})) == [("vain-override", "override_sections.tone")]
+    assert rules_found(prompt(inherits="nowhere")) == [("broken-inherits", "inherits")]
+    assert rules_found(prompt(inherits="p")) == [("broken-inherits", "inherits")]
+    assert rules_found(prompt(inherits="x"), parent_of=lambda _: base) == []
 
 
-def test_length_emptiness_description_and_misspelt_keys():
-    assert found(prompt("word " * 100), max_tokens=124) == [("too-long", "sections")]
-    assert found(prompt("word " * 100), max_tokens=125) == []
-    assert found(prompt("  ")) == [("empty", "sections")]
-    assert found(prompt(description=" ")) == [("no-description", "description")]
+def test_length_emptiness_description_and_misspelled_keys_are_checked():
+    assert rules_found(prompt("word " * 100), max_tokens=124) == [("too-long", "sections")]
+    assert rules_found(prompt("word " * 100), max_tokens=125) == []
+    assert rules_found(prompt("  ")) == [("empty", "sections")]
+    assert rules_found(prompt(description=" ")) == [("no-description", "description")]
     text = "---\ndescription: x\ninherit: base\noverrides: [a]\nowner: me\n---\nHi"
-    assert found(read_file(text, path="p.md")) == [("unknown-key", "metadata.extra.inherit")]
+    assert rules_found(read_file(text, path="p.md")) == [("unknown-key", "metadata.extra.inherit")]
 
 
-def test_what_changes_each_turn_stands_last():
+def test_volatile_parameters_must_be_last():
     now, date = (Param(name="now"),), (Param(name="date"),)
-    assert found(prompt(f"Hi.\nIt is $now.\n{FILLER}", params=now)) == [("unstable-front", "sections.body:2")]
-    assert found(prompt(f"{FILLER}\nIt is $now.", params=now)) == []
-    assert found(prompt(f"It is $date.\n{FILLER}", params=date)) == []
-    assert found(prompt(f"As of 2026-11-22 14:05.\n{FILLER}")) == [("unstable-front", "sections.body:1")]
-    assert found(prompt(f"As of 2026-11-22.\n{FILLER}")) == []
-    assert found(
+    assert rules_found(prompt(f"Hi.\nIt is $now.\n{FILLER}", params=now)) == [("unstable-front", "sections.body:2")]
+    assert rules_found(prompt(f"{FILLER}\nIt is $now.", params=now)) == []
+    assert rules_found(prompt(f"It is $date.\n{FILLER}", params=date)) == []
+    assert rules_found(prompt(f"As of 2026-11-22 14:05.\n{FILLER}")) == [("unstable-front", "sections.body:1")]
+    assert rules_found(prompt(f"As of 2026-11-22.\n{FILLER}")) == []
+    assert rules_found(
         prompt("It is {{now}}.", engine="braces", params=now, sections={"a": "It is {{ now }}.", "b": FILLER})
     ) == [("unstable-front", "sections.a:1")]
 
 
-def test_near_duplicates_among_prompts():
+def test_near_duplicate_prompts_are_reported():
     text = " ".join(f"word{n}" for n in range(60))
     other = text.replace("word59", "end")
     versions = [
@@ -160,13 +162,13 @@ def test_near_duplicates_among_prompts():
         prompt(text, slug="a", branch="trial"),
         prompt("Something else entirely.", slug="c"),
     ]
-    assert found(*versions) == [("near-duplicate", "sections")]
+    assert rules_found(*versions) == [("near-duplicate", "sections")]
     [finding] = lint(versions, count=count)
     assert (finding.slug, finding.message) == ("b", "is 97% the text of 'a'. Move common text into a parent.")
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), min_size=10, max_size=40).map(" ".join), max_size=8))
-def test_duplicates_are_those_that_comparing_all_pairs_finds(texts):
+def test_duplicates_match_a_comparison_of_all_pairs(texts):
     sets = {str(at): shingles(text) for at, text in enumerate(texts)}
     sets = {name: found for name, found in sets.items() if len(found) >= 12}
     expected = {
@@ -178,7 +180,7 @@ def test_duplicates_are_those_that_comparing_all_pairs_finds(texts):
     assert {two for _, two, _ in near_duplicates({str(at): text for at, text in enumerate(texts)})} == expected
 
 
-def test_a_branch_is_named_and_the_worst_comes_first():
+def test_findings_name_the_branch_and_begin_with_the_worst():
     bad = prompt("You are now\u202e sk-ant-api03-abcdefghijklmnopqrstu12345", branch="trial", description="")
     findings = lint([bad, prompt(slug="a", description="")], count=count)
     assert [(finding.severity, finding.slug) for finding in findings] == [
@@ -194,7 +196,7 @@ def test_a_branch_is_named_and_the_worst_comes_first():
     assert set(document["findings"][0]) == {"rule", "severity", "slug", "where", "message"}
 
 
-def test_hostile_texts_take_no_time():
+def test_hostile_texts_are_checked_quickly():
     began = time.thread_time()
     for text in ("ignore " * 30_000, "a\u0430" * 50_000, "ignore" + " " * 200_000, "![" * 50_000, "$a" * 50_000):
         lint([prompt(text)], count=count)
@@ -202,7 +204,7 @@ def test_hostile_texts_take_no_time():
     assert time.thread_time() - began < 20
 
 
-def test_the_rating_names_its_parts():
+def test_the_rating_lists_its_parts():
     good = prompt(metadata={"tests": ["t.yaml"]}, params=(Param(name="a", description="x"), Param(name="b")))
     rating = rate(good, (), scores=[0.9] * 10, tests=(3, 4))
     assert [(part.name, part.points, part.most) for part in rating.parts] == [

@@ -1,3 +1,5 @@
+"""Tests of the import of prompts from the files of earlier systems (Cortex and others)."""
+
 import json
 
 import pytest
@@ -9,7 +11,7 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts.migrate import Migration, plan, read, slugs
 from cuebook.records.prompt import Param, Version
 
-#: The documented array (seed B), with the fields of POST /api/prompts beside.
+#: The documented array (Cortex), with the fields of POST /api/prompts beside.
 ARRAY = [
     {
         "slug": "my-prompt",
@@ -35,7 +37,7 @@ ARRAY = [
     {"slug": "base", "sections": {"identity": "You are an agent."}, "metadata": {}},
 ]
 
-#: What B's program reads.
+#: The file that Cortex's program loads.
 THREE = {
     "prompts": [
         {"slug": "base", "name": "Base", "type": "persona", "tags": ["core"], "metadata": {"team": "a"}},
@@ -63,11 +65,11 @@ THREE = {
 
 
 def stored(migration, existing=()):
-    """What a store holds after a migration."""
+    """Return the versions that a store holds after a migration."""
     return [*existing, *(replace(step.version, number=step.number) for step in migration.steps)]
 
 
-def test_the_documented_array():
+def test_the_documented_array_is_imported():
     migration = plan(ARRAY, ())
     assert [(version.slug, version.branch) for version in migration.versions] == [
         ("my-prompt", "main"),
@@ -104,7 +106,7 @@ def test_the_documented_array():
     assert slugs(ARRAY) == ("my-prompt", "writer", "base", "default/base")
 
 
-def test_prompts_versions_and_inheritance():
+def test_prompts_versions_and_inheritance_are_imported():
     migration = plan(THREE, ())
     assert [(step.place, step.version.slug, step.number) for step in migration.steps] == [
         ("versions[2]", "base", 1),
@@ -124,7 +126,7 @@ def test_prompts_versions_and_inheritance():
 
 
 @pytest.mark.parametrize("document", [ARRAY, THREE, []])
-def test_a_second_time_has_no_effect(document):
+def test_a_second_import_has_no_effect(document):
     first = plan(document, ())
     again = plan(document, stored(first))
     assert again.steps == ()
@@ -136,7 +138,7 @@ TEXTS = st.sampled_from("abc")
 
 
 @given(st.lists(TEXTS, max_size=5), st.lists(TEXTS, max_size=3), st.lists(TEXTS, max_size=3))
-def test_a_history_is_imported_once_whatever_was_there_and_came_later(texts, before, later):
+def test_a_history_is_imported_once(texts, before, later):
     def rows(written):
         return [{"slug": "p", "sections": {"body": text}} for text in written]
 
@@ -167,7 +169,7 @@ def test_the_next_version_keeps_the_parent_and_counts_on():
 
 
 def broken(**changes):
-    """An array whose last row is wrong."""
+    """Return an array with an invalid last row."""
     return [*ARRAY[:3], {**ARRAY[3], **changes}]
 
 
@@ -215,14 +217,14 @@ def three(**changes):
         (three(prompts={"x": 1}), "prompts[1].x: unknown field 'x'"),
     ],
 )
-def test_an_error_in_the_last_row_leaves_nothing_to_write_and_names_its_place(document, message):
+def test_an_error_in_the_last_row_prevents_the_import(document, message):
     with pytest.raises(InvalidInput) as caught:
         plan(document, ())
     assert str(caught.value).startswith(message)
     assert message.startswith(caught.value.where or "no place")
 
 
-def test_a_file_is_read_with_its_byte_order_mark_and_no_key_twice():
+def test_byte_order_marks_are_accepted_and_duplicate_keys_rejected():
     assert plan(read(b"\xef\xbb\xbf[]"), ()) == Migration()
     with pytest.raises(InvalidInput, match="slug"):
         read('[{"slug": "a", "slug": "b"}]')

@@ -1,4 +1,4 @@
-"""Which ids, branches, sections and references are taken, and that each refusal says why."""
+"""Tests of prompt names: valid ids, branches, sections and references, and the errors about invalid ones."""
 
 from pathlib import PurePosixPath, PureWindowsPath
 
@@ -54,7 +54,7 @@ def is_slug(text):
         "com10",
     ],
 )
-def test_good_ids_come_back_as_they_are(slug):
+def test_valid_ids_are_returned_unchanged(slug):
     assert check_slug(slug) == slug
 
 
@@ -103,14 +103,14 @@ def test_good_ids_come_back_as_they_are(slug):
         ("/".join(["abcdefg"] * 30), f"at most {MAX_ID}"),
     ],
 )
-def test_other_ids_are_refused_with_the_reason(slug, why):
+def test_invalid_ids_are_rejected_with_the_reason(slug, why):
     said = fault(check_slug, slug)
     assert why in said
     said.encode()
 
 
 @given(st.text(max_size=20) | st.lists(PART | st.sampled_from(["..", ".", "", "nul", "a."])).map("/".join))
-def test_an_id_is_a_path_below_its_folder_on_every_system(text):
+def test_an_id_is_a_safe_path_on_every_system(text):
     if not is_slug(text):
         return
     assert text.isascii()
@@ -124,7 +124,7 @@ def test_an_id_is_a_path_below_its_folder_on_every_system(text):
 
 
 @given(st.lists(PART, min_size=1, max_size=4).map("/".join))
-def test_plain_parts_make_an_id(text):
+def test_plain_parts_form_a_valid_id(text):
     assert is_slug(text) == (not set(text.split("/")) & {"con", "prn", "aux", "nul"})
 
 
@@ -136,16 +136,16 @@ def test_candidates_are_the_id_and_the_one_under_default():
     assert "empty part" in fault(candidates, "/x")
 
 
-def test_a_projects_own_go_first_and_may_leave_out_default():
+def test_project_prompts_precede_default_ones():
     assert candidates("x", "acme") == ("projects/acme/x", "projects/acme/default/x", "x", "default/x")
     assert candidates("default/x", "acme") == ("projects/acme/default/x", "projects/acme/x", "default/x", "x")
-    assert candidates("projects/acme/x", "other")[0] == "projects/acme/x", "what names a project's own means it"
+    assert candidates("projects/acme/x", "other")[0] == "projects/acme/x", "a prefix names the project"
     assert set(overrides(candidates("x"), "acme")) == set(candidates("x", "acme")) - set(candidates("x"))
     longest = "/".join(["abcdefg"] * (MAX_ID // 8))
     assert candidates(longest, "acme") == (longest,)
 
 
-def test_an_instruction_is_looked_for_under_system_before_default():
+def test_instructions_are_searched_under_system_before_default():
     assert instructions("m") == ("m", "system/m", "default/m")
     assert instructions("system/m") == ("system/m",)
     assert instructions("m", "a") == (
@@ -153,7 +153,7 @@ def test_an_instruction_is_looked_for_under_system_before_default():
     )  # fmt: skip
 
 
-def test_whatever_a_projects_own_is_found_for_it_overrides():
+def test_a_project_prompt_overrides_every_candidate():
     for name in ("x", "default/x", "_meta/x"):
         for own in overrides(candidates(name), "acme"):
             assert set(overridden(own)) & {*candidates(name)}
@@ -161,7 +161,7 @@ def test_whatever_a_projects_own_is_found_for_it_overrides():
     assert overridden("persona/x") == ()
 
 
-def test_the_call_goes_before_the_conversation_and_that_before_the_setting():
+def test_the_call_overrides_the_conversation_and_the_setting():
     assert project_of("a", "b", "c") == "a"
     assert project_of("", "b", "c") == ""
     assert project_of(None, "b", "c") == "b"
@@ -173,7 +173,7 @@ def test_the_call_goes_before_the_conversation_and_that_before_the_setting():
 
 
 @pytest.mark.parametrize("name", ["main", "formal-tone", "v2.1", "_x", "2x"])
-def test_good_branches(name):
+def test_valid_branches_are_accepted(name):
     assert check_branch(name) == name
 
 
@@ -190,12 +190,12 @@ def test_good_branches(name):
         ("x" * 1000, "at most"),
     ],
 )
-def test_other_branches_are_refused(name, why):
+def test_invalid_branches_are_rejected(name, why):
     assert why in fault(check_branch, name)
 
 
 @pytest.mark.parametrize("name", ["body", "Output format", "段落", "a/b", "\u00e9"])
-def test_good_sections(name):
+def test_valid_sections_are_accepted(name):
     assert check_section(name) == name
 
 
@@ -213,7 +213,7 @@ def test_good_sections(name):
         (3, "got int"),
     ],
 )
-def test_other_sections_are_refused(name, why):
+def test_invalid_sections_are_rejected(name, why):
     assert why in fault(check_section, name)
 
 
@@ -226,7 +226,7 @@ def test_other_sections_are_refused(name, why):
         ("system/base:12", Reference("system/base", None, 12)),
     ],
 )
-def test_references_are_read_and_written(text, reference):
+def test_references_round_trip(text, reference):
     assert parse_reference(text) == reference
     assert str(reference) == text
 
@@ -246,13 +246,13 @@ def test_references_are_read_and_written(text, reference):
         (None, "expected slug"),
     ],
 )
-def test_other_references_are_refused(text, why):
+def test_invalid_references_are_rejected(text, why):
     said = fault(parse_reference, text)
     assert why in said
     assert len(said) < 300
 
 
-def test_the_field_at_fault_is_named():
+def test_the_invalid_field_is_named():
     with pytest.raises(InvalidInput) as caught:
         parse_reference("a//b", where="inherits")
     assert caught.value.where == "inherits"

@@ -1,4 +1,4 @@
-"""How parameters are declared in three forms, and which text a given value is."""
+"""Tests of prompt parameters: their three declaration forms, and how a value becomes text."""
 
 import math
 
@@ -72,7 +72,7 @@ def fault(call, *given):
         ({"type": "object"}, ()),
     ],
 )
-def test_params_are_read_from_every_form(written, params):
+def test_params_are_parsed_from_every_form(written, params):
     assert read_params(written) == params
 
 
@@ -90,15 +90,15 @@ def test_params_are_read_from_every_form(written, params):
         (["a\n"], "is not a valid parameter name", "params[0]"),
         (["a" * 65], "is not a valid parameter name", "params[0]"),
         ([{}], "needs a name", "params[0]"),
-        ([{"name": "a", "typ": "string"}], "'typ' is no field", "params[0]"),
+        ([{"name": "a", "typ": "string"}], "unknown field 'typ'", "params[0]"),
         ([{"name": "a", "type": "date"}], "'date' is not a type", "params[0]"),
         ([{"name": "a", "type": ["string", "integer"]}], "type list is not a type", "params[0]"),
         ([{"name": "a", "required": "maybe"}], "true or false", "params[0]"),
-        ([{"name": "a", "description": 3}], "expected a text", "params[0]"),
+        ([{"name": "a", "description": 3}], "expected a string", "params[0]"),
         ([{"name": "a", "type": "integer", "default": "x"}], "'a' must be integer", "a"),
         ([{"name": "a", "enum": "x"}], "a list", "params[0]"),
         ({"tags(array)": "string"}, "'array' has no text form", "params.tags"),
-        ({"who": {"name": "string", "age": "integer"}}, "'age' is no field", "params.who"),
+        ({"who": {"name": "string", "age": "integer"}}, "unknown field 'age'", "params.who"),
         ({"a": ["x"]}, "expected `type, description`", "params.a"),
         ({3: "string"}, "type int is not a valid parameter name", "params"),
         ({"a": "strin"}, "'strin' is not a type", "params.a"),
@@ -109,7 +109,7 @@ def test_params_are_read_from_every_form(written, params):
         ([f"p{number}" for number in range(MAX_PARAMS + 1)], "at most", "params"),
     ],
 )
-def test_other_declarations_are_refused_by_name(written, why, where):
+def test_invalid_declarations_are_rejected_by_name(written, why, where):
     error = fault(read_params, written)
     assert why in str(error)
     assert error.where == where
@@ -119,7 +119,7 @@ PARAMS = st.builds(Param, name=NAMES, type=TYPES, required=st.booleans(), descri
 
 
 @given(st.lists(PARAMS, unique_by=lambda param: param.name))
-def test_params_written_as_objects_are_read_again(params):
+def test_params_written_as_objects_round_trip(params):
     assert read_params([msgspec.structs.asdict(param) for param in params]) == tuple(params)
 
 
@@ -144,7 +144,7 @@ def test_params_written_as_objects_are_read_again(params):
         ("boolean", "False", "false"),
     ],
 )
-def test_values_have_one_text(kind, value, text):
+def test_values_have_one_text_form(kind, value, text):
     assert coerce([Param(name="a", type=kind)], {"a": value}) == {"a": text}
 
 
@@ -173,14 +173,14 @@ def test_values_have_one_text(kind, value, text):
         ("boolean", "yes"),
     ],
 )
-def test_values_of_another_type_are_refused_by_name(kind, value):
+def test_values_of_another_type_are_rejected_by_name(kind, value):
     error = fault(coerce, [Param(name="b"), Param(name="a", type=kind)], {"b": "x", "a": value})
     assert error.where == "a"
     assert "'a'" in str(error)
     assert len(str(error)) < 200
 
 
-def test_missing_and_unknown_names_are_all_told():
+def test_all_missing_and_unknown_names_are_reported():
     params = [Param(name="a"), Param(name="b"), Param(name="c", required=False)]
     missing = fault(coerce, params, {"c": 1})
     assert (missing.where, str(missing)) == ("a", "Missing parameter: 'a', 'b'. Give it a value.")
@@ -189,18 +189,18 @@ def test_missing_and_unknown_names_are_all_told():
     assert "Declared: none" in str(fault(coerce, [], {"x": 1}))
 
 
-def test_defaults_stand_in_and_null_is_not_given():
+def test_defaults_replace_missing_and_null_values():
     params = [Param(name="a", default="d"), Param(name="b", required=False), Param(name="c")]
     assert coerce(params, {"$c": "x", "a": None}) == {"a": "d", "b": "", "c": "x"}
     assert fault(coerce, params, {"c": None}).where == "c"
 
 
-def test_a_name_given_twice_is_refused():
+def test_a_duplicate_name_is_rejected():
     assert fault(coerce, [Param(name="a")], {"a": 1, "$a": 2}).where == "a"
 
 
 @given(TYPES, st.none() | st.booleans() | st.integers() | st.floats() | st.text())
-def test_a_value_s_text_is_of_the_same_type_again(kind, value):
+def test_a_values_text_parses_to_the_same_type(kind, value):
     params = [Param(name="a", type=kind)]
     try:
         values = coerce(params, {"a": value})

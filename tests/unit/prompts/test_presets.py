@@ -1,4 +1,4 @@
-"""Prompt profiles (P1-P4): A's file and its ten presets, whole words, modes, cadence, errors with their path."""
+"""Tests of prompt presets: the AgentOS file, keyword matching, modes, review cadence and errors with their path."""
 
 import json
 from pathlib import Path
@@ -36,10 +36,10 @@ def with_rule(match: str = "word", **rule: object) -> Presets:
     })  # fmt: skip
 
 
-# ---- what ships ------------------------------------------------------------------------------------------------------
+# ---- built-in presets -----------------------------------------------------------------------------------------------
 
 
-def test_the_shipped_file_has_the_originals_presets_modes_and_rules():
+def test_the_built_in_file_matches_the_original():
     presets = read(SHIPPED)
     assert {name: preset.addon_prompt_keys for name, preset in presets.presets.items()} == {
         "general_concise": ("_meta/concise",),
@@ -59,7 +59,7 @@ def test_the_shipped_file_has_the_originals_presets_modes_and_rules():
     assert (presets.routing.match, presets.routing.force_review_on_compaction) == ("word", True)
 
 
-def test_every_prompt_the_shipped_file_names_ships():
+def test_every_prompt_of_the_built_in_file_exists():
     files = {
         path.relative_to(PROJECT / "prompts").with_suffix("").as_posix() for path in PROJECT.rglob("prompts/**/*.md")
     }
@@ -91,7 +91,7 @@ def test_every_prompt_the_shipped_file_names_ships():
         (None, "a plan", "general_concise", "default"),
     ],
 )
-def test_the_shipped_file_routes_as_the_original_but_by_whole_words(mode, message, preset, reason):
+def test_the_built_in_file_routes_by_whole_words(mode, message, preset, reason):
     found = ask(read(SHIPPED), message, mode)
     assert (found.preset_id, found.reason, found.was_reviewed) == (preset, reason, True)
     assert found.addon_keys == read(SHIPPED).presets[preset].addon_prompt_keys
@@ -131,11 +131,11 @@ def test_keywords_are_whole_words_in_any_script(keyword, message, holds):
     assert (ask(with_rule(allKeywords=[keyword]), message).preset_id == "b") is holds
 
 
-def test_a_file_may_ask_for_substrings():
+def test_a_file_may_enable_substring_matching():
     assert ask(with_rule("substring", anyKeywords=["plan"]), "planet").reason == "rule:r"
 
 
-def test_all_conditions_of_a_rule_must_hold():
+def test_all_conditions_of_a_rule_must_match():
     presets = with_rule(
         modes=["code"], anyKeywords=["a", "b"], allKeywords=["c", "d"], minMessageChars=5, maxMessageChars=9
     )
@@ -146,7 +146,7 @@ def test_all_conditions_of_a_rule_must_hold():
     assert ask(with_rule(), "").reason == "rule:r"
 
 
-def test_the_highest_priority_wins_and_ties_go_by_the_files_order():
+def test_the_highest_priority_wins_and_ties_go_by_file_order():
     rules = [
         {"id": "low", "priority": 1, "presetId": "a"},
         {"id": "first", "priority": 2, "presetId": "b"},
@@ -157,13 +157,13 @@ def test_the_highest_priority_wins_and_ties_go_by_the_files_order():
 
 
 @given(st.text(), st.text(min_size=1))
-def test_a_text_holds_its_own_words(before, word):
+def test_a_text_matches_its_own_words(before, word):
     word = "".join(word.split())
     if word.strip() and word.casefold().strip():
         try:
             presets = with_rule(anyKeywords=[word])
         except InvalidInput:
-            return  # nothing is left of it when case, width and space make no difference
+            return  # it is empty after normalizing case, width and space
         assert ask(presets, f"{before} {word} {before}").reason == "rule:r"
 
 
@@ -185,21 +185,21 @@ def routing(**fields: object) -> Presets:
     return read({"presets": [{"id": "a"}], "routing": {"defaultPresetId": "a", **fields}})
 
 
-def test_a_choice_is_reviewed_every_six_turns_also_across_restarts():
+def test_a_preset_is_reviewed_every_six_turns_across_restarts():
     assert reviews(read(SHIPPED), 20) == [1, 7, 13, 19]
     assert reviews(routing(reviewEveryNTurns=1), 4) == [1, 2, 3, 4]
 
 
-def test_the_originals_count_is_one_longer_and_can_be_had():
+def test_the_original_review_count_is_configurable():
     assert reviews(routing(compatAgentos=True), 29) == [1, 8, 15, 22, 29]
 
 
-def test_compaction_forces_a_review_unless_told_not_to():
+def test_compaction_forces_a_review_by_default():
     assert reviews(routing(), 12, frozenset({3, 4})) == [1, 3, 4, 10]
     assert reviews(routing(forceReviewOnCompaction=False), 12, frozenset({3, 4})) == [1, 7]
 
 
-def test_between_reviews_the_preset_is_kept_whatever_is_said():
+def test_the_preset_is_kept_between_reviews():
     presets = read(SHIPPED)
     first = ask(presets, "a plan")
     second = ask(presets, LONG, turn=2, state=first.state)
@@ -207,20 +207,20 @@ def test_between_reviews_the_preset_is_kept_whatever_is_said():
     assert (second.reason, second.was_reviewed, second.state) == ("cached", False, first.state)
 
 
-def test_a_kept_preset_the_file_no_longer_has_is_reviewed():
+def test_a_removed_preset_is_reviewed():
     assert ask(routing(), "", turn=2, state=ProfileState(preset_id="gone", reviewed=1)).reason == "default"
     assert ask(routing(), "", turn=2, state=ProfileState(preset_id="", reviewed=1)).preset_id == "a"
     assert ask(routing(), "", turn=2, state=ProfileState(preset_id="a", reviewed=9)).was_reviewed  # went back
 
 
-def test_without_presets_no_profile_holds():
+def test_without_presets_no_profile_applies():
     first = ask(NONE, "a plan")
     assert (first.preset_id, first.addon_keys, first.reason) == ("", (), "default")
     assert ask(NONE, "", turn=2, state=first.state).reason == "cached"
     assert read({"memoryCompaction": {}}) == NONE
 
 
-# ---- reading ---------------------------------------------------------------------------------------------------------
+# ---- parsing ---------------------------------------------------------------------------------------------------------
 
 
 def test_other_fields_are_ignored_and_add_ons_keep_their_order():
@@ -270,7 +270,7 @@ RULE = {"id": "r", "priority": 1, "presetId": "a"}
         ),
     ],
 )
-def test_an_error_names_the_path_inside_the_file(document, said):
+def test_an_error_has_its_path_in_the_file(document, said):
     with pytest.raises(InvalidInput) as refused:
         read(document)
     assert str(refused.value).startswith(f"{FILE}: {said}")

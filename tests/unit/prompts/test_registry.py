@@ -1,3 +1,5 @@
+"""Tests of the prompt registry file: how it is built, parsed, and checked against the prompt files."""
+
 import hashlib
 import json
 
@@ -40,7 +42,7 @@ HEADS = {("persona/kind_helper", "main"): 2, ("system/base", "main"): 1, ("perso
 LABELS = {"persona/kind_helper": (Label(name="production", branch="main", number=1),)}
 
 
-def test_the_registry_has_an_object_per_version_a_key_a_line():
+def test_the_registry_has_an_object_per_version():
     old = object_path(write_file(cue()[0]))
     assert build(cue()[:2], HEADS, LABELS) == (
         '{\n  "format": 1,\n  "prompts": [\n    {\n'
@@ -63,7 +65,7 @@ def test_the_same_versions_in_any_order_have_the_same_bytes(versions):
     assert layout(versions, HEADS, LABELS) == layout(cue(), HEADS, LABELS)
 
 
-def test_what_is_built_is_read_and_agrees_with_its_files():
+def test_a_built_registry_parses_and_matches_its_files():
     files = layout(cue(), HEADS, LABELS, active={("persona/kind_helper", "main"): 1})
     registry = read(files["registry.json"])
     assert render(registry.entries) == files["registry.json"]
@@ -79,7 +81,7 @@ def test_what_is_built_is_read_and_agrees_with_its_files():
     assert check(read(windows["registry.json"]), {**files, **windows}) == []
 
 
-def test_an_older_version_is_read_back_whole_from_its_object():
+def test_an_older_version_is_restored_from_its_object():
     files = layout(cue(), HEADS)
     old = cue()[0]
     path = object_path(write_file(old))
@@ -89,7 +91,7 @@ def test_an_older_version_is_read_back_whole_from_its_object():
 
 
 @pytest.mark.parametrize("form", [SEED, f"[{SEED}]", '{"format": 1, "prompts": [' + SEED + "]}"])
-def test_the_forms_of_the_seed_are_read(form):
+def test_registry_forms_of_the_original_are_parsed(form):
     registry = read(form)
     [entry] = registry.entries
     assert (entry.id, entry.version, entry.params, entry.path, entry.tags) == (
@@ -104,7 +106,7 @@ def test_the_forms_of_the_seed_are_read(form):
     assert made.params == (Param(name="agent_name"), Param(name="user_name"))
 
 
-def test_a_file_without_front_matter_agrees_with_its_entry():
+def test_a_file_without_front_matter_matches_its_entry():
     assert check(read(SEED), {"default/persona/kind_helper.md": TEXT, "README": "", "registry.json": SEED}) == []
 
 
@@ -113,7 +115,7 @@ def test_the_highest_version_of_a_bare_list_is_the_head():
     assert [entry.head for entry in read(json.dumps(rows)).entries] == [False, True, False, False]
 
 
-def test_keys_we_do_not_know_are_kept():
+def test_unknown_keys_are_kept():
     text = json.dumps({"format": 1, "prompts": [json.loads(SEED) | {"owner": {"team": "core"}}]})
     assert json.loads(render(read(text).entries))["prompts"][0]["owner"] == {"team": "core"}
 
@@ -123,7 +125,7 @@ def kinds(files, **changed):
     return [(each.kind, each.path) for each in check(read(files["registry.json"]), files)]
 
 
-def test_every_disagreement_is_found():
+def test_every_mismatch_is_found():
     files = layout(cue(), HEADS, LABELS)
     head, old = "default/persona/kind_helper.md", object_path(write_file(cue()[0]))
     registry = files["registry.json"]
@@ -162,22 +164,22 @@ def test_every_disagreement_is_found():
         ('[{"id": "a", "path": "prompts/../../a.md"}]', "prompts[0].path: "),
         ('[{"id": "a", "path": "default/.objects/a.md"}]', "prompts[0].path: "),
         ('[{"id": "a", "path": "C:\\\\prompts\\\\con.md"}]', "prompts[0].path: "),
-        ('[{"id": "a", "tags": "x"}]', "prompts[0].tags: expected a list of texts"),
+        ('[{"id": "a", "tags": "x"}]', "prompts[0].tags: expected a list of strings"),
         ('[{"id": "a", "params": ["$1"]}]', "prompts[0].params[0]: '1' is not a valid parameter name"),
         ('[{"id": "a", "sync": "yes"}]', "prompts[0].sync: expected bool, got 'yes'"),
         ('[{"id": "a", "number": true}]', "prompts[0].number: expected int"),
-        ('[{"id": "a", "number": -1}]', "prompts[0].number: versions count from 1"),
+        ('[{"id": "a", "number": -1}]', "prompts[0].number: version numbers start at 1"),
         ('[{"id": "a", "version": 1.1}]', "prompts[0].version: expected str, got 1.1"),
         ("[\n<<<<<<< ours\n{}\n=======\n>>>>>>> theirs\n]", "contains Git conflict markers"),
     ],
 )
-def test_what_is_no_registry_is_named(text, message):
+def test_an_invalid_registry_is_reported(text, message):
     with pytest.raises(InvalidInput) as caught:
         read(text)
     assert message in str(caught.value)
 
 
-def test_two_prompts_in_one_file_are_refused():
+def test_two_prompts_in_one_file_are_rejected():
     versions = [version("persona/a"), version("default/persona/a")]
     heads = {("persona/a", "main"): 1, ("default/persona/a", "main"): 1}
     with pytest.raises(InvalidInput, match=r"default/persona/a\.md: would contain"):
@@ -185,7 +187,7 @@ def test_two_prompts_in_one_file_are_refused():
     assert "projects/a.md" in layout(versions, heads, paths={("persona/a", "main"): "projects/a.md"})
 
 
-def test_where_heads_lie():
+def test_heads_have_file_paths():
     assert path_of("persona/kind_helper") == "default/persona/kind_helper.md"
     assert path_of("default/agent_init") == "default/agent_init.md"
     assert path_of("system") == "default/system.md"

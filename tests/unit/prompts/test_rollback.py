@@ -1,4 +1,4 @@
-"""When a version is taken back: sigma by the past, guarded by the control beside it, and never a ping-pong."""
+"""Tests of automatic rollback: the sigma rule, the guarded trial with a control, and no oscillation."""
 
 import math
 import random
@@ -30,7 +30,7 @@ from cuebook.records.prompt import Observation
 
 
 def drawn(seed: int, count: int, *, drop: float = 0.0, noise: float = 0.084) -> list[float]:
-    """Draw the means of conversations of eight rounds (notes: sd of a score .132, shared .07)."""
+    """Draw the mean scores of conversations of eight rounds (standard deviation of a score .132, shared .07)."""
     dice = random.Random(seed)
     return [min(max(dice.gauss(0.704 - drop, noise), 0.0), 1.0) for _ in range(count)]
 
@@ -38,7 +38,7 @@ def drawn(seed: int, count: int, *, drop: float = 0.0, noise: float = 0.084) -> 
 # ---- sigma ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_sustained_drop_beyond_one_sigma_is_taken_back() -> None:
+def test_a_sustained_drop_beyond_one_sigma_is_rolled_back() -> None:
     verdict = sigma(drawn(1, 50), drawn(2, 30, drop=0.2))
     assert verdict.decision == "rollback"
     assert verdict.share == 0.0
@@ -49,11 +49,11 @@ def test_a_sustained_drop_beyond_one_sigma_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize(("baseline", "recent"), [(49, 30), (50, 29), (0, 0)])
-def test_too_few_conversations_decide_nothing(baseline, recent) -> None:
+def test_too_few_conversations_cause_no_rollback(baseline, recent) -> None:
     assert sigma(drawn(1, baseline), drawn(2, recent, drop=0.4)).decision == "wait"
 
 
-def test_a_baseline_that_does_not_vary_never_fires() -> None:
+def test_a_constant_baseline_causes_no_rollback() -> None:
     verdict = sigma([0.5] * 60, [0.1] * 40)
     assert verdict.decision == "hold"
     assert "vary" in verdict.reason
@@ -63,17 +63,17 @@ def test_only_the_newest_window_counts() -> None:
     assert sigma(drawn(1, 50), [*drawn(2, 30, drop=0.3), *drawn(3, 30)]).decision == "keep"
 
 
-def test_a_small_drop_is_kept_however_still_the_baseline() -> None:
+def test_a_small_drop_causes_no_rollback() -> None:
     assert sigma(drawn(1, 50, noise=0.001), drawn(2, 30, drop=0.025, noise=0.001)).decision == "keep"
     assert sigma(drawn(1, 50, noise=0.001), drawn(2, 30, drop=0.035, noise=0.001)).decision == "rollback"
 
 
-def test_a_prompt_that_fell_with_another_is_not_taken_back() -> None:
+def test_a_prompt_that_dropped_with_another_is_not_rolled_back() -> None:
     before, now = drawn(1, 50), drawn(2, 30, drop=0.15)
     fell, steady = (drawn(3, 50), drawn(4, 30, drop=0.12)), (drawn(5, 50), drawn(6, 30))
     assert sigma(before, now, others=[steady]).decision == "rollback"
     assert sigma(before, now, others=[steady, fell]).decision == "hold"
-    little = [(drawn(seed, 50), drawn(seed + 1, 4, drop=0.1)) for seed in range(10, 30, 2)]  # each too few to tell
+    little = [(drawn(seed, 50), drawn(seed + 1, 4, drop=0.1)) for seed in range(10, 30, 2)]  # each alone is too few
     assert sigma(before, now, others=little).decision == "hold"
     assert sigma(before, now, others=[([], []), ([0.5], [0.1])]).decision == "rollback"
 
@@ -90,7 +90,7 @@ def trial(
     dip: bool = False,
     settings: GuardSettings | None = None,
 ) -> tuple[RollbackVerdict, int]:
-    """Let a version speak in the share it is given, until it is taken back or all conversations are over."""
+    """Serve a version to its share of conversations until it is rolled back or all are over."""
     dice, chosen = random.Random(seed), settings or GuardSettings()
     state, verdict = Trial(), judged(Trial(), chosen)
     share = chosen.canary
@@ -107,13 +107,13 @@ def trial(
 
 
 @pytest.mark.parametrize("method", ["betting", "asymptotic"])
-def test_an_unchanged_prompt_is_never_taken_back_not_in_a_dip_either(method) -> None:
+def test_an_unchanged_prompt_is_not_rolled_back_in_a_dip(method) -> None:
     settings = GuardSettings(method=method)
     fired = sum(trial(seed, 250, dip=True, settings=settings)[0].decision == "rollback" for seed in range(50))
     assert fired == 0
 
 
-def test_a_worse_version_is_found_and_a_better_one_promoted() -> None:
+def test_worse_versions_are_rolled_back_and_better_ones_promoted() -> None:
     found = [trial(seed, 400, drop=0.2) for seed in range(10)]
     assert all(verdict.decision == "rollback" for verdict, _ in found)
     assert sorted(at for _, at in found)[5] < 80
@@ -126,7 +126,7 @@ def test_the_asymptotic_sequence_finds_it_sooner() -> None:
     assert all(trial(seed, 60, drop=0.2, settings=settings)[0].decision == "rollback" for seed in range(10))
 
 
-def test_a_version_that_breaks_after_its_promotion_is_found() -> None:
+def test_a_version_that_degrades_after_promotion_is_found() -> None:
     found = [trial(seed, 900, drop=0.15, since=350) for seed in range(5)]
     assert all(verdict.decision == "rollback" and at > 350 for verdict, at in found)
     assert any("promotion" in verdict.reason for verdict, _ in found)
@@ -152,12 +152,12 @@ def test_one_degrading_variant_is_found_among_others() -> None:
 
 
 @pytest.mark.parametrize(("new", "control"), [(9, 9), (50, 7), (7, 50)])
-def test_a_trial_too_small_decides_nothing(new, control) -> None:
+def test_a_too_small_trial_decides_nothing(new, control) -> None:
     pairs = [Pair(new=True, share=0.5, mean=0.0)] * new + [Pair(new=False, share=0.5, mean=1.0)] * control
     assert guarded(pairs).decision == "wait"
 
 
-def test_arms_that_are_not_as_drawn_decide_nothing() -> None:
+def test_a_sample_ratio_mismatch_decides_nothing() -> None:
     dice = random.Random(1)
     pairs = [Pair(new=at % 4 == 0, share=0.5, mean=0.2 if at % 4 == 0 else dice.random()) for at in range(100)]
     verdict = guarded(pairs)
@@ -171,13 +171,13 @@ def test_the_sample_ratio_is_a_chi_square_test() -> None:
     assert ratio_p(state) == pytest.approx(0.0455002638963584, abs=1e-12)  # χ² = 4, one degree of freedom
 
 
-def test_a_control_that_does_not_vary_never_fires() -> None:
+def test_a_constant_control_causes_no_rollback() -> None:
     pairs = [Pair(new=at % 2 == 0, share=0.5, mean=0.1 if at % 2 == 0 else 0.5) for at in range(200)]
     assert guarded(pairs).decision == "hold"
     assert guarded([Pair(new=at % 2 == 0, share=0.5, mean=0.5) for at in range(200)]).decision == "hold"
 
 
-def test_a_verdict_carries_its_evidence() -> None:
+def test_a_verdict_includes_its_evidence() -> None:
     verdict, _ = trial(5, 400, drop=0.2)
     evidence = verdict.evidence
     assert evidence.method == "betting"
@@ -187,7 +187,7 @@ def test_a_verdict_carries_its_evidence() -> None:
     assert msgspec.json.decode(msgspec.json.encode(verdict), type=RollbackVerdict) == verdict
 
 
-def test_a_trial_goes_on_where_it_was_stored() -> None:
+def test_a_stored_trial_continues() -> None:
     settings, dice = GuardSettings(promote_after=10), random.Random(6)
     pairs = [Pair(new=dice.random() < 0.5, share=0.5, mean=dice.random()) for _ in range(40)]
     state = Trial()
@@ -209,8 +209,8 @@ def test_any_scores_and_shares_keep_the_bets_solvent(means) -> None:
     assert all(map(math.isfinite, verdict.evidence.statistics.values()))
 
 
-def test_the_bets_are_fair_where_nothing_is_worse_than_delta() -> None:
-    """Over the draw of the version, whatever the scores, no bet gains on average (the supermartingale)."""
+def test_bets_are_fair_if_nothing_is_worse_than_delta() -> None:
+    """No bet gains on average over the random assignment, for any scores (a supermartingale)."""
     settings = GuardSettings()
     state = tried(Trial(), Pair(new=True, share=0.3, mean=0.6), settings)
     for p in (0.1, 0.5, 0.9):
@@ -223,18 +223,18 @@ def test_the_bets_are_fair_where_nothing_is_worse_than_delta() -> None:
 
 
 @pytest.mark.parametrize(("share", "mean"), [(0.0, 0.5), (1.0, 0.5), (math.nan, 0.5), (0.5, 1.2), (0.5, math.nan)])
-def test_what_was_not_drawn_or_has_no_score_is_refused(share, mean) -> None:
+def test_invalid_shares_and_scores_are_rejected(share, mean) -> None:
     with pytest.raises(InvalidInput):
         guarded([Pair(new=True, share=share, mean=mean)])
 
 
 @pytest.mark.parametrize("bad", [{"alpha": 0.0}, {"alpha": 0.7}, {"canary": 1.0}, {"promoted": 0.0}, {"delta": -0.1}])
-def test_settings_out_of_range_are_refused(bad) -> None:
+def test_out_of_range_settings_are_rejected(bad) -> None:
     with pytest.raises(InvalidInput, match=next(iter(bad))):
         GuardSettings(**bad)
 
 
-def test_sigma_settings_are_the_notes() -> None:
+def test_sigma_settings_match_the_design_notes() -> None:
     settings = SigmaSettings()
     assert (settings.sigma, settings.floor, settings.window, settings.baseline) == (1.0, 0.02, 30, 50)
 
@@ -242,51 +242,57 @@ def test_sigma_settings_are_the_notes() -> None:
 # ---- conversations and permissions ----------------------------------------------------------------------------------
 
 
-def said(conversation: str, at: float, score: float = 0.5, number: int = 1) -> Observation:
+def observe(conversation: str, at: float, score: float = 0.5, number: int = 1) -> Observation:
     return Observation(
         slug="p", branch="main", number=number, score=score, sentiment=score, conversation=conversation, at=at
     )
 
 
-def test_conversations_count_by_their_first_rounds_in_the_order_they_began() -> None:
-    heard = [said("b", 10 + at, 1.0) for at in range(8)] + [said("a", at, at / 10) for at in range(12)]
+def test_conversations_count_by_first_rounds_in_start_order() -> None:
+    heard = [observe("b", 10 + at, 1.0) for at in range(8)] + [observe("a", at, at / 10) for at in range(12)]
     found = units(heard, 100.0)
     assert [(each.conversation, each.began) for each in found] == [("a", 0), ("b", 10)]
     assert found[0].mean == pytest.approx(0.35)
 
 
 def test_later_conversations_wait_for_an_open_one_until_it_is_idle() -> None:
-    heard = [said("open", 0.0), *(said("done", 1.0 + at) for at in range(8))]
+    heard = [observe("open", 0.0), *(observe("done", 1.0 + at) for at in range(8))]
     assert units(heard, 100.0) == ()
     assert [each.conversation for each in units(heard, 1_800.0)] == ["open", "done"]
 
 
-def test_what_counted_once_does_not_change() -> None:
-    heard = [said("a", 0.0, 0.2), said("a", 1.0, 0.4)]
+def test_counted_conversations_do_not_change() -> None:
+    heard = [observe("a", 0.0, 0.2), observe("a", 1.0, 0.4)]
     first = units(heard, 5_000.0)
-    assert first == units([*heard, said("a", 9_000.0, 1.0), said("a", 9_001.0, 1.0, number=2)], 9_002.0)
+    assert first == units([*heard, observe("a", 9_000.0, 1.0), observe("a", 9_001.0, 1.0, number=2)], 9_002.0)
     assert first[0].mean == pytest.approx(0.3)
 
 
-def test_mixed_and_nameless_conversations_say_nothing() -> None:
-    heard = [said("mixed", 0.0), said("mixed", 1.0, number=2), said("", 2.0), said("a", 3.0, number=2)]
+def test_mixed_and_unnamed_conversations_are_ignored() -> None:
+    heard = [observe("mixed", 0.0), observe("mixed", 1.0, number=2), observe("", 2.0), observe("a", 3.0, number=2)]
     assert [each.conversation for each in units(heard, 1e6)] == ["a"]
 
 
-def test_a_conversation_opens_with_its_first_observation() -> None:
-    heard = [said("b", 2.0, 0.4), said("a", 1.0, 0.2), said("a", 3.0, 0.9, number=2), said("", 4.0)]
+def test_a_conversation_begins_with_its_first_observation() -> None:
+    heard = [observe("b", 2.0, 0.4), observe("a", 1.0, 0.2), observe("a", 3.0, 0.9, number=2), observe("", 4.0)]
     found = openings(heard)
     assert [(each.conversation, each.number, each.mean) for each in found] == [("a", 1, 0.2), ("b", 1, 0.4)]
-    assert openings([*heard, said("b", 5.0, 1.0)]) == found, "what counted once does not change"
+    assert openings([*heard, observe("b", 5.0, 1.0)]) == found, "counted conversations do not change"
 
 
-def test_what_was_said_so_far_counts_open_and_nameless_conversations() -> None:
-    heard = [said("a", 1.0, 0.2), said("", 2.0, 0.5), said("a", 3.0, 0.4), said("", 4.0, 0.7), said("b", 5.0)]
-    found = talks([*heard, said("b", 6.0, number=2)])
+def test_interim_scores_include_open_and_unnamed_conversations() -> None:
+    heard = [
+        observe("a", 1.0, 0.2),
+        observe("", 2.0, 0.5),
+        observe("a", 3.0, 0.4),
+        observe("", 4.0, 0.7),
+        observe("b", 5.0),
+    ]
+    found = talks([*heard, observe("b", 6.0, number=2)])
     assert [(each.conversation, each.mean) for each in found] == [("a", pytest.approx(0.3)), ("", 0.5), ("", 0.7)]
 
 
-def test_two_looks_risk_together_what_one_may() -> None:
+def test_two_checks_share_one_error_budget() -> None:
     settings = GuardSettings()
     half = halved(settings)
     assert (half.alpha, half.arl) == (settings.alpha / 2, settings.arl * 2)
@@ -298,7 +304,7 @@ def test_two_looks_risk_together_what_one_may() -> None:
     assert either(good, bad) == either(bad, early) == bad
 
 
-def test_without_a_control_only_a_gross_fall_counts() -> None:
+def test_without_a_control_only_a_large_drop_counts() -> None:
     before = [0.8 + at % 3 / 30 for at in range(40)]
     assert sigma(before, [each - 0.12 for each in before], UNAIDED).decision == "keep"
     assert sigma(before, [each - 0.3 for each in before], UNAIDED).decision == "rollback"
@@ -309,12 +315,12 @@ def test_at_most_one_automatic_rollback_a_day() -> None:
     history = [Rollback(number=2, restored=1, at=1_000.0)]
     assert not allowed(history, 1_000.0 + DAY - 1, number=4, target=3).allowed
     assert allowed(history, 1_000.0 + DAY, number=4, target=3).allowed
-    assert not allowed(history, 0.0, number=4, target=3).allowed  # a clock that went back
+    assert not allowed(history, 0.0, number=4, target=3).allowed  # a clock that was set back
     by_hand = [Rollback(number=2, restored=1, at=1_000.0, automatic=False)]
     assert allowed(by_hand, 1_001.0, number=4, target=3).allowed
 
 
-def test_there_is_no_ping_pong() -> None:
+def test_rollbacks_do_not_oscillate() -> None:
     history = [Rollback(number=3, restored=2, at=0.0)]
     later = 10 * DAY
     assert "restored" in allowed(history, later, number=2, target=1).reason
@@ -324,7 +330,7 @@ def test_there_is_no_ping_pong() -> None:
 
 
 @given(st.lists(st.sampled_from([1, 2, 3, 4]), max_size=30))
-def test_versions_that_fail_one_after_another_end_with_a_person(numbers) -> None:
+def test_repeated_failures_require_a_person(numbers) -> None:
     history: list[Rollback] = []
     for at, number in enumerate(numbers):
         for target in (1, 2, 3, 4):

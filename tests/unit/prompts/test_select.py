@@ -1,4 +1,4 @@
-"""Which variant speaks: the document's formulas to the digit, exact propensities, and a model that unlearns."""
+"""Tests of variant selection: the scores of the specification, exact propensities, and Thompson sampling."""
 
 import math
 import random
@@ -31,7 +31,7 @@ def offer(branch: str = "main", weight: float = 0.5, weights: dict[str, float] |
     return Variant(slug="p", branch=branch, edge_weight=weight, context_weights=weights or {}, **rest)
 
 
-# ---- the document ---------------------------------------------------------------------------------------------------
+# ---- the specification ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,18 @@ def offer(branch: str = "main", weight: float = 0.5, weights: dict[str, float] |
         ({"task_coding": 0.0, "energy_high": 0.0}, {"task_coding": 1}, 0.73, 0.0, 0.73),
         ({"weather_hot": 0.5, "task_coding": 0.5}, {"task_coding": 1}, 0.5, 0.5, 0.5),  # unknown names count in B
         ({"weather_hot": 0.5}, {"weather_hot": 0.4}, 0.5, 0.4, 0.45),
-        ({"sentiment_high": 0.5}, {"user_pleased": 0.8}, 0.5, 0.8, 0.65),  # two names of one signal
+        ({"sentiment_high": 0.5}, {"user_pleased": 0.8}, 0.5, 0.8, 0.65),  # two names of the same signal
         ({"user_pleased": 0.5}, {"sentiment_high": 0.8}, 0.5, 0.8, 0.65),
     ],
 )
-def test_scores_are_the_documents_to_the_digit(weights, signals, edge, fit, total) -> None:
+def test_scores_match_the_specification_exactly(weights, signals, edge, fit, total) -> None:
     chosen = epsilon_greedy([offer(weight=edge, weights=weights)], signals, roll=0.9).selected
     assert chosen.edge_weight == edge
     assert chosen.context_fit == pytest.approx(fit, abs=1e-9)
     assert chosen.total_score == pytest.approx(total, abs=1e-9)
 
 
-def test_the_best_is_picked_and_below_epsilon_the_roll_says_whom() -> None:
+def test_the_best_is_picked_unless_exploring() -> None:
     offered = [offer("c", 0.4), offer("main", 0.2), offer("b", 0.9), offer("a", 0.3)]
     best = epsilon_greedy(offered, {}, roll=0.2)
     assert (best.selected.branch, best.explored) == ("b", False)
@@ -68,7 +68,7 @@ def test_the_best_is_picked_and_below_epsilon_the_roll_says_whom() -> None:
     assert [each.propensity for each in explored] == pytest.approx([0.05, 0.05, 0.85, 0.05], abs=1e-12)
 
 
-def test_equals_go_to_main_and_then_by_name_in_whatever_order_they_come() -> None:
+def test_ties_go_to_main_then_by_name() -> None:
     offered = [offer("b"), offer("a"), offer("main")]
     for number in range(6):
         random.Random(number).shuffle(offered)
@@ -76,7 +76,7 @@ def test_equals_go_to_main_and_then_by_name_in_whatever_order_they_come() -> Non
         assert epsilon_greedy([each for each in offered if each.branch != "main"], {}, roll=0.5).selected.branch == "a"
 
 
-def test_epsilon_0_never_explores_and_1_always() -> None:
+def test_epsilon_0_never_explores_and_1_always_does() -> None:
     offered = [offer("main", 0.9), offer("a", 0.1)]
     assert not epsilon_greedy(offered, {}, epsilon=0.0, roll=0.0).explored
     last = epsilon_greedy(offered, {}, epsilon=1.0, roll=math.nextafter(1.0, 0.0))
@@ -93,7 +93,7 @@ named = st.sampled_from([*SIGNALS, "weather_hot"])
     roll=st.floats(0, 1, exclude_max=True),
     epsilon=st.floats(0, 1),
 )
-def test_odd_weights_give_fits_within_one_and_chances_that_sum_to_one(weights, signals, roll, epsilon) -> None:
+def test_odd_weights_give_bounded_fits_and_valid_probabilities(weights, signals, roll, epsilon) -> None:
     offered = [offer(f"b{at}", 0.5, each) for at, each in enumerate(weights)]
     for chosen in (
         epsilon_greedy(offered, signals, epsilon=epsilon, roll=roll),
@@ -107,7 +107,7 @@ def test_odd_weights_give_fits_within_one_and_chances_that_sum_to_one(weights, s
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 10**400, "0.8", None, True])
-def test_a_weight_that_is_no_number_is_refused_by_name(bad) -> None:
+def test_a_non_numeric_weight_is_rejected_by_name(bad) -> None:
     offered = [offer(weights={"task_coding": bad})]
     for strategy in (
         lambda: epsilon_greedy(offered, {}, roll=0.5),
@@ -119,7 +119,7 @@ def test_a_weight_that_is_no_number_is_refused_by_name(bad) -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -0.1, 1.5, "much"])
-def test_a_signal_out_of_range_is_refused_by_name(bad) -> None:
+def test_an_out_of_range_signal_is_rejected_by_name(bad) -> None:
     with pytest.raises(InvalidInput, match=r"signals\.energy_high"):
         epsilon_greedy([offer()], {"energy_high": bad}, roll=0.5)
     with pytest.raises(InvalidInput, match=r"signals\.energy_high"):
@@ -127,7 +127,7 @@ def test_a_signal_out_of_range_is_refused_by_name(bad) -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "roll"), [(-0.1, 0.5), (1.1, 0.5), (math.nan, 0.5), (0.2, 1.0), (0.2, math.nan)])
-def test_chances_out_of_range_are_refused(epsilon, roll) -> None:
+def test_out_of_range_probabilities_are_rejected(epsilon, roll) -> None:
     with pytest.raises(InvalidInput):
         epsilon_greedy([offer()], {}, epsilon=epsilon, roll=roll)
 
@@ -146,13 +146,13 @@ def test_a_rolled_back_variant_is_neither_picked_nor_explored() -> None:
         thompson([], {}, {}, dice)
 
 
-def test_a_branch_given_twice_or_two_prompts_are_refused() -> None:
+def test_duplicate_branches_or_two_prompts_are_rejected() -> None:
     for offered in ([offer(), offer()], [offer(), Variant(slug="q", branch="a")]):
         with pytest.raises(InvalidInput, match="variants"):
             epsilon_greedy(offered, {}, roll=0.5)
 
 
-def test_a_variant_is_a_branchs_active_version() -> None:
+def test_a_variant_is_the_active_version_of_a_branch() -> None:
     version = Version(slug="p", branch="a", number=3, metadata={"context_weights": {"task_coding": 1.0}})
     made = variant(version, Branch(name="a", head=4, active=3, weight=0.7, rolled_back=(4,)))
     assert made == offer("a", 0.7, {"task_coding": 1.0}, number=3)
@@ -166,8 +166,8 @@ def test_a_fit_without_weights_is_0() -> None:
 # ---- Thompson sampling ----------------------------------------------------------------------------------------------
 
 
-def taught(scores: dict[str, tuple[float, int]], names: tuple[str, ...] = ()) -> dict[str, Posterior]:
-    """Teach each branch so many times one score."""
+def posteriors_after(scores: dict[str, tuple[float, int]], names: tuple[str, ...] = ()) -> dict[str, Posterior]:
+    """Teach each branch one score the given number of times."""
     known = {}
     for branch, (said, times) in scores.items():
         known[branch] = aligned(Posterior(), names)
@@ -177,13 +177,13 @@ def taught(scores: dict[str, tuple[float, int]], names: tuple[str, ...] = ()) ->
 
 
 @pytest.mark.parametrize("beliefs", [[(0.5, 0.1), (0.55, 0.2)], [(0.9, 0.004), (0.5, 0.2)], [(0.5, 0.065)] * 2])
-def test_two_chances_are_the_closed_form(beliefs) -> None:
+def test_probabilities_of_two_match_the_closed_form(beliefs) -> None:
     (mean, sd), (other, other_sd) = beliefs
     closed = 0.5 * math.erfc((other - mean) / math.hypot(sd, other_sd) / math.sqrt(2))
     assert win_chances(beliefs) == pytest.approx([closed, 1 - closed], abs=1e-5)
 
 
-def test_chances_of_many_are_those_of_draws() -> None:
+def test_probabilities_of_many_match_random_draws() -> None:
     beliefs = [(0.6, 0.01), (0.58, 0.05), (0.5, 0.13), (0.61, 0.004), (0.2, 0.02)]
     dice, draws = random.Random(5), 20_000
     wins = Counter(max(range(5), key=[dice.gauss(*each) for each in beliefs].__getitem__) for _ in range(draws))
@@ -191,15 +191,15 @@ def test_chances_of_many_are_those_of_draws() -> None:
 
 
 @given(beliefs=st.lists(st.tuples(st.floats(-1, 2), st.floats(0.003, 0.3)), min_size=1, max_size=20))
-def test_chances_sum_to_one(beliefs) -> None:
+def test_probabilities_sum_to_one(beliefs) -> None:
     chances = win_chances(beliefs)
     assert math.fsum(chances) == pytest.approx(1.0, abs=1e-9)
     assert min(chances) >= 0.0
 
 
-def test_propensities_are_how_often_each_is_picked() -> None:
+def test_propensities_equal_pick_frequencies() -> None:
     offered = [offer("main"), offer("a", weights={"task_coding": 0.8}), offer("b")]
-    known = taught({"main": (0.6, 30), "a": (0.55, 20), "b": (0.3, 40)})
+    known = posteriors_after({"main": (0.6, 30), "a": (0.55, 20), "b": (0.3, 40)})
     dice, times = random.Random(11), 4_000
     picked = Counter(thompson(offered, {"task_coding": 1}, known, dice).selected.branch for _ in range(times))
     told = thompson(offered, {"task_coding": 1}, known, dice).variants
@@ -207,7 +207,7 @@ def test_propensities_are_how_often_each_is_picked() -> None:
     assert min(each.propensity for each in told) >= 0.05 / 3
 
 
-def test_greedy_propensities_are_how_often_each_is_picked() -> None:
+def test_greedy_propensities_equal_pick_frequencies() -> None:
     offered = [offer("main", 0.6), offer("a", 0.7), offer("b", 0.3)]
     dice, times = random.Random(12), 4_000
     results = [epsilon_greedy(offered, {}, epsilon=0.3, roll=dice.random()) for _ in range(times)]
@@ -215,7 +215,7 @@ def test_greedy_propensities_are_how_often_each_is_picked() -> None:
     assert [picked[each.branch] / times for each in results[0].variants] == pytest.approx([0.1, 0.8, 0.1], abs=0.03)
 
 
-def test_before_evidence_the_author_decides_and_evidence_overrides_it() -> None:
+def test_evidence_overrides_the_authors_weights() -> None:
     offered = [offer("main"), offer("a", weights={"task_coding": 0.8})]
     fresh = {each.branch: each for each in thompson(offered, {"task_coding": 1}, {}, random.Random(1)).variants}
     assert fresh["a"].total_score == pytest.approx(0.7, abs=1e-12)
@@ -232,8 +232,8 @@ def test_before_evidence_the_author_decides_and_evidence_overrides_it() -> None:
     assert told["main"].propensity > 0.97
 
 
-def test_the_belief_is_the_linear_model() -> None:
-    """One signal by hand: A = [[4 + n, k], [k, 4 + k]], b = [2 + Σy, 0.8 + Σy over its rounds]."""
+def test_the_belief_is_a_bayesian_linear_model() -> None:
+    """Compute one signal by hand: A = [[4 + n, k], [k, 4 + k]], b = [2 + Σy, 0.8 + Σy over its rounds]."""
     offered, known = [offer("a", weights={"task_coding": 0.5})], Posterior()
     for said, coding in ((0.9, 1.0), (0.4, 0.0), (0.8, 1.0)):
         known = update(aligned(known, ("task_coding",)), (1.0, coding), said)
@@ -245,7 +245,7 @@ def test_the_belief_is_the_linear_model() -> None:
     assert told.propensity == 1.0
 
 
-def test_unknown_names_are_no_features() -> None:
+def test_unknown_signal_names_are_no_features() -> None:
     offered = [
         offer("a", weights={"weather_hot": 0.9, "sentiment_high": 0.1}),
         offer("b", weights={"energy_high": 0.0}),
@@ -256,14 +256,14 @@ def test_unknown_names_are_no_features() -> None:
     assert [one.total_score for one in with_it.variants] == [one.total_score for one in without.variants]
 
 
-def test_explored_is_another_than_the_most_promising() -> None:
-    offered, known = [offer("main"), offer("a")], taught({"main": (0.8, 50), "a": (0.5, 50)})
+def test_exploring_picks_another_than_the_most_promising() -> None:
+    offered, known = [offer("main"), offer("a")], posteriors_after({"main": (0.8, 50), "a": (0.5, 50)})
     dice = random.Random(4)
     seen = [thompson(offered, {}, known, dice, floor=0.5) for _ in range(100)]
     assert {(each.selected.branch, each.explored) for each in seen} == {("main", False), ("a", True)}
 
 
-def test_the_same_dice_give_the_same_selection() -> None:
+def test_the_same_random_seed_gives_the_same_selection() -> None:
     offered = [offer(branch, weights=WEIGHTS) for branch in "abc"]
     signals = {"user_frustrated": 0.6}
     first = thompson(offered, signals, {}, random.Random(9))
@@ -272,7 +272,7 @@ def test_the_same_dice_give_the_same_selection() -> None:
 
 
 def regret(pick, turns: int, seed: int) -> float:
-    """Play S1 of the notes: five variants, no context, scores of sd .132."""
+    """Simulate S1 of the design notes: five variants, no context, standard deviation of scores .132."""
     dice, lost = random.Random(seed), 0.0
     means = dict(zip(("main", *"abcd"), (0.70, 0.68, 0.66, 0.62, 0.58), strict=True))
     weights, known = dict.fromkeys(means, 0.5), dict.fromkeys(means, Posterior())
@@ -284,7 +284,7 @@ def regret(pick, turns: int, seed: int) -> float:
     return lost
 
 
-def test_thompson_loses_less_than_epsilon_greedy_without_context() -> None:
+def test_thompson_sampling_has_less_regret_than_epsilon_greedy() -> None:
     greedy = sum(
         regret(lambda offered, _, dice: epsilon_greedy(offered, {}, roll=dice.random()).selected.branch, 1500, seed)
         for seed in range(3)

@@ -1,4 +1,4 @@
-"""JSON that is hashed or signed: what readers could take in two ways is refused, with its place."""
+"""Tests of strict JSON, which is hashed or signed: ambiguous documents are rejected with their path."""
 
 import json
 
@@ -24,7 +24,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_passes_reads_back_the_same_from_its_canonical_form(value):
+def test_accepted_json_round_trips_through_its_canonical_form(value):
     check(value)
     assert parse(canonical(value)) == value
     assert canonical(parse(canonical(value))) == canonical(value)
@@ -51,13 +51,13 @@ def test_what_passes_reads_back_the_same_from_its_canonical_form(value):
         ("9" * 5000, "selection: not valid JSON"),
     ],
 )
-def test_what_is_torn_or_ambiguous_is_refused_by_place(document, said):
+def test_torn_or_ambiguous_json_is_rejected_with_its_path(document, said):
     with pytest.raises(InvalidInput) as refused:
         parse(document, where="selection")
     assert str(refused.value).startswith(said)
 
 
-def test_values_that_no_document_holds_are_refused_too():
+def test_values_outside_of_json_are_rejected():
     deep: list[object] = []
     for _ in range(5000):
         deep = [deep]
@@ -70,7 +70,7 @@ def test_values_that_no_document_holds_are_refused_too():
             check(value)
 
 
-def test_ordinary_documents_pass():
+def test_ordinary_documents_are_accepted():
     document = {"a": [1, 2.5, -0.0, 2**53 - 1, 1e300, True, None, "é😀", (1, 2)]}
     check(document)
     assert parse(json.dumps(document)) == {"a": [*document["a"][:-1], [1, 2]]}

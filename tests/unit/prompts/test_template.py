@@ -1,4 +1,4 @@
-"""One pass over declared names: against a slow reader that goes character by character."""
+"""Tests of template rendering: one pass over declared names, compared with a slow character-by-character reference."""
 
 import re
 import time
@@ -37,7 +37,7 @@ def name_at(text, at):
 
 
 def dollar(text, at, values, declared):
-    """The text a run of dollars and what follows stand for, and where reading goes on."""
+    """Return the text that dollars and the characters after them render to, and the next position."""
     end = run_of(text, at, "$")
     braced = text[end : end + 1] == "{"
     name = name_at(text, end + braced)
@@ -80,12 +80,12 @@ def slowly(text, values, engine, declared):
 
 
 @given(TEXTS, VALUES, ENGINES, NAMES)
-def test_render_is_the_slow_reading(text, values, engine, declared):
+def test_render_matches_the_slow_reference(text, values, engine, declared):
     assert render(text, values, engine=engine, declared=declared) == slowly(text, values, engine, declared)
 
 
 @given(TEXTS, ENGINES, NAMES)
-def test_used_names_are_those_whose_values_show(text, engine, declared):
+def test_used_names_are_the_names_that_appear(text, engine, declared):
     plain = dict.fromkeys(declared, "")
     shown = {
         name
@@ -99,21 +99,21 @@ def test_used_names_are_those_whose_values_show(text, engine, declared):
 
 
 @given(TEXTS, ENGINES, NAMES)
-def test_untouched_text_is_literal(text, engine, declared):
+def test_text_without_names_is_literal(text, engine, declared):
     if not touched(text, engine, declared):
         assert render(text, {}, engine=engine, declared=declared) == text
 
 
 @given(TEXTS, ENGINES)
-def test_values_are_never_scanned(value, engine):
+def test_values_are_not_rendered_again(value, engine):
     for template in ("$a", "{{a}}"):
         rendered = render(f"<{template}>", {"a": value, "b": "no"}, engine=engine, declared={"a", "b"})
         assert rendered in (f"<{value}>", f"<{template}>")
 
 
 @given(TEXTS, NAMES)
-def test_any_text_can_be_written_for_either_engine(text, declared):
-    """Doubling every run of marks before a declared name is what an escape is."""
+def test_any_text_can_be_escaped_in_both_engines(text, declared):
+    """An escape doubles every run of marks before a declared name."""
     dollars = re.sub(
         r"(\$+)(\{)?([A-Za-z_][A-Za-z0-9_]*)(?(2)\})",
         lambda match: (match[1] * 2 if match[3] in declared else match[1]) + match[0][len(match[1]) :],
@@ -148,19 +148,19 @@ def test_worked_examples(engine, text, rendered):
     assert render(text, {"user": "Alex", "agent": "kAI"}, engine=engine, declared=["user", "agent"]) == rendered
 
 
-def test_a_name_without_a_value_is_named():
+def test_a_missing_value_is_reported_by_name():
     with pytest.raises(InvalidInput, match="'user'") as caught:
         render("Hi $user", {"name": "x"}, engine="dollar", declared=["user", "name"])
     assert caught.value.where == "user"
 
 
-def test_names_that_are_not_declared_get_no_value():
+def test_undeclared_names_get_no_value():
     assert render("$a $b", {"a": "1", "b": "2"}, engine="dollar", declared=["a"]) == "1 $b"
 
 
 @given(TEXTS, VALUES, ENGINES, NAMES, st.integers(0, 60))
 @example("$a" * 3 + "x", {"a": ""}, "dollar", {"a"}, 1)
-def test_the_limit_counts_the_result(text, values, engine, declared, limit):
+def test_the_limit_applies_to_the_result(text, values, engine, declared, limit):
     whole = slowly(text, values, engine, declared)
     if len(whole) <= limit:
         assert render(text, values, engine=engine, declared=declared, limit=limit) == whole
@@ -169,7 +169,7 @@ def test_the_limit_counts_the_result(text, values, engine, declared, limit):
             render(text, values, engine=engine, declared=declared, limit=limit)
 
 
-def test_a_result_too_long_is_never_made():
+def test_a_too_long_result_is_never_built():
     begun = time.thread_time()
     with pytest.raises(InvalidInput):
         render("$a" * 100_000, {"a": "x" * LIMIT}, engine="dollar", declared=["a"])
@@ -195,10 +195,10 @@ def test_a_result_too_long_is_never_made():
 def test_time_is_linear(engine, text):
     begun = time.thread_time()
     render(text, {"a": "x"}, engine=engine, declared=["a"], limit=10**6)
-    assert time.thread_time() - begun < 20, "30 ms when alone"
+    assert time.thread_time() - begun < 20, "30 ms on an idle machine"
 
 
-def test_names_that_are_not_declared_are_told_for_lint():
+def test_undeclared_names_are_reported_to_lint():
     assert placeholders("$PATH ${HOME} $$esc $5 {{x}}", "dollar") == {"PATH", "HOME"}
     assert placeholders("{{x}} {{ y }} {{{{z}}}} {{#if}} $a", "braces") == {"x", "y"}
     assert placeholders("$a {{b}}", "none") == set()

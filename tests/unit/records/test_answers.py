@@ -1,4 +1,4 @@
-"""Tests of JSON in model answers: what is repaired, what must be valid, and what repairing may cost."""
+"""Tests of JSON in model answers: which defects are repaired, which JSON must be valid, and the cost of a repair."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ FENCE = "```"
         ("", None),
     ],
 )
-def test_json_is_found_and_repaired(text: str, value: object) -> None:
+def test_json_in_an_answer_is_extracted_and_repaired(text: str, value: object) -> None:
     assert repair_json(text) == value
 
 
@@ -42,17 +42,17 @@ def test_long_and_nested_texts_are_not_repaired() -> None:
 @given(
     st.lists(st.sampled_from(["{", "}", "[", "]", "(", '"', "'", ":", ",", "\\", "/*", "#", "```json", "a", "1", "\n"]))
 )
-def test_repairing_raises_nothing(pieces: list[str]) -> None:
+def test_repairing_never_raises(pieces: list[str]) -> None:
     assert isinstance(repair_json("".join(pieces)), dict | list | None)
 
 
-def test_an_object_that_is_stored_must_be_valid() -> None:
+def test_an_object_to_store_must_be_valid_json() -> None:
     assert read_object(f'Here: {FENCE}json\n{{"a": 1}}\n{FENCE}') == {"a": 1}
     for broken in ('{"a": 1,}', '{"a": 1', '{"a": NaN}', "[1]", ""):
         with pytest.raises(InvalidInput, match="no JSON object"):
             read_object(broken)
 
 
-def test_the_library_is_imported_with_the_first_broken_answer() -> None:
+def test_the_repair_library_is_imported_at_the_first_broken_answer() -> None:
     program = "import sys; from cuebook import Cuebook; Cuebook; sys.exit('json_repair' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0

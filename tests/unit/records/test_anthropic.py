@@ -1,4 +1,4 @@
-"""Anthropic's messages and the chat messages that mean the same; its streams, whatever comes in them."""
+"""Tests of the conversion between Anthropic messages and chat messages, in one piece and streamed."""
 
 import json
 from typing import Any
@@ -54,15 +54,13 @@ def user(*blocks: Any) -> dict[str, Any]:
         ([REMINDER, text("Hi")], ["user"]),
     ],
 )
-def test_a_users_message_is_parted_into_results_and_what_the_user_says(
-    blocks: list[dict[str, Any]], roles: list[str]
-) -> None:
+def test_a_user_message_splits_into_results_and_text(blocks: list[dict[str, Any]], roles: list[str]) -> None:
     assert [each["role"] for each in turned(user(*blocks))] == roles
     whole = read_turned([raw(user(*blocks))])
-    assert [json.loads(bytes(block)) for each in whole for block in each.blocks] == blocks  # none is lost on the way
+    assert [json.loads(bytes(block)) for each in whole for block in each.blocks] == blocks  # no block is lost
 
 
-def test_what_an_agents_program_says_is_not_what_its_user_says() -> None:
+def test_text_that_an_agent_program_adds_is_not_the_users() -> None:
     [asked] = turned(user(REMINDER, text("Which day is it?")))
     said = read_message(asked)
     assert said.message == "Which day is it?"
@@ -79,12 +77,12 @@ def test_what_an_agents_program_says_is_not_what_its_user_says() -> None:
         [{"type": "search_result", "source": "s", "title": "t", "content": [text("x")]}],
     ],
 )
-def test_a_message_is_written_as_it_was_read(blocks: list[dict[str, Any]]) -> None:
+def test_a_parsed_message_is_written_back_unchanged(blocks: list[dict[str, Any]]) -> None:
     [told] = read_turned([raw(user(*blocks))])
     assert write_blocks(told.chat) == ("user", blocks)
 
 
-def test_a_reply_is_written_as_it_was_read_and_thoughts_where_they_are_wanted() -> None:
+def test_a_reply_is_written_back_with_thinking_on_request() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     chat = read_reply([thought, text("I look."), SEARCH, USE])
     assert write_blocks(chat, thoughts=True) == ("assistant", [thought, text("I look."), SEARCH, USE])
@@ -93,8 +91,8 @@ def test_a_reply_is_written_as_it_was_read_and_thoughts_where_they_are_wanted() 
     assert (said.message, [part.type for part in said.parts]) == ("I look.", ["reasoning", "opaque", "function"])
 
 
-def test_a_reply_resent_is_the_same() -> None:
-    """Its library writes fields that are null, drops what was thought, sorts a call's input, and marks places."""
+def test_a_resent_reply_is_recognized() -> None:
+    """Anthropic's library writes null fields, drops thinking, sorts a call's input and adds cache markers."""
     chat = read_reply([{"type": "thinking", "thinking": "hm", "signature": "c2ln"}, text("I look."), USE])
     again = [
         {**text("I look."), "citations": None, "cache_control": {"type": "ephemeral"}},
@@ -103,7 +101,7 @@ def test_a_reply_resent_is_the_same() -> None:
     assert digest(read_message(chat)) == digest(read_message(turned({"role": "assistant", "content": again})[0]))
 
 
-def test_chat_messages_of_other_programs_have_a_form_here() -> None:
+def test_chat_messages_of_other_programs_can_be_converted() -> None:
     legacy = {"id": "call 1", "type": "function", "function": {"name": "a.b", "arguments": "not json"}}
     asked = json.dumps({"role": "assistant", "content": None, "tool_calls": [legacy]}).encode()
     assert write_blocks(asked)[1] == [
@@ -115,7 +113,7 @@ def test_chat_messages_of_other_programs_have_a_form_here() -> None:
 
 
 @pytest.mark.parametrize("wrong", [7, {"role": "robot", "content": ""}, {"role": "user"}, user(7)])
-def test_what_is_no_message_is_refused(wrong: Any) -> None:
+def test_an_invalid_message_is_rejected(wrong: Any) -> None:
     with pytest.raises(InvalidInput, match=r"messages\[1\]"):
         read_turned([raw(user(text("Hi"))), raw(wrong)])
     assert read_system(raw([text(""), text("a")])) == [raw(text("a"))]
@@ -131,7 +129,7 @@ def test_what_is_no_message_is_refused(wrong: Any) -> None:
         (7, ""),
     ],
 )
-def test_a_session_is_no_user(given: Any, user_: str) -> None:
+def test_a_session_id_is_not_taken_for_a_user(given: Any, user_: str) -> None:
     assert user_of({"metadata": raw({"user_id": given})}) == user_
 
 
@@ -156,7 +154,7 @@ events = st.fixed_dictionaries(
 
 @settings(max_examples=30)
 @given(st.lists(events, max_size=6))
-def test_whatever_comes_in_a_stream_is_heard_to_its_end(stream: list[dict[str, Any]]) -> None:
+def test_any_stream_is_parsed_to_its_end(stream: list[dict[str, Any]]) -> None:
     heard = MessageHeard()
     for each in stream:
         assert isinstance(heard.hear(b"data: " + json.dumps(each).encode() + b"\n"), str)
@@ -176,7 +174,7 @@ blocks = st.fixed_dictionaries(
 
 @settings(max_examples=30)
 @given(st.lists(blocks, max_size=4), st.sampled_from(["user", "assistant"]))
-def test_whatever_is_asked_is_read_or_refused_and_can_be_written(content: list[dict[str, Any]], role: str) -> None:
+def test_any_content_is_rejected_or_parsed_and_writable(content: list[dict[str, Any]], role: str) -> None:
     for each in read_turned([raw({"role": role, "content": content})]):
         read_message(each.chat)
         json.dumps(write_blocks(each.chat, thoughts=True))
@@ -184,7 +182,7 @@ def test_whatever_is_asked_is_read_or_refused_and_can_be_written(content: list[d
 
 @settings(max_examples=30)
 @given(values)
-def test_whatever_comes_in_one_piece_is_heard(body: Any) -> None:
+def test_any_unstreamed_reply_is_parsed(body: Any) -> None:
     heard = MessageHeard()
     heard.take(json.dumps(body).encode())
     assert heard.message() is None or read_message(heard.message() or b"")

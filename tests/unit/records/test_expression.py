@@ -1,3 +1,5 @@
+"""Tests of the lazily compiled regular expression, and of the lower-case conversion that keeps character positions."""
+
 import re
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from cuebook.records.expression import Expression, lowered
 ODD = st.text(st.sampled_from("skiSKIıİſKßΣς aB1_\n"), max_size=60)
 
 
-def test_it_does_what_the_compiled_one_does():
+def test_it_matches_like_the_compiled_expression():
     text = "one 12, two 345"
     digits, compiled = Expression(r"[0-9]+"), re.compile(r"[0-9]+")
     assert digits.search(text, 6).span() == compiled.search(text, 6).span()
@@ -26,29 +28,29 @@ def test_it_does_what_the_compiled_one_does():
     assert digits.sub(lambda one: one[0][::-1], text) == "one 21, two 543"
 
 
-def test_its_flags_hold():
+def test_its_flags_apply():
     assert Expression("over", re.IGNORECASE).search("It is OVER")
     assert not Expression("over").search("It is OVER")
 
 
-def test_it_is_compiled_when_it_is_used():
+def test_it_is_compiled_at_first_use():
     broken = Expression("(")
     with pytest.raises(re.error):
         broken.search("")
 
 
 @given(st.one_of(st.text(max_size=200), ODD))
-def test_lower_case_keeps_every_place(text):
+def test_lower_case_keeps_every_position(text):
     assert len(lowered(text)) == len(text)
 
 
 @given(ODD)
 @pytest.mark.parametrize("pattern", ["s", "k", "i", r"\bis\b", r"\w+", "[a-z]+", r"sk|ki|i\d"])
-def test_a_lower_case_pattern_finds_in_lower_case_what_it_finds_in_any_case(pattern, text):
+def test_lower_case_search_equals_case_insensitive_search(pattern, text):
     found = [one.span() for one in re.finditer(pattern, lowered(text))]
     assert found == [one.span() for one in re.finditer(pattern, text, re.IGNORECASE)]
 
 
-def test_the_package_loads_no_stemmer_before_there_is_a_word():
+def test_the_stemmer_is_loaded_with_the_first_word():
     program = "import sys; from cuebook import Cuebook; sys.exit('Stemmer' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Keys as they are written and compared, and what a caller may."""
+"""Tests of API keys: their format, comparison, roles, revocation and expiry."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ SECRETS = st.binary(min_size=32, max_size=32)
 
 
 @given(st.from_regex(r"[0-9a-f]{1,20}", fullmatch=True), SECRETS)
-def test_a_key_is_its_id_and_256_bits_in_base62(name: str, secret: bytes) -> None:
+def test_a_key_holds_its_id_and_256_random_bits_in_base62(name: str, secret: bytes) -> None:
     token = write_token(name, secret)
     assert re.fullmatch(rf"cue_{name}_[0-9A-Za-z]{{43}}", token)
     assert id_of(token) == name
@@ -24,7 +24,7 @@ def test_a_key_is_its_id_and_256_bits_in_base62(name: str, secret: bytes) -> Non
 
 
 @given(SECRETS, SECRETS)
-def test_no_other_secret_and_no_other_book_opens(one: bytes, other: bytes) -> None:
+def test_another_secret_or_database_does_not_match(one: bytes, other: bytes) -> None:
     token, digest = write_token("k1", one), digest_of_token(write_token("k1", one), BOOK)
     assert fits(write_token("k1", other), BOOK, digest) is (one == other)
     assert not fits(token, b"o" * 32, digest)
@@ -32,7 +32,7 @@ def test_no_other_secret_and_no_other_book_opens(one: bytes, other: bytes) -> No
 
 
 @given(SECRETS, st.integers(0, 400))
-def test_every_changed_bit_closes(secret: bytes, at: int) -> None:
+def test_a_secret_with_one_changed_bit_does_not_match(secret: bytes, at: int) -> None:
     token = write_token("k1", secret)
     at %= len(token)
     changed_token = token[:at] + chr(ord(token[at]) ^ 1) + token[at + 1 :]
@@ -43,11 +43,11 @@ def test_every_changed_bit_closes(secret: bytes, at: int) -> None:
     "token",
     ["", "cue_", "cue_k1", "cue_k1_short", "sk-abc", "cue__" + "a" * 43, "cue_k1_" + "ä" * 43, "cue_k\n1_" + "a" * 43],
 )
-def test_what_is_no_key_has_no_id(token: str) -> None:
+def test_an_invalid_key_has_no_id(token: str) -> None:
     assert id_of(token) is None
 
 
-def test_a_secret_of_another_size_is_refused() -> None:
+def test_a_secret_of_another_size_is_rejected() -> None:
     with pytest.raises(InvalidInput, match="32"):
         write_token("k1", b"short")
 
@@ -61,12 +61,12 @@ def test_a_secret_of_another_size_is_refused() -> None:
         ({"revoked_at": 3.0, "expires_at": 99.0}, "revoked"),
     ],
 )
-def test_a_key_opens_until_it_is_revoked_or_its_time_is_over(fields: dict[str, Any], state: str) -> None:
+def test_a_key_works_until_it_is_revoked_or_expires(fields: dict[str, Any], state: str) -> None:
     assert Key(id="k1", role="agent", **fields).state(10.0) == state
 
 
 @given(st.sampled_from(ROLES), st.sampled_from(ROLES))
-def test_a_role_may_what_those_before_it_may(mine: Role, needed: Role) -> None:
+def test_a_role_includes_the_rights_of_lower_roles(mine: Role, needed: Role) -> None:
     caller = Caller(role=mine)
     assert caller.may(needed) is (ROLES.index(mine) >= ROLES.index(needed))
     if not caller.may(needed):
@@ -74,7 +74,7 @@ def test_a_role_may_what_those_before_it_may(mine: Role, needed: Role) -> None:
             caller.need(needed)
 
 
-def test_a_key_of_one_user_speaks_for_nobody_else() -> None:
+def test_a_users_key_acts_for_no_other_user() -> None:
     ann = Caller(role="editor", user="ann", key="k1")
     assert ann.acts_as(None, "", "ann") == "ann"
     for named in (("bob",), ("ann", "bob"), (None, "bob")):
@@ -84,7 +84,7 @@ def test_a_key_of_one_user_speaks_for_nobody_else() -> None:
     assert Caller(role="agent", key="k2").acts_as() is None
 
 
-def test_an_organization_of_others_is_not_there() -> None:
+def test_another_organization_is_not_found() -> None:
     admin = Caller(role="admin", organizations=("acme",), key="k1")
     admin.check_organization("acme")
     admin.check_organization(None)
@@ -102,13 +102,13 @@ def test_an_organization_of_others_is_not_there() -> None:
         ({"memory": {"longTerm": {}}}, "memory.longTerm"),
     ],
 )
-def test_a_wrong_setting_is_named(given_: Any, where: str) -> None:
+def test_an_invalid_setting_is_named(given_: Any, where: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         change_of(given_)
     assert refused.value.where == where
 
 
-def test_a_change_leaves_what_it_does_not_name() -> None:
+def test_a_change_keeps_all_other_fields() -> None:
     first = changed(OrganizationSettings(), change_of({"memory": {"longTermMemory": {"allowedCategories": []}}}))
     second = changed(first, change_of({"memory": {"longTermMemory": {"enabled": False}}}))
     third = changed(second, change_of({"memory": {"longTermMemory": {"allowedCategories": None}}}))

@@ -1,3 +1,5 @@
+"""Tests of how OpenAI chat messages are parsed into posts, written back and digested."""
+
 import json
 from timeit import timeit
 
@@ -72,16 +74,16 @@ def post(message="", *parts, role="assistant", sender="assistant", state="comple
     )  # fmt: skip
 
 
-def written(*args, user=None, **kwargs):
+def write_wire(*args, user=None, **kwargs):
     return json.loads(write_message(post(*args, **kwargs), user=user))
 
 
-def same(one, other):
+def have_equal_digests(one, other):
     return digest(read_message(one)) == digest(read_message(other))
 
 
 @given(MESSAGE)
-def test_bytes_and_mapping_read_alike(message):
+def test_bytes_and_mappings_are_parsed_alike(message):
     assert read_message(json.dumps(message).encode()) == read_message(message)
 
 
@@ -93,7 +95,7 @@ def test_bytes_and_mapping_read_alike(message):
         "content": [{"type": "image_url", "image_url": {"url": "https://x"}}, {"type": "text", "text": "a"}],
     }
 )
-def test_what_is_read_and_written_says_the_same(message):
+def test_a_parsed_and_rewritten_message_means_the_same(message):
     said = read_message(message)
     sender = said.name or said.role
     again = write_message(post(said.message, *said.parts, role=said.role, sender=sender))
@@ -107,7 +109,7 @@ def _shuffled(value, draw):
 
 
 @given(MESSAGE, st.data(), st.sampled_from([None, 0, 3]))
-def test_key_order_white_space_and_what_clients_add_do_not_change_the_digest(message, data, indent):
+def test_key_order_space_and_extra_fields_keep_the_digest(message, data, indent):
     resent = {**_shuffled(message, data.draw), "annotations": [], "id": "msg_1"}
     for field in ("refusal", "audio", "function_call"):
         resent.setdefault(field, None)
@@ -116,7 +118,7 @@ def test_key_order_white_space_and_what_clients_add_do_not_change_the_digest(mes
     if message["role"] == "assistant":
         resent.pop("reasoning_content", None)
         resent["name"] = data.draw(st.none() | NAME)
-    assert same(json.dumps(resent, indent=indent).encode(), message)
+    assert have_equal_digests(json.dumps(resent, indent=indent).encode(), message)
 
 
 @given(MESSAGE, MESSAGE)
@@ -140,11 +142,11 @@ ODD = st.recursive(
 @example({"role": "user", "content": [{"type": ["text"]}]})
 @example({"role": "assistant", "tool_calls": [{"type": ["x"], "x": 1}]})
 @example({"role": ["user"]})
-def test_any_json_is_read_or_refused_with_a_place(value):
+def test_any_json_is_parsed_or_rejected_with_its_path(value):
     try:
         said = read_message(msgspec.json.encode(value), index=7)
     except InvalidInput as error:
-        assert (error.where or "").startswith("messages[7]")  # noqa: PT017 - most JSON is refused, some is read
+        assert (error.where or "").startswith("messages[7]")  # noqa: PT017 - most JSON is rejected, some is parsed
         return
     assert len(digest(said)) == 16
     assert json.loads(write_message(post(said.message, *said.parts, role=said.role)))["role"] in ROLES
@@ -253,7 +255,7 @@ CALL_X_PART = Part("function", '{"name":"find","arguments":"{\\"q\\": 1}"}', {"c
         ),
     ],
 )
-def test_a_message_is_read_into_text_and_ordered_parts(message, said):
+def test_a_message_is_parsed_into_text_and_ordered_parts(message, said):
     assert read_message(message) == said
 
 
@@ -273,14 +275,14 @@ def test_a_message_is_read_into_text_and_ordered_parts(message, said):
         ({"role": "assistant", "tool_calls": [None]}, "messages[3].tool_calls[0]: expected an object, got NoneType"),
     ],
 )
-def test_what_nobody_can_place_is_refused_naming_the_field(raw, problem):
+def test_an_unknown_form_is_rejected_with_its_field(raw, problem):
     with pytest.raises(InvalidInput) as caught:
         read_message(raw, index=3)
     assert str(caught.value).startswith(problem)
     assert caught.value.where == problem.partition(": ")[0]
 
 
-def test_a_lone_surrogate_is_refused_and_not_a_unicode_error():
+def test_a_lone_surrogate_is_rejected_without_a_unicode_error():
     with pytest.raises(InvalidInput):
         digest(read_message({"role": "user", "content": "\ud800"}))
 
@@ -293,11 +295,11 @@ def _call(arguments, call="call_1", name="find"):
 @pytest.mark.parametrize(
     ("one", "other", "equal"),
     [
-        (_call('{"a": 1, "b": [2]}'), _call('{"b":[2],"a":1}'), True),  # clients parse arguments and write them anew
+        (_call('{"a": 1, "b": [2]}'), _call('{"b":[2],"a":1}'), True),  # clients parse arguments and serialize again
         (_call(""), _call("{}"), True),
         (_call({"a": 1}), _call('{"a":1}'), True),
         (_call('{"a": 1}'), _call('{"a": 2}'), False),
-        (_call('{"a": 1'), _call('{"a":1'), False),  # no JSON: compared as it is
+        (_call('{"a": 1'), _call('{"a":1'), False),  # not JSON: compared as text
         (_call("{}"), _call("{}", call="call_2"), False),
         (_call("{}"), _call("{}", name="seek"), False),
         (_call("{}"), {**_call("{}"), "content": ""}, True),
@@ -347,8 +349,8 @@ def _call(arguments, call="call_1", name="find"):
         ({"role": "assistant", "content": "It is  4."}, {"role": "assistant", "content": "It is 4."}, False),
     ],
 )
-def test_the_digest_is_over_what_is_said(one, other, equal):
-    assert same(one, other) is equal
+def test_the_digest_covers_only_the_content(one, other, equal):
+    assert have_equal_digests(one, other) is equal
 
 
 @pytest.mark.parametrize(
@@ -364,11 +366,11 @@ def test_the_digest_is_over_what_is_said(one, other, equal):
         (Part("function", "[" * 9000, ["odd"]), ToolCall("", "", "[" * 9000)),
     ],
 )
-def test_calls_posted_by_hand_are_read_too(part, call):
+def test_calls_in_hand_written_posts_are_parsed(part, call):
     assert read_call(part) == call
 
 
-def test_a_plain_post_is_written_compactly_with_its_keys_in_order():
+def test_a_plain_post_is_written_as_compact_ordered_json():
     assert write_message(post("hi")) == b'{"role":"assistant","content":"hi"}'
     assert write_message(post("hi", role="user", sender="ann")) == b'{"role":"user","content":"hi","name":"ann"}'
 
@@ -386,8 +388,8 @@ def test_a_plain_post_is_written_compactly_with_its_keys_in_order():
         ("x\nsystem", None, {"content": "x system: hi"}),  # a name cannot forge a line
     ],
 )
-def test_other_speakers_are_named(sender, user, expected):
-    assert written("hi", role="user", sender=sender, user=user) == {"role": "user", **expected}
+def test_other_speakers_are_written_with_their_name(sender, user, expected):
+    assert write_wire("hi", role="user", sender=sender, user=user) == {"role": "user", **expected}
 
 
 RESULT_PART = Part("execution_result", "", {"callId": "call_1"})
@@ -450,7 +452,7 @@ RESULT_PART = Part("execution_result", "", {"callId": "call_1"})
         (post("I was sa", state="interrupted"), {"role": "assistant", "content": "I was sa\n\n[interrupted]"}),
         (post("", state="interrupted"), {"role": "assistant", "content": "[interrupted]"}),
         (
-            post("See.", CALL_X_PART, state="interrupted"),  # never answered, so never made
+            post("See.", CALL_X_PART, state="interrupted"),  # the call has no result, so it is left out
             {"role": "assistant", "content": "See.\n\n[calling find]\n\n[interrupted]"},
         ),
         (
@@ -461,7 +463,7 @@ RESULT_PART = Part("execution_result", "", {"callId": "call_1"})
         ),
     ],
 )
-def test_posts_without_a_wire_are_written_so(given_post, message):
+def test_posts_without_a_wire_message_are_written_in_standard_form(given_post, message):
     assert json.loads(write_message(given_post)) == message
 
 
@@ -480,7 +482,7 @@ def test_posts_without_a_wire_are_written_so(given_post, message):
         {"role": "user", "content": [{"type": "video", "video": {"url": "x"}}, {"type": "text", "text": "b"}]},
     ],
 )
-def test_unusual_messages_come_back_whole(message):
+def test_unusual_messages_round_trip_unchanged(message):
     said = read_message(message)
     assert json.loads(write_message(post(said.message, *said.parts, role=said.role, sender="user"))) == message
 

@@ -1,3 +1,5 @@
+"""Tests of how persona definitions and metaprompts are parsed, and of the problems reported about them."""
+
 import pytest
 
 from cuebook.records.persona import (
@@ -5,13 +7,13 @@ from cuebook.records.persona import (
     UNTRACKED,
     Metaprompt,
     Persona,
-    Tracking,
+    SentimentTracking,
     Trigger,
     read_persona,
     warnings_of,
 )
 
-#: The document's own two definitions.
+#: The two definitions of the specification.
 TUTOR = {
     "id": "my_tutor_persona",
     "name": "Adaptive Tutor",
@@ -52,21 +54,21 @@ def faults_of_metaprompt(**fields: object) -> list[str]:
     return faults_of(metaPrompts=[metaprompt(**fields)])
 
 
-def test_the_document_s_persona_is_read() -> None:
+def test_the_persona_of_the_specification_is_parsed() -> None:
     persona = read(TUTOR)
     assert (persona.id, persona.name, persona.base_system_prompt) == (
         "my_tutor_persona",
         "Adaptive Tutor",
         "You are an adaptive coding tutor...",
     )
-    assert persona.tracking == Tracking(
+    assert persona.tracking == SentimentTracking(
         enabled=True,
         presets=("frustration_recovery", "confusion_clarification"),
     )
     assert persona.tracked == {"enabled", "method", "presets"}
 
 
-def test_the_document_s_custom_metaprompt_is_read() -> None:
+def test_the_custom_metaprompt_of_the_specification_is_parsed() -> None:
     assert read({"id": "p", "metaPrompts": [CUSTOM]}).metaprompts == (
         Metaprompt(
             id="my_custom_reflection",
@@ -79,14 +81,14 @@ def test_the_document_s_custom_metaprompt_is_read() -> None:
     )
 
 
-def test_a_persona_of_an_id_alone_asks_nothing_of_the_mind() -> None:
+def test_a_persona_with_only_an_id_tracks_nothing() -> None:
     persona = read({"id": "p"})
     assert (persona.name, persona.version, persona.role) == ("p", "1.0.0", "assistant")
     assert persona.tracking == UNTRACKED
     assert persona.metaprompts == ()
 
 
-def test_every_field_of_tracking_is_read() -> None:
+def test_every_tracking_field_is_parsed() -> None:
     fields = {
         "enabled": True,
         "method": "llm",
@@ -102,30 +104,30 @@ def test_every_field_of_tracking_is_read() -> None:
         "profile": "tutor",
     }
     tracking = read({"id": "p", "sentimentTracking": fields}).tracking
-    assert tracking == Tracking(
+    assert tracking == SentimentTracking(
         enabled=True, method="llm", model_id="small", provider_id="here", history_window=4, frustration_threshold=-0.5,
         satisfaction_threshold=0.0, consecutive_turns=3, presets=("all",), cooldown_turns=0, cooldown_ms=60_000,
         profile="tutor",
     )  # fmt: skip
 
 
-def test_a_text_names_a_profile() -> None:
-    assert read({"id": "p", "sentimentTracking": "tutor"}).tracking == Tracking(profile="tutor")
+def test_a_string_under_tracking_names_a_profile() -> None:
+    assert read({"id": "p", "sentimentTracking": "tutor"}).tracking == SentimentTracking(profile="tutor")
 
 
 @pytest.mark.parametrize(("name", "trigger"), SHIPPED_TRIGGERS.items())
-def test_a_metaprompt_that_ships_brings_text_and_trigger_along(name: str, trigger: Trigger) -> None:
+def test_a_built_in_metaprompt_has_its_text_and_trigger(name: str, trigger: Trigger) -> None:
     [found] = read({"id": "p", "metaPrompts": [{"id": name}]}).metaprompts
     assert (found.template, found.key, found.trigger) == ("", "", trigger)
     manual = {"id": name, "trigger": {"type": "manual"}}
     assert read({"id": "p", "metaPrompts": [manual]}).metaprompts[0].trigger == Trigger(type="manual")
 
 
-def test_the_look_back_runs_every_five_turns() -> None:
+def test_the_look_back_metaprompt_runs_every_five_turns() -> None:
     assert SHIPPED_TRIGGERS["gmi_self_trait_adjustment"] == Trigger(type="turn_interval", interval_turns=5)
 
 
-def test_the_original_s_template_objects_are_read() -> None:
+def test_template_objects_of_the_original_are_parsed() -> None:
     template = {"template": "How is {{current_mood}}?", "variables": ["current_mood"]}
     [found] = read({"id": "p", "metaPrompts": [metaprompt(promptTemplate=template)]}).metaprompts
     assert found.template == "How is {{current_mood}}?"
@@ -139,17 +141,17 @@ def test_the_original_s_template_objects_are_read() -> None:
         ("profile", "", "empty. Expected a name of visible characters."),
     ],
 )
-def test_wrong_tracking_is_told_with_its_path(field: str, value: object, said: str) -> None:
+def test_invalid_tracking_is_reported_with_its_path(field: str, value: object, said: str) -> None:
     [fault] = faults_of(sentimentTracking={field: value})
     assert fault == f"sentimentTracking.{field}: {said}"
 
 
-def test_a_misspelt_preset_brings_the_likely_one() -> None:
+def test_a_misspelled_preset_suggests_the_closest_name() -> None:
     [fault] = faults_of(sentimentTracking={"presets": ["all", "engagement_bost"]})
     assert fault == "sentimentTracking.presets[1]: unknown value 'engagement_bost'. Did you mean 'engagement_boost'?"
 
 
-def test_no_score_is_both_frustrated_and_satisfied() -> None:
+def test_frustration_and_satisfaction_thresholds_cannot_overlap() -> None:
     [fault] = faults_of(sentimentTracking={"frustrationThreshold": 0.4})
     assert fault == ("sentimentTracking.frustrationThreshold: 0.4 is not below satisfactionThreshold (0.3). Lower it.")
 
@@ -176,29 +178,29 @@ def test_no_score_is_both_frustrated_and_satisfied() -> None:
         ({"promptKey": "system/x"}, "promptKey: cannot be combined with promptTemplate. Write one of them."),
     ],
 )
-def test_a_wrong_metaprompt_is_told_with_its_path(fields: dict[str, object], said: str) -> None:
+def test_an_invalid_metaprompt_is_reported_with_its_path(fields: dict[str, object], said: str) -> None:
     [fault] = faults_of_metaprompt(**fields)
     assert fault.startswith(f"metaPrompts[0].{said}")
 
 
-def test_the_name_of_one_that_ships_is_told_where_it_was_probably_meant() -> None:
+def test_a_misspelled_built_in_metaprompt_is_suggested() -> None:
     [fault] = faults_of(metaPrompts=[{"id": "gmi_eror_recovery", "trigger": {"type": "manual"}}])
     assert fault.endswith("Did you mean the id 'gmi_error_recovery', which ships?")
 
 
-def test_two_metaprompts_of_one_id_are_refused() -> None:
+def test_two_metaprompts_with_one_id_are_rejected() -> None:
     [fault] = faults_of(metaPrompts=[metaprompt(), metaprompt(id="n"), metaprompt()])
     assert fault == "metaPrompts[2].id: duplicate id 'm'. Use a different id."
 
 
-def test_all_faults_of_a_definition_are_told() -> None:
+def test_all_problems_of_a_definition_are_reported() -> None:
     found = faults_of(nam="x", version=2, metaPrompts=[7], sentimentTracking=5, prompts={"intro": "a", "init": ""})
     assert [each.partition(": ")[0] for each in found] == [
         "nam", "version", "prompts.intro", "prompts.init", "sentimentTracking", "metaPrompts[0]",
     ]  # fmt: skip
 
 
-def test_a_persona_written_for_the_original_is_read_and_what_means_nothing_is_told() -> None:
+def test_a_persona_of_the_original_is_parsed_with_warnings() -> None:
     parts = [{"content": "Then this.", "priority": 2}, {"content": "First this.", "priority": 1}]
     document = {"id": "p", "baseSystemPrompt": parts, "personalityTraits": {"tone": "dry"}, "toolIds": []}
     assert read(document).base_system_prompt == "First this.\n\nThen this."
@@ -211,7 +213,7 @@ def test_a_persona_written_for_the_original_is_read_and_what_means_nothing_is_to
     ]
 
 
-def test_without_a_trigger_it_runs_when_asked_for() -> None:
+def test_a_metaprompt_without_trigger_runs_on_request() -> None:
     document = {"id": "p", "metaPrompts": [metaprompt(trigger=None)]}
     persona = read(document)
     assert persona.metaprompts[0].trigger == Trigger(type="manual")
@@ -219,11 +221,11 @@ def test_without_a_trigger_it_runs_when_asked_for() -> None:
     assert str(odd).startswith("metaPrompts[0].trigger: missing: it runs only by hand. Write")
 
 
-def test_fields_for_editors_and_readers_are_no_fault() -> None:
+def test_fields_for_editors_and_readers_are_accepted() -> None:
     read({"$schema": "persona.json", "id": "p", "sentimentTracking": {"_comment": "calm", "enabled": True}})
 
 
-def test_what_does_nothing_is_told() -> None:
+def test_settings_without_effect_are_reported() -> None:
     trigger = {"type": "event_based", "eventName": "user_confused"}
     given = metaprompt(trigger=trigger, promptTemplate="{{curent_mood}} {{evidence}}", outputSchema={})
     document = {"id": "p", "metaPrompts": [given]}

@@ -1,3 +1,5 @@
+"""Tests of the conversion from Markdown to plain text."""
+
 import time
 
 import pytest
@@ -21,18 +23,18 @@ names = st.from_regex(
 @example("![" * 3_000 + "](x)" * 3_000)
 @example("> " * 5_000 + "- " * 5_000 + "x")
 @example("<http://\ud800> [a](\ud800)")
-def test_any_string_has_a_plain_text_without_blank_ends(markdown):
+def test_any_string_converts_to_stripped_plain_text(markdown):
     assert plain(markdown) == plain(markdown).strip()
 
 
 @given(st.lists(st.lists(words, min_size=1), min_size=1))
-def test_prose_stays_word_for_word(paragraphs):
+def test_prose_is_unchanged(paragraphs):
     lines = [" ".join(paragraph) for paragraph in paragraphs]
     assert plain("\n\n\n".join(lines)) == "\n\n".join(lines)
 
 
 @given(st.lists(st.one_of(words, names), min_size=1))
-def test_names_and_formulas_survive_as_typed(pieces):
+def test_names_and_formulas_are_unchanged(pieces):
     text = "x " + " ".join(pieces)
     assert plain(text) == text
 
@@ -76,15 +78,15 @@ def test_code_keeps_its_text(code):
         ("~~gone~~ ~/path", "gone ~/path"),
     ],
 )
-def test_marks_go_and_text_stays(markdown, text):
+def test_markup_is_removed_and_text_stays(markdown, text):
     assert plain(markdown) == text
 
 
 @pytest.mark.parametrize(
     "unit", ["> ", "- ", "[", "![", "*a ", "`a", "|", "&", "<a", "\\", "_a __", "[a](", "\n- a", "\n> b"]
 )
-def test_hostile_nesting_takes_time_in_proportion(unit):
-    """Sixty kilobytes take a second or two; time growing with the square would take an hour."""
+def test_deep_nesting_takes_linear_time(unit):
+    """60 kB take a second or two. In quadratic time they would take an hour."""
     start = time.thread_time()
     plain((unit * 60_000)[:60_000])
     assert time.thread_time() - start < 40

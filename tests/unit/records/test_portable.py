@@ -1,3 +1,5 @@
+"""Tests of the portable format: conversations, posts and experiences survive export and import."""
+
 import json
 from itertools import count
 
@@ -74,37 +76,37 @@ WAYS = st.sampled_from([lambda data: data, through_json, through_yaml])
 
 
 @given(PART, WAYS)
-def test_a_part_comes_back(part, way):
+def test_a_part_round_trips(part, way):
     assert part_from_dict(way(part_to_dict(part))) == part
 
 
 @given(POST, WAYS)
-def test_a_post_comes_back(post, way):
+def test_a_post_round_trips(post, way):
     assert post_from_dict(way(post_to_dict(post))) == post
 
 
 @given(ROUND, WAYS)
-def test_a_round_comes_back(round_, way):
+def test_a_round_round_trips(round_, way):
     assert round_from_dict(way(round_to_dict(round_))) == round_
 
 
 @given(TRANSCRIPT, WAYS)
-def test_a_conversation_comes_back(transcript, way):
+def test_a_conversation_round_trips(transcript, way):
     assert conversation_from_dict(way(conversation_to_dict(transcript))) == transcript
 
 
 @given(st.builds(SharedEntry, type=TEXT, content=TEXT, id=TEXT, sender=SENDER), WAYS)
-def test_a_shared_entry_comes_back(entry, way):
+def test_a_shared_entry_round_trips(entry, way):
     assert shared_entry_from_dict(way(shared_entry_to_dict(entry))) == entry
 
 
 @given(st.builds(Experience, who=st.lists(TEXT, max_size=2).map(tuple)), WAYS)
-def test_an_experience_comes_back(experience, way):
+def test_an_experience_round_trips(experience, way):
     assert experience_from_dict(way(experience_to_dict(experience))) == experience
 
 
 @given(TRANSCRIPT)
-def test_dicts_hold_nothing_but_plain_values(transcript):
+def test_exported_dicts_contain_only_plain_values(transcript):
     def plain(value):
         if type(value) is dict:
             return all(type(key) is str and plain(item) for key, item in value.items())
@@ -115,12 +117,12 @@ def test_dicts_hold_nothing_but_plain_values(transcript):
     assert plain(conversation_to_dict(transcript))
 
 
-#: What D's `Attachment.from_dict` accepts; it raises ValueError for anything else, `text` among it (measured).
+#: What TaskWeaver's `Attachment.from_dict` accepts; it raises ValueError for anything else, `text` among it (measured).
 D_READS = PART_TYPES - {"text", "reasoning", "file", "audio", "refusal", "opaque"}
 
 
 @given(POST)
-def test_d_can_read_every_attachment_whose_type_we_know(post):
+def test_taskweaver_accepts_every_exported_attachment_type(post):
     unknown = {part.extra["originalType"] for part in post.parts
                if isinstance(part.extra, dict) and "originalType" in part.extra}  # fmt: skip
     assert {part["type"] for part in post_to_dict(post)["attachment_list"]} <= D_READS | unknown
@@ -156,7 +158,7 @@ POST_A = Post(
 )  # fmt: skip
 
 
-def test_the_keys_are_ds_and_ours_stand_under_one_more():
+def test_keys_are_taskweavers_and_ours_are_under_one_more():
     assert post_to_dict(POST_A) == {
         "id": "post-a",
         "message": "hi",
@@ -194,13 +196,13 @@ def test_the_keys_are_ds_and_ours_stand_under_one_more():
 @pytest.mark.parametrize(
     ("written", "part"),
     [
-        ({"type": "text", "content": "a"}, Part("text", "a")),  # D raises "Deprecated attachment type: text"
+        ({"type": "text", "content": "a"}, Part("text", "a")),  # TaskWeaver raises "Deprecated attachment type: text"
         ({"type": "python", "content": "a"}, Part("reply_content", "a")),
         ({"type": "sample", "content": "a"}, Part("text", "a")),
         ({"type": "init_plan", "content": "a"}, None),
         ({"type": "board", "content": "a", "id": "atta-1"}, Part("opaque", "a", {"originalType": "board"}, "atta-1")),
         (
-            {"type": "board", "content": "a", "extra": [1]},  # D raises ValueError
+            {"type": "board", "content": "a", "extra": [1]},  # TaskWeaver raises ValueError
             Part("opaque", "a", {"originalType": "board", "extra": [1]}),
         ),
         ({"type": "artifact_paths", "content": ["a.png"]}, Part("artifact_paths", '["a.png"]')),
@@ -211,18 +213,18 @@ def test_old_renamed_removed_and_unknown_types_load(written, part):
     assert part_from_dict(written) == part
 
 
-def test_an_unknown_type_goes_back_under_its_own_name():
+def test_an_unknown_type_is_exported_under_its_name():
     written = {"id": "atta-1", "type": "board", "content": "a", "extra": {"x": 1}}
     assert part_to_dict(part_from_dict(written)) == written
 
 
-def test_removed_attachments_are_filtered_out_of_a_post():
+def test_removed_attachment_types_are_left_out_of_a_post():
     attachments = [{"type": "init_plan", "content": "x"}, {"type": "plan", "content": "y"}]
     read = post_from_dict({"send_from": "Planner", "message": "m", "attachment_list": attachments})
     assert read.parts == (Part("plan", "y"),)
 
 
-def test_a_file_of_ds_is_numbered_as_it_stands():
+def test_posts_of_a_taskweaver_file_are_numbered_in_order():
     examples = yaml.safe_load("""
         enabled: True
         plugins: []
@@ -280,7 +282,7 @@ def test_yaml_dates_and_tuples_in_extra_become_plain():
         ({"exp_id": "a", "who": None, "when": "w", "what": "x"}, Experience(exp_id="a", when="w", what="x")),
     ],
 )
-def test_experiences_of_both_ages_load(written, experience):
+def test_old_and_new_experience_files_load(written, experience):
     assert experience_from_dict(written) == experience
 
 
@@ -313,7 +315,7 @@ def _story(**post):
         ),
     ],
 )
-def test_wrong_shapes_name_their_path(written, problem):
+def test_invalid_shapes_are_reported_with_their_path(written, problem):
     with pytest.raises(InvalidInput) as caught:
         conversation_from_dict(written)
     assert str(caught.value).startswith(problem)
@@ -330,7 +332,7 @@ def test_wrong_shapes_name_their_path(written, problem):
          "scope: unknown value 'all'. Available: conversation, round."),
     ],
 )  # fmt: skip
-def test_wrong_entries_and_experiences_name_their_field(read, written, problem):
+def test_invalid_entries_and_experiences_name_their_field(read, written, problem):
     with pytest.raises(InvalidInput) as caught:
         read(written)
     assert str(caught.value) == problem
@@ -339,7 +341,7 @@ def test_wrong_entries_and_experiences_name_their_field(read, written, problem):
 @given(st.recursive(JSON, lambda inner: st.fixed_dictionaries({}, optional=dict.fromkeys(
     ["id", "rounds", "post_list", "attachment_list", "cuebook", "send_from", "type", "extra", "content"], inner)) |
     st.lists(inner, max_size=2), max_leaves=8))  # fmt: skip
-def test_any_plain_value_is_read_or_refused(value):
+def test_any_plain_value_is_loaded_or_rejected(value):
     try:
         transcript = conversation_from_dict(value)
     except InvalidInput:

@@ -1,3 +1,5 @@
+"""Tests of redaction: secrets in text and JSON are found and replaced, and everything else stays unchanged."""
+
 import hashlib
 import hmac
 import json
@@ -23,7 +25,7 @@ def token(family, value):
     return f"[[secret:{family}#{mark(value)}]]"
 
 
-# Invented by rule, put together here so that no scanner takes this file for a leak.
+# These fake secrets are assembled at run time, so secret scanners do not report this file.
 ALPHABET = string.ascii_letters + string.digits
 RANDOM = "".join(ALPHABET[place * 23 % 62] for place in range(124))
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
@@ -78,7 +80,7 @@ def test_redacting_twice_changes_nothing(text):
 
 
 @given(texts)
-def test_findings_are_in_order_and_tell_what_was_replaced(text):
+def test_findings_are_ordered_and_describe_each_replacement(text):
     clean, findings = REDACTOR.text(text)
     rebuilt, done = "", 0
     for one in findings:
@@ -89,19 +91,19 @@ def test_findings_are_in_order_and_tell_what_was_replaced(text):
 
 
 @given(texts, st.sampled_from([*SHAPES, *CARDS]), texts)
-def test_a_key_of_known_shape_between_spaces_never_stays(before, secret, after):
+def test_a_key_of_known_shape_is_always_replaced(before, secret, after):
     assert f" {secret} " not in REDACTOR.text(f"{before} {secret} {after}")[0]
 
 
 @given(prose)
-def test_prose_about_secrets_holds_none(words):
+def test_prose_about_secrets_is_unchanged(words):
     text = " ".join(words)
     assert REDACTOR.text(text) == (text, ())
 
 
 @settings(max_examples=300)
 @given(documents, st.booleans(), st.sampled_from([None, 2]))
-def test_json_stays_json_of_the_same_form(document, escaped, indent):
+def test_redacted_json_keeps_its_structure(document, escaped, indent):
     raw = json.dumps(document, ensure_ascii=escaped, indent=indent).encode("utf-8", "surrogatepass")
     clean, findings = REDACTOR.json(raw)
     assert (clean is raw) == (not findings)
@@ -115,13 +117,13 @@ def test_json_stays_json_of_the_same_form(document, escaped, indent):
 @given(texts, st.booleans())
 @example("密码=123", False)
 @example(f"a line\n{CARDS[0]}\nanother", False)
-def test_a_string_of_json_holds_a_secret_where_its_text_does(text, escaped):
+def test_a_json_string_is_redacted_like_its_text(text, escaped):
     raw = json.dumps({"content": text}, ensure_ascii=escaped).encode()
     assert json.loads(REDACTOR.json(raw)[0]) == {"content": REDACTOR.text(text)[0]}
 
 
 @given(st.dictionaries(plain_texts, plain_texts, max_size=3), st.sampled_from(list(SHAPES)))
-def test_json_keeps_every_byte_beside_the_secret(document, secret):
+def test_json_keeps_every_byte_outside_the_secret(document, secret):
     raw = json.dumps({**document, "note": f"use {secret} today", "size": 1.50}, indent=1).encode()
     clean, findings = REDACTOR.json(raw)
     at = raw.index(secret.encode())
@@ -129,7 +131,7 @@ def test_json_keeps_every_byte_beside_the_secret(document, secret):
     assert [raw.decode()[one.start : one.end] for one in findings] == [secret]
 
 
-def test_a_number_of_any_length_hides_no_secret():
+def test_long_json_numbers_are_redacted():
     raw = b'{"n": %s, "pin": 1234, "text": "pass\\u0077ord: hunter2"}' % (b"1" * 5000)
     clean, findings = REDACTOR.json(raw)
     assert [one.family for one in findings] == ["pin", "password"]
@@ -137,7 +139,7 @@ def test_a_number_of_any_length_hides_no_secret():
 
 
 @given(st.binary(max_size=60))
-def test_bytes_that_are_no_json_are_read_as_text(noise):
+def test_invalid_json_is_redacted_as_text(noise):
     raw = noise + b" password: hunter2"
     clean, findings = REDACTOR.json(raw)
     if findings:
@@ -152,7 +154,7 @@ def test_keys_of_known_shape_are_replaced(secret, family):
 
 
 @pytest.mark.parametrize("card", CARDS)
-def test_cards_are_replaced_and_fingerprinted_by_their_digits(card):
+def test_card_numbers_are_fingerprinted_by_their_digits(card):
     digits = card.replace(" ", "").replace("-", "")
     assert REDACTOR.text(f"card {card} 12/29, code 123")[0] == f"card {token('card', digits)} 12/29, code 123"
 
@@ -193,7 +195,7 @@ def test_cards_are_replaced_and_fingerprinted_by_their_digits(card):
         ("password: hunter2 and [[secret:card#0123456789abcdef]]", "password", "hunter2"),
     ],
 )
-def test_only_the_value_behind_a_secret_word_is_replaced(text, family, value):
+def test_only_the_value_after_a_secret_word_is_replaced(text, family, value):
     assert REDACTOR.text(text)[0] == text.replace(value, token(family, value))
 
 
@@ -218,22 +220,22 @@ def test_only_the_value_behind_a_secret_word_is_replaced(text, family, value):
         "postgres://ana:${PASSWORD}@db/app", "[[secret:password#0123456789abcdef]]",
     ],
 )  # fmt: skip
-def test_what_is_obviously_no_secret_stays(text):
+def test_obvious_non_secrets_stay(text):
     assert REDACTOR.text(text) == (text, ())
 
 
-def test_a_private_key_goes_with_its_block_or_to_the_end_of_a_cut_text():
+def test_a_private_key_is_replaced_up_to_its_end():
     body = "".join(PEM.split())
     assert REDACTOR.text(f"here:\n{PEM}\nthanks")[0] == f"here:\n{token('private_key', body)}\nthanks"
     assert REDACTOR.text(f"here:\n{PEM[:-30]}")[0].startswith("here:\n[[secret:private_key#")
     assert REDACTOR.text(f"here:\n{PEM[:-30]}")[0].endswith("]]")
 
 
-def test_a_secret_inside_a_secret_is_replaced_as_a_whole_and_named_by_the_finer_family():
+def test_nested_secrets_become_one_finding_of_the_finer_family():
     assert REDACTOR.text(f"password: pre.{AWS}.post")[0] == f"password: {token('aws_access_key', f'pre.{AWS}.post')}"
 
 
-def test_equal_values_have_equal_fingerprints_under_one_key_only():
+def test_fingerprints_are_equal_only_under_the_same_key():
     clean, findings = REDACTOR.text("password: hunter2\npassword is 'hunter2'")
     assert len({one.fingerprint for one in findings}) == 1
     assert len(findings) == 2
@@ -241,7 +243,7 @@ def test_equal_values_have_equal_fingerprints_under_one_key_only():
     assert clean.count(mark("hunter2")) == 2
 
 
-def test_an_empty_key_is_refused():
+def test_an_empty_key_is_rejected():
     with pytest.raises(InvalidInput):
         Redactor(b"")
 
@@ -273,7 +275,7 @@ def test_an_empty_key_is_refused():
         ('{"role": "user", "content": "hello"}', None),
     ],
 )
-def test_json_values_are_judged_by_their_keys(raw, clean):
+def test_json_values_are_classified_by_their_keys(raw, clean):
     document = raw.encode()
     result, findings = REDACTOR.json(document)
     assert result.decode() == (raw if clean is None else clean)
@@ -288,7 +290,7 @@ def test_json_values_are_judged_by_their_keys(raw, clean):
         ("nothing here", ()),
     ],
 )
-def test_vague_finds_are_named_and_left(text, names):
+def test_uncertain_findings_are_reported_but_not_replaced(text, names):
     assert flags(text) == names
     assert REDACTOR.text(text) == (text, ())
 
@@ -302,8 +304,8 @@ def test_vague_finds_are_named_and_left(text, names):
         "--password ", ",a", "a.", "a@", "+1 ", "x",
     ],
 )  # fmt: skip
-def test_hostile_texts_take_time_in_proportion(unit):
-    """A quarter of a megabyte takes under a second; a quadratic scan would take hours."""
+def test_hostile_texts_take_linear_time(unit):
+    """250 kB take under a second. A quadratic scan would take hours."""
     text = ("password: " + unit * 250_000)[:250_000]
     start = time.thread_time()
     REDACTOR.text(text)

@@ -1,3 +1,5 @@
+"""Tests of conversation views: rounds, the posts each role sees, and shared entries."""
+
 import json
 from timeit import timeit
 
@@ -33,7 +35,7 @@ STATES = st.dictionaries(st.integers(0, 12), st.sampled_from(["created", "finish
 
 
 @given(paths(), STATES, st.integers(0, 12))
-def test_rounds_hold_every_post_once_and_in_order(posts, states, trimmed):
+def test_rounds_contain_every_post_once_in_order(posts, states, trimmed):
     rounds = rounds_of(posts[trimmed:], states)
     assert [one for round_ in rounds for one in round_.posts] == posts[trimmed:]
     assert [round_.seq for round_ in rounds] == sorted({one.round for one in posts[trimmed:]})
@@ -42,7 +44,7 @@ def test_rounds_hold_every_post_once_and_in_order(posts, states, trimmed):
 
 
 @given(paths(), STATES, st.sampled_from([*NAMES, "nobody"]), st.booleans())
-def test_a_role_sees_its_posts_of_the_rounds_that_count_and_no_copies(posts, states, role, include):
+def test_a_role_sees_its_posts_of_counted_rounds_once(posts, states, role, include):
     rounds = rounds_of(posts, states)
     seen = role_rounds(rounds, role, include_failed=include)
     assert [round_.seq for round_ in seen] == [one.seq for one in rounds if include or one.state != "failed"]
@@ -73,10 +75,10 @@ def test_posts_are_grouped_into_rounds(posts, states, rounds):
     assert [(one.id, one.seq, one.user_query, one.state, len(one.posts)) for one in found] == rounds
 
 
-def test_no_rounds_or_only_failed_ones_are_an_empty_list():
+def test_no_successful_rounds_give_an_empty_list():
     failed = [Round(id="r", seq=1, user_query="q", state="failed", posts=(post(1),))]
-    assert role_rounds([], "Planner") == []  # D: IndexError
-    assert role_rounds(failed, "Planner") == []  # D: IndexError
+    assert role_rounds([], "Planner") == []  # TaskWeaver: IndexError
+    assert role_rounds(failed, "Planner") == []  # TaskWeaver: IndexError
     assert role_rounds(failed, "Planner", include_failed=True) == failed
     assert shared_entries([]) == []
     assert shared_entries(failed) == []
@@ -87,7 +89,7 @@ def entry(sender, scope, content, kind="plan"):
     return Part("shared_memory_entry", content, extra), sender
 
 
-def told(*rounds, states=()):
+def pairs(*rounds, states=()):
     """Rounds of entries, each round a list of (part, sender)."""
     seqs, made = iter(range(1, 99)), []
     for at, entries in enumerate(rounds):
@@ -105,25 +107,25 @@ LAST_FAILED = ["finished", "failed"]
 @pytest.mark.parametrize(
     ("rounds", "options", "held"),
     [
-        # D's own three tests
-        (told([entry(P, LONG, "1")], [entry(P, LONG, "2")], [entry(P, LONG, "3")]), {}, ["3"]),
-        (told([entry(P, SHORT, "1")], [entry(P, SHORT, "2")], [entry(P, SHORT, "3")]), {}, ["3"]),
-        (told([entry(P, LONG, "1")], [entry(P, SHORT, "2"), entry(D, SHORT, "3")]), {}, ["2", "3"]),
-        # round beats conversation in the last round, whichever was written last; it is back in the next
-        (told([entry(P, SHORT, "1"), entry(P, LONG, "2")]), {}, ["1"]),
-        (told([entry(P, LONG, "1")], [entry(P, SHORT, "2")], []), {}, ["1"]),
+        # TaskWeaver's own three tests
+        (pairs([entry(P, LONG, "1")], [entry(P, LONG, "2")], [entry(P, LONG, "3")]), {}, ["3"]),
+        (pairs([entry(P, SHORT, "1")], [entry(P, SHORT, "2")], [entry(P, SHORT, "3")]), {}, ["3"]),
+        (pairs([entry(P, LONG, "1")], [entry(P, SHORT, "2"), entry(D, SHORT, "3")]), {}, ["2", "3"]),
+        # in the last round, round scope wins over conversation scope; in the next, conversation scope applies again
+        (pairs([entry(P, SHORT, "1"), entry(P, LONG, "2")]), {}, ["1"]),
+        (pairs([entry(P, LONG, "1")], [entry(P, SHORT, "2")], []), {}, ["1"]),
         # another type of the same role hides nothing
-        (told([entry(P, LONG, "1")], [entry(P, SHORT, "2", "experience_sub_path")]), {}, ["1", "2"]),
-        (told([entry(P, LONG, "1"), entry(P, LONG, "2", "example_sub_path")]), {"entry_type": "plan"}, ["1"]),
-        # order of last write
-        (told([entry(P, LONG, "1"), entry(D, LONG, "2"), entry(P, LONG, "3")]), {}, ["2", "3"]),
-        # failed rounds do not count unless asked for
-        (told([entry(P, LONG, "1")], [entry(P, LONG, "2")], states=LAST_FAILED), {}, ["1"]),
-        (told([entry(P, LONG, "1")], [entry(P, LONG, "2")], states=LAST_FAILED), {"include_failed": True}, ["2"]),
-        (told([entry(P, SHORT, "1")], [entry(D, SHORT, "2")], states=LAST_FAILED), {}, []),
+        (pairs([entry(P, LONG, "1")], [entry(P, SHORT, "2", "experience_sub_path")]), {}, ["1", "2"]),
+        (pairs([entry(P, LONG, "1"), entry(P, LONG, "2", "example_sub_path")]), {"entry_type": "plan"}, ["1"]),
+        # ordered by last write
+        (pairs([entry(P, LONG, "1"), entry(D, LONG, "2"), entry(P, LONG, "3")]), {}, ["2", "3"]),
+        # failed rounds do not count unless requested
+        (pairs([entry(P, LONG, "1")], [entry(P, LONG, "2")], states=LAST_FAILED), {}, ["1"]),
+        (pairs([entry(P, LONG, "1")], [entry(P, LONG, "2")], states=LAST_FAILED), {"include_failed": True}, ["2"]),
+        (pairs([entry(P, SHORT, "1")], [entry(D, SHORT, "2")], states=LAST_FAILED), {}, []),
     ],
 )  # fmt: skip
-def test_shared_entries_hold_by_sender_type_and_scope(rounds, options, held):
+def test_shared_entries_apply_by_sender_type_and_scope(rounds, options, held):
     assert [one.content for one in shared_entries(rounds, **options)] == held
 
 
@@ -146,18 +148,18 @@ READ = SharedEntry("plan", "round", "c", "sme-1", P)
         (Part("plan", "c", BODY), []),
     ],
 )
-def test_entries_are_read_from_extra_or_content_and_never_crash(part, held):
-    assert shared_entries(told([(part, P)])) == held
+def test_entries_load_from_extra_or_content_without_crashing(part, held):
+    assert shared_entries(pairs([(part, P)])) == held
 
 
 def test_entries_survive_a_reload():
-    rounds = told([entry(P, LONG, "1")], [entry(D, SHORT, "2")])
+    rounds = pairs([entry(P, LONG, "1")], [entry(D, SHORT, "2")])
     again = [round_from_dict(json.loads(json.dumps(round_to_dict(one)))) for one in rounds]
-    assert shared_entries(again) == shared_entries(rounds)  # D: AttributeError, extra is a dict after a reload
+    assert shared_entries(again) == shared_entries(rounds)  # TaskWeaver: AttributeError, extra is a dict after a reload
 
 
 def test_a_thousand_rounds_are_filtered_in_milliseconds():
     posts = [post(seq, (seq - 1) // 4 * 4 + 1, NAMES[seq % 3]) for seq in range(1, 4001)]
     rounds = rounds_of(posts, {})
     assert len(rounds) == 1000
-    assert min(timeit(lambda: role_rounds(rounds, "Planner"), number=1) for _ in range(5)) < 0.02  # D: 0.114
+    assert min(timeit(lambda: role_rounds(rounds, "Planner"), number=1) for _ in range(5)) < 0.02  # TaskWeaver: 0.114

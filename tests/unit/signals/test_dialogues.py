@@ -1,12 +1,15 @@
-"""How well events, tasks and corrections are heard: labelled dialogues and sentences, a third of them held out.
+"""Accuracy tests of event, task and correction detection, on labeled dialogues and sentences; a third is held out.
 
-In `dialogues/{support,work,talk,more,second}.txt` a dialogue begins with `== NAME PART`; each line is a message of its
-user, `! …` a result of a tool that failed before it and `+ …` one that did not. Behind ` > ` stand the events it should
-fire (F rustrated, C onfused, S atisfied, E rrors, L ow engagement); with `?` it may: arguable, or going on. The
-dialogues were labelled before anything was tuned on those of `dev`, and `held` were held out; `new` and `late` were
-written later, each after the last change before its first run; `blind` without a look at any rule, `causes` in other
-words for what was missed there, `fresh` when that was mended. What first runs gave is in docs/design/013. An event
-that fired in a message before that may have it, and is quiet now, was found.
+In `dialogues/{support,work,talk,more,second}.txt` a dialogue begins with `== NAME PART`. Each line is a user message;
+`! …` is a failed tool result before it, and `+ …` a successful one. After ` > ` come the events that the message should
+fire: F (frustrated), C (confused), S (satisfied), E (errors), L (low engagement). With `?` an event is optional:
+arguable, or still going on.
+
+The dialogues were labeled before any rule was tuned on the part `dev`; the part `held` was held out. `new` and `late`
+were written later, each after the last rule change before its first run. `blind` was written without reading any rule,
+`causes` rewords the events that were missed in `blind`, and `fresh` was written after those were fixed.
+docs/design/013 lists the results of the first runs. An event that is quiet now counts as found if it fired in an
+earlier message of its cool-down.
 """
 
 from collections import Counter
@@ -18,7 +21,7 @@ import pytest
 from msgspec import Struct
 
 from cuebook.records.mind import Counters, TurnSignals
-from cuebook.records.persona import Tracking
+from cuebook.records.persona import SentimentTracking
 from cuebook.signals.corrections import corrections_in
 from cuebook.signals.message_signals import hear
 from cuebook.signals.sentiment import analyzers_of
@@ -34,13 +37,13 @@ FOREIGN: Final = (
     "german", "spanish", "french", "chinese", "dutch", "italian", "portuguese", "japanese", "polish", "russian",
     "turkish", "swedish", "norwegian",
 )  # fmt: skip
-TRACKING: Final = Tracking(enabled=True)
+TRACKING: Final = SentimentTracking(enabled=True)
 
 
 class Message(Struct, frozen=True):
     text: str
     labels: frozenset[str]
-    trace: tuple[bool, ...]  # of results and the reply since the message before
+    trace: tuple[bool, ...]  # tool results and the reply since the previous message
 
 
 class Dialogue(Struct, frozen=True):
@@ -84,7 +87,7 @@ def hear_all(dialogue: Dialogue) -> list[TurnSignals]:
 def judged(dialogue: Dialogue) -> Counter[str]:
     """Count events found, missed and false."""
     counts: Counter[str] = Counter()
-    quiet: dict[str, int] = {}  # event -> message up to which it is quiet, where it was right to fire
+    quiet: dict[str, int] = {}  # event -> last message of the cool-down after a correct event
     for n, (message, heard) in enumerate(zip(dialogue.messages, hear_all(dialogue), strict=True)):
         wanted = {EVENTS[label] for label in message.labels if not label.endswith("?")}
         may = {EVENTS[label[0]] for label in message.labels}
@@ -97,14 +100,14 @@ def judged(dialogue: Dialogue) -> Counter[str]:
 
 
 def scores(part: str) -> tuple[float, float]:
-    """Give precision and recall of events."""
+    """Return precision and recall of events."""
     each = (judged(dialogue) for dialogue in read_dialogues() if part in (dialogue.part, "all"))
     counts = sum(each, Counter[str]())
     found = counts["found"]
     return found / (found + counts["false"]), found / (found + counts["missed"])
 
 
-def test_there_are_enough_dialogues_and_a_third_is_held_out() -> None:
+def test_the_data_set_is_large_and_a_third_is_held_out() -> None:
     dialogues = list(read_dialogues())
     held = sum(dialogue.part != "dev" for dialogue in dialogues)
     calm = sum(not any(message.labels for message in dialogue.messages) for dialogue in dialogues)
@@ -126,13 +129,13 @@ def test_there_are_enough_dialogues_and_a_third_is_held_out() -> None:
         ("all", 0.88, 0.88),
     ],
 )
-def test_events_are_heard_where_they_are_and_not_elsewhere(part: str, precision: float, recall: float) -> None:
+def test_event_detection_reaches_precision_and_recall(part: str, precision: float, recall: float) -> None:
     found = scores(part)
     assert found[0] >= precision
     assert found[1] >= recall
 
 
-def test_another_language_fires_nothing() -> None:
+def test_dialogues_in_other_languages_fire_no_event() -> None:
     foreign = [each for each in read_dialogues() if each.name.startswith(FOREIGN)]
     assert len(foreign) >= 8
     for dialogue in foreign:
@@ -141,7 +144,7 @@ def test_another_language_fires_nothing() -> None:
         assert heard[0].sentiment.polarity == "unknown", dialogue.name
 
 
-def test_twenty_rounds_of_calm_talk_fire_nothing() -> None:
+def test_twenty_calm_rounds_fire_no_event() -> None:
     dialogue = next(each for each in read_dialogues() if each.name == "sort-dict")
     assert len(dialogue.messages) == 20
     assert [event for each in hear_all(dialogue) for event in each.events] == []
@@ -156,11 +159,11 @@ def _labelled(file: str) -> Iterator[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("label", "text"), [(label, text) for label, part, text in _labelled("tasks.txt") if part != "new"]
 )
-def test_the_task_of_a_message_is_heard(label: str, text: str) -> None:
+def test_the_task_of_a_message_is_detected(label: str, text: str) -> None:
     assert (task_in(text) or "none") == label
 
 
-def test_tasks_nobody_tuned_the_rules_on_are_missed_sooner_than_mistaken() -> None:
+def test_untuned_tasks_are_rather_missed_than_confused() -> None:
     new = [(label, task_in(text) or "none") for label, part, text in _labelled("tasks.txt") if part == "new"]
     assert len(new) >= 50
     right = sum(label == found != "none" for label, found in new)
@@ -171,11 +174,11 @@ def test_tasks_nobody_tuned_the_rules_on_are_missed_sooner_than_mistaken() -> No
 @pytest.mark.parametrize(
     ("label", "text"), [(label, text) for label, part, text in _labelled("corrections.txt") if part != "new"]
 )
-def test_a_correction_is_told_from_what_only_begins_like_one(label: str, text: str) -> None:
+def test_corrections_are_distinguished_from_similar_openings(label: str, text: str) -> None:
     assert _corrects(text) == (label == "1")
 
 
-def test_corrections_in_other_words_are_heard() -> None:
+def test_reworded_corrections_are_detected() -> None:
     new = [(label == "1", _corrects(text)) for label, part, text in _labelled("corrections.txt") if part == "new"]
     assert len(new) >= 50
     right = sum(wanted and found for wanted, found in new)

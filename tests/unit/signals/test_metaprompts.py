@@ -1,4 +1,4 @@
-"""Which metaprompts run when, what answers to them hold, and how they move the Mind."""
+"""Tests of metaprompts: when they run, how their answers are parsed, and how answers change the mood state."""
 
 import json
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.records.mind import Event, Mind
-from cuebook.records.persona import Metaprompt, Tracking, Trigger
+from cuebook.records.persona import Metaprompt, SentimentTracking, Trigger
 from cuebook.signals.metaprompts import (
     COMPLEXITIES,
     EXTRA_KEYS,
@@ -38,45 +38,49 @@ def every(n, id_="own"):
     return Metaprompt(id=id_, trigger=Trigger(type="turn_interval", interval_turns=n))
 
 
-# ---- which there are, and when ---------------------------------------------------------------------------------------
+# ---- selection and triggers
+# -------------------------------------------------------------------------------------------
 
 
-def test_presets_run_while_sentiment_is_tracked_and_own_ones_always():
+def test_presets_need_sentiment_tracking_and_custom_metaprompts_do_not():
     own = [every(5)]
-    some = Tracking(enabled=True, presets=("error_recovery", "engagement_boost"))
+    some = SentimentTracking(enabled=True, presets=("error_recovery", "engagement_boost"))
     assert [each.id for each in metaprompts_of(own, some)] == ["gmi_error_recovery", "gmi_engagement_boost", "own"]
     assert [each.id for each in metaprompts_of(own, replace(some, enabled=False))] == ["own"]
-    everything = metaprompts_of([], Tracking(enabled=True, presets=("all",)))
+    everything = metaprompts_of([], SentimentTracking(enabled=True, presets=("all",)))
     assert [each.id for each in everything] == [each.id for each in PRESETS.values()]
 
 
-def test_one_that_ships_is_named_without_a_text_and_an_own_one_stands_for_its_preset():
-    [named] = metaprompts_of([Metaprompt(id=SELF, trigger=Trigger(type="turn_interval", interval_turns=7))], Tracking())
+def test_a_custom_metaprompt_can_replace_its_preset():
+    [named] = metaprompts_of(
+        [Metaprompt(id=SELF, trigger=Trigger(type="turn_interval", interval_turns=7))], SentimentTracking()
+    )
     assert (named.key, named.trigger.interval_turns, named.strategy) == (SELF, 7, SHIPPED[SELF].strategy)
     own = replace(FRUSTRATION, key="", template="Only {{current_mood}}.")
-    found = metaprompts_of([own], Tracking(enabled=True, presets=("frustration_recovery",)))
+    found = metaprompts_of([own], SentimentTracking(enabled=True, presets=("frustration_recovery",)))
     assert [(each.key, each.template) for each in found] == [("", "Only {{current_mood}}.")]
 
 
-def test_an_interval_of_five_fires_at_five_ten_and_fifteen():
+def test_an_interval_of_five_runs_at_five_ten_fifteen():
     assert [n for n in range(21) if fires([every(5)], events=(), turns=n)] == [5, 10, 15, 20]
 
 
-def test_events_fire_theirs_before_intervals_do():
+def test_event_metaprompts_run_before_interval_metaprompts():
     asked = fires([every(1), FRUSTRATION], events=(Event(name="user_frustrated"),), turns=3)
     assert [each.trigger for each in asked] == ["event:user_frustrated", "interval:1"]
     assert [each.event for each in asked] == ["user_frustrated", ""]
     assert fires([FRUSTRATION], events=(Event(name="user_confused"),), turns=3) == ()
 
 
-def test_by_hand_nothing_fires_by_itself():
+def test_manual_metaprompts_never_run_automatically():
     assert fires([Metaprompt(id="m", trigger=Trigger(type="manual"))], events=(), turns=1) == ()
 
 
-# ---- what answers hold -----------------------------------------------------------------------------------------------
+# ---- parsing of answers
+# -----------------------------------------------------------------------------------------------
 
 
-def test_an_answer_moves_what_it_names_and_nothing_else():
+def test_an_answer_changes_only_the_named_fields():
     mind = answered(
         updatedGmiMood="Empathetic",
         updatedUserSkillLevel=" novice",
@@ -94,12 +98,12 @@ def test_an_answer_moves_what_it_names_and_nothing_else():
 
 
 @pytest.mark.parametrize("wrapped", ["```json\n{}\n```", "Here it is: {} I hope it helps.", "  {}  "])
-def test_an_answer_may_stand_in_a_fence_or_among_words(wrapped):
+def test_an_answer_may_be_inside_a_fence_or_text(wrapped):
     text = wrapped.replace("{}", '{"adjustmentRationale": "x", "updatedGmiMood": "playful"}')
     assert read_answer(text, FRUSTRATION, MIND)[0].mood == "playful"
 
 
-def test_every_mood_the_prompts_name_is_one_that_holds():
+def test_every_mood_in_the_prompts_is_valid():
     for mood in MOODS:
         assert answered(updatedGmiMood=mood).mood == mood
     for skill in SKILLS:
@@ -128,35 +132,35 @@ def test_every_mood_the_prompts_name_is_one_that_holds():
         ({f"k{n}": n for n in range(1000)}, "answer"),
     ],
 )
-def test_an_answer_that_does_not_hold_is_refused_whole_with_its_place(keys, where):
+def test_an_invalid_answer_is_rejected_with_its_path(keys, where):
     with pytest.raises(InvalidInput) as refused:
         answered(**{"updatedGmiMood": "playful", **keys})
     assert refused.value.where == where
 
 
 @pytest.mark.parametrize("text", ["", "I would be kinder.", "[]", '"x"', "{", "{'a': 1}", "[" * 50_000, "null", "NaN"])
-def test_what_is_no_json_object_is_refused(text):
+def test_an_answer_without_json_object_is_rejected(text):
     with pytest.raises(InvalidInput, match="no JSON object"):
         read_answer(text, FRUSTRATION, MIND)
 
 
-def test_without_a_rationale_it_does_not_hold():
+def test_an_answer_without_rationale_is_rejected():
     with pytest.raises(InvalidInput, match="adjustmentRationale"):
         read_answer('{"updatedGmiMood": "playful"}', FRUSTRATION, MIND)
 
 
-def test_some_keys_too_many_are_passed_over():
+def test_surplus_keys_are_ignored():
     assert answered(**{f"k{n}": n for n in range(EXTRA_KEYS)}, updatedGmiMood="playful").mood == "playful"
 
 
-def test_keys_of_the_state_itself_are_imprints_like_any_other():
+def test_state_field_names_are_ordinary_imprint_keys():
     names = ("mood", "user_skill", "gmi_sentiment_history", "manual_trigger_x", "strategy")
     mind = answered(newMemoryImprints=[{"key": name, "value": "mine"} for name in names])
     assert (mind.mood, mind.user_skill, mind.strategy) == (MIND.mood, MIND.user_skill, MIND.strategy)
     assert {name: mind.imprints[name] for name in names} == dict.fromkeys(names, "mine")
 
 
-def test_the_newest_imprints_are_kept_and_a_key_said_again_is_new():
+def test_the_newest_imprints_are_kept():
     mind = MIND
     for n in range(IMPRINTS + 4):
         mind = answered(
@@ -167,17 +171,18 @@ def test_the_newest_imprints_are_kept_and_a_key_said_again_is_new():
     assert "k1" not in mind.imprints
 
 
-def test_the_schema_names_the_strategy_s_own_key():
+def test_the_schema_names_the_strategys_own_key():
     assert "recoveryStrategy" in schema_of(FRUSTRATION)["properties"]
     assert "strategy" in schema_of(every(5))["properties"]
     with pytest.raises(InvalidInput, match="adjustmentRationale"):
         read_answer("{}", every(5), MIND)
 
 
-# ---- how it is told --------------------------------------------------------------------------------------------------
+# ---- rendering
+# --------------------------------------------------------------------------------------------------------
 
 
-def test_a_neutral_mind_says_nothing_and_another_says_all_that_moved():
+def test_the_rendered_mood_lists_only_changed_fields():
     assert describe_mood(Mind()) == ""
     said = describe_mood(MIND)
     assert "mood focused" in said
@@ -186,7 +191,7 @@ def test_a_neutral_mind_says_nothing_and_another_says_all_that_moved():
     assert "likes: tables" in said
 
 
-def test_changes_name_what_moved_with_before_and_after():
+def test_changes_list_old_and_new_values():
     after = replace(MIND, mood="playful", imprints={"pace": "slow"})
     assert changes_of(MIND, after) == {
         "mood": ["focused", "playful"],

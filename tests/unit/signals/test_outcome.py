@@ -1,4 +1,4 @@
-"""What the next message says of a turn: statements of how it came out, what failed in it, and no guesses."""
+"""Tests of outcomes: what the next message says about a turn's success, its failures, and no guesses."""
 
 import pytest
 
@@ -35,13 +35,13 @@ SAID = {
 
 
 @pytest.mark.parametrize(("task", "text"), [(task, text) for task, texts in SAID.items() for text in texts])
-def test_plain_statements_say_how_it_came_out(task, text):
+def test_explicit_statements_set_the_outcome(task, text):
     found, reasons = task_outcome(text)
     assert found == task
     assert bool(reasons) == (task != "unknown")
 
 
-def test_a_reason_is_the_words_that_state_it_and_no_others():
+def test_a_reason_contains_only_the_words_that_state_it():
     _, reasons = task_outcome("It crashes again when I open ann's letter about the divorce")
     assert reasons == ('"It crashes"',)
 
@@ -51,34 +51,34 @@ def test_a_reason_is_the_words_that_state_it_and_no_others():
     [((), "unknown"), ((False, False), "unknown"), ((True, False), "unknown"), ((False, True), "partial"),
      ((True, True), "failure"), ((True,), "failure")],
 )  # fmt: skip
-def test_results_count_where_the_last_one_failed(results, task):
+def test_tool_results_decide_if_the_last_one_failed(results, task):
     assert task_outcome("And what now?", results=results)[0] == task
 
 
-def test_what_is_said_goes_before_what_the_tools_said():
+def test_a_statement_overrides_tool_results():
     assert task_outcome("That works now.", results=(True,))[0] == "success"
 
 
-def heard(score, polarity="neutral", corrections=0):
+def outcome_of(score, polarity="neutral", corrections=0):
     return TurnSignals(sentiment=Sentiment(score=score, polarity=polarity), corrections=corrections)
 
 
 @pytest.mark.parametrize(("score", "mapped"), [(-1.0, 0.0), (0.0, 0.5), (0.5, 0.75), (1.0, 1.0), (1.5, 1.0)])
 def test_sentiment_is_mapped_to_the_scale_of_observations(score, mapped):
-    word = word_on(heard(score), "Go on.")
+    word = word_on(outcome_of(score), "Go on.")
     assert (word.sentiment, word.corrections, word.task) == (mapped, 0, "unknown")
 
 
-def test_what_cannot_be_read_says_nothing():
-    assert word_on(heard(0.0, "unknown"), "Das ist ja furchtbar") is None
-    assert word_on(heard(0.0, "unknown"), "") is None
+def test_an_unscored_message_gives_no_outcome():
+    assert word_on(outcome_of(0.0, "unknown"), "Das ist ja furchtbar") is None
+    assert word_on(outcome_of(0.0, "unknown"), "") is None
 
 
-def test_what_cannot_be_read_counts_by_what_it_corrects_and_states():
-    assert word_on(heard(0.0, "unknown", corrections=1), "nein").sentiment == 0.5
-    assert word_on(heard(0.0, "unknown"), "still fails").task == "failure"
+def test_an_unscored_message_counts_by_corrections_and_statements():
+    assert word_on(outcome_of(0.0, "unknown", corrections=1), "nein").sentiment == 0.5
+    assert word_on(outcome_of(0.0, "unknown"), "still fails").task == "failure"
 
 
-def test_a_long_message_is_read_in_no_time_and_by_its_beginning():
+def test_only_the_beginning_of_a_long_message_is_parsed():
     text = "It still crashes. " + "and then it works and it works and it works " * 20_000
     assert task_outcome(text)[0] == "failure"

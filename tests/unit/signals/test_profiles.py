@@ -1,7 +1,9 @@
+"""Tests of tracking profiles: which profile a persona gets, and errors in the `[tracking]` settings."""
+
 import pytest
 
 from cuebook.errors import InvalidInput
-from cuebook.records.persona import PRESETS, SHIPPED_TRIGGERS, UNTRACKED, Persona, Tracking, read_persona
+from cuebook.records.persona import PRESETS, SHIPPED_TRIGGERS, UNTRACKED, Persona, SentimentTracking, read_persona
 from cuebook.signals import metaprompts
 from cuebook.signals.profiles import SHIPPED, Profiles, check_persona, read_profiles, tracking_of
 
@@ -34,17 +36,17 @@ MODES = {"defaultProfileByMode": {"tutor": "tutor", "tutor_strict": "advanced", 
         ("", "off"),
     ],
 )
-def test_who_says_nothing_gets_the_profile_of_the_mode(mode: str | None, name: str) -> None:
+def test_a_persona_without_tracking_gets_the_modes_profile(mode: str | None, name: str) -> None:
     assert tracking_of(persona(), mode, profiles(MODES)) == SHIPPED.profiles[name]
 
 
-def test_what_a_persona_says_goes_before_the_mode() -> None:
+def test_a_personas_tracking_overrides_the_mode() -> None:
     assert not tracking_of(persona({"enabled": False}), "tutor", profiles(MODES)).enabled
     own = tracking_of(persona({"enabled": True}), "tutor", profiles(MODES))
     assert (own.enabled, own.consecutive_turns, own.presets) == (True, 2, ())
 
 
-def test_a_persona_names_a_profile_and_changes_some_of_it() -> None:
+def test_a_persona_can_override_fields_of_a_profile() -> None:
     named = persona({"profile": "tutor", "presets": [], "cooldownTurns": 1})
     found = tracking_of(named, "general", SHIPPED)
     assert (found.enabled, found.consecutive_turns, found.frustration_threshold) == (True, 1, -0.2)
@@ -52,7 +54,7 @@ def test_a_persona_names_a_profile_and_changes_some_of_it() -> None:
     assert tracking_of(persona("tutor"), None, SHIPPED) == SHIPPED.profiles["tutor"]
 
 
-def test_the_shipped_profiles_are_the_document_s() -> None:
+def test_the_built_in_profiles_match_the_specification() -> None:
     table = {name: (each.method, each.history_window, each.presets) for name, each in SHIPPED.profiles.items()}
     recover, clarify = "frustration_recovery", "confusion_clarification"
     assert table == {
@@ -65,16 +67,16 @@ def test_the_shipped_profiles_are_the_document_s() -> None:
     assert [name for name, each in SHIPPED.profiles.items() if not each.enabled] == ["off"]
 
 
-def test_a_file_changes_a_profile_and_adds_its_own() -> None:
+def test_a_settings_file_changes_and_adds_profiles() -> None:
     given = {"profiles": {"basic": {"cooldownTurns": 9, "label": "calm"}, "mine": {"method": "llm"}}}
     read = profiles(given)
     assert read.profiles["basic"].cooldown_turns == 9
     assert read.profiles["basic"].presets == SHIPPED.profiles["basic"].presets
-    assert read.profiles["mine"] == Tracking(enabled=True, method="llm")
+    assert read.profiles["mine"] == SentimentTracking(enabled=True, method="llm")
     assert read.profiles["tutor"] == SHIPPED.profiles["tutor"]
 
 
-def test_without_a_section_the_shipped_profiles_hold_and_no_mode_is_tracked() -> None:
+def test_without_settings_only_built_in_profiles_apply() -> None:
     for document in ({}, {"presets": [], "_comment": "none"}):
         read = read_profiles(document, file="presets.json")
         assert read == SHIPPED
@@ -102,32 +104,32 @@ def test_without_a_section_the_shipped_profiles_hold_and_no_mode_is_tracked() ->
         ({"defaultProfileByMode": {" ": "off"}}, "sentimentTracking.defaultProfileByMode: empty mode."),
     ],
 )
-def test_a_wrong_section_is_told_with_its_path(section: object, said: str) -> None:
+def test_an_invalid_section_is_reported_with_its_path(section: object, said: str) -> None:
     with pytest.raises(InvalidInput) as error:
         profiles(section)
     assert str(error.value).startswith(f"presets.json: {said}")
 
 
-def test_what_a_definition_may_name_is_what_ships() -> None:
+def test_definitions_may_name_every_built_in_profile() -> None:
     assert {*PRESETS} == {*metaprompts.PRESETS, "all"}
     assert {name: each.trigger for name, each in metaprompts.SHIPPED.items()} == SHIPPED_TRIGGERS
 
 
-def test_a_profile_nobody_has_is_told() -> None:
+def test_an_unknown_profile_is_reported() -> None:
     [fault] = check_persona(persona("tuter"), SHIPPED)
     assert str(fault).startswith("sentimentTracking: unknown profile 'tuter'. Did you mean 'tutor'?")
     [fault] = check_persona(persona({"profile": "none"}), SHIPPED)
     assert fault.path == "sentimentTracking.profile"
 
 
-def test_thresholds_that_cross_with_the_profile_s_are_told() -> None:
+def test_thresholds_that_conflict_with_the_profile_are_reported() -> None:
     [fault] = check_persona(persona({"profile": "tutor", "frustrationThreshold": 0.25}), SHIPPED)
     assert str(fault).startswith(
         "sentimentTracking.frustrationThreshold: 0.25 is not below satisfactionThreshold (0.2)"
     )
 
 
-def test_a_method_is_one_the_book_has() -> None:
+def test_a_sentiment_method_must_exist() -> None:
     own = persona({"enabled": True, "method": "mine"})
     [fault] = check_persona(own, SHIPPED)
     assert str(fault).startswith(

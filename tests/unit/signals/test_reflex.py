@@ -1,4 +1,4 @@
-"""The rules that move the Mind where no model is asked."""
+"""Tests of the rules that update the mood state without a model."""
 
 import pytest
 
@@ -11,49 +11,52 @@ OF_EVENT = {each.trigger.event: each for each in PRESETS.values()}
 LOOK_BACK = DueMetaprompt(metaprompt=SHIPPED[SELF], trigger="interval:5")
 
 
-def asked(event):
+def task_for(event):
     return DueMetaprompt(metaprompt=OF_EVENT[event], trigger=f"event:{event}")
 
 
-def moved(event, mind=NEUTRAL):
-    return by_rules(asked(event), mind, TurnSignals())[0]
+def apply_rule(event, mind=NEUTRAL):
+    return by_rules(task_for(event), mind, TurnSignals())[0]
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_each_event_has_a_rule_that_moves_the_mood_and_says_what_helps(event):
-    mind, why = by_rules(asked(event), Mind(), TurnSignals())
+def test_each_event_changes_the_mood_and_suggests_help(event):
+    mind, why = by_rules(task_for(event), Mind(), TurnSignals())
     assert mind.mood == MOVES[event].mood != "neutral"
     assert mind.strategy
     assert why
 
 
-def test_frustration_makes_it_simpler_and_confusion_starts_one_step_lower():
+def test_frustration_and_confusion_simplify_the_answers():
     start = Mind(user_skill="advanced", task_complexity="complex")
-    assert moved("user_frustrated", start).task_complexity == "moderate"
-    assert moved("user_frustrated", start).user_skill == "advanced"
-    assert (moved("user_confused", start).user_skill, moved("user_confused", start).task_complexity) == (
+    assert apply_rule("user_frustrated", start).task_complexity == "moderate"
+    assert apply_rule("user_frustrated", start).user_skill == "advanced"
+    assert (apply_rule("user_confused", start).user_skill, apply_rule("user_confused", start).task_complexity) == (
         "intermediate",
         "moderate",
     )
-    assert moved("user_satisfied", start).task_complexity == "advanced"
+    assert apply_rule("user_satisfied", start).task_complexity == "advanced"
 
 
-def test_no_step_leads_over_the_edge():
+def test_values_stay_within_their_range():
     low = Mind(user_skill="novice", task_complexity="simple")
-    assert (moved("user_confused", low).user_skill, moved("user_confused", low).task_complexity) == ("novice", "simple")
-    assert moved("user_satisfied", Mind(task_complexity="advanced")).task_complexity == "advanced"
+    assert (apply_rule("user_confused", low).user_skill, apply_rule("user_confused", low).task_complexity) == (
+        "novice",
+        "simple",
+    )
+    assert apply_rule("user_satisfied", Mind(task_complexity="advanced")).task_complexity == "advanced"
 
 
-def test_looking_back_lets_go_of_what_is_over_and_takes_the_mood_of_the_task():
-    after = moved("user_frustrated")
+def test_looking_back_resets_to_the_mood_of_the_task():
+    after = apply_rule("user_frustrated")
     calm = TurnSignals(counters=Counters(neutral=3), task="coding")
     mind, why = by_rules(LOOK_BACK, after, calm)
     assert (mind.mood, mind.strategy, mind.task_complexity) == ("focused", "", after.task_complexity)
     assert "calm" in why
 
 
-def test_looking_back_leaves_what_still_stands():
-    after = moved("user_frustrated")
+def test_looking_back_keeps_what_still_applies():
+    after = apply_rule("user_frustrated")
     for heard in (
         TurnSignals(events=(Event(name="user_frustrated"),)),
         TurnSignals(counters=Counters(frustration=1)),
@@ -62,22 +65,22 @@ def test_looking_back_leaves_what_still_stands():
         assert by_rules(LOOK_BACK, after, heard)[0] == after
 
 
-def test_who_still_says_little_is_not_calm():
-    bored = moved("low_engagement")
+def test_a_user_with_low_engagement_is_not_calm():
+    bored = apply_rule("low_engagement")
     assert by_rules(LOOK_BACK, bored, TurnSignals(counters=Counters(neutral=5, idle=5)))[0] == bored
     assert by_rules(LOOK_BACK, bored, TurnSignals(counters=Counters(neutral=5, idle=0)))[0].mood == "neutral"
 
 
-def test_looking_back_at_calm_talk_moves_nothing():
+def test_looking_back_at_a_calm_conversation_changes_nothing():
     assert by_rules(LOOK_BACK, Mind(), TurnSignals(counters=Counters(neutral=5)))[0] == Mind()
 
 
-def test_what_went_well_after_trouble_raises_the_skill():
-    after = moved("user_confused")
+def test_success_after_trouble_raises_the_skill_level():
+    after = apply_rule("user_confused")
     heard = TurnSignals(counters=Counters(satisfaction=2, scores=(0.4, 0.5, 0.6)))
     assert by_rules(LOOK_BACK, after, heard)[0].user_skill == "intermediate"
 
 
-def test_an_own_metaprompt_follows_the_rule_of_its_event():
+def test_a_custom_metaprompt_uses_the_rule_of_its_event():
     own = DueMetaprompt(metaprompt=SHIPPED[SELF], trigger="event:user_frustrated")
-    assert by_rules(own, Mind(), TurnSignals())[0] == moved("user_frustrated")
+    assert by_rules(own, Mind(), TurnSignals())[0] == apply_rule("user_frustrated")

@@ -1,4 +1,4 @@
-"""How a message sounds, by words and rules; and what a model may say of it."""
+"""Tests of sentiment: the lexicon, the classifier, and the parsing of a model's sentiment answer."""
 
 import subprocess
 import sys
@@ -71,7 +71,7 @@ def labelled(file: str) -> list[tuple[str, str]]:
         ("123 + 4", "neutral"),
     ],
 )
-def test_what_is_said_is_read_as_it_is_meant(text: str, polarity: str) -> None:
+def test_messages_get_their_intended_polarity(text: str, polarity: str) -> None:
     assert lexicon.read(text).polarity == polarity
 
 
@@ -82,7 +82,7 @@ def test_an_acknowledgment_is_mild_and_thanks_are_not() -> None:
 
 
 @pytest.mark.parametrize("text", ["great, another bug…", "Oh wonderful, it deleted my files."])
-def test_no_method_takes_praise_of_a_mishap_for_praise(text: str) -> None:
+def test_no_method_takes_sarcasm_for_praise(text: str) -> None:
     for method in analyzers_of().values():
         found = method.read(text)
         assert (found.polarity, found.negatives > 0) == ("negative", True)
@@ -92,7 +92,7 @@ def test_a_report_is_mild() -> None:
     assert -0.3 < lexicon.read("it fails with exit code 1").score < 0
 
 
-def test_what_is_meant_strongly_is_intense() -> None:
+def test_strong_statements_are_intense() -> None:
     calm, loud = lexicon.read("This is bad"), lexicon.read("WTF")
     assert calm.intensity < 0.6 < loud.intensity
     assert lexicon.read("I HATE THIS").intensity > lexicon.read("I hate this").intensity
@@ -113,13 +113,13 @@ def test_what_is_meant_strongly_is_intense() -> None:
         "`I hate this`",
     ],
 )
-def test_what_others_wrote_is_not_the_mood_of_the_user(text: str) -> None:
+def test_quoted_text_does_not_count_as_the_users_mood(text: str) -> None:
     found = lexicon.read(text)
     assert (found.score, found.negatives) == (0, 0)
     assert lexicon.read(f"I love this!\n{text}").polarity == "positive"
 
 
-def test_words_that_sound_bad_are_counted() -> None:
+def test_negative_words_are_counted() -> None:
     assert lexicon.read("wrong, broken and useless").negatives == 3
     assert lexicon.read("not wrong").negatives == 0
     assert lexicon.read("I give up").negatives == 1
@@ -134,13 +134,13 @@ def test_a_long_message_is_the_mean_of_its_passages() -> None:
     "piece",
     ["a/", "a.", "a_", "f.g(", "`a", "'a ", "oh, well, just ", "the a if when ", "> ", '"a ', "\u201c", "\u201e", "😡"],
 )
-def test_odd_texts_are_read_in_linear_time(piece: str) -> None:
+def test_odd_texts_are_scored_in_linear_time(piece: str) -> None:
     for method in analyzers_of().values():
         assert method.read(piece * (50_000 // len(piece))).method == method.name
 
 
 @given(st.text(max_size=300))
-def test_every_text_is_read_or_said_to_be_unknown(text: str) -> None:
+def test_every_text_has_a_score_or_is_unknown(text: str) -> None:
     for method in analyzers_of().values():
         found = method.read(text)
         assert isinstance(found, Sentiment)
@@ -151,21 +151,21 @@ def test_every_text_is_read_or_said_to_be_unknown(text: str) -> None:
 
 
 @pytest.mark.parametrize(("file", "least"), [("languages.tsv", 0.98), ("languages_held_out.tsv", 0.92)])
-def test_a_language_that_is_not_read_is_unknown(file: str, least: float) -> None:
+def test_an_unsupported_language_is_unknown(file: str, least: float) -> None:
     rows = labelled(file)
     wrong = [text for language, text in rows if reads(("en",), text) != (language == "en")]
     assert len(wrong) <= (1 - least) * len(rows), wrong
 
 
 @pytest.mark.parametrize("method", analyzers_of().values(), ids=lambda each: each.name)
-def test_no_method_reads_what_it_cannot(method: Any) -> None:
+def test_no_method_scores_an_unsupported_language(method: Any) -> None:
     for text in ("das funktioniert nicht", "merci beaucoup", "no funciona nada", "nie działa", "werkt niet", "不行"):
         assert method.read(text) == Sentiment(method=method.name)
     for text in ("nope", "wtf", "thx", "ugh no", "no idea", "super fast"):
         assert method.read(text).polarity != "unknown"
 
 
-def test_support_sentences_are_told_apart() -> None:
+def test_support_sentences_are_classified() -> None:
     for file, least in (
         ("support_tuned.tsv", 0.90),
         ("support_held_out.tsv", 0.85),
@@ -177,8 +177,8 @@ def test_support_sentences_are_told_apart() -> None:
         assert right >= least * len(rows)
 
 
-def test_the_classifier_says_what_it_said_when_it_was_trained() -> None:
-    """The scores were written by the training, with the weights before they were rounded to half precision."""
+def test_the_classifier_gives_the_scores_of_its_training() -> None:
+    """Training wrote the expected scores before it rounded the weights to half precision."""
     weights = shipped()
     for score, text in labelled("classifier_scores.tsv"):
         negative, neutral, positive = probabilities(features(text), weights)
@@ -186,27 +186,27 @@ def test_the_classifier_says_what_it_said_when_it_was_trained() -> None:
         assert negative + neutral + positive == pytest.approx(1)
 
 
-def test_weights_are_read_as_they_were_written() -> None:
+def test_weights_load_as_they_were_saved() -> None:
     weights = Weights({"good": (1.5, 2.0, -1.0), "so bad": (2.25, -0.5, 3.0), "😀": (1.0, 1.0, 0.0)}, 0.125, -0.375)
     assert unpack(pack(weights)) == weights
     with pytest.raises(ValueError, match="Reinstall cuebook"):
         unpack(b"else")
 
 
-def test_classifier_and_mean_tell_support_sentences_apart() -> None:
+def test_classifier_and_mean_classify_support_sentences() -> None:
     rows = [row for file in ("support_tuned.tsv", "support_held_out.tsv") for row in labelled(file)]
     for name, least in (("trained_classifier", 0.7), ("lexicon_and_classifier", 0.8)):
         method = analyzers_of()[name]
         assert sum(method.read(text).polarity == label for label, text in rows) >= least * len(rows)
 
 
-def test_nothing_is_loaded_before_a_text_is_read() -> None:
+def test_models_are_loaded_at_first_use() -> None:
     told = "import sys, cuebook; cuebook.Cuebook; print(*(each for each in sys.modules if each.startswith('vader')))"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True, timeout=60)
     assert not done.stdout.strip()
 
 
-def test_the_user_is_told_from_what_is_pasted() -> None:
+def test_the_users_words_are_separated_from_pasted_text() -> None:
     assert spoken("look:\n```\ncode\n```\nit broke").split() == ["look:", "it", "broke"]
     assert len(spoken("word " * 10_000)) < 10_000
     pasted = "```\n" + "raise Failure\n" * 2_000 + "```\n"
@@ -214,7 +214,7 @@ def test_the_user_is_told_from_what_is_pasted() -> None:
     assert spoken(f"{pasted}{'Calm words. ' * 300}\nI hate it.").endswith("I hate it.")
 
 
-def test_a_model_answers_in_the_form_it_is_told() -> None:
+def test_a_model_answer_in_the_requested_form_is_parsed() -> None:
     assert parse_reply(' {"score": -0.5, "intensity": 1} ') == Sentiment(
         score=-0.5, intensity=1.0, polarity="negative", method="llm"
     )
@@ -241,7 +241,7 @@ def test_a_model_answers_in_the_form_it_is_told() -> None:
         "[" * 100_000,
     ],
 )
-def test_any_other_answer_is_refused(answer: str) -> None:
+def test_any_other_answer_is_rejected(answer: str) -> None:
     with pytest.raises(InvalidInput, match="invalid model answer"):
         parse_reply(answer)
 
@@ -254,5 +254,5 @@ def test_any_other_answer_is_refused(answer: str) -> None:
         ("It is not good.", "negative"),
     ],
 )
-def test_not_and_its_short_form_sound_alike(text: str, polarity: str) -> None:
+def test_not_and_its_contraction_score_alike(text: str, polarity: str) -> None:
     assert Lexicon().read(text).polarity == polarity

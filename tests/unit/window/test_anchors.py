@@ -1,4 +1,4 @@
-"""Breakpoints stand at the anchors, and the text of every message stays what it was."""
+"""Tests of cache breakpoints: they are set at the anchors and change no message text."""
 
 import msgspec
 from hypothesis import given
@@ -24,7 +24,7 @@ def sheet(*, summary: str = "", volatile: tuple[str, ...] = ()) -> Sheet:
     )
 
 
-def said(message: bytes) -> str:
+def text_of_message(message: bytes) -> str:
     content = msgspec.json.decode(message)["content"]
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
@@ -40,24 +40,24 @@ def marks(message: bytes) -> list[bool]:
     query=st.text(min_size=1),
     recalled=st.lists(st.text(min_size=1), max_size=3),
 )
-def test_marking_changes_no_text(system: str, summary: str, query: str, recalled: list[str]) -> None:
+def test_adding_breakpoints_changes_no_text(system: str, summary: str, query: str, recalled: list[str]) -> None:
     page = sheet(summary=summary, volatile=tuple(recalled))
     front = msgspec.json.encode({"role": "system", "content": system + summary})
     asked = msgspec.json.encode({"role": "user", "content": query})
     last = attach(asked, volatile_text(page.volatile, FENCE)) if recalled else asked
     anchors = (Anchor("summary" if summary else "system", 0), Anchor("last", 1))
     marked = with_breakpoints((front, last), anchors, page)
-    assert [said(message) for message in marked] == [said(front), said(last)]
+    assert [text_of_message(message) for message in marked] == [text_of_message(front), text_of_message(last)]
 
 
-def test_volatile_text_is_never_marked() -> None:
+def test_volatile_text_gets_no_breakpoint() -> None:
     page = sheet(volatile=("- a",))
     asked = attach(b'{"role":"user","content":"why?"}', volatile_text(page.volatile, FENCE))
     [marked] = with_breakpoints((asked,), (Anchor("last", 0),), page)
     assert marks(marked) == [True, False]
 
 
-def test_summary_and_what_stands_before_it_are_marked_apart() -> None:
+def test_the_summary_and_the_text_before_it_get_separate_breakpoints() -> None:
     page = sheet(summary="what was")
     [marked] = with_breakpoints(
         (b'{"role":"system","content":"be kind\\n\\nwhat was"}',), (Anchor("summary", 0),), page
@@ -73,13 +73,13 @@ def test_content_lists_keep_their_other_parts() -> None:
     assert msgspec.json.decode(marked)["content"][1] == image | {FIELD: {"mode": "explicit"}}
 
 
-def test_the_clients_own_markers_are_left_alone() -> None:
+def test_breakpoints_of_the_client_are_kept() -> None:
     page = sheet()
     mine = b'{"role":"user","content":[{"type":"text","text":"x","prompt_cache_breakpoint":{"mode":"explicit"}}]}'
     other = b'{"role":"user","content":"y"}'
     assert with_breakpoints((mine, other), (Anchor("last", 1),), page) == (mine, other)
 
 
-def test_a_message_without_text_is_left_as_it_is() -> None:
+def test_a_message_without_text_is_unchanged() -> None:
     calls = b'{"role":"assistant","content":null,"tool_calls":[{"id":"c"}]}'
     assert with_breakpoints((calls,), (Anchor("last", 0),), sheet()) == (calls,)

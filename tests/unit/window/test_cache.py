@@ -1,4 +1,5 @@
-"""The providers' cache rules, one named test each; examples of the guides; what holds for any row of requests."""
+"""Tests of the prompt cache simulation: one test per rule of a provider, the examples of their guides, and
+invariants."""
 
 import re
 from itertools import takewhile
@@ -43,7 +44,7 @@ def counts(use: CacheUse) -> tuple[int, int, int]:
 
 
 def last(rule: CacheRule, *requests: list[CacheChunk], explicit: bool = True, gap: float = 1.0) -> tuple[int, int, int]:
-    """Read, written and uncached tokens of the last of some requests sent `gap` seconds apart."""
+    """Return read, written and uncached tokens of the last request, with requests `gap` seconds apart."""
     simulator = CacheSimulator(rule)
     uses = [simulator.request(sent, at * gap, explicit=explicit) for at, sent in enumerate(requests)]
     return counts(uses[-1])
@@ -52,7 +53,7 @@ def last(rule: CacheRule, *requests: list[CacheChunk], explicit: bool = True, ga
 # ---------------------------------------------------------------- the prefix rule (OpenAI before 5.6, Gemini)
 
 
-def test_prefix_reads_the_longest_prefix_common_with_any_earlier_request():
+def test_prefix_reads_the_longest_common_earlier_prefix():
     first = [SYSTEM, user("a", 1000), user("b", 1000)]
     other = [SYSTEM, user("c")]
     assert last(replace(PREFIX, step=1), first, other, [*first[:2], user("d")]) == (3000, 0, 100)
@@ -75,7 +76,7 @@ def test_prefix_under_the_minimum_is_not_cached():
     assert last(PREFIX, [short, user("a")], [short, user("b")]) == (0, 0, 1123)
 
 
-def test_prefix_needs_no_marker_and_heeds_none():
+def test_prefix_ignores_markers():
     request = [marked(SYSTEM), user("a", 1000)]
     assert last(replace(PREFIX, step=1), request, [SYSTEM, user("a", 1000)]) == (3000, 0, 0)
 
@@ -107,11 +108,11 @@ def test_prefix_write_costs_no_more_than_input():
 
 
 @pytest.mark.parametrize(("gap", "read"), [(300, 1920), (301, 0)])
-def test_prefix_lives_for_its_ttl(gap, read):
+def test_prefix_expires_after_its_ttl(gap, read):
     assert last(PREFIX, [SYSTEM, user("a")], [SYSTEM, user("b")], gap=gap)[0] == read
 
 
-def test_prefix_is_refreshed_by_reading():
+def test_reading_refreshes_a_prefix():
     assert last(PREFIX, *([SYSTEM, user(str(n))] for n in range(5)), gap=299)[0] == 1920
 
 
@@ -138,7 +139,7 @@ def test_breakpoint_never_falls_back_to_an_unmarked_prefix():
     assert last(POINTS, [SYSTEM, user("a", marked=True)], [SYSTEM, user("b", marked=True)]) == (0, 2100, 0)
 
 
-def test_breakpoint_is_not_found_where_this_request_does_not_mark_it():
+def test_breakpoint_is_missed_if_this_request_does_not_mark_it():
     old = [marked(SYSTEM), user("a", marked=True)]
     new = [marked(SYSTEM), user("a"), user("b", marked=True)]
     assert last(POINTS, old, new) == (2000, 200, 0)  # why the previous turn's anchor must be marked again
@@ -153,12 +154,12 @@ def test_the_longest_matching_breakpoint_is_read():
     assert last(POINTS, request, [*request[:2], user("c")]) == (2100, 0, 100)
 
 
-def test_implicit_marker_stands_on_the_newest_user_message():
+def test_implicit_marker_is_on_the_newest_user_message():
     request = [SYSTEM, user("a"), chunk("assistant", "x"), user("b"), chunk("assistant", "y")]
     assert last(POINTS, request, explicit=False) == (0, 2300, 100)
 
 
-def test_implicit_marker_stands_on_the_last_of_a_run_of_tool_results():
+def test_implicit_marker_is_on_the_last_consecutive_tool_result():
     request = [
         SYSTEM,
         user("a"),
@@ -170,7 +171,7 @@ def test_implicit_marker_stands_on_the_last_of_a_run_of_tool_results():
     assert last(POINTS, request, explicit=False) == (0, 2400, 100)
 
 
-def test_implicit_marker_stands_on_the_front_where_no_message_follows():
+def test_implicit_marker_is_on_the_front_without_messages():
     request = [chunk("tools", "t", 500), SYSTEM, chunk("developer", "d"), chunk("assistant", "x")]
     assert last(POINTS, request, explicit=False) == (0, 2600, 100)
 
@@ -194,23 +195,23 @@ def test_implicit_write_on_a_volatile_newest_message_is_paid_each_time():
 
 
 @pytest.mark.parametrize(("added", "read"), [(20, 2100), (21, 0)])
-def test_implicit_mode_looks_at_20_earlier_message_endings(added, read):
+def test_implicit_mode_checks_20_earlier_message_ends(added, read):
     first = [SYSTEM, user("a")]
     assert last(POINTS, first, [*first, *(user(f"b{n}") for n in range(added))], explicit=False)[0] == read
 
 
-def test_a_tool_result_that_another_follows_is_no_message_ending():
+def test_a_tool_result_before_another_is_no_message_end():
     first = [SYSTEM, user("a"), chunk("tool_use", "x"), chunk("tool", "1")]
     assert last(POINTS, first, [*first, chunk("assistant", "y"), user("b")], explicit=False)[0] == 2300
     assert last(POINTS, first, [*first, chunk("tool", "2"), user("b")], explicit=False)[0] == 0
 
 
-def test_implicit_mode_looks_at_the_end_of_the_front():
+def test_implicit_mode_checks_the_end_of_the_front():
     many = [user(f"b{n}") for n in range(30)]
     assert last(POINTS, [SYSTEM], [SYSTEM, *many], explicit=False)[0] == 2000
 
 
-def test_explicit_mode_misses_an_implicit_write_unless_it_is_marked():
+def test_explicit_mode_misses_unmarked_implicit_writes():
     for mark, read in ((False, 0), (True, 2100)):
         simulator = CacheSimulator(POINTS)
         simulator.request([SYSTEM, user("a")], 0, explicit=False)
@@ -222,7 +223,7 @@ def test_extending_a_message_prevents_the_implicit_read_of_its_beginning():
     assert last(POINTS, first, [SYSTEM, user("a", ends=False), user("b")], explicit=False)[0] == 0
 
 
-def test_a_marked_block_within_a_message_is_read_though_the_rest_changes():
+def test_a_marked_block_is_read_when_later_text_changes():
     front = [SYSTEM, user("a", marked=True, ends=False)]
     assert last(POINTS, [*front, user("v1")], [*front, user("v2")]) == (2100, 0, 100)
 
@@ -245,7 +246,7 @@ def test_the_implicit_marker_on_a_marked_message_is_one_marker():
     assert last(POINTS, four, [marked(SYSTEM), user("b")], explicit=False)[0] == 2000
 
 
-def test_the_first_two_and_the_latest_fifty_markers_are_looked_at():
+def test_the_first_two_and_last_fifty_markers_are_checked():
     old = [SYSTEM, *(user(f"a{n}") for n in range(3))]
     many = [user(f"b{n}", marked=True) for n in range(50)]
     for at, read in ((1, 2100), (2, 2200), (3, 0)):
@@ -254,7 +255,7 @@ def test_the_first_two_and_the_latest_fifty_markers_are_looked_at():
 
 
 @pytest.mark.parametrize("role", ["assistant", "tool_use", "tools"])
-def test_openai_markers_on_assistant_output_and_tool_definitions_have_no_effect(role):
+def test_openai_ignores_markers_on_assistant_output_and_tools(role):
     assert not POINTS.assistant_markers
     request = [chunk(role, "x", 3000, marked=True)]
     assert last(POINTS, request, request) == (0, 0, 3000)
@@ -267,15 +268,15 @@ def test_breakpoint_prefixes_under_1024_tokens_are_silently_not_cached(tokens, r
 
 
 @pytest.mark.parametrize(("gap", "read"), [(1800, 2000), (1801, 0)])
-def test_breakpoints_live_30_minutes(gap, read):
+def test_breakpoints_expire_after_30_minutes(gap, read):
     assert last(POINTS, [marked(SYSTEM)], [marked(SYSTEM)], gap=gap)[0] == read
 
 
-def test_breakpoints_are_refreshed_by_reading_without_a_write():
+def test_reading_refreshes_breakpoints_without_a_write():
     assert last(POINTS, *([[marked(SYSTEM)]] * 5), gap=1799) == (2000, 0, 0)
 
 
-def test_a_breakpoint_read_without_a_marker_of_its_own_is_refreshed_too():
+def test_an_unmarked_breakpoint_is_refreshed_by_reading():
     first = [SYSTEM, user("a")]
     assert last(POINTS, first, [*first, user("b")], [*first, user("c")], explicit=False, gap=1799)[0] == 2100
 
@@ -308,7 +309,7 @@ def test_anthropic_looks_back_from_each_marker():
     assert last(ANTHROPIC, blocks(10, 10), blocks(15, 15), blocks(35, 15, 35)) == (3000, 4000, 0)
 
 
-def test_anthropic_finds_earlier_writes_not_stable_content():
+def test_anthropic_matches_earlier_writes_not_stable_content():
     stable = blocks(5)
     assert last(ANTHROPIC, [*stable, user("t1", 200, marked=True)], [*stable, user("t2", 200, marked=True)])[0] == 0
 
@@ -327,12 +328,12 @@ def test_anthropic_automatic_marker_moves_with_the_last_block():
     assert last(ANTHROPIC, first, second, explicit=False) == (2300, 200, 0)
 
 
-def test_anthropic_refuses_a_fifth_marker():
+def test_anthropic_rejects_a_fifth_marker():
     with pytest.raises(InvalidInput, match=re.escape("allows 4")):
         last(ANTHROPIC, blocks(5, 1, 2, 3, 4, 5))
 
 
-def test_anthropic_automatic_marker_takes_a_slot_except_on_a_marked_block():
+def test_anthropic_automatic_marker_uses_a_slot_on_unmarked_blocks():
     with pytest.raises(InvalidInput, match=r"Too many cache markers .*: 5"):
         last(ANTHROPIC, blocks(10, 1, 2, 3, 4), explicit=False)
     assert last(ANTHROPIC, blocks(10, 1, 2, 3, 10), explicit=False) == (0, 2000, 0)
@@ -344,7 +345,7 @@ def test_anthropic_assistant_blocks_can_be_marked():
     assert last(ANTHROPIC, request, request) == (2100, 0, 0)
 
 
-def test_anthropic_changed_tools_lose_everything_behind_them():
+def test_anthropic_changed_tools_invalidate_everything_after_them():
     front = [marked(SYSTEM), user("a", marked=True)]
     assert last(ANTHROPIC, [chunk("tools", "t1"), *front], [chunk("tools", "t2"), *front])[0] == 0
 
@@ -357,7 +358,7 @@ def test_anthropic_changed_tools_lose_everything_behind_them():
         ("claude-haiku-4-5", 4096), ("claude-unheard-of", 4096),
     ],
 )  # fmt: skip
-def test_anthropic_minimum_depends_on_the_model_and_shorter_is_silently_not_cached(model, minimum):
+def test_anthropic_minimum_length_depends_on_the_model(model, minimum):
     rule = rule_for(model)
     assert rule is not None
     for tokens, read in ((minimum - 1, 0), (minimum, minimum)):
@@ -366,7 +367,7 @@ def test_anthropic_minimum_depends_on_the_model_and_shorter_is_silently_not_cach
 
 
 @pytest.mark.parametrize(("name", "ttl", "write"), [("anthropic", 300, 1.25), ("anthropic-1h", 3600, 2.0)])
-def test_anthropic_lives_five_minutes_or_an_hour_at_their_prices(name, ttl, write):
+def test_anthropic_ttl_is_five_minutes_or_an_hour(name, ttl, write):
     simulator = CacheSimulator(replace(RULES[name], minimum=1024))
     assert simulator.request([marked(SYSTEM)], 0).cost == pytest.approx(write * 2000)
     assert simulator.request([marked(SYSTEM)], ttl).cost == pytest.approx(0.1 * 2000)
@@ -404,7 +405,7 @@ def test_anthropic_lives_five_minutes_or_an_hour_at_their_prices(name, ttl, writ
         ("gpt-5.6", "", None),
     ],
 )
-def test_rule_for_knows_models_at_their_own_host_only(model, base_url, name):
+def test_rule_for_matches_models_only_at_their_own_host(model, base_url, name):
     rule = rule_for(model, base_url)
     assert (rule and rule.name) == name
 
@@ -413,7 +414,7 @@ def test_rule_for_knows_models_at_their_own_host_only(model, base_url, name):
     ("model", "read"),
     [("gpt-4o", 0.5), ("gpt-4.1", 0.25), ("gpt-5.2", 0.1), ("gpt-6.1-sol", 0.05), ("claude-opus-5-5", 0.05)],
 )
-def test_rule_for_knows_the_models_price_of_a_read(model, read):
+def test_rule_for_returns_the_models_read_price(model, read):
     rule = rule_for(model)
     assert rule is not None
     assert rule.read == read
@@ -426,7 +427,7 @@ def test_a_caller_can_name_a_rule():
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
-def test_every_rule_names_its_source_and_day(rule):
+def test_every_rule_has_a_source_and_a_date(rule):
     assert rule.source.startswith("https://")
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", rule.checked)
     assert 0 < rule.read < 1 <= rule.write
@@ -436,7 +437,7 @@ def test_every_rule_names_its_source_and_day(rule):
 
 
 def sixty_turns(marks: str) -> list[tuple[float, list[CacheChunk]]]:
-    """A turn a minute. `marks`: s the system part, p the previous query, q the query, v the volatile block after it."""
+    """Return one request per minute. `marks`: s system part, p previous query, q query, v volatile block after it."""
     requests = []
     for turn in range(60):
         past = [
@@ -450,9 +451,9 @@ def sixty_turns(marks: str) -> list[tuple[float, list[CacheChunk]]]:
     return requests
 
 
-def test_the_sixty_turns_have_a_stable_prefix_of_about_0_95():
+def test_sixty_turns_have_a_stable_prefix_of_about_95_percent():
     sizes = [sum(one.tokens for one in sent) for _, sent in sixty_turns("")]
-    common = sum(size - 220 for size in sizes[:-1])  # each request's prefix up to its volatile block stands in the next
+    common = sum(size - 220 for size in sizes[:-1])  # the next request repeats this prefix
     assert common / sum(sizes[1:]) == pytest.approx(0.955, abs=0.001)
 
 
@@ -462,22 +463,22 @@ SONNET = rule_for("claude-sonnet-4-5")
 @pytest.mark.parametrize(
     ("rule", "marks", "explicit", "share", "cost"),
     [
-        # the simulated figures of the design's notes: the same stable prefix, four ways
+        # the simulated figures of the design notes: the same stable prefix in four ways
         (PREFIX, "", True, 0.948, 0.147),
-        (POINTS, "sv", True, 0.166, 1.059),  # a marker on the volatile tail: only the system part is ever read
-        (POINTS, "s", False, 0.166, 1.059),  # so does the implicit marker
+        (POINTS, "sv", True, 0.166, 1.059),  # with a marker on the volatile tail, only the system part is ever read
+        (POINTS, "s", False, 0.166, 1.059),  # the implicit marker gives the same
         (POINTS, "spq", True, 0.953, 0.150),  # markers before the volatile block
-        # around them
+        # markers around it
         (POINTS, "", False, 0.0, 1.25),
-        (POINTS, "sq", True, 0.166, 1.055),  # the previous anchor is not found unless it is marked again
-        (POINTS, "spq", False, 0.953, 0.155),  # the implicit write of the volatile block beside good anchors
+        (POINTS, "sq", True, 0.166, 1.055),  # without a new marker the previous anchor is missed
+        (POINTS, "spq", False, 0.953, 0.155),  # the volatile block is written implicitly in addition to good anchors
         (SONNET, "sv", True, 0.166, 1.059),
-        (SONNET, "sq", True, 0.953, 0.150),  # looking back finds the previous anchor by itself
+        (SONNET, "sq", True, 0.953, 0.150),  # the look-back finds the previous anchor
         (SONNET, "spq", True, 0.953, 0.150),
         (GEMINI, "", True, 0.928, 0.165),
     ],
 )
-def test_sixty_turns_cost_what_the_place_of_the_markers_makes_them(rule, marks, explicit, share, cost):
+def test_marker_positions_decide_the_cost_of_sixty_turns(rule, marks, explicit, share, cost):
     totals = simulate(rule, sixty_turns(marks), explicit=explicit)
     assert totals.read_share == pytest.approx(share, abs=0.001)
     assert totals.relative_cost == pytest.approx(cost, abs=0.001)
@@ -492,12 +493,12 @@ def test_an_empty_request_costs_nothing():
     assert (CacheTotals().read_share, CacheTotals().relative_cost) == (0.0, 1.0)
 
 
-def test_negative_tokens_are_refused():
+def test_negative_tokens_are_rejected():
     with pytest.raises(InvalidInput, match="-1"):
         CacheChunk(-1, b"", "user")
 
 
-def test_a_marker_is_no_part_of_the_prefix():
+def test_a_marker_is_not_part_of_the_prefix():
     assert last(POINTS, [marked(SYSTEM), user("a", marked=True)], [SYSTEM, user("a", marked=True)])[0] == 2100
 
 
@@ -505,7 +506,7 @@ def test_a_role_is_part_of_the_prefix():
     assert last(POINTS, [chunk("user", "x", 2000, marked=True)], [chunk("tool", "x", 2000, marked=True)])[0] == 0
 
 
-def test_a_request_with_an_earlier_time_ages_nothing():
+def test_a_request_with_an_earlier_time_expires_nothing():
     simulator = CacheSimulator(POINTS)
     for now in (1000, 500, 2800):
         use = simulator.request([marked(SYSTEM)], now)
@@ -513,7 +514,7 @@ def test_a_request_with_an_earlier_time_ages_nothing():
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
-def test_what_has_expired_is_forgotten(rule):
+def test_expired_entries_are_dropped(rule):
     simulator = CacheSimulator(rule)
     for n in range(50):
         simulator.request([chunk("system", f"s{n}", 5000, marked=True), user(f"u{n}")], n * 10_000)
@@ -538,7 +539,7 @@ def run(rule: CacheRule, requests: list[tuple[float, list[CacheChunk], bool]]) -
 
 
 def common_tokens(one: list[CacheChunk], other: list[CacheChunk]) -> float:
-    """Tokens of `one` that it has in common with the beginning of `other`, the first differing chunk by bytes."""
+    """Return the tokens of the common prefix of `one` and `other`; the first differing chunk counts by its bytes."""
     total = 0.0
     for mine, theirs in zip(one, other, strict=False):
         if (mine.digest, mine.role) == (theirs.digest, theirs.role):
@@ -559,20 +560,20 @@ def test_read_written_and_uncached_tokens_add_up(rule, requests):
 
 
 @given(RULE, REQUESTS)
-def test_nothing_is_read_that_no_earlier_request_had(rule, requests):
+def test_only_tokens_of_earlier_requests_are_read(rule, requests):
     for at, use in enumerate(run(rule, requests)):
         sent = requests[at][1]
         assert use.read_tokens <= max((common_tokens(sent, old) for _, old, _ in requests[:at]), default=0)
 
 
 @given(RULE, REQUESTS)
-def test_cost_lies_between_all_read_and_all_written(rule, requests):
+def test_cost_is_between_all_read_and_all_written(rule, requests):
     for use in run(rule, requests):
         assert rule.read * use.input_tokens - 1e-6 <= use.cost <= rule.write * use.input_tokens + 1e-6
 
 
 @given(RULE, REQUESTS)
-def test_what_is_read_or_written_reaches_the_minimum(rule, requests):
+def test_reads_and_writes_reach_the_minimum_length(rule, requests):
     for use in run(rule, requests):
         assert use.read_tokens == 0 or use.read_tokens >= rule.minimum
         assert use.write_tokens == 0 or use.read_tokens + use.write_tokens >= rule.minimum
@@ -580,7 +581,7 @@ def test_what_is_read_or_written_reaches_the_minimum(rule, requests):
 
 
 @given(RULE, REQUESTS)
-def test_simulating_twice_gives_the_same(rule, requests):
+def test_the_simulation_is_deterministic(rule, requests):
     assert run(rule, requests) == run(rule, requests)
 
 

@@ -1,4 +1,4 @@
-"""The forms of a post: what they hold, what they weigh, and that a cut can be made again."""
+"""Tests of the full, compressed and cut forms of a post: their content, their tokens, and repeated cuts."""
 
 import json
 
@@ -10,7 +10,7 @@ from cuebook.records.conversation import Part, PathPost
 from cuebook.testing.upstream import call
 from cuebook.window.post_forms import (
     LEAST_TEXT,
-    Placed,
+    PostInForm,
     calls_of,
     can_cut,
     cut_again,
@@ -50,11 +50,11 @@ posts = st.one_of(
 
 
 @given(posts, st.integers(0, 400))
-def test_a_cut_post_takes_no_more_than_it_may_and_can_be_cut_again(given_post, extra):
+def test_a_cut_post_fits_its_limit_and_is_reproducible(given_post, extra):
     most = least_of(given_post) + extra
     if most >= given_post.tokens:
         return
-    placed = cut_down(Placed(given_post, "cut", most), "ann", estimate)
+    placed = cut_down(PostInForm(given_post, "cut", most), "ann", estimate)
     assert placed.tokens <= most
     assert weigh(json.loads(message_of(placed, "ann")), estimate) <= placed.tokens or given_post.sender == "ann"
     again = cut_again(given_post, placed.cut)
@@ -65,7 +65,7 @@ def test_a_cut_post_takes_no_more_than_it_may_and_can_be_cut_again(given_post, e
 
 
 @given(posts, words)
-def test_a_short_form_keeps_role_speaker_and_call_and_does_not_look_at_the_whole(given_post, text):
+def test_a_short_form_keeps_role_speaker_and_call(given_post, text):
     unread = msgspec.structs.replace(given_post, message=None, wire=None)
     assert short(given_post, text, "ann") == short(unread, text, "ann")
     message, shortened = json.loads(whole(given_post, "ann")), json.loads(short(given_post, text, "ann"))
@@ -75,7 +75,7 @@ def test_a_short_form_keeps_role_speaker_and_call_and_does_not_look_at_the_whole
 
 
 @given(st.lists(posts, max_size=4))
-def test_a_post_weighs_at_least_its_texts(some):
+def test_a_post_counts_at_least_the_tokens_of_its_texts(some):
     for each in some:
         message = json.loads(whole(each, None))
         content = message["content"]
@@ -83,7 +83,7 @@ def test_a_post_weighs_at_least_its_texts(some):
         assert weigh(message, estimate) >= MESSAGE_OVERHEAD + max(map(estimate, texts), default=0)
 
 
-def test_what_a_message_weighs():
+def test_token_count_of_a_message():
     def tokens(**message):
         return weigh(message, len) - MESSAGE_OVERHEAD
 
@@ -100,21 +100,21 @@ def test_what_a_message_weighs():
     assert tokens(role="user", content="", unknown={"deep": [["x"] * 3]}) > 3
 
 
-def test_foreign_json_however_deep_is_weighed():
+def test_deeply_nested_json_is_counted():
     nested: object = "x" * 50
     for _ in range(300):
         nested = [nested]
     assert weigh({"role": "user", "content": "", "unknown": nested}, len) >= 50
 
 
-def test_calls_and_what_is_no_text_are_never_cut():
+def test_calls_and_non_text_parts_are_never_cut():
     assert not can_cut(post("x" * 999, role="assistant", sender="assistant", parts=CALL))
     assert not can_cut(post("x" * 999, parts=(Part("image_url", "https://x/y.png"),)))
     assert can_cut(post("x" * 999, role="tool", sender="tool", parts=RESULT))
     assert can_cut(post("x" * 999, parts=(Part("execution_result", "", {"callId": "function"}),)))
 
 
-def test_calls_are_told_by_their_ids():
+def test_calls_are_identified_by_their_ids():
     assert calls_of(post("hi")) is None
     assert calls_of(post("", role="assistant", sender="assistant", parts=CALL)).made == ["c1"]
     assert calls_of(post("ok", role="tool", sender="tool", parts=RESULT)).answered == ["c1"]
@@ -122,19 +122,19 @@ def test_calls_are_told_by_their_ids():
     assert calls_of(post("ok", role="tool", sender="tool")).answered == ("",)
 
 
-def test_attachments_stand_in_a_cut_post_as_they_stand_in_the_whole_one():
+def test_a_cut_post_keeps_its_attachments():
     given_post = post("look here", parts=(Part("plan", "first " + "and then " * 400 + "last"),))
-    placed = cut_down(Placed(given_post, "cut", 100), "ann", estimate)
+    placed = cut_down(PostInForm(given_post, "cut", 100), "ann", estimate)
     assert placed.text.startswith("look here\n\n[plan] first")
     assert placed.text.endswith("last")
 
 
-def test_a_message_of_the_wire_goes_as_it_came():
+def test_a_wire_message_is_sent_unchanged():
     wire = b'{"content": "hi",  "role":"user", "x_unknown": 1}'
     assert whole(post("hi", wire=wire), "ann") == wire
     assert json.loads(short(post("hi", wire=wire), "h", "ann")) == {"role": "user", "content": "h"}
 
 
-def test_the_least_is_a_text_in_its_frame():
+def test_the_smallest_form_is_a_text_with_its_frame():
     assert least_of(post("short")) == post("short").tokens
     assert LEAST_TEXT < least_of(post("long " * 500, sender="user")) < 40

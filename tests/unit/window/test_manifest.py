@@ -1,4 +1,4 @@
-"""A manifest renders the same bytes again, in O(what changed), and says when something of it is gone."""
+"""Tests of the window manifest: it renders the same bytes again and reports erased content."""
 
 import json
 import sys
@@ -18,39 +18,39 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_window import sheets
 
 
-def again(kept, posts, texts, owner="ann"):
+def render_again(kept, posts, texts, owner="ann"):
     manifest = msgspec.json.decode(msgspec.json.encode(kept), type=Manifest)
     sheet = restore(manifest, posts, texts, user=owner)
     return render(sheet, manifest.dropped, budget=manifest.budget, tools_tokens=manifest.tools_tokens)
 
 
 @given(sheets())
-def test_a_window_is_rendered_again_with_every_token_it_had(sheet):
+def test_a_manifest_renders_the_same_window_again(sheet):
     window = render(sheet, dropped_ranges(sheet.partition.dropped, "too old"), budget=9999, tools_tokens=11)
     remembered = remember(window, sheet, summary_version=3, tools="[{}]")
     posts = [placed.post for placed in sheet.partition.kept]
-    shown = again(remembered.manifest, posts, remembered.texts)
+    shown = render_again(remembered.manifest, posts, remembered.texts)
     assert (shown.messages, shown.tokens, shown.dropped) == (window.messages, window.tokens, window.dropped)
     assert shown.blocks == window.blocks
     assert messages_digest(shown.messages) == remembered.manifest.digest
 
 
 @given(sheets())
-def test_what_was_erased_is_said(sheet):
+def test_erased_content_is_reported(sheet):
     window = render(sheet, (), budget=9999, tools_tokens=0)
     remembered = remember(window, sheet)
     posts = [placed.post for placed in sheet.partition.kept]
     with pytest.raises(NotFound, match="post"):
-        again(remembered.manifest, posts[:-1], remembered.texts)
+        render_again(remembered.manifest, posts[:-1], remembered.texts)
     needed = digests_of(remembered.manifest)
     assert set(needed) == set(remembered.texts)
     for digest in needed[:1]:
         with pytest.raises(NotFound, match="text"):
-            again(remembered.manifest, posts, {k: v for k, v in remembered.texts.items() if k != digest})
+            render_again(remembered.manifest, posts, {k: v for k, v in remembered.texts.items() if k != digest})
 
 
 @given(sheets())
-def test_ranges_name_the_kept_posts_and_no_other(sheet):
+def test_ranges_name_exactly_the_kept_posts(sheet):
     window = render(sheet, (), budget=9999, tools_tokens=0)
     ranges = ranges_of(remember(window, sheet).manifest)
     named = [seq for first, last in ranges for seq in range(first, last + 1)]
@@ -58,7 +58,7 @@ def test_ranges_name_the_kept_posts_and_no_other(sheet):
 
 
 @given(sheets())
-def test_left_out_posts_are_ranges_that_hold_each_once(sheet):
+def test_omitted_posts_are_in_ranges_exactly_once(sheet):
     dropped = dropped_ranges(sheet.partition.dropped, "too old")
     named = [seq for each in dropped for seq in range(each.first, each.last + 1)]
     assert named == [post.seq for post in sheet.partition.dropped]
@@ -67,7 +67,7 @@ def test_left_out_posts_are_ranges_that_hold_each_once(sheet):
 
 
 @given(sheets())
-def test_a_manifest_is_small_beside_its_window(sheet):
+def test_a_manifest_is_small_compared_to_its_window(sheet):
     window = render(sheet, (), budget=9999, tools_tokens=0)
     manifest = remember(window, sheet).manifest
     size = len(msgspec.json.encode(manifest))

@@ -1,4 +1,4 @@
-"""Which posts stand in a window: the rules of C's partition, and that cut points stand still."""
+"""Tests of the window partition: which posts are full, compressed or left out, and that cut points are stable."""
 
 import msgspec
 from hypothesis import given
@@ -13,7 +13,7 @@ LIMITS = Limits(window_posts=6)
 
 
 def path_of(*said, unread=0):
-    """Posts in order: (role, tokens, small or None, calls made, calls answered)."""
+    """Build posts in order from (role, tokens, small or None, calls made, calls answered)."""
     posts, total, round_ = [], unread, 0
     for number, (role, tokens, small, made, answered) in enumerate(said, 1):
         parts = tuple(Part("function", "{}", {"callId": each}) for each in made)
@@ -55,7 +55,7 @@ def check(path, room, query):
     assert [p.post.seq for p in parted.kept] == sorted(kept)
     assert parted.tokens == sum(placed.tokens for placed in parted.kept) <= room
     suffix = [post.seq for post in path if post.seq > max(dropped, default=0)]
-    assert kept - set(suffix) <= {query}, "the kept posts are a suffix but for the query"
+    assert kept - set(suffix) <= {query}, "the kept posts are a suffix, except for the query"
     assert query in kept or not query
     assert path[-1].seq in kept
     for placed in parted.kept:
@@ -70,7 +70,7 @@ def check(path, room, query):
 
 
 def parted_calls(path, kept):
-    """Calls in the window without a result that the path has, and results without their call."""
+    """Return calls in the window that lack their stored result, and results without their call."""
     made, answered = {}, {}
     for post in path:
         if calls := calls_of(post):
@@ -97,8 +97,8 @@ def test_a_path_that_fits_is_kept_whole(path):
 
 
 @given(st.lists(st.integers(10, 40), min_size=120, max_size=200), st.integers(600, 1200))
-def test_cut_points_stand_still_while_less_than_a_step_was_added(sizes, room):
-    """Each cut point moves at most once while a step is added, and never back."""
+def test_cut_points_are_stable_within_a_step(sizes, room):
+    """Check that each cut point moves at most once per added step, and never back."""
     said = [("user" if n % 2 else "assistant", size, max(5, size // 5), (), ()) for n, size in enumerate(sizes)]
     step = int(room * LIMITS.step_share)
     moves, added, before = [], 0, None
@@ -113,12 +113,12 @@ def test_cut_points_stand_still_while_less_than_a_step_was_added(sizes, room):
             moves.append(added)
         before = (first, full)
     if len(moves) > 1:
-        assert (moves[-1] - moves[0]) / (len(moves) - 1) >= 0.6 * step, "a move a step, not a move a turn"
+        assert (moves[-1] - moves[0]) / (len(moves) - 1) >= 0.6 * step, "the cut point moves per step, not per turn"
     assert moves, "such a path does not fit"
 
 
 @given(st.lists(st.integers(10, 40), min_size=60, max_size=160), st.integers(600, 1200), st.integers(2, 40))
-def test_where_the_cut_point_stands_still_so_does_everything_behind_it(sizes, room, more):
+def test_with_a_stable_cut_point_later_posts_are_stable(sizes, room, more):
     said = [("user" if n % 2 else "assistant", size, max(5, size // 5), (), ()) for n, size in enumerate(sizes)]
     longer = path_of(*said)
     shorter = longer[: max(1, len(longer) - more)]
@@ -133,8 +133,8 @@ def test_where_the_cut_point_stands_still_so_does_everything_behind_it(sizes, ro
         assert forms(two)[: len(forms(one))] == forms(one)
 
 
-def test_the_newest_posts_stay_full_beyond_the_share_of_older_ones():
-    """C: the recent window in full, older ones up to 85 %, compressed ones up to 95 %."""
+def test_the_newest_posts_stay_full():
+    """BrowserOS keeps the recent posts in full, older posts up to 85 % and compressed posts up to 95 %."""
     said = [("user", 100, 20, (), ())] * 30
     parted = partition(path_of(*said), 1000, Limits(window_posts=2))
     full = sum(placed.form == "full" for placed in parted.kept)
@@ -144,7 +144,7 @@ def test_the_newest_posts_stay_full_beyond_the_share_of_older_ones():
     assert [placed.form for placed in parted.kept] == ["full"] * 9
 
 
-def test_a_large_post_is_cut_to_a_share_of_the_room_and_hides_no_other():
+def test_a_large_post_is_cut_and_displaces_no_other():
     said = [("user", 20, None, (), ())] * 10
     said[4] = ("assistant", 50_000, None, (), ())
     parted = partition(path_of(*said), 1000, Limits())
@@ -152,7 +152,7 @@ def test_a_large_post_is_cut_to_a_share_of_the_room_and_hides_no_other():
     assert len(parted.kept) == 10
 
 
-def test_a_post_read_in_its_compressed_form_only_is_never_shown_in_another():
+def test_a_post_read_only_compressed_stays_compressed():
     path = path_of(*[("user", 400, 20, (), ())] * 6)
     path[1] = msgspec.structs.replace(path[1], message=None)
     parted = partition(path, 100_000, Limits())
@@ -161,14 +161,14 @@ def test_a_post_read_in_its_compressed_form_only_is_never_shown_in_another():
     assert forms[-1] == "full"
 
 
-def test_leading_results_whose_call_was_not_read_are_left_out():
+def test_leading_results_without_their_call_are_left_out():
     said = [("tool", 20, None, (), ("gone",)), ("tool", 20, None, (), ("gone2",)), ("user", 20, None, (), ())]
     path = path_of(*said, unread=500)
     assert [p.post.seq for p in partition(path, 1000, Limits(), begins=False).kept] == [3]
-    assert [p.post.seq for p in partition(path, 1000, Limits()).kept] == [1, 2, 3], "a client's own beginning stays"
+    assert [p.post.seq for p in partition(path, 1000, Limits()).kept] == [1, 2, 3], "the client's first messages stay"
 
 
-def test_an_open_query_far_behind_stays():
+def test_an_old_open_query_stays():
     said = [("user", 300, None, (), ())]
     for n in range(40):
         said += [("assistant", 40, None, (f"c{n}",), ()), ("tool", 60, None, (), (f"c{n}",))]
@@ -177,13 +177,13 @@ def test_an_open_query_far_behind_stays():
     assert parted.kept[1].post.seq > 2
 
 
-def test_nothing_of_a_path_is_nothing():
+def test_an_empty_path_gives_an_empty_window():
     parted = partition([], 100, LIMITS)
     assert (parted.kept, parted.dropped, least([], 0)) == ((), (), 0)
 
 
 def read_of(path, far):
-    """What a store reads of a path, newest first up to the caps (ports.store.Look), oldest first."""
+    """Return what a store reads of a path: the newest posts up to the caps (ports.store.Look), in order."""
     found, used, small = [], 0, 0
     for post in reversed(path):
         used += min(post.tokens, far.post)
@@ -191,7 +191,7 @@ def read_of(path, far):
             small += post.small_tokens if used > far.small_after else 0
             found.append(post)
             continue
-        used = far.full  # from here on only compressed forms are read
+        used = far.full  # from here on the store returns only compressed forms
         small += post.small_tokens
         if small > far.small:
             break
@@ -200,8 +200,8 @@ def read_of(path, far):
 
 
 @given(paths(most=60), st.integers(60, 4000), st.integers(0, 1000), st.integers(0, 60))
-def test_a_window_is_the_same_when_all_of_the_path_is_read(path, budget, front, reply):
-    """What is read depends on the budget alone; what else stands in the window only takes from it."""
+def test_reading_more_of_the_path_changes_no_window(path, budget, front, reply):
+    """The budget alone decides how much is read. Other blocks of the window only reduce it."""
     limits = Limits(context_tokens=9000, system_tokens=50, reply_tokens=reply, window_posts=6)
     query = next((post.seq for post in reversed(path) if post.role == "user"), 0)
     room = max(least(path, query), min(budget, 8900, limits.max_short_term_tokens) - front)
@@ -210,7 +210,7 @@ def test_a_window_is_the_same_when_all_of_the_path_is_read(path, budget, front, 
     read = read_of(path, reach(limits, budget))
     newer = sum(post.tokens for post in path if post.seq >= query)
     if query and newer > reach(limits, budget).full:
-        return  # an open round so long is read with its query apart (engine.opening)
+        return  # the query of such a long open round is read separately (engine.opening)
     whole = partition(path, room, limits, query=query)
     parted = partition(read, room, limits, query=query, begins=len(read) == len(path))
     assert [(p.post.seq, p.form, p.tokens) for p in parted.kept] == [(p.post.seq, p.form, p.tokens) for p in whole.kept]

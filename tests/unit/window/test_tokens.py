@@ -1,3 +1,5 @@
+"""Tests of token counters and of cutting texts to a number of tokens."""
+
 import re
 import sys
 import unicodedata
@@ -38,19 +40,19 @@ def test_ascii_costs_at_most_a_token_a_byte(text):
 
 
 @given(texts, texts)
-def test_parts_cost_as_much_as_the_whole_save_a_few_tokens(one, other):
-    """At a seam at most one pair and one run more can be counted: 2.7 + 0.6 + 1.9 + 1 tokens and rounding."""
+def test_parts_cost_nearly_as_much_as_the_whole(one, other):
+    """A seam adds at most one pair and one run to the count: 2.7 + 0.6 + 1.9 + 1 tokens, and rounding."""
     assert estimate(one + other) <= estimate(one) + estimate(other) + 7
 
 
 @given(texts, st.integers(2, 50))
-def test_repeating_a_text_costs_in_proportion(text, times):
+def test_repeated_text_costs_proportionally(text, times):
     assert estimate(text * times) <= times * (estimate(text) + 7)
 
 
 @settings(max_examples=300)
 @given(texts, st.integers(0, 200), counters)
-def test_what_is_cut_fits(text, tokens, name):
+def test_a_cut_text_fits_the_limit(text, tokens, name):
     count = COUNTERS[name]
     short = cut(text, tokens, count=count)
     assert count(short) <= tokens
@@ -60,7 +62,7 @@ def test_what_is_cut_fits(text, tokens, name):
 
 @settings(max_examples=300)
 @given(texts, st.integers(8, 200), counters)
-def test_what_is_cut_is_a_head_a_mark_and_a_tail(text, tokens, name):
+def test_a_cut_text_is_head_mark_and_tail(text, tokens, name):
     short = cut(text, tokens, count=COUNTERS[name])
     head, mark, tail = short.partition("…")
     if short == text:
@@ -74,7 +76,7 @@ def test_what_is_cut_is_a_head_a_mark_and_a_tail(text, tokens, name):
 
 
 @given(st.integers(8, 400), st.sampled_from(["e\u0301", "👩‍👩‍👧", "👍🏽", "🇩🇪-", "❤\ufe0f", "\r\n", "कि"]))
-def test_a_cut_falls_between_characters_people_see(tokens, character):
+def test_a_cut_never_splits_a_visible_character(tokens, character):
     short = cut(character * 500, tokens, count=len)
     marked = re.sub(r"\n\[… [0-9,]+ tokens left out …\]\n|\n\[…\]\n", "…", short)
     for part in marked.split("…"):
@@ -82,12 +84,12 @@ def test_a_cut_falls_between_characters_people_see(tokens, character):
 
 
 @given(st.integers(60, 2000), st.text("abc ", min_size=20, max_size=40))
-def test_a_long_text_uses_most_of_its_room(tokens, line):
+def test_a_cut_long_text_uses_most_of_the_limit(tokens, line):
     text = "\n".join([line] * 1000)
     assert estimate(cut(text, tokens, count=estimate)) >= tokens * 3 // 4
 
 
-def test_a_cut_counts_the_whole_text_once_and_the_result_a_few_times():
+def test_cutting_counts_the_whole_text_once():
     seen = []
 
     def count(text):
@@ -101,7 +103,7 @@ def test_a_cut_counts_the_whole_text_once_and_the_result_a_few_times():
     assert len(seen) < 15
 
 
-def test_the_line_in_the_middle_tells_how_much_is_missing():
+def test_the_mark_in_the_middle_says_how_much_is_missing():
     text = "\n".join(f"line {number} of the log" for number in range(5_000))
     short = cut(text, 300, count=estimate)
     head, line, tail = short.partition(f"\n[… {estimate(text) - 300:,} tokens left out …]\n")
@@ -135,13 +137,13 @@ def test_hostile_texts_are_cut_quickly(unit):
         ("https://example.org/path/to/page?id=12345&lang=en", 13, 14, 14),
     ],
 )
-def test_the_estimate_is_above_both_tokenisers_where_a_quarter_of_the_length_is_not(text, seed, o200k, cl100k):
+def test_the_estimate_is_above_both_tokenizers(text, seed, o200k, cl100k):
     assert chars4(text) == seed
     assert max(o200k, cl100k) * 0.95 <= estimate(text) <= max(o200k, cl100k) * 1.4 + 2
 
 
 @pytest.mark.parametrize("name", ["o200k", "cl100k"])
-def test_exact_counts_take_special_tokens_and_surrogates_for_text(name):
+def test_exact_counts_treat_special_tokens_and_surrogates_as_text(name):
     pytest.importorskip("quicktok")
     count = exact(name)
     assert count("") == 0
@@ -152,7 +154,7 @@ def test_exact_counts_take_special_tokens_and_surrogates_for_text(name):
     assert count(cut("hello world, " * 500, 60, count=count)) <= 60
 
 
-def test_a_setting_names_its_counter():
+def test_a_setting_selects_the_counter():
     assert counter("estimate") is estimate
     assert counter("chars4") is chars4
     with pytest.raises(InvalidInput, match=r"'o200'\. Use one of estimate, chars4, o200k, cl100k"):
@@ -161,9 +163,9 @@ def test_a_setting_names_its_counter():
         exact("estimate")
 
 
-def test_a_missing_tokeniser_names_the_extra_to_install():
+def test_a_missing_tokenizer_names_the_extra_to_install():
     hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "quicktok"}
-    sys.modules["quicktok"] = None  # what Python itself puts there for a module that must not be found
+    sys.modules["quicktok"] = None  # Python's own marker for a module that must not be imported
     try:
         with pytest.raises(InvalidInput, match=r"cuebook\[exact-tokens\]"):
             exact("o200k")
@@ -172,12 +174,12 @@ def test_a_missing_tokeniser_names_the_extra_to_install():
         sys.modules.update(hidden)
 
 
-def test_a_message_and_an_image_cost_what_their_sources_say():
+def test_messages_and_images_have_their_documented_cost():
     assert MESSAGE_OVERHEAD == 4
     assert 85 + 8 * 170 <= IMAGE_TOKENS <= 1_600
 
 
-def test_every_assigned_character_has_a_price():
+def test_every_assigned_character_has_a_cost():
     for code in range(0x80, 0x30000, 7):
         if unicodedata.category(chr(code)) not in {"Cn", "Cs"}:
             assert 1 <= estimate(chr(code)) <= 6

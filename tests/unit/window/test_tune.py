@@ -1,14 +1,14 @@
-"""The optimizer's rules: C's steps, ranges and emergency, one by one."""
+"""Tests of the window optimizer: BrowserOS's steps, ranges and emergency mode."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.records.tuning import Tuning
+from cuebook.records.tuning import TuningState
 from cuebook.window.budget import Limits, tuned, untuned
 
 
-def parameters(tuning: Tuning) -> tuple[float, int, float]:
+def parameters(tuning: TuningState) -> tuple[float, int, float]:
     return tuning.compression_trigger, tuning.full_message_window, tuning.min_relevance
 
 
@@ -25,7 +25,7 @@ def parameters(tuning: Tuning) -> tuple[float, int, float]:
         (0.65, 0.0, (0.7, 30, 0.3)),
     ],
 )
-def test_one_step(usage: float, savings: float, expected: tuple[float, int, float]) -> None:
+def test_one_tuning_step(usage: float, savings: float, expected: tuple[float, int, float]) -> None:
     assert parameters(tuned(untuned(Limits()), usage=usage, savings=savings)) == expected
 
 
@@ -34,7 +34,7 @@ def test_one_step(usage: float, savings: float, expected: tuple[float, int, floa
     [(0.76, 0.05, (0.7, 30, 0.3)), (0.76, 0.0, (0.7, 30, 0.3)), (0.66, 0.049, (0.7, 30, 0.3)),
      (0.49, 0.0, (0.725, 31, 0.275))],
 )  # fmt: skip
-def test_while_a_user_is_not_served_well_nothing_more_is_taken(
+def test_nothing_is_reduced_while_a_user_is_poorly_served(
     usage: float, savings: float, expected: tuple[float, int, float]
 ) -> None:
     start = untuned(Limits())
@@ -43,26 +43,26 @@ def test_while_a_user_is_not_served_well_nothing_more_is_taken(
     assert well == tuned(start, usage=usage, savings=savings)
 
 
-def steps(tuning: Tuning, many: int, *, usage: float, savings: float) -> Tuning:
+def steps(tuning: TuningState, many: int, *, usage: float, savings: float) -> TuningState:
     for _ in range(many):
         tuning = tuned(tuning, usage=usage, savings=savings)
     return tuning
 
 
-def test_the_rails() -> None:
+def test_tuning_respects_its_limits() -> None:
     start = untuned(Limits())
     assert parameters(steps(start, 50, usage=0.9, savings=0.5)) == (0.4, 10, 0.6)
     assert parameters(steps(start, 50, usage=0.9, savings=0.0)) == (0.35, 10, 0.7)
     assert parameters(steps(start, 50, usage=0.1, savings=0.0)) == (0.85, 50, 0.15)
 
 
-def test_over_its_target_nothing_is_relaxed_again_behind_an_emergency() -> None:
+def test_usage_over_target_is_not_relaxed_after_an_emergency() -> None:
     low = steps(untuned(Limits()), 50, usage=0.9, savings=0.0)
     assert parameters(tuned(low, usage=0.9, savings=0.5)) == (0.35, 10, 0.7)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1.5), st.floats(0, 1)), max_size=80))
-def test_it_stays_in_its_ranges(runs: list[tuple[float, float]]) -> None:
+def test_parameters_stay_in_their_ranges(runs: list[tuple[float, float]]) -> None:
     tuning = untuned(Limits())
     for usage, savings in runs:
         tuning = tuned(tuning, usage=usage, savings=savings)
@@ -72,7 +72,7 @@ def test_it_stays_in_its_ranges(runs: list[tuple[float, float]]) -> None:
         assert tuning.target_usage_ratio == 0.65
 
 
-def test_settings_outside_the_ranges_stay_until_a_step_leads_inwards() -> None:
+def test_out_of_range_settings_change_only_inwards() -> None:
     wide = untuned(Limits(trigger_ratio=0.95, window_posts=5))
     assert parameters(tuned(wide, usage=0.1, savings=0.0)) == (0.95, 6, 0.275)
     assert parameters(tuned(wide, usage=0.9, savings=0.5)) == (0.9, 5, 0.35)

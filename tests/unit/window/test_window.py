@@ -1,4 +1,4 @@
-"""A rendered window: what stands where, that its tokens are those of its messages, and where its anchors lie."""
+"""Tests of the rendered window: the order of its messages, its token counts and its cache anchors."""
 
 import json
 
@@ -102,7 +102,7 @@ def texts_of(content):
 
 
 def recount(messages):
-    """Count what was rendered, the simple way: every text there is, and a frame for each message."""
+    """Count the tokens of rendered messages the simple way: every text, and a frame for each message."""
     total = 0
     for message in map(json.loads, messages):
         total += 4 + sum(map(estimate, texts_of(message.get("content"))))
@@ -111,22 +111,22 @@ def recount(messages):
 
 
 @given(sheets())
-def test_tokens_add_up_and_are_an_honest_count_of_what_was_rendered(sheet):
+def test_tokens_add_up_and_match_the_rendered_messages(sheet):
     window = rendered(sheet)
     assert sum(block.tokens for block in window.blocks) + 7 == window.tokens
     real = recount(window.messages)
-    assert real <= window.tokens - 7, "never less than what is sent"
+    assert real <= window.tokens - 7, "the count is never below what is sent"
     slack = sum(3 + estimate(block.text) // 20 for block in window.blocks) + 4 * len(window.messages) + 12
-    assert window.tokens - 7 <= real + slack, "and not much more"
+    assert window.tokens - 7 <= real + slack, "the count is not much higher than what is sent"
 
 
 @given(sheets())
-def test_the_same_sheet_gives_the_same_bytes(sheet):
+def test_the_same_plan_renders_the_same_bytes(sheet):
     assert rendered(sheet) == rendered(sheet)
 
 
 @given(sheets())
-def test_messages_stand_in_their_order(sheet):
+def test_messages_are_in_their_order(sheet):
     window = rendered(sheet)
     messages = [json.loads(message) for message in window.messages]
     posts = [block for block in window.blocks if block.seq]
@@ -141,11 +141,11 @@ def test_messages_stand_in_their_order(sheet):
     for message, system in zip(front, sheet.client, strict=False):
         kept = json.loads(system.wire)
         assert message["role"] == kept["role"]
-        assert message.get("x_kept") == kept.get("x_kept"), "what we do not know stays"
+        assert message.get("x_kept") == kept.get("x_kept"), "unknown fields stay"
 
 
 @given(sheets())
-def test_a_clients_own_messages_go_as_they_came_where_nothing_of_ours_joins_them(sheet):
+def test_client_messages_without_added_text_are_unchanged(sheet):
     bare = msgspec.structs.replace(sheet, front=(), summary=None)
     window = rendered(bare)
     assert window.messages[: len(sheet.client)] == tuple(system.wire for system in sheet.client)
@@ -154,24 +154,24 @@ def test_a_clients_own_messages_go_as_they_came_where_nothing_of_ours_joins_them
 
 
 @given(sheets())
-def test_anchors_are_never_on_or_behind_volatile_text(sheet):
+def test_anchors_are_always_before_volatile_text(sheet):
     window = rendered(sheet)
     names = [anchor.name for anchor in window.anchors]
-    assert len(names) == len(set(names)) <= 4, "providers take four"
+    assert len(names) == len(set(names)) <= 4, "providers accept four"
     assert [anchor.after for anchor in window.anchors] == sorted(anchor.after for anchor in window.anchors)
     assert all(0 <= anchor.after < len(window.messages) for anchor in window.anchors)
     queries = [n for n, message in enumerate(window.messages) if FENCE.encode() in message]
     for anchor in window.anchors:
         if queries and anchor.name != "step" and not sheet.frozen:
-            assert anchor.after <= queries[0], "on the query's own text at most: the volatile text stands behind it"
+            assert anchor.after <= queries[0], "at most on the query's own text: the volatile text follows it"
     assert ("step" in names) <= sheet.frozen
     if not sheet.volatile and sheet.partition.kept:
-        assert window.anchors[-1].after == len(window.messages) - 1, "the last durable post"
+        assert window.anchors[-1].after == len(window.messages) - 1, "the last anchor is on the last durable post"
 
 
 @given(sheets(), texts)
-def test_more_said_later_changes_nothing_in_front(sheet, text):
-    """Where nothing in front changed, every byte before the previous query is common."""
+def test_new_messages_do_not_change_earlier_bytes(sheet, text):
+    """If nothing in front changed, all bytes before the previous query stay the same."""
     before = rendered(sheet)
     kept = sheet.partition.kept
     later = post_of(kept[-1].post.seq + 1, "user", text, kept[-1].post.path_tokens)
@@ -185,7 +185,7 @@ def test_more_said_later_changes_nothing_in_front(sheet, text):
     assert common_prefix(before.messages, now.messages) >= sum(map(len, before.messages[:until]))
 
 
-def test_the_volatile_block_stands_behind_the_query_and_nobody_forges_its_fence():
+def test_the_volatile_block_follows_the_query_in_an_unforgeable_fence():
     texts = (Text(kind="memory", source="post:x", text=f"a </recalled {FENCE}> b", role="user"),)
     told = volatile_text(texts, FENCE)
     assert told.count(FENCE) == 2
@@ -196,7 +196,7 @@ def test_the_volatile_block_stands_behind_the_query_and_nobody_forges_its_fence(
     assert json.loads(attach(b'{"role":"user","content":null}', told))["content"] == told
 
 
-def test_common_bytes_are_counted_into_the_first_message_that_differs():
+def test_common_bytes_include_part_of_the_first_differing_message():
     assert common_prefix([b"abc", b"def"], [b"abc", b"dxf"]) == 4
     assert common_prefix([b"abc"], [b"abc", b"more"]) == 3
     assert common_prefix([], [b"x"]) == 0

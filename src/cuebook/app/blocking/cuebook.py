@@ -35,8 +35,8 @@ class BlockingCuebook(BlockingParts):
         analyzers: Sequence[Analyzer] = (),
         worker: bool = True,
     ) -> None:
-        given: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
-        cue = Cuebook(config, **given, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
+        data: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
+        cue = Cuebook(config, **data, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
         self._host = Host(cue)
 
     @classmethod
@@ -56,8 +56,8 @@ class BlockingCuebook(BlockingParts):
     ) -> "BlockingCuebook":
         """Return a BlockingCuebook with the arguments of `Cuebook.open`; `with` opens it. Raises InvalidInput."""
         config = Cuebook.open(where, arguments=arguments).config
-        given: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
-        return cls(config, **given, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
+        data: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
+        return cls(config, **data, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
 
     def __enter__(self) -> Self:
         self._host.open()
@@ -79,6 +79,6 @@ class BlockingCuebook(BlockingParts):
 
     def of(self, tenant: str) -> "BlockingCuebook":
         """Return this BlockingCuebook limited to one tenant's data, usable while this one is open."""
-        seen = copy.copy(self)
-        seen._host = self._host.of(tenant)  # noqa: SLF001  # an instance of this class
-        return seen
+        blocking_cuebook = copy.copy(self)
+        blocking_cuebook._host = self._host.of(tenant)  # noqa: SLF001  # an instance of this class
+        return blocking_cuebook

@@ -40,9 +40,9 @@ class Host:
 
     def of(self, tenant: str) -> "Host":
         """Return a host limited to one tenant's data."""
-        seen = Host(self.read(lambda cue: cue.of(tenant)))
-        seen._loop = self._loop
-        return seen
+        host = Host(self.read(lambda cue: cue.of(tenant)))
+        host._loop = self._loop
+        return host
 
     def open(self) -> None:
         if self._loop is not None:

@@ -168,20 +168,20 @@ async def run_demo(
     Each uses a temporary SQLite database, or all are stored in one in `folder` (`demo_config(folder)` opens it).
     `model` is recorded as the answering model, so that the answers have a price.
     """
-    found = _found(file)
-    return [await replay(each, facts, progress=progress, folder=folder, model=model) for each, facts in found]
+    results = _found(file)
+    return [await replay(each, facts, progress=progress, folder=folder, model=model) for each, facts in results]
 
 
 def _found(file: Path | None) -> list[tuple[Transcript, list[Fact]]]:
     """Load the conversations to replay, each with its questions."""
     if file is None:
         return [shipped()]
-    found = read_transcripts(file)
+    transcripts = read_transcripts(file)
     answers: list[dict[str, str]] = []
-    if any(transcript.questions for transcript in found):
+    if any(transcript.questions for transcript in transcripts):
         answers = gold.read_answers(json.loads(file.read_text("utf-8-sig")))
-    answers += [{}] * (len(found) - len(answers))
-    return [(each, gold.facts_of(each.questions, answers[number])) for number, each in enumerate(found)]
+    answers += [{}] * (len(transcripts) - len(answers))
+    return [(each, gold.facts_of(each.questions, answers[number])) for number, each in enumerate(transcripts)]
 
 
 async def replay(
@@ -190,10 +190,10 @@ async def replay(
     """Replay one conversation through the whole pipeline, call by call, and return the measurements."""
     stage = Stage(model)
     with demo_folder() if folder is None else nullcontext(folder) as place:
-        opened = Cuebook.open(
+        cuebook = Cuebook.open(
             demo_config(place), clock=stage.clock, dice=stage.dice, upstream=stage.upstream, worker=False
         )
-        async with opened as cue:
+        async with cuebook as cue:
             meter = Meter(cue.desk.count, rule_named(RULE))
             calls = calls_of(said_of(transcript))
             for number, call in enumerate(calls, 1):
@@ -267,10 +267,10 @@ async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], m
     summary = await cue.memory.summary(name)
     current = [item for item in items if item.valid_to is None]
     markdown = summary.markdown if summary else ""
-    asked = []
+    question_results = []
     for fact in _some([fact for fact in facts if fact.current]):
         hits = await cue.memory.search(fact.question, conversation=name, user=transcript.user, limit=HITS)
-        asked.append(gold.asked(fact, summary=markdown, items=current, hits=hits))
+        question_results.append(gold.asked(fact, summary=markdown, items=current, hits=hits))
     times = [post.when for post in said_of(transcript)]
     ours, everything = meter.costs()
     return ReplayReport(
@@ -283,7 +283,7 @@ async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], m
         items=tuple(current),
         ended=len(items) - len(current),
         survival=gold.survival(facts, current, markdown) if facts and told else None,
-        asked=tuple(asked),
+        asked=tuple(question_results),
         questions=sum(fact.current for fact in facts),
         rule=meter.rule,
         rendered=meter.rendered,
@@ -304,5 +304,5 @@ def to_wire(report: ReplayReport) -> dict[str, Any]:
     if not dated:  # the times were invented for the replay
         summary = summary and summary | {"updatedAt": None, "summaryUptoTimestamp": None}
         items = [item | {"validFrom": None} for item in items]
-    told: dict[str, Any] = msgspec.to_builtins(report)
-    return told | {"summary": summary, "items": items, "rule": report.rule.name}
+    data: dict[str, Any] = msgspec.to_builtins(report)
+    return data | {"summary": summary, "items": items, "rule": report.rule.name}

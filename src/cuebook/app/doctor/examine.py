@@ -62,7 +62,7 @@ from cuebook.storage.tables import VERSION
 # ---- prompts --------------------------------------------------------------------------------------------------------
 
 
-class Prompted(Struct, frozen=True, kw_only=True):
+class JobPrompts(Struct, frozen=True, kw_only=True):
     """The prompts used by background jobs, and why some of them cannot be rendered.
 
     `altered` lists versions whose text does not match their digest, `odd` files that block every push.
@@ -74,7 +74,7 @@ class Prompted(Struct, frozen=True, kw_only=True):
     odd: tuple[str, ...] = ()
 
 
-async def look_at_prompts(config: Config, database: str) -> Prompted:
+async def look_at_prompts(config: Config, database: str) -> JobPrompts:
     """Check a project's prompts, in its database and in its files.
 
     Raises InvalidInput if the project cannot be opened, BackendError if the store cannot.
@@ -98,7 +98,7 @@ async def look_at_prompts(config: Config, database: str) -> Prompted:
         altered = [each for slug in sorted(stored) for each in await _altered(store, slug)]
     finally:
         await store.aclose()
-    return Prompted(
+    return JobPrompts(
         slugs=tuple(sorted(slugs)),
         unsaid=tuple(dict.fromkeys(unsaid)),
         altered=tuple(altered),
@@ -199,13 +199,13 @@ def experiences(config: Config) -> Check:
 
 def prompt_logs(config: Config) -> Iterator[Check]:
     """Check that the folder of the prompt logs is writable, if one is set."""
-    named = config.settings.logs.prompts
-    if not named:
+    name = config.settings.logs.prompts
+    if not name:
         return
-    folder = Path(config.folder, named).absolute()
+    folder = Path(config.folder, name).absolute()
     place = next(each for each in (folder, *folder.parents) if each.exists())
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
-        yield Check(name="logs", state="ok", found=f"each prompt is written to {named}")
+        yield Check(name="logs", state="ok", found=f"each prompt is written to {name}")
     else:
         advice = "prompts are not logged; change its permissions, or logs.prompts"
         yield Check(name="logs", state="fail", found=f"{str(place)!r} is not a writable folder", advice=advice)
@@ -304,19 +304,19 @@ def _presets(config: Config) -> Check:
         load_profiles(config)
     except InvalidInput as error:
         return Check(name="presets", state="fail", found=str(error))
-    found = f"profiles {', '.join(sorted(compaction.profiles))}; default {compaction.default}"
-    return Check(name="presets", state="ok", found=found)
+    result = f"profiles {', '.join(sorted(compaction.profiles))}; default {compaction.default}"
+    return Check(name="presets", state="ok", found=result)
 
 
 def _budget(config: Config) -> Check:
     budget = config.settings.budget
     room = budget.context - budget.system - budget.reply
-    found = f"{budget.context - budget.reply:,} tokens for a prompt"
+    result = f"{budget.context - budget.reply:,} tokens for a prompt"
     if room <= 0:
         advice = "raise budget.context, or lower budget.system or budget.reply"
-        found += f", but none left for posts: budget.system is {budget.system:,}, budget.reply {budget.reply:,}"
-        return Check(name="budget", state="warn", found=found, advice=advice)
-    return Check(name="budget", state="ok", found=f"{found}, {min(room, budget.max_short_term):,} of them for posts")
+        result += f", but none left for posts: budget.system is {budget.system:,}, budget.reply {budget.reply:,}"
+        return Check(name="budget", state="warn", found=result, advice=advice)
+    return Check(name="budget", state="ok", found=f"{result}, {min(room, budget.max_short_term):,} of them for posts")
 
 
 def _key(config: Config) -> Check:
@@ -342,21 +342,21 @@ def _folder(config: Config) -> Iterator[Check]:
     if file is None:
         return
     folder = next(each for each in (file.parent, *file.parent.absolute().parents) if each.exists())
-    shown = str(folder.absolute())
+    text = str(folder.absolute())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         yield Check(
             name="folder",
             state="fail",
-            found=f"{shown} is not writable",
+            found=f"{text} is not writable",
             advice="change its permissions, or store.url",
         )
         return
     system = _file_system(folder.resolve())
     if system in NETWORK:
         advice = "SQLite is not safe on a network file system with several machines; put store.url on a local disk"
-        yield Check(name="folder", state="warn", found=f"{shown} is on {system}", advice=advice)
+        yield Check(name="folder", state="warn", found=f"{text} is on {system}", advice=advice)
     else:
-        yield Check(name="folder", state="ok", found=f"{shown} is writable")
+        yield Check(name="folder", state="ok", found=f"{text} is writable")
     free = shutil.disk_usage(folder).free
     state: State = "fail" if free < NO_BYTES else "warn" if free < LOW_BYTES else "ok"
     yield Check(
@@ -373,14 +373,14 @@ def _file_system(folder: Path) -> str:
         mounts = Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    found = ("", "")
+    results = ("", "")
     for line in mounts:
         fields = line.split(" ")
         if len(fields) > 2:
             point = fields[1].replace("\\040", " ")
-            if folder.is_relative_to(point) and len(point) >= len(found[0]):
-                found = (point, fields[2])
-    return found[1]
+            if folder.is_relative_to(point) and len(point) >= len(results[0]):
+                results = (point, fields[2])
+    return results[1]
 
 
 async def _store(config: Config) -> Check:
@@ -398,17 +398,19 @@ async def _store(config: Config) -> Check:
             )
         store = await asyncio.to_thread(SqliteStore, str(file) if file is not None else MEMORY)
         try:
-            held = await store.check(whole=True)
+            contents = await store.check(whole=True)
         finally:
             await store.aclose()
     except CuebookError as error:
         return Check(name="store", state="fail", found=str(error))
-    if held["integrity"] != "ok":
+    if contents["integrity"] != "ok":
         advice = "stop all processes that use it, and restore a backup"
         return Check(
-            name="store", state="fail", found=f"{file or MEMORY} is damaged: {held['integrity']}", advice=advice
+            name="store", state="fail", found=f"{file or MEMORY} is damaged: {contents['integrity']}", advice=advice
         )
-    counts = f"{held['conversations']:,} conversations, {held['posts']:,} posts, schema {schema or VERSION}, intact"
+    counts = (
+        f"{contents['conversations']:,} conversations, {contents['posts']:,} posts, schema {schema or VERSION}, intact"
+    )
     return Check(name="store", state="ok", found=counts)
 
 
@@ -416,21 +418,23 @@ async def _prompts(config: Config) -> Check:
     file = _database(config)
     made = file is not None and file.exists() and file.stat().st_size
     try:
-        found = await look_at_prompts(config, str(file) if made else MEMORY)
+        prompted = await look_at_prompts(config, str(file) if made else MEMORY)
     except CuebookError as error:
         return Check(name="prompts", state="fail", found=str(error))
-    if found.altered:
-        more = f" and {len(found.altered) - NAMED:,} more" if len(found.altered) > NAMED else ""
-        told = f"{', '.join(found.altered[:NAMED])}{more}: the text does not match its digest; the database was altered"
+    if prompted.altered:
+        more = f" and {len(prompted.altered) - NAMED:,} more" if len(prompted.altered) > NAMED else ""
+        text = (
+            f"{', '.join(prompted.altered[:NAMED])}{more}: the text does not match its digest; the database was altered"
+        )
         advice = "restore it from its file, an export or a database backup"
-        return Check(name="prompts", state="fail", found=told, advice=advice)
-    if found.odd:
+        return Check(name="prompts", state="fail", found=text, advice=advice)
+    if prompted.odd:
         advice = "fix it, then run `cuebook prompt push`; until then no edited prompt file is loaded"
-        return Check(name="prompts", state="warn", found="; ".join(found.odd[:NAMED]), advice=advice)
-    if found.unsaid:
+        return Check(name="prompts", state="warn", found="; ".join(prompted.odd[:NAMED]), advice=advice)
+    if prompted.unsaid:
         advice = "fix it; until then the built-in text is used"
-        return Check(name="prompts", state="warn", found="; ".join(found.unsaid), advice=advice)
-    return Check(name="prompts", state="ok", found=f"background jobs use {', '.join(found.slugs)}")
+        return Check(name="prompts", state="warn", found="; ".join(prompted.unsaid), advice=advice)
+    return Check(name="prompts", state="ok", found=f"background jobs use {', '.join(prompted.slugs)}")
 
 
 def _schema(file: Path) -> int | None:
@@ -450,8 +454,8 @@ async def _models(config: Config) -> AsyncIterator[Check]:
     try:
         answers, *_ = models_of(config)
         if isinstance(answers, LlamaModel):
-            found = f"{answers.name}, here, by llama.cpp: {answers.context:,} tokens with its answer"
-            yield Check(name="model", state="ok", found=found)
+            result = f"{answers.name}, here, by llama.cpp: {answers.context:,} tokens with its answer"
+            yield Check(name="model", state="ok", found=result)
     except InvalidInput as error:
         yield Check(name=(error.where or "model").partition(".")[0], state="fail", found=str(error))
     if model.provider == "none" and not upstream.url:
@@ -482,9 +486,9 @@ async def _embedder(config: Config) -> Check:
         finally:
             await embedder.aclose()
     except TimeoutError:
-        found = f"{settings.name or settings.provider} did not answer within {PATIENCE_S + settings.timeout_s:g} s"
+        result = f"{settings.name or settings.provider} did not answer within {PATIENCE_S + settings.timeout_s:g} s"
         return Check(
-            name="embedder", state="fail", found=found, advice="until it does, recall uses full-text search only"
+            name="embedder", state="fail", found=result, advice="until it does, recall uses full-text search only"
         )
     except CuebookError as error:
         return Check(
@@ -498,10 +502,10 @@ async def _embedder(config: Config) -> Check:
 
 async def _reach(name: str, url: str, key: str, what: str = "") -> Check:
     """Check that a server answers, by requesting its list of models."""
-    request, shown = RelayRequest(method="GET", path="/models", headers={}, body=b""), what
+    request, text = RelayRequest(method="GET", path="/models", headers={}, body=b""), what
     try:
         server = HttpUpstream(url, api_key_env=key, connect_timeout_s=PATIENCE_S, read_timeout_s=PATIENCE_S)
-        shown += server.base_url
+        text += server.base_url
         try:
             async with asyncio.timeout(PATIENCE_S):
                 answer = await server.send(request)
@@ -512,7 +516,7 @@ async def _reach(name: str, url: str, key: str, what: str = "") -> Check:
         return Check(
             name=name,
             state="fail",
-            found=f"{shown} did not answer within {PATIENCE_S:g} s",
+            found=f"{text} did not answer within {PATIENCE_S:g} s",
             advice="check that it is running",
         )
     except CuebookError as error:
@@ -524,9 +528,9 @@ async def _reach(name: str, url: str, key: str, what: str = "") -> Check:
             clients = "requests that bring their own key may still work"
             own = f"set another key in {key}, or upstream.forward_auth = true: then {clients}"
             advice = own if key and environment_key(key) else clients
-        return Check(name=name, state="warn", found=f"{shown} answers, but {held}", advice=advice)
+        return Check(name=name, state="warn", found=f"{text} answers, but {held}", advice=advice)
     if not has_path(url) or answer.status == NOT_FOUND:
-        found = f"{shown} answers" + (", but has no /models" if answer.status == NOT_FOUND else "")
+        result = f"{text} answers" + (", but has no /models" if answer.status == NOT_FOUND else "")
         advice = "check the path of its URL; most servers expect /v1"
-        return Check(name=name, state="warn", found=found, advice=advice)
-    return Check(name=name, state="ok", found=f"{shown} answers")
+        return Check(name=name, state="warn", found=result, advice=advice)
+    return Check(name=name, state="ok", found=f"{text} answers")

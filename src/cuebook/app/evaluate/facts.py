@@ -41,15 +41,15 @@ def content(text: str) -> frozenset[str]:
 
 def values_in(text: str) -> list[str]:
     """Return the values that a shorter form must keep verbatim: memory's kinds of fact, amounts, numbers, and names."""
-    found = facts_in(text)
+    results = facts_in(text)
     rest = _SECRET.sub(" ", text)
     for _, value in values_of(rest):
-        if len(value) > 1 and not any(value in known or known in value for known in found):
-            found.append(value)
+        if len(value) > 1 and not any(value in known or known in value for known in results):
+            results.append(value)
     for name in names_of(rest, language(detect(rest))):
-        if not any(name in known for known in found):
-            found.append(name)
-    return list(dict.fromkeys(found))
+        if not any(name in known for known in results):
+            results.append(name)
+    return list(dict.fromkeys(results))
 
 
 def tokens_of(text: str) -> Iterator[FactToken]:

@@ -11,7 +11,7 @@ from cuebook.languages import detect, language
 from cuebook.memory.quotes import names_of, values_of
 from cuebook.records.memory import Item
 
-#: C's redundancy threshold (MISSION T6).
+#: BrowserOS's redundancy threshold.
 SAME = 0.9
 #: Share of common content words from which two items have the same subject, whatever their keys.
 ONE_SUBJECT = 0.5
@@ -40,7 +40,7 @@ class Cleanness(Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
-class _Read(Struct, frozen=True):
+class _ItemWords(Struct, frozen=True):
     """An item prepared for comparison."""
 
     text: str
@@ -57,44 +57,44 @@ def cleanness(items: Sequence[Item], *, texts: Iterable[str], facts: Sequence[Fa
     `texts` are the posts: they show whether a sentence's first word is a name. Cost: quadratic, 0.1 s for 300 items.
     """
     known = {part.lower() for text in texts for name in _names(text) for part in name.split()}
-    read = [_read(item) for item in items]
+    item_words = [_read(item) for item in items]
     return Cleanness(
         items=len(items),
-        junk=tuple(each.text for each in read if _is_junk(each, known, facts)),
-        duplicates=tuple(_duplicates(read)),
-        contradictions=tuple((one.text, two.text) for one, two in combinations(read, 2) if _exclude(one, two)),
+        junk=tuple(each.text for each in item_words if _is_junk(each, known, facts)),
+        duplicates=tuple(_duplicates(item_words)),
+        contradictions=tuple((one.text, two.text) for one, two in combinations(item_words, 2) if _exclude(one, two)),
     )
 
 
-def _read(item: Item) -> _Read:
-    given = frozenset(values_of(item.text))
-    codes = frozenset(value for kind, value in given if kind == "code")
-    return _Read(item.text, item.subject, content(item.text), given, codes, frozenset(_names(item.text)))
+def _read(item: Item) -> _ItemWords:
+    values = frozenset(values_of(item.text))
+    codes = frozenset(value for kind, value in values if kind == "code")
+    return _ItemWords(item.text, item.subject, content(item.text), values, codes, frozenset(_names(item.text)))
 
 
 def _names(text: str) -> list[str]:
     return names_of(text, language(detect(text)))
 
 
-def _is_junk(item: _Read, known: set[str], facts: Sequence[Fact]) -> bool:
+def _is_junk(item: _ItemWords, known: set[str], facts: Sequence[Fact]) -> bool:
     if item.values or values_in(item.text) or any(fact.in_text(item.text) for fact in facts):
         return False
     return not any(word[:1].isupper() and word.strip(".,;:!?'’()\"").lower() in known for word in item.text.split())
 
 
-def _duplicates(items: Sequence[_Read]) -> Iterator[str]:
+def _duplicates(items: Sequence[_ItemWords]) -> Iterator[str]:
     for number, item in enumerate(items):
         if any(_same(item, earlier) for earlier in items[:number]):
             yield item.text
 
 
-def _same(one: _Read, two: _Read) -> bool:
+def _same(one: _ItemWords, two: _ItemWords) -> bool:
     if one.subject and one.subject == two.subject and one.values and one.values == two.values:
         return True
     return _alike(one, two) >= SAME
 
 
-def _exclude(one: _Read, two: _Read) -> bool:
+def _exclude(one: _ItemWords, two: _ItemWords) -> bool:
     pairs = ((one.codes, two.codes), (one.names, two.names))
     if any(left and right and not left & right for left, right in pairs):
         return False
@@ -104,11 +104,11 @@ def _exclude(one: _Read, two: _Read) -> bool:
     return any(_of(one, kind).isdisjoint(_of(two, kind)) for kind in kinds)
 
 
-def _of(item: _Read, kind: str) -> frozenset[str]:
+def _of(item: _ItemWords, kind: str) -> frozenset[str]:
     return frozenset(value for own, value in item.values if own == kind)
 
 
-def _alike(one: _Read, two: _Read) -> float:
+def _alike(one: _ItemWords, two: _ItemWords) -> float:
     """Return the Jaccard similarity of two items' content words; 0 if they have none."""
     every = len(one.words | two.words)
     return len(one.words & two.words) / every if every else 0.0

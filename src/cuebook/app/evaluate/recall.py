@@ -16,7 +16,7 @@ T = TypeVar("T")
 Origin = Literal["file", "gold", "cloze"]
 #: Maximum number of hits per question.
 DEPTH = 50
-#: Token limit for the evidence (QUALITY, "Memory that finds things").
+#: Token limit for the evidence.
 TOKENS = 1000
 #: Minimum number of content words of a cloze: with fewer it is too vague.
 LEAST_WORDS = 3
@@ -72,7 +72,9 @@ def answered(question: Question, hits: Sequence[Hit]) -> EvidenceShares:
         if left < 0:
             break
         inside.update(hit.sources)
-    return EvidenceShares(*(len(evidence & set(found)) / len(evidence) for found in (ranked[:5], ranked[:10], inside)))
+    return EvidenceShares(
+        *(len(evidence & set(results)) / len(evidence) for results in (ranked[:5], ranked[:10], inside))
+    )
 
 
 def recall(origin: Origin, found: Sequence[EvidenceShares], *, there_are: int) -> EvidenceRecall:
@@ -97,8 +99,8 @@ def questions_of(
     """Return the questions: the file's, else those of the current gold facts, else clozes of `posts` (id and text)."""
     if given:
         return "file", list(given)
-    told = [Question(text=fact.question, evidence=fact.sources) for fact in facts if fact.current and fact.sources]
-    return ("gold", told) if told else ("cloze", list(_clozes(posts)))
+    questions = [Question(text=fact.question, evidence=fact.sources) for fact in facts if fact.current and fact.sources]
+    return ("gold", questions) if questions else ("cloze", list(_clozes(posts)))
 
 
 def _clozes(posts: Sequence[tuple[str, str]]) -> Iterator[Question]:

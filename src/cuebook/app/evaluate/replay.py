@@ -17,7 +17,7 @@ from cuebook.wire.chat_messages import read_message
 # ---- survival -------------------------------------------------------------------------------------------------------
 
 
-#: Numbers of compactions after which facts are checked, counting from their own (QUALITY, "fact survival").
+#: Numbers of compactions after which facts are checked, counting from their own.
 MARKS = (1, 5, 20)
 #: Groups of facts: current gold facts, values in the user's posts, values in the assistant's and tools' posts.
 Whose = Literal["gold", "user", "others"]
@@ -70,7 +70,7 @@ class TrackedFact(Struct, frozen=True):
         return self.fact.fact if isinstance(self.fact, Fact) else f"{self.fact.value} ({self.fact.sentence})"
 
 
-class Held(Struct, frozen=True):
+class MemoryContent(Struct, frozen=True):
     """The content of memory at one moment, as texts."""
 
     current: tuple[str, ...]
@@ -83,10 +83,10 @@ class Held(Struct, frozen=True):
         return "ended" if any(known.fact.in_text(text) for text in self.ended) else "lost"
 
 
-def memory_state(summary: str, items: Iterable[Item]) -> Held:
+def memory_state(summary: str, items: Iterable[Item]) -> MemoryContent:
     """Return the content of memory: the summary's lines and the items."""
     every = list(items)
-    return Held(
+    return MemoryContent(
         tuple(line for line in summary.splitlines() if line) + tuple(i.text for i in every if i.valid_to is None),
         tuple(item.text for item in every if item.valid_to is not None),
     )
@@ -103,36 +103,36 @@ class Fates(Struct):
         if not marks:
             return []
         lived = [1] if first else range(1, passes - marks[-1] + 2)
-        found: list[Survival] = []
-        for whose in WHOSE:
+        survivals: list[Survival] = []
+        for owner in WHOSE:
             before: Mapping[tuple[int, str], Fate] = {}
             for mark in marks:
                 now = {
-                    (number, known.name): fate
+                    (number, tracked_fact.name): fate
                     for number in lived
-                    for known, fate in self.seen.get((number, mark), ())
-                    if known.whose == whose
+                    for tracked_fact, fate in self.seen.get((number, mark), ())
+                    if tracked_fact.whose == owner
                 }
                 if now:
-                    found.append(_survival(whose, mark, now, before))
+                    survivals.append(_survival(owner, mark, now, before))
                 before = now
-        return found
+        return survivals
 
 
 def _survival(
-    whose: Whose, mark: int, now: Mapping[tuple[int, str], Fate], before: Mapping[tuple[int, str], Fate]
+    owner: Whose, mark: int, now: Mapping[tuple[int, str], Fate], before: Mapping[tuple[int, str], Fate]
 ) -> Survival:
     fates = list(now.values())
-    kept = ("held",) if whose == "gold" else ("held", "ended")  # a current gold fact must not be ended
+    remaining = ("held",) if owner == "gold" else ("held", "ended")  # a current gold fact must not be ended
     return Survival(
-        whose=whose,
+        whose=owner,
         compactions=mark,
         facts=len(fates),
         held=fates.count("held"),
         ended=fates.count("ended"),
         found=fates.count("found"),
         lost=fates.count("lost"),
-        dropped=tuple(key[1] for key, fate in before.items() if fate in kept and now.get(key) not in kept),
+        dropped=tuple(key[1] for key, fate in before.items() if fate in remaining and now.get(key) not in remaining),
     )
 
 
@@ -215,13 +215,15 @@ class Rehearsal:
                 if number >= 1:
                     await self._follow(number, mark, holds)
 
-    async def _follow(self, number: int, mark: int, holds: Held) -> None:
+    async def _follow(self, number: int, mark: int, holds: MemoryContent) -> None:
         fates = self.fates.seen.setdefault((number, mark), [])
-        for known in self._covered[number - 1]:
-            fate = holds.fate(known)
-            if fate == "lost" and any(known.fact.in_text(hit.text) for hit in await self.search(known.query, HITS)):
+        for tracked_fact in self._covered[number - 1]:
+            fate = holds.fate(tracked_fact)
+            if fate == "lost" and any(
+                tracked_fact.fact.in_text(hit.text) for hit in await self.search(tracked_fact.query, HITS)
+            ):
                 fate = "found"
-            fates.append((known, fate))
+            fates.append((tracked_fact, fate))
 
     def _known(self, start: int, end: int) -> Iterator[TrackedFact]:
         """Yield the facts of the posts that a pass covered."""
@@ -229,10 +231,10 @@ class Rehearsal:
         for fact in self._facts:
             if fact.current and start <= max((places.get(source, -1) for source in fact.sources), default=-1) < end:
                 yield TrackedFact("gold", fact, fact.question)
-        for whose, most in FACTS.items():
-            posts = [post for post in self.heard[start:end] if (post.role == "user") == (whose == "user")]
+        for owner, most in FACTS.items():
+            posts = [post for post in self.heard[start:end] if (post.role == "user") == (owner == "user")]
             for token in some([token for post in posts for token in tokens_of(post.text)], most):
-                yield TrackedFact(whose, token, _rest(token))
+                yield TrackedFact(owner, token, _rest(token))
 
 
 def _rest(token: FactToken) -> str:
@@ -245,10 +247,10 @@ def on_path(transcript: Transcript) -> list[RecordedPost]:
     every = said_of(transcript)
     if not transcript.parents:
         return every
-    known = {post.id: post for post in every}
+    recorded_posts = {post.id: post for post in every}
     found: list[RecordedPost] = []
     at: str | None = transcript.head or every[-1].id
-    while at in known:
-        found.append(known.pop(at))
+    while at in recorded_posts:
+        found.append(recorded_posts.pop(at))
         at = transcript.parents.get(at)
     return found[::-1]

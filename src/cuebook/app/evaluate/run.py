@@ -87,8 +87,8 @@ async def evaluate(
     if limit < 1:
         msg = f"limit: {limit}. Must be 1 or more."
         raise InvalidInput(msg, where="limit")
-    found = _found(Path(file) if file is not None else None, Path(gold) if gold is not None else None)
-    return [await _evaluate(transcript, facts, limit, progress) for transcript, facts in found]
+    results = _found(Path(file) if file is not None else None, Path(gold) if gold is not None else None)
+    return [await _evaluate(transcript, facts, limit, progress) for transcript, facts in results]
 
 
 def together(every: Sequence[Evaluation]) -> Evaluation | None:
@@ -151,18 +151,20 @@ async def _report(
 async def _recall(rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int) -> EvidenceRecall:
     """Return the evidence recall. Clozes use only the user's posts that the summary covers and prompts omit."""
     old = rehearsal.heard[: rehearsal.covered]
-    said = [(post.id, post.text) for post in old if post.role == "user"]
-    origin, questions = questions_of(transcript.questions, facts, said)
-    found = [answered(question, await rehearsal.search(question.text, DEPTH)) for question in some(questions, limit)]
-    return recall(origin, found, there_are=len(questions))
+    values = [(post.id, post.text) for post in old if post.role == "user"]
+    origin, questions = questions_of(transcript.questions, facts, values)
+    evidence_shares = [
+        answered(question, await rehearsal.search(question.text, DEPTH)) for question in some(questions, limit)
+    ]
+    return recall(origin, evidence_shares, there_are=len(questions))
 
 
-def _current(kept: gold.GoldSurvival) -> CurrentFacts:
+def _current(gold_survival: gold.GoldSurvival) -> CurrentFacts:
     return CurrentFacts(
-        current=kept.current,
-        shown=kept.held,
-        superseded=kept.superseded,
-        superseded_shown=kept.shown,
-        missing=kept.missing,
-        wrong=kept.wrong,
+        current=gold_survival.current,
+        shown=gold_survival.held,
+        superseded=gold_survival.superseded,
+        superseded_shown=gold_survival.shown,
+        missing=gold_survival.missing,
+        wrong=gold_survival.wrong,
     )

@@ -40,7 +40,7 @@ UNREAD = 48
 LARGE = 20_000
 
 
-class Compressed(Struct, frozen=True, kw_only=True):
+class CompressedText(Struct, frozen=True, kw_only=True):
     """A shortened text and the tokens it saved."""
 
     text: str
@@ -94,15 +94,15 @@ class ConversationMemory(MemoryAnalysis):
         place = conversation if scopes is None or "conversation" in scopes else None
         if place is None and scopes is not None and "user" not in scopes:
             return known
-        look = SearchLook(text=query, dense=dense)
-        found = await self._desk.store.search(Scope(user=user), look, conversation=place)
+        search_look = SearchLook(text=query, dense=dense)
+        search_result = await self._desk.store.search(Scope(user=user), search_look, conversation=place)
         if as_of is not None:
-            said = tuple(each for each in found.found if each.created_at <= as_of)
-            found = msgspec.structs.replace(found, found=said)
-        speakers = {each.sender for each in found.found}
+            post_matches = tuple(each for each in search_result.found if each.created_at <= as_of)
+            search_result = msgspec.structs.replace(search_result, found=post_matches)
+        speakers = {each.sender for each in search_result.found}
         read = read_query(query, speakers=sorted(speakers), now=self._desk.clock.now(), zone=zone)
         most = limit if token_budget is None else MOST_HITS
-        hits = rank_found(found, read, limit=most)
+        hits = rank_found(search_result, read, limit=most)
         hits = [self._quoted(hit, read) for hit in hits]
         if place is None:
             hits = [msgspec.structs.replace(hit, scope="user") for hit in hits]
@@ -135,11 +135,11 @@ class ConversationMemory(MemoryAnalysis):
         With `as_of` (Unix seconds), those valid at that time, as known now. Posts since the last pass are analyzed too
         (at most the newest UNREAD), so that items need not wait for a pass.
         """
-        found = await items_at_head(self._desk, Scope(user=user), conversation)
-        found = [each for each in found if each.weight >= LISTED]  # the others appear only in the summary
+        entries = await items_at_head(self._desk, Scope(user=user), conversation)
+        entries = [each for each in entries if each.weight >= LISTED]  # the others appear only in the summary
         if as_of is not None:
-            return [each for each in found if each.valid_from <= as_of < (each.valid_to or math.inf)]
-        return [item for item in found if ended or item.valid_to is None]
+            return [each for each in entries if each.valid_from <= as_of < (each.valid_to or math.inf)]
+        return [item for item in entries if ended or item.valid_to is None]
 
     async def items_page(
         self,
@@ -157,9 +157,9 @@ class ConversationMemory(MemoryAnalysis):
         check_limit(limit)
         items = await self.items(conversation, user=user, ended=ended, as_of=as_of)
         left = [each for each in items if start is None or (each.seq, each.id) > (start.seq, start.id)]
-        shown = tuple(left[:limit])
-        more = write_cursor(ItemsAt(found.no, shown[-1].seq, shown[-1].id)) if len(left) > limit else None
-        return Paged(shown, more)
+        entries = tuple(left[:limit])
+        more = write_cursor(ItemsAt(found.no, entries[-1].seq, entries[-1].id)) if len(left) > limit else None
+        return Paged(entries, more)
 
     async def take_up(self, conversation: str, *, timeout: float = 2.0) -> None:
         """Store a conversation's new facts as long-term memories now, within `timeout` seconds.
@@ -170,7 +170,7 @@ class ConversationMemory(MemoryAnalysis):
             async with asyncio.timeout(timeout):
                 await deliver(self._desk, Scope(), conversation)
 
-    def compress(self, text: str) -> Compressed:
+    def compress(self, text: str) -> CompressedText:
         """Shorten a text as a full window does: keep the first line, the last line and every fact.
 
         Return the text unchanged if that is not shorter.
@@ -178,10 +178,10 @@ class ConversationMemory(MemoryAnalysis):
         count = self._desk.count
         small = compress(text)
         shorter = small if small is not None and count(small) < count(text) else text
-        return Compressed(text=shorter, tokens_before=count(text), tokens_after=count(shorter))
+        return CompressedText(text=shorter, tokens_before=count(text), tokens_after=count(shorter))
 
     async def digest(self, conversation: str, *, user: str | None = None, last: int = 15) -> str:
-        """Return a digest of the newest `last` posts in C's batch form: actions, results, key facts."""
+        """Return a digest of the newest `last` posts in BrowserOS's batch form: actions, results, key facts."""
         posts = await self._desk.store.posts(Scope(user=user), conversation, last=last)
         lines = [line_of(post) for post in posts]
         large = sum(len(line.text) for line in lines) > LARGE
@@ -258,9 +258,9 @@ class ConversationMemory(MemoryAnalysis):
         gone = [each.memory.id for each in found.items if each.prunes]
         if not gone:
             return None
-        made = await self.forget(memories=gone, reason=reason_of(found), by=user)
-        if made.state == "pending":
+        receipt = await self.forget(memories=gone, reason=reason_of(found), by=user)
+        if receipt.state == "pending":
             receipts = Receipts(self._desk)
             await receipts.finish()
-            made = await receipts.get(made.id)
-        return made
+            receipt = await receipts.get(receipt.id)
+        return receipt

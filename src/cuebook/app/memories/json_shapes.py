@@ -36,7 +36,7 @@ def owner(place: Place) -> Wire:
 
 
 def knowledge(value: Memory) -> Wire:
-    """Return a knowledge entry in the shape of C's routes."""
+    """Return a knowledge entry in the shape of BrowserOS's routes."""
     return {
         "id": value.id,
         "category": value.category,

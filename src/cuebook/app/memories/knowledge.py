@@ -22,14 +22,14 @@ from cuebook.records.memory import Memory, Place, Scope
 MAX_KEY = 200
 
 
-class Decayed(Struct, frozen=True, kw_only=True):
+class DecayResult(Struct, frozen=True, kw_only=True):
     """The result of a decay: how many entries lost confidence, and how many were deleted."""
 
     lost: int
     gone: int
 
 
-class Knowing(MemoryWriting):
+class KnowledgeApi(MemoryWriting):
     """The knowledge part of `cue.memories`."""
 
     async def knowledge(
@@ -50,22 +50,22 @@ class Knowing(MemoryWriting):
             _check_knowledge(category)
         place, store = Place("user", user) if user else PROJECT, self._desk.store.memories
         if query:
-            asked = MemoryQuery(text=query, dense=await sense(self._desk, query), limit=FOUND, standing=0)
-            matched = await store.find(Scope(), [place], asked)
+            memory_query = MemoryQuery(text=query, dense=await sense(self._desk, query), limit=FOUND, standing=0)
+            matched = await store.find(Scope(), [place], memory_query)
             known = {f"memory:{each.id}": each for each in matched.memories if _is_knowledge(each, category)}
             read = read_query(query, now=self._desk.clock.now(), zone=self._desk.zone)
             matched = replace(matched, memories=tuple(known.values()))
             return [known[hit.memory_id] for hit in answers(matched, read, limit=limit, count=self._desk.count)], None
         start = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
-        shown: list[Memory] = []
-        while len(shown) <= limit:
+        memories: list[Memory] = []
+        while len(memories) <= limit:
             page = await store.page(Scope(), [place], category=category, after=start, limit=FOUND)
-            shown += [each for each in page if _is_knowledge(each, category)]
+            memories += [each for each in page if _is_knowledge(each, category)]
             if len(page) < FOUND:
                 break
             start = page[-1].no
-        more = write_cursor(MemoriesAt(0, shown[limit - 1].no)) if len(shown) > limit else None
-        return shown[:limit], more
+        more = write_cursor(MemoriesAt(0, memories[limit - 1].no)) if len(memories) > limit else None
+        return memories[:limit], more
 
     async def put(
         self, category: str, key: str, value: str, *, user: str | None = None, confidence: float | None = None
@@ -84,17 +84,17 @@ class Knowing(MemoryWriting):
         key, value = self._said(key, "key"), self._said(value, "value")
         place = Place("user", user) if user else PROJECT
         for _ in range(RETRIES):
-            if (kept := await self._put(place, (category, key, value), confidence)) is not None:
-                return kept
+            if (memory := await self._put(place, (category, key, value), confidence)) is not None:
+                return memory
         raise busy()
 
-    async def _put(self, place: Place, said: tuple[str, str, str], confidence: float | None) -> Memory | None:
-        category, key, value = said
+    async def _put(self, place: Place, values: tuple[str, str, str], confidence: float | None) -> Memory | None:
+        category, key, value = values
         own, now = memory_id(place, category, key), self._desk.clock.now()
         store = self._desk.store.memories
         generation, _ = await store.place(Scope(), place, near=())
-        held = await store.get(Scope(), own, places=[place])
-        before = held[0] if held else None
+        memories = await store.get(Scope(), own, places=[place])
+        before = memories[0] if memories else None
         sure = FIRST if confidence is None else confidence
         fresh = Memory(
             id=own, place=place, category=category, name=key, text=value, confidence=sure, used_at=now,
@@ -118,23 +118,23 @@ class Knowing(MemoryWriting):
     async def use(self, id: str, *, user: str | None = None) -> Memory:  # noqa: A002
         """Count a use of a knowledge entry, which raises its confidence by 0.05. Raises NotFound."""
         try:
-            known = await self.get(id, user=user)
+            memory = await self.get(id, user=user)
         except NotFound:
             msg = f"Unknown knowledge {id!r}. List the entries with `cuebook knowledge list`."
             raise NotFound(msg) from None
         for _ in range(RETRIES):
-            generation, old = await self._now(known)
+            generation, old = await self._now(memory)
             now = self._desk.clock.now()
             new = replace(old, uses=old.uses + 1, used_at=now, confidence=raised(old.confidence, USE))
             if await self._save(old.place, generation, [new]):
                 return new
         raise busy()
 
-    async def decay(self, *, as_of: float | datetime | None = None) -> Decayed:
+    async def decay(self, *, as_of: float | datetime | None = None) -> DecayResult:
         """Lower the confidence of unused knowledge by 0.1 per 30 idle days, once. Delete entries below 0.1."""
         at = as_of.timestamp() if isinstance(as_of, datetime) else as_of
         lost, gone = await decay(self._desk, now=at)
-        return Decayed(lost=lost, gone=gone)
+        return DecayResult(lost=lost, gone=gone)
 
 
 def _check_knowledge(category: str) -> None:

@@ -65,11 +65,11 @@ async def tell(desk: Desk, corrections: Sequence[Correction]) -> None:
 
 
 async def _item(desk: Desk, name: str, user: str | None) -> tuple[str, Item]:
-    found = await item_of(desk, Scope(user=user), name)
-    if found is None:
+    results = await item_of(desk, Scope(user=user), name)
+    if results is None:
         msg = f"Unknown memory {name!r}. List a conversation's with `cuebook memory list CONVERSATION`."
         raise NotFound(msg)
-    return found
+    return results
 
 
 #: All categories: those of items, and those of knowledge.
@@ -105,9 +105,9 @@ class MemoryReading:
             found = [persona_place(user, persona)]
         elif user:  # including personas that are no longer configured
             known = await self._desk.store.memories.places(Scope(user=user), user)
-            own = Place("user", user)
-            spoken = {*known, *(persona_place(user, name) for name in self._desk.personas)} - {own}
-            found = [own, *sorted(spoken)]
+            place = Place("user", user)
+            spoken = {*known, *(persona_place(user, name) for name in self._desk.personas)} - {place}
+            found = [place, *sorted(spoken)]
         elif persona is not None:
             msg = "persona: a persona's memories belong to a user. Pass user too."
             raise InvalidInput(msg, where="persona")
@@ -146,10 +146,12 @@ class MemoryReading:
         wanted = SCOPES if scopes is None else scopes
         named = await self.places(user=user, persona=persona, organization=organization) or []
         places = [each for each in named if each.kind in wanted] + ([PROJECT] if scopes is None else [])
-        asked = MemoryQuery(text=query.text, dense=dense, at=as_of, limit=min(FOUND, max(LEAST, 2 * limit)), standing=0)
-        matched = await self._desk.store.memories.find(Scope(user=user), places, asked)
-        held = tuple(each for each in matched.memories if _holds(each, as_of))
-        return answers(replace(matched, memories=held), query, limit=limit, count=self._desk.count)
+        memory_query = MemoryQuery(
+            text=query.text, dense=dense, at=as_of, limit=min(FOUND, max(LEAST, 2 * limit)), standing=0
+        )
+        matched = await self._desk.store.memories.find(Scope(user=user), places, memory_query)
+        memories = tuple(each for each in matched.memories if _holds(each, as_of))
+        return answers(replace(matched, memories=memories), query, limit=limit, count=self._desk.count)
 
     async def page(
         self,
@@ -173,16 +175,16 @@ class MemoryReading:
             raise InvalidInput(msg, where="category")
         after = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
         places = await self.places(user=user, persona=persona, organization=organization)
-        found, store, scope = list[Memory](), self._desk.store.memories, Scope(user=user)
+        memories, store, scope = list[Memory](), self._desk.store.memories, Scope(user=user)
         past, batch = (ended, limit + 1) if as_of is None else (True, max(FOUND, limit + 1))
-        while len(found) <= limit:
+        while len(memories) <= limit:
             some = await store.page(scope, places, ended=past, category=category, after=after, limit=batch)
-            found += [each for each in some if as_of is None or _holds(each, as_of)]
+            memories += [each for each in some if as_of is None or _holds(each, as_of)]
             if len(some) < batch:
                 break
             after = some[-1].no
-        more = write_cursor(MemoriesAt(0, found[limit - 1].no)) if len(found) > limit else None
-        return Paged(tuple(found[:limit]), more)
+        more = write_cursor(MemoriesAt(0, memories[limit - 1].no)) if len(memories) > limit else None
+        return Paged(tuple(memories[:limit]), more)
 
     async def get(self, id: str, *, user: str | None = None, organization: str | None = None) -> Memory:  # noqa: A002
         """Return a memory by its id, or an item of a conversation by `item:CONVERSATION:ID`.
@@ -192,8 +194,8 @@ class MemoryReading:
         if parted(id):
             return await get_item(self._desk, id, user)
         places = await self.places(user=user, organization=organization)
-        known = await self._desk.store.memories.get(Scope(user=user), id.removeprefix("memory:"))
-        for each in known:
+        memories = await self._desk.store.memories.get(Scope(user=user), id.removeprefix("memory:"))
+        for each in memories:
             if places is None or each.place in places or each.place == PROJECT:
                 return each
         raise missing(id)

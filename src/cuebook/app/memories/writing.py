@@ -63,21 +63,21 @@ class MemoryWriting(MemoryReading):
 
         Raises NotFound, Conflict naming a hold, and, if a user or an organization is given, Denied for the project's.
         """
-        found = await self._own(id, user=user, organization=organization)
+        memory = await self._own(id, user=user, organization=organization)
         scope = Scope(user=user) if parted(id) else Scope()
-        return await forget(self._desk, scope, Target("memory", (found.id,)))
+        return await forget(self._desk, scope, Target("memory", (memory.id,)))
 
     async def _own(self, id: str, *, user: str | None, organization: str | None) -> Memory:  # noqa: A002
         """Return a memory if the user or organization may change it: the project's memories are read-only for them.
 
         Raises NotFound, Denied.
         """
-        found = await self.get(id, user=user, organization=organization)
+        memory = await self.get(id, user=user, organization=organization)
         await check_item(self._desk, id, user)
-        if found.place == PROJECT and (user is not None or organization is not None):
+        if memory.place == PROJECT and (user is not None or organization is not None):
             msg = f"Cannot change memory {id!r}: it belongs to the project. Omit user and organization."
             raise Denied(msg)
-        return found
+        return memory
 
     async def _at(self, names: Sequence[str], *, user: str | None, organization: str | None) -> tuple[int, Memory]:
         for name in names[:-1]:
@@ -89,10 +89,10 @@ class MemoryWriting(MemoryReading):
         """Return the generation of a memory's owner, and the memory as of then. Raises NotFound."""
         store = self._desk.store.memories
         generation, _ = await store.place(Scope(), memory.place, near=())
-        again = await store.get(Scope(), memory.id, places=[memory.place])
-        if not again:
+        memories = await store.get(Scope(), memory.id, places=[memory.place])
+        if not memories:
             raise missing(memory.id)
-        return generation, again[0]
+        return generation, memories[0]
 
     async def _save(
         self,

@@ -4,13 +4,13 @@ A slug identifies a prompt. The default branch is `main`, the default version th
 is looked up again under `default/`.
 """
 
-from cuebook.app.prompts.impact import Impact, Measuring
-from cuebook.app.prompts.learning import Learning, Observed
-from cuebook.app.prompts.reading import Rendered
+from cuebook.app.prompts.impact import Impact, PromptImpactApi
+from cuebook.app.prompts.learning import ObservationResult, PromptLearningApi
+from cuebook.app.prompts.reading import RenderedPrompt
 from cuebook.app.prompts.writing import KEEP, PromptWriting
 
-__all__ = ["KEEP", "Impact", "Observed", "Prompts", "Rendered"]
+__all__ = ["KEEP", "Impact", "ObservationResult", "Prompts", "RenderedPrompt"]
 
 
-class Prompts(PromptWriting, Learning, Measuring):
+class Prompts(PromptWriting, PromptLearningApi, PromptImpactApi):
     """The managed prompts of a project."""

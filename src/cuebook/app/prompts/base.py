@@ -34,17 +34,17 @@ def prompt_logs_of(config: Config, desk: Desk) -> PromptLogs | None:
 
     Raises BackendError if the folder cannot be recorded: a forget by another process would not find the logs.
     """
-    named = config.settings.logs.prompts
-    folders = list(dict.fromkeys([*([named] if named else []), *_noted(config)]))
+    name = config.settings.logs.prompts
+    folders = list(dict.fromkeys([*([name] if name else []), *_noted(config)]))
     if not folders:
         return None
-    if named and named not in _noted(config):
-        _note(config, named)
+    if name and name not in _noted(config):
+        _note(config, name)
     logs = PromptLogs([Path(config.folder) / folder for folder in folders], desk)
     desk.erase_logs = logs.erase
-    if named:
+    if name:
         desk.log_prompt = logs.keep
-        desk.chores.append(logs.chore)
+        desk.jobs.append(logs.job)
     return logs
 
 

@@ -67,8 +67,8 @@ async def clusters_of(desk: Desk, *, prefix: str = "", least: float | None = Non
     corpus |= {each.slug: _text(each.version() or each.active[0]) for each in families.values() if each.active}
     texts = {each.slug: corpus[each.slug] for each in chosen if each.active}
     vectors, instead = await _vectors(desk, texts)
-    akin = desk.embedder.akin if vectors and desk.embedder is not None else None
-    return await asyncio.to_thread(_clusters, corpus, texts, vectors, akin=akin, least=least, instead=instead)
+    min_similarity = desk.embedder.akin if vectors and desk.embedder is not None else None
+    return await asyncio.to_thread(_clusters, corpus, texts, vectors, akin=min_similarity, least=least, instead=instead)
 
 
 def _text(version: Version) -> str:
@@ -122,9 +122,9 @@ async def _vectors(desk: Desk, texts: Mapping[str, str]) -> tuple[dict[str, Sequ
     except TimeoutError:
         return {}, f"{embedder.name} took longer than {TIME_S:g} s"
     except BackendError as error:
-        said = desk.writer.clean(str(error))
-        log.warning("Clustering prompts by words only: %s", said)
-        return {}, said
+        content = desk.writer.clean(str(error))
+        log.warning("Clustering prompts by words only: %s", content)
+        return {}, content
 
 
 async def _embedded(embedder: Embedder, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
@@ -139,8 +139,8 @@ async def _embedded(embedder: Embedder, texts: Mapping[str, str]) -> dict[str, S
     for (name, _), vector in zip(pieces, read, strict=True):
         own = array("f", vector)
         sums[name] = [one + other for one, other in zip(sums[name], own, strict=True)] if name in sums else list(own)
-    found: dict[str, Sequence[float]] = {}
+    results: dict[str, Sequence[float]] = {}
     for name, summed in sums.items():
         length = sqrt(sum(map(mul, summed, summed))) or 1.0
-        found[name] = array("f", [each / length for each in summed])
-    return found
+        results[name] = array("f", [each / length for each in summed])
+    return results

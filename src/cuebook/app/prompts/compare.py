@@ -34,7 +34,7 @@ State = Literal["same", "new", "changed", "behind", "missing", "both", "registry
 _PAGE = 200
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class BranchState(Struct, frozen=True, kw_only=True):
     """A branch's file and head. `file` is the version to store, None if the file was not parsed again."""
 
     place: Place
@@ -60,19 +60,19 @@ async def families_of(desk: Desk, slugs: Collection[str] | None) -> dict[str, Fa
     """Return the given prompts by name (default: all)."""
     if slugs is not None:
         return await desk.prompts.families(Scope(), sorted(set(slugs)), ancestors=False)
-    found: dict[str, Family] = {}
+    families: dict[str, Family] = {}
     after = ""
     while True:
         page = await desk.prompts.page(Scope(), limit=_PAGE, after=after)
-        found |= {each.slug: each for each in page.items}
+        families |= {each.slug: each for each in page.items}
         if page.next is None:
-            return found
+            return families
         after = page.next
 
 
 async def compare(
     desk: Desk, shelf: PromptFolder, contents: Contents, families: Mapping[str, Family], agreed: Agreed
-) -> list[Standing]:
+) -> list[BranchState]:
     """Return the state of each branch in the folder or of these prompts."""
     heads = await _heads(desk, families)
     files = {each.place: each for each in contents.prompts}
@@ -80,7 +80,7 @@ async def compare(
     for place in sorted({*files, *heads}):
         source, head = files.get(place), heads.get(place)
         if source is None:
-            standings.append(Standing(place=place, path=path_of(*place), state="missing", head=head))
+            standings.append(BranchState(place=place, path=path_of(*place), state="missing", head=head))
             continue
         if head is None and source.version is None:  # not the database that it was pushed to
             source = await asyncio.to_thread(shelf.reread, source)
@@ -89,7 +89,7 @@ async def compare(
         text = text_hash(file) if file else base.text if base else ""
         state = await _state(desk, text, head, base.text if base else None)
         standings.append(
-            Standing(place=place, path=source.path, state=state, source=source, file=file, head=head, text=text)
+            BranchState(place=place, path=source.path, state=state, source=source, file=file, head=head, text=text)
         )
     return standings
 

@@ -57,8 +57,8 @@ async def save_planned(
         if branch != MAIN and (slug, branch) not in heads and (slug, MAIN) in heads:
             begins = each.origin or (MAIN, heads[slug, MAIN])
         version = sealed(version)
-        told = receipt(desk, version, "branch" if begins else "write", agent=by)
-        writes.append(Write(version=version, base=each.base, begins=begins, audit=told, at=each.at))
+        record = receipt(desk, version, "branch" if begins else "write", agent=by)
+        writes.append(Write(version=version, base=each.base, begins=begins, audit=record, at=each.at))
         heads[slug, branch] = each.number
     return await desk.prompts.save(Scope(), writes, by=by, now=desk.clock.now())
 
@@ -86,8 +86,8 @@ def _ahead(group: Sequence[PlannedVersion]) -> list[tuple[str, str]]:
     places = [(group[0].version.slug, MAIN)]
     for each in group:
         if each.version.inherits:
-            named = parse_reference(each.version.inherits, where="inherits")
-            places.append((named.slug, named.branch or MAIN))
+            reference = parse_reference(each.version.inherits, where="inherits")
+            places.append((reference.slug, reference.branch or MAIN))
     return places
 
 
@@ -144,7 +144,7 @@ def read_draft(draft: PromptDraft, text: str | bytes, *, name: str = "") -> Vers
         version = replace(was, sections=version.sections, override_sections=version.override_sections)
     named = (version.slug if "name" in keys else draft.slug, version.branch if "branch" in keys else draft.branch)
     if named != (draft.slug, draft.branch):
-        msg = f"{path}: is prompt {'@'.join(named)!r}, and {draft.slug}@{draft.branch} was expected. Keep its name."
+        msg = f"{path}: expected prompt {draft.slug}@{draft.branch}, got {'@'.join(named)}. Keep its name."
         raise InvalidInput(msg, where="name")
     version = replace(version, slug=draft.slug, branch=draft.branch)
     if draft.before is None:
@@ -182,7 +182,7 @@ async def import_files(desk: Desk, files: Sequence[tuple[str, bytes]], *, by: st
     for name, version in read:
         place = (version.slug, version.branch)
         if owners.setdefault(place, name) != name:
-            msg = f"{name}: is prompt {version.slug}@{version.branch}, and so is {owners[place]}. Keep one."
+            msg = f"{name}: duplicate of prompt {version.slug}@{version.branch} in {owners[place]}. Keep one."
             raise InvalidInput(msg, where=name)
     families = await desk.prompts.families(Scope(), [version.slug for _, version in read], ancestors=False)
     planned = []

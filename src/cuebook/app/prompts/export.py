@@ -1,4 +1,4 @@
-"""Export prompts with every version as a migration file (MISSION G8), and parse such files."""
+"""Export prompts with every version as a migration file, and parse such files."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,8 +21,10 @@ async def export_prompts(desk: Desk, slugs: Sequence[str] = ()) -> Wire:
     names = [(await prompts.family(slug)).slug for slug in slugs] or sorted(await families_of(desk, None))
     rows = []
     for name in dict.fromkeys(names):
-        found = await desk.prompts.versions(Scope(), name)
-        rows += [_row(each) for each in sorted(found, key=lambda each: (each.branch != MAIN, each.branch, each.number))]
+        versions = await desk.prompts.versions(Scope(), name)
+        rows += [
+            _row(each) for each in sorted(versions, key=lambda each: (each.branch != MAIN, each.branch, each.number))
+        ]
     return {"prompts": rows}
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.base import Agreed, BaseFile, base_file_of, text_hash
-from cuebook.app.prompts.compare import Standing, State, compare, families_of, wanted
+from cuebook.app.prompts.compare import BranchState, State, compare, families_of, wanted
 from cuebook.app.prompts.draft import PlannedVersion, check_planned, save_planned
 from cuebook.app.prompts.folder import CachedFile, Contents, Place, PromptFolder, data_hash
 from cuebook.app.prompts.history import Pointers, astray, brought, history_of, registry_of
@@ -140,22 +140,26 @@ class PromptFiles:
         families = await families_of(self._desk, None)
         standings = await compare(self._desk, shelf, contents, families, agreed)
         fine = ("same",) if families or contents.registry is None else ("same", "new")
-        found = [_change(each) for each in standings if each.state not in fine]
+        sync_changes = [_change(each) for each in standings if each.state not in fine]
         if contents.fault is not None:
             broken = SyncChange(path=FILE, slug="", branch="", state="registry", message=str(contents.fault))
-            return [*found, broken]
+            return [*sync_changes, broken]
         if contents.registry is None:
-            return found
-        told = {each.slug for each in found} | {each.path for each in found}
+            return sync_changes
+        values = {each.slug for each in sync_changes} | {each.path for each in sync_changes}
         for each in registry_drift.check(contents.registry, await asyncio.to_thread(shelf.texts)):
-            if not told & {each.id, each.path} and not _is_fine(each, contents):
+            if not values & {each.id, each.path} and not _is_fine(each, contents):
                 message = shelf.located(each.message, each.path)
-                found.append(SyncChange(path=each.path, slug=each.id, branch="", state="registry", message=message))
-        for family in (each for each in families.values() if each.slug not in told):
+                sync_changes.append(
+                    SyncChange(path=each.path, slug=each.id, branch="", state="registry", message=message)
+                )
+        for family in (each for each in families.values() if each.slug not in values):
             for why in astray(contents.registry, family):
                 message = shelf.located(why, FILE)
-                found.append(SyncChange(path=FILE, slug=family.slug, branch="", state="registry", message=message))
-        return found
+                sync_changes.append(
+                    SyncChange(path=FILE, slug=family.slug, branch="", state="registry", message=message)
+                )
+        return sync_changes
 
     async def edited(self, slug: str, branch: str) -> tuple[str, Version] | None:
         """Return the path and the content of a branch's file if it has unpushed edits.
@@ -183,14 +187,14 @@ class PromptFiles:
             return PromptFolder(self._root), self._base
         return PromptFolder(folder), BaseFile(None)
 
-    async def _filled(self, shelf: PromptFolder, standing: Standing) -> Standing:
+    async def _filled(self, shelf: PromptFolder, standing: BranchState) -> BranchState:
         """Parse a file that was skipped because its bytes were unchanged."""
         if standing.file is not None or standing.source is None:
             return standing
         source = await asyncio.to_thread(shelf.reread, standing.source)
         return replace(standing, source=source, file=wanted(source, standing.head))
 
-    async def _planned(self, shelf: PromptFolder, contents: Contents, standing: Standing) -> list[PlannedVersion]:
+    async def _planned(self, shelf: PromptFolder, contents: Contents, standing: BranchState) -> list[PlannedVersion]:
         """Return the versions to store for a file: those its registry lists beyond the database, then its own."""
         if standing.file is None:
             return []
@@ -201,9 +205,9 @@ class PromptFiles:
             for base, (version, at) in enumerate((*past.versions, (standing.file, past.at)), first)
         ]
 
-    async def _point(self, found: Sequence[Pointers]) -> None:
+    async def _point(self, pointers: Sequence[Pointers]) -> None:
         """Restore labels and rollbacks of prompts that were stored with their history."""
-        for each in found:
+        for each in pointers:
             slug, branch = each.place
             known = {one.number for one in await self._desk.prompts.versions(Scope(), slug, branch=branch)}
             for name, number in each.labels:
@@ -228,10 +232,10 @@ class PromptFiles:
         """
         paths = {each.place: each.path for each in contents.prompts}
         old = contents.registry
-        kept = () if slugs is None or old is None or not old.text else old.entries
-        families = await families_of(self._desk, slugs if kept else None)
+        registry_entries = () if slugs is None or old is None or not old.text else old.entries
+        families = await families_of(self._desk, slugs if registry_entries else None)
         versions = [each for slug in families for each in await self._desk.prompts.versions(Scope(), slug)]
-        files = registry_of(versions, families, paths, [each for each in kept if each.id not in families])
+        files = registry_of(versions, families, paths, [each for each in registry_entries if each.id not in families])
         heads = {
             paths.get(place) or path_of(*place): place for place in {(each.slug, each.branch) for each in versions}
         }
@@ -270,11 +274,11 @@ async def push_by_itself(files: PromptFiles) -> None:
 def _read(shelf: PromptFolder, base: BaseFile) -> tuple[Contents, Agreed]:
     """Load a folder and its synchronized state; do not parse files with unchanged bytes."""
     agreed = base.read()
-    known = {each.path: CachedFile(place, each.data) for place, each in agreed.items() if each.data}
-    return shelf.read(known), agreed
+    cached_files = {each.path: CachedFile(place, each.data) for place, each in agreed.items() if each.data}
+    return shelf.read(cached_files), agreed
 
 
-def _refuse_clash(shelf: PromptFolder, standings: Sequence[Standing], way_out: str) -> None:
+def _refuse_clash(shelf: PromptFolder, standings: Sequence[BranchState], way_out: str) -> None:
     """Raise Conflict if file and database both changed."""
     for each in standings:
         if each.state == "both" and each.head is not None:
@@ -282,18 +286,18 @@ def _refuse_clash(shelf: PromptFolder, standings: Sequence[Standing], way_out: s
             raise Conflict(f"{shelf.display_name(each.path)}: changed on disk and in the database ({where}). {way_out}")
 
 
-def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[Standing]) -> None:
+def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[BranchState]) -> None:
     """Raise Conflict instead of overwriting a file of another prompt."""
     owners = {each.path.lower(): each.place for each in contents.prompts}
     for each in due:
         owner = owners.get(each.path.lower(), each.place)
         if owner != each.place:
-            shown = shelf.display_name(each.path)
-            msg = f"{shown}: contains prompt {owner[0]!r}, but is the path of {each.place[0]!r}. Rename the file."
+            text = shelf.display_name(each.path)
+            msg = f"{text}: contains prompt {owner[0]!r}, but is the path of {each.place[0]!r}. Rename the file."
             raise Conflict(msg)
 
 
-def _pushed(standing: Standing, number: int) -> SyncChange:
+def _pushed(standing: BranchState, number: int) -> SyncChange:
     file, head = standing.file, standing.head
     if file is None or head is None:
         return replace(_change(standing), version=number)
@@ -307,9 +311,9 @@ def _pushed(standing: Standing, number: int) -> SyncChange:
     )
 
 
-def _change(standing: Standing, shown: Version | None = None) -> SyncChange:
+def _change(standing: BranchState, version: Version | None = None) -> SyncChange:
     slug, branch = standing.place
-    told = shown or standing.display_version
+    told = version or standing.display_version
     return SyncChange(
         path=standing.path,
         slug=slug,

@@ -78,9 +78,9 @@ class PromptFolder:
     def located(self, message: str, path: str) -> str:
         """Return a message prefixed with the file's path."""
         plain = f"{path.partition('@')[0].removesuffix(ENDING)}{ENDING}"
-        for named in (path, plain):
-            if message.startswith(named):
-                return f"{self.display_name(path)}{message.removeprefix(named)}"
+        for name in (path, plain):
+            if message.startswith(name):
+                return f"{self.display_name(path)}{message.removeprefix(name)}"
         return f"{self.display_name(path)}: {message}"
 
     # ---- reading
@@ -92,17 +92,17 @@ class PromptFolder:
         """
         registry, fault = self._registry()
         entries = {entry.path: entry for entry in registry.entries} if registry else {}
-        found: dict[Place, PromptFile] = {}
+        results: dict[Place, PromptFile] = {}
         odd: list[tuple[str, str]] = []
         for path in self._paths(odd if lenient else None):
             try:
                 each = self._read(path, (known or {}).get(path), entries.get(path), fault)
-                self._check_alone(each, found.setdefault(each.place, each))
+                self._check_alone(each, results.setdefault(each.place, each))
             except (InvalidInput, BackendError) as error:
                 if not lenient:
                     raise
                 odd.append((self.display_name(path), str(error)))
-        return Contents(prompts=tuple(found.values()), odd=tuple(odd), registry=registry, fault=fault)
+        return Contents(prompts=tuple(results.values()), odd=tuple(odd), registry=registry, fault=fault)
 
     def _read(
         self, path: str, before: CachedFile | None, entry: registries.RegistryEntry | None, fault: InvalidInput | None
@@ -116,9 +116,9 @@ class PromptFolder:
         """Check that no two files contain the same prompt. Raises InvalidInput."""
         if other is not each:
             slug, branch = each.place
-            named = slug if branch == MAIN else f"{slug}@{branch}"
+            name = slug if branch == MAIN else f"{slug}@{branch}"
             both = f"{self.display_name(other.path)} and {self.display_name(each.path)}"
-            msg = f"{both} are both prompt {named!r}. Change the `name` of one, or delete it."
+            msg = f"{both} both contain prompt {name!r}. Change the `name` of one, or delete it."
             raise InvalidInput(msg, where=self.display_name(each.path))
 
     def reread(self, known: PromptFile) -> PromptFile:
@@ -134,20 +134,20 @@ class PromptFolder:
 
     def bytes_of(self, path: str) -> bytes:
         """Return the bytes of a file of this folder. Raises InvalidInput, BackendError naming it."""
-        shown, file = self.display_name(path), self._inside(path)
+        text, file = self.display_name(path), self._inside(path)
         try:
             with open(file, "rb", opener=_opened_at_once) as stream:  # a Path takes no opener
                 before = os.fstat(stream.fileno())
                 if not stat.S_ISREG(before.st_mode):
-                    raise InvalidInput(f"{shown}: not a regular file. Remove it.", where=shown)
+                    raise InvalidInput(f"{text}: not a regular file. Remove it.", where=text)
                 if before.st_size > MAX_BYTES:
-                    raise TooLarge(f"{shown}: {before.st_size:,} bytes exceed the limit of {MAX_FILE:,}.", where=shown)
+                    raise TooLarge(f"{text}: {before.st_size:,} bytes exceed the limit of {MAX_FILE:,}.", where=text)
                 data = stream.read(MAX_BYTES + 1)
                 after = os.fstat(stream.fileno())
         except OSError as error:
-            raise BackendError(f"{shown}: cannot be read ({error.strerror}). Repair or remove it.") from error
+            raise BackendError(f"{text}: cannot be read ({error.strerror}). Repair or remove it.") from error
         if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or len(data) != after.st_size:
-            raise InvalidInput(f"{shown}: is being written. Try again later.", where=shown)
+            raise InvalidInput(f"{text}: is being written. Try again later.", where=text)
         return data
 
     def _registry(self) -> tuple[registries.Registry | None, InvalidInput | None]:
@@ -177,26 +177,26 @@ class PromptFolder:
             if each.is_dir(follow_symlinks=False):
                 yield from self._walk(f"{path}/", odd)
             elif each.is_dir():
-                shown = self.display_name(path)
-                msg = f"{shown}: link to a folder. Move the folder itself here."
+                text = self.display_name(path)
+                msg = f"{text}: link to a folder. Move the folder itself here."
                 if odd is None:
-                    raise InvalidInput(msg, where=shown)
-                odd.append((shown, msg))
+                    raise InvalidInput(msg, where=text)
+                odd.append((text, msg))
             elif each.name.endswith(ENDING):
                 yield path
             elif each.name.lower().endswith(ENDING) and each.name.lower() != README.lower():
-                shown = self.display_name(path)
-                msg = f"{shown}: the suffix must be {ENDING!r}. Rename the file."
+                text = self.display_name(path)
+                msg = f"{text}: the suffix must be {ENDING!r}. Rename the file."
                 if odd is None:
-                    raise InvalidInput(msg, where=shown)
-                odd.append((shown, msg))
+                    raise InvalidInput(msg, where=text)
+                odd.append((text, msg))
 
     def _prompt(
         self, path: str, data: bytes, entry: registries.RegistryEntry | None, fault: InvalidInput | None
     ) -> PromptFile:
-        shown = self.display_name(path)
+        text = self.display_name(path)
         if not data.strip(b"\x00 \t\r\n\xef\xbb\xbf"):
-            raise InvalidInput(f"{shown}: empty. Write its text, or delete it.", where=shown)
+            raise InvalidInput(f"{text}: empty. Write its text, or delete it.", where=text)
         folder, _, name = path.removesuffix(ENDING).rpartition("/")
         name, at, branch = name.partition("@")
         plain = f"{folder}/{name}" if folder else name
@@ -206,12 +206,12 @@ class PromptFolder:
             keys = stated_keys(data, path=path)
             version = read_file(data, path=path if "name" in keys else f"{plain}{ENDING}")
         except InvalidInput as error:
-            raise type(error)(self.located(str(error), path), where=shown) from error
+            raise type(error)(self.located(str(error), path), where=text) from error
         if at and "branch" not in keys:
             version = replace(version, branch=branch)
         if not keys and fault is not None:
             way = f"repair {registries.FILE}, or delete it, and `cuebook prompt push` recreates it"
-            raise InvalidInput(f"{fault}; {shown} has no front matter and needs it: {way}", where=fault.where)
+            raise InvalidInput(f"{fault}; {text} has no front matter and needs it: {way}", where=fault.where)
         if not keys and entry is not None:
             version = replace(registries.complete(version, entry), number=0)
         place = version.slug, version.branch
@@ -239,15 +239,15 @@ class PromptFolder:
         place = self.root / path
         if place.parent in self._inner and not place.is_symlink():
             return place
-        shown = self.display_name(path)
+        text = self.display_name(path)
         try:
             real = place.resolve()
         except (OSError, RuntimeError) as error:  # a link to itself
-            raise InvalidInput(f"{shown}: broken link. Remove it.", where=shown) from error
+            raise InvalidInput(f"{text}: broken link. Remove it.", where=text) from error
         if not real.is_relative_to(self.root.resolve()):
-            raise InvalidInput(f"{shown}: link to outside of the folder. Move the file here.", where=shown)
+            raise InvalidInput(f"{text}: link to outside of the folder. Move the file here.", where=text)
         if place.is_symlink() and not real.exists():
-            raise InvalidInput(f"{shown}: broken link. Remove it.", where=shown)
+            raise InvalidInput(f"{text}: broken link. Remove it.", where=text)
         if not place.is_symlink():
             self._inner.add(place.parent)
         return place

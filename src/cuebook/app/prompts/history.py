@@ -50,22 +50,22 @@ def history_of(shelf: PromptFolder, registry: Registry | None, file: Version, he
     entries = _entries(registry, place)
     last = entries[-1] if entries else None
     same = last is not None and last.head and last.digest == digest_of(file)
-    told = Past(origin=_origin(entries[0]) if entries else None, at=_time(last) if last and same else 0.0)
+    past = Past(origin=_origin(entries[0]) if entries else None, at=_time(last) if last and same else 0.0)
     numbers = [entry.number for entry in entries]
     if not numbers or numbers[0] != 1 or any(after != before + 1 for before, after in pairwise(numbers)):
-        return told
+        return past
     if head is not None:
         known = len(entries) > head.number and entries[head.number - 1].digest == head.digest
         if not (same and known):
-            return told
+            return past
         entries = entries[head.number :]
     versions = []
     for entry in (each for each in entries if not each.head):
         version = _object(shelf, entry, place)
         if version is None:
-            return told
+            return past
         versions.append((version, _time(entry)))
-    return replace(told, versions=tuple(versions))
+    return replace(past, versions=tuple(versions))
 
 
 def _object(shelf: PromptFolder, entry: RegistryEntry, place: Place) -> Version | None:
@@ -113,9 +113,9 @@ def astray(registry: Registry, family: Family) -> list[str]:
 
 def _active_astray(entries: Sequence[RegistryEntry], family: Family) -> Iterator[str]:
     for branch in family.branches:
-        own = [each for each in entries if each.branch == branch.name]
-        head = max((each.number for each in own), default=0)
-        active = next((each.number for each in own if each.active), head)
+        registry_entries = [each for each in entries if each.branch == branch.name]
+        head = max((each.number for each in registry_entries), default=0)
+        active = next((each.number for each in registry_entries if each.active), head)
         if head == branch.head and active != branch.active:
             place = family.slug if branch.name == MAIN else f"{family.slug}@{branch.name}"
             taken = f", `cuebook prompt rollback {place} --to {active}` applies the registry's"
@@ -137,9 +137,9 @@ def _labels_astray(entries: Sequence[RegistryEntry], family: Family) -> list[str
 
 
 def _entries(registry: Registry | None, place: Place) -> list[RegistryEntry]:
-    """Return a branch's entries, oldest first; E's formats have no numbers and no history."""
-    found = [each for each in registry.entries if (each.id, each.branch) == place] if registry else []
-    return sorted((each for each in found if each.number), key=lambda each: each.number)
+    """Return a branch's entries, oldest first; kAI's formats have no numbers and no history."""
+    registry_entries = [each for each in registry.entries if (each.id, each.branch) == place] if registry else []
+    return sorted((each for each in registry_entries if each.number), key=lambda each: each.number)
 
 
 def _origin(first: RegistryEntry) -> tuple[str, int] | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from cuebook.engine.core.desk import Desk, Key
 from cuebook.errors import CuebookError, InvalidInput, KeyReused
-from cuebook.interfaces.prompts import Once
+from cuebook.interfaces.prompts import StoredKey
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 
@@ -26,7 +26,7 @@ async def run_once(
     key: str | None,
     asked: Any,
     kind: type[T],
-    work: Callable[[Once | None], Awaitable[T]],
+    work: Callable[[StoredKey | None], Awaitable[T]],
     *,
     user: str = "",
 ) -> T:
@@ -37,26 +37,26 @@ async def run_once(
     if not key:
         return await work(None)
     pair = (check_key(key), desk.request_digest(_written(asked)))
-    kept = desk.keyed_digest_of(pair) or pair
+    remaining = desk.keyed_digest_of(pair) or pair
     scope = Scope(user=user or None)
-    told = await _told(desk, scope, pair)
-    if told is None:
-        asking = Once(key=kept[0], digest=kept[1], at=desk.clock.now(), user=scope.user)
+    data = await _told(desk, scope, pair)
+    if data is None:
+        asking = StoredKey(key=remaining[0], digest=remaining[1], at=desk.clock.now(), user=scope.user)
         try:
             return await work(asking)
         except CuebookError:  # an identical concurrent request may have been stored first
-            told = await _told(desk, scope, pair)
-            if told is None:
+            data = await _told(desk, scope, pair)
+            if data is None:
                 raise
-    return msgspec.json.decode(told, type=kind)
+    return msgspec.json.decode(data, type=kind)
 
 
 async def stored_once(
-    desk: Desk, key: str | None, asked: Any, write: Callable[[Once | None], Awaitable[Version]], *, user: str = ""
+    desk: Desk, key: str | None, asked: Any, write: Callable[[StoredKey | None], Awaitable[Version]], *, user: str = ""
 ) -> Version:
     """Run an operation that stores versions once; the key stores the place of the last one."""
 
-    async def work(asking: Once | None) -> Version:
+    async def work(asking: StoredKey | None) -> Version:
         return await write(asking.telling(lambda versions: bare(versions[-1])) if asking else None)
 
     found = await run_once(desk, key, asked, Version, work, user=user)
@@ -93,9 +93,9 @@ async def _told(desk: Desk, scope: Scope, key: Key) -> bytes | None:
     return answered.response
 
 
-def _written(asked: Any) -> bytes:
+def _written(value: Any) -> bytes:
     try:
-        return msgspec.json.encode(asked, order="deterministic")
+        return msgspec.json.encode(value, order="deterministic")
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         msg = f"The request cannot be encoded as JSON ({error})."
         raise InvalidInput(msg) from error

@@ -55,7 +55,7 @@ class TurnAt(Struct, frozen=True):
     turn: int
 
 
-class Moved(Struct, frozen=True, kw_only=True):
+class BlockChanges(Struct, frozen=True, kw_only=True):
     """Blocks of a kind that were removed from or added to windows: number of turns, of blocks and of tokens in all."""
 
     kind: str
@@ -87,9 +87,9 @@ class Impact(Struct, frozen=True, kw_only=True):
     looked_at: int  # turns that were searched
     prompt: Tokens  # the prompt and all prompts that depend on it, rendered
     window: Tokens  # excluding refused turns
-    left_out: tuple[Moved, ...] = ()
+    left_out: tuple[BlockChanges, ...] = ()
     left_out_turns: int = 0  # turns in which more is left out
-    let_in: tuple[Moved, ...] = ()
+    let_in: tuple[BlockChanges, ...] = ()
     let_in_turns: int = 0
     shortened: int = 0  # posts that would newly be compressed or cut
     shortened_at: tuple[TurnAt, ...] = ()  # in these turns, the newest, NAMED at most
@@ -111,7 +111,7 @@ class Impact(Struct, frozen=True, kw_only=True):
         return "; ".join((f"{self.prompt.change:+,} tokens", *_said(self)))
 
 
-class Measuring(PromptReading):
+class PromptImpactApi(PromptReading):
     """The measuring operations of `cue.prompts`."""
 
     async def impact(
@@ -145,10 +145,10 @@ async def measure(
         raise InvalidInput(msg, where="turns")
     versions = Versions(desk, before, after)
     written = [desk.count(text_of(await resolved_of(desk, each))) for each in (before, after)]
-    found, looked_at = await _turns_with(desk, versions, turns)
+    results, looked_at = await _turns_with(desk, versions, turns)
     shifts: list[Placed] = []
     missed: Counter[str] = Counter()
-    for conversation, turn in found:
+    for conversation, turn in results:
         try:
             recorded = await read_recorded(desk, Scope(), conversation, turn)
         except NotFound:
@@ -194,21 +194,21 @@ async def _turns_with(desk: Desk, versions: Versions, most: int) -> tuple[list[t
 
     Loads the last `most` turns of each conversation.
     """
-    found: list[tuple[Conversation, Turn]] = []
+    results: list[tuple[Conversation, Turn]] = []
     looked_at, cursor = 0, None
     while True:
         page = await desk.store.conversations(Scope(), limit=_PAGE, cursor=cursor)
         for conversation in page.items:
-            if len(found) >= most and conversation.updated_at < found[most - 1][1].created_at:
-                return found[:most], looked_at  # conversations changed earlier have no newer turns
+            if len(results) >= most and conversation.updated_at < results[most - 1][1].created_at:
+                return results[:most], looked_at  # conversations changed earlier have no newer turns
             if looked_at >= LOOKED_AT:
-                return found[:most], looked_at
+                return results[:most], looked_at
             turns = await _last(desk, conversation, most)
             looked_at += len(turns)
-            found += [(conversation, each) for each in turns if await versions.concern(each.steps[0].manifest)]
-            found.sort(key=lambda each: each[1].created_at, reverse=True)
+            results += [(conversation, each) for each in turns if await versions.concern(each.steps[0].manifest)]
+            results.sort(key=lambda each: each[1].created_at, reverse=True)
         if page.cursor is None:
-            return found[:most], looked_at
+            return results[:most], looked_at
         cursor = page.cursor
 
 
@@ -227,19 +227,19 @@ async def _last(desk: Desk, conversation: Conversation, most: int) -> list[Turn]
 
 def _sum(placed: Sequence[Placed], written: Tokens, missed: Counter[str], looked_at: int) -> Impact:
     shifts = [each for each, _ in placed]
-    kept = [(each, at) for each, at in placed if not each.refused]
-    held = [each for each, _ in kept]
+    remaining = [(each, at) for each, at in placed if not each.refused]
+    held = [each for each, _ in remaining]
     return Impact(
         turns=len(shifts),
         looked_at=looked_at,
         prompt=_mean([each.prompt for each in shifts]) if shifts else written,
         window=_mean([each.window for each in held]),
-        left_out=_by_kind((each.left_out, at) for each, at in kept),
+        left_out=_by_kind((each.left_out, at) for each, at in remaining),
         left_out_turns=sum(bool(each.left_out) for each in held),
-        let_in=_by_kind((each.let_in, at) for each, at in kept),
+        let_in=_by_kind((each.let_in, at) for each, at in remaining),
         let_in_turns=sum(bool(each.let_in) for each in held),
         shortened=sum(each.shortened for each in held),
-        shortened_at=_newest(at for each, at in kept if each.shortened),
+        shortened_at=_newest(at for each, at in remaining if each.shortened),
         prefix_kept=fmean(each.prefix for each in held) if held else 1.0,
         refused=len(shifts) - len(held),
         refused_at=_newest(at for each, at in placed if each.refused),
@@ -258,7 +258,7 @@ def _newest(turns: Iterable[TurnAt | None]) -> tuple[TurnAt, ...]:
     return tuple(islice((each for each in turns if each is not None), NAMED))
 
 
-def _by_kind(turns: Iterable[tuple[Sequence[Gone], TurnAt | None]]) -> tuple[Moved, ...]:
+def _by_kind(turns: Iterable[tuple[Sequence[Gone], TurnAt | None]]) -> tuple[BlockChanges, ...]:
     """Count by kind; memories first, then posts."""
     where: dict[str, list[TurnAt | None]] = {}
     held: Counter[str] = Counter()
@@ -273,7 +273,7 @@ def _by_kind(turns: Iterable[tuple[Sequence[Gone], TurnAt | None]]) -> tuple[Mov
             tokens[kind] += many
     kinds = sorted(held, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind))
     return tuple(
-        Moved(kind=kind, turns=held[kind], total=total[kind], tokens=tokens[kind], at=_newest(where[kind]))
+        BlockChanges(kind=kind, turns=held[kind], total=total[kind], tokens=tokens[kind], at=_newest(where[kind]))
         for kind in kinds
     )
 
@@ -287,29 +287,29 @@ def _reasons(counted: Counter[str]) -> tuple[Reason, ...]:
 
 def _said(impact: Impact) -> list[str]:
     of = "the last turn" if impact.turns == 1 else f"the last {impact.turns} turns"
-    said = []
+    lines = []
     if impact.left_out:
-        said.append(f"leaves out {_parts(impact.left_out, impact.turns)} of {of}")
+        lines.append(f"leaves out {_parts(impact.left_out, impact.turns)} of {of}")
     if impact.let_in:
-        said.append(f"lets in {_parts(impact.let_in, impact.turns)} of {of}")
+        lines.append(f"lets in {_parts(impact.let_in, impact.turns)} of {of}")
     if impact.shortened:
-        said.append(f"shortens {_many(impact.shortened, 'post')} in {of}")
+        lines.append(f"shortens {_many(impact.shortened, 'post')} in {of}")
     if impact.refused:
-        said.append(f"does not fit {_percent(impact.refused, impact.turns)} of {of}: they would fail")
-    if impact.turns and not said:
-        said.append(f"leaves out nothing in {of}")
-    said += [f"cannot be rendered in {_many(each.turns, 'turn')} ({each.reason})" for each in impact.unsaid]
+        lines.append(f"does not fit {_percent(impact.refused, impact.turns)} of {of}: they would fail")
+    if impact.turns and not lines:
+        lines.append(f"leaves out nothing in {of}")
+    lines += [f"cannot be rendered in {_many(each.turns, 'turn')} ({each.reason})" for each in impact.unsaid]
     missing = ", ".join(f"{each.turns} {each.reason}" for each in impact.missed)
     if missing:
-        said.append(f"{_many(sum(each.turns for each in impact.missed), 'turn')} not measured ({missing})")
+        lines.append(f"{_many(sum(each.turns for each in impact.missed), 'turn')} not measured ({missing})")
     elif not impact.turns:
-        said.append(
+        lines.append(
             f"none of the last {_many(impact.looked_at, 'turn')} used it" if impact.looked_at else "no turn is recorded"
         )
-    return said
+    return lines
 
 
-def _parts(moved: Sequence[Moved], turns: int) -> str:
+def _parts(moved: Sequence[BlockChanges], turns: int) -> str:
     return " and ".join(f"{_many(each.mean, each.kind)} in {_percent(each.turns, turns)}" for each in moved)
 
 
@@ -326,7 +326,7 @@ def _tokens(tokens: Tokens) -> Wire:
     return {"before": tokens.before, "after": tokens.after, "change": tokens.change}
 
 
-def _moved(moved: Moved, turns: int) -> Wire:
+def _moved(moved: BlockChanges, turns: int) -> Wire:
     return {
         "kind": moved.kind,
         "turns": moved.turns,

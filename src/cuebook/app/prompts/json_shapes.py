@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 
 from cuebook.app.json_shapes import Wire, iso
-from cuebook.app.prompts import Observed, Rendered
-from cuebook.app.prompts.migration import Migrated
+from cuebook.app.prompts import ObservationResult, RenderedPrompt
+from cuebook.app.prompts.migration import MigrationResult
 from cuebook.interfaces.prompts import Family, PromptEvent
 from cuebook.prompts.difference import Difference, bump
 from cuebook.prompts.inherit import Clash
 from cuebook.prompts.select import Choice, Selection
-from cuebook.records.prompt import Branch, Label, Param, Resolved, Version
+from cuebook.records.prompt import Branch, Label, Param, ResolvedVersion, Version
 
 
 def written(value: Version) -> Wire:
@@ -46,7 +46,7 @@ def summary(value: Version, family: Family) -> Wire:
     }
 
 
-def version(value: Version, family: Family, resolved: Resolved | None = None) -> Wire:
+def version(value: Version, family: Family, resolved: ResolvedVersion | None = None) -> Wire:
     """Return a version with its own texts, or with its ancestors' merged in; `lineage` lists the ancestors."""
     return summary(value, family) | {
         "sections": dict(resolved.sections if resolved else value.sections),
@@ -149,11 +149,11 @@ def conflict(value: Clash) -> dict[str, str | None]:
     return {"section": value.section, "base": value.base, "ours": value.ours, "theirs": value.theirs}
 
 
-def rendered(value: Rendered) -> Wire:
+def rendered(value: RenderedPrompt) -> Wire:
     """Return a rendered prompt and its source."""
-    shown: dict[str, Any] = msgspec.to_builtins(value)
-    seq = shown.pop("audit_seq")
-    return shown | ({} if seq is None else {"auditSeq": seq})
+    data: dict[str, Any] = msgspec.to_builtins(value)
+    seq = data.pop("audit_seq")
+    return data | ({} if seq is None else {"auditSeq": seq})
 
 
 def selection(value: Selection) -> Wire:
@@ -178,12 +178,12 @@ def _choice(value: Choice) -> Wire:
     }
 
 
-def observed(value: Observed) -> Wire:
+def observed(value: ObservationResult) -> Wire:
     """Return the result of an observation."""
     return {"score": value.score, "edgeWeight": value.edge_weight, "rolledBack": value.rolled_back}
 
 
-def migrated(value: Migrated) -> Wire:
+def migrated(value: MigrationResult) -> Wire:
     """Return the versions that a migration stored or would store, and those skipped, each with its path in the file."""
     return {
         "dryRun": value.dry_run,

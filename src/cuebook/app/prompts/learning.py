@@ -11,17 +11,17 @@ from cuebook.engine.core.branch_trial import GUARD, OBSERVATIONS
 from cuebook.engine.core.prompt_reading import select_from
 from cuebook.engine.jobs.rollback import learn
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.prompts import Once, PromptEvent
+from cuebook.interfaces.prompts import PromptEvent, StoredKey
 from cuebook.prompts.learn import score, trail
 from cuebook.prompts.rollback_evidence import Course, course
 from cuebook.prompts.select import EPSILON, Selection
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Observation, TaskOutcome
 
-__all__ = ["Course", "EdgeWeights", "Learning", "Observed", "PromptEvent"]
+__all__ = ["Course", "EdgeWeights", "ObservationResult", "PromptEvent", "PromptLearningApi"]
 
 
-class Observed(Struct, frozen=True, kw_only=True):
+class ObservationResult(Struct, frozen=True, kw_only=True):
     """The result of an observation. `rolled_back`: it completed the evidence against the branch's newest version."""
 
     score: float
@@ -37,7 +37,7 @@ class EdgeWeights(Struct, frozen=True, kw_only=True):
     points: tuple[tuple[float, float, float], ...]
 
 
-class Learning(PromptReading):
+class PromptLearningApi(PromptReading):
     """The selection and learning operations of `cue.prompts`."""
 
     async def weights(self, slug: str) -> list[EdgeWeights]:
@@ -45,9 +45,9 @@ class Learning(PromptReading):
 
         Sorted by branch and version, points oldest first. Raises NotFound.
         """
-        seen = await self._desk.prompts.observations(Scope(), (await self.family(slug)).slug)
+        observations = await self._desk.prompts.observations(Scope(), (await self.family(slug)).slug)
         by_version: dict[tuple[bool, str, int], list[Observation]] = {}
-        for each in seen:
+        for each in observations:
             by_version.setdefault((each.branch != MAIN, each.branch, each.number), []).append(each)
         return [
             EdgeWeights(
@@ -68,11 +68,11 @@ class Learning(PromptReading):
             msg = f"event: {event.kind!r} has no evidence. Pass a rollback."
             raise InvalidInput(msg, where="event")
         name, numbers = (await self.family(slug)).slug, (event.number, event.to)
-        seen, *_ = await self._desk.prompts.observations_since(
+        observations, *_ = await self._desk.prompts.observations_since(
             Scope(), name, event.branch, numbers, after=0, limit=OBSERVATIONS
         )
         since = float(event.evidence.get("since", 0.0))
-        return course(seen, new=event.number, control=event.to, since=since, until=event.at, settings=GUARD)
+        return course(observations, new=event.number, control=event.to, since=since, until=event.at, settings=GUARD)
 
     async def select(
         self,
@@ -104,16 +104,16 @@ class Learning(PromptReading):
         conversation: str = "",
         user: str = "",
         idempotency_key: str | None = None,
-    ) -> Observed:
+    ) -> ObservationResult:
         """Store the outcome of a round for a version: the given, the conversation's or the active one.
 
         `sentiment` is from 0 to 1, `corrections` a count. Raises InvalidInput.
         """
         desk = self._desk
 
-        async def work(asking: Once | None) -> Observed:
+        async def work(asking: StoredKey | None) -> ObservationResult:
             found = await self.get(slug, branch=branch, version=version, label=label)
-            seen = Observation(
+            observation = Observation(
                 slug=found.slug,
                 branch=found.branch,
                 number=found.number,
@@ -127,18 +127,20 @@ class Learning(PromptReading):
                 user=user,
                 at=desk.clock.now(),
             )
-            asking = asking and asking.telling(lambda stands: Observed(score=seen.score, edge_weight=stands.weight))
+            asking = asking and asking.telling(
+                lambda stands: ObservationResult(score=observation.score, edge_weight=stands.weight)
+            )
             named = version is not None or label is not None
             placed = named or branch is not None
-            stands, taken_back = await learn(desk, seen, found, named=named, placed=placed, once=asking)
-            made = Observed(score=seen.score, edge_weight=stands.weight, rolled_back=taken_back)
+            stands, taken_back = await learn(desk, observation, found, named=named, placed=placed, once=asking)
+            observed = ObservationResult(score=observation.score, edge_weight=stands.weight, rolled_back=taken_back)
             if asking and taken_back:
-                await desk.prompts.tell(Scope(), asking.telling(lambda result: result), made)
-            return made
+                await desk.prompts.tell(Scope(), asking.telling(lambda result: result), observed)
+            return observed
 
         how = [sentiment, corrections, outcome, dict(signals or {}), propensity, conversation]
         asked = ["observe", slug, branch, version, label, *how]
-        return await run_once(desk, idempotency_key, asked, Observed, work, user=user)
+        return await run_once(desk, idempotency_key, asked, ObservationResult, work, user=user)
 
     async def roll_back(
         self,
@@ -156,7 +158,7 @@ class Learning(PromptReading):
         """
         desk = self._desk
 
-        async def work(asking: Once | None) -> Branch:
+        async def work(asking: StoredKey | None) -> Branch:
             active = await self.get(slug, branch=branch)
             target = active.number - 1 if to is None else to
             what = f"version {active.number} of {active.slug!r} is active on {branch!r}"
@@ -173,8 +175,8 @@ class Learning(PromptReading):
                 reason=reason,
                 at=desk.clock.now(),
             )
-            told = receipt(desk, active, "rollback", agent=by, context={"to": target, "reason": reason})
-            return await desk.prompts.activate(Scope(), active.slug, event, audit=told, once=asking)
+            record = receipt(desk, active, "rollback", agent=by, context={"to": target, "reason": reason})
+            return await desk.prompts.activate(Scope(), active.slug, event, audit=record, once=asking)
 
         return await run_once(desk, idempotency_key, ["rollback", slug, branch, to, reason], Branch, work, user=by)
 
@@ -191,12 +193,12 @@ class Learning(PromptReading):
         """Allow a rolled-back version to be selected again."""
         desk = self._desk
 
-        async def work(asking: Once | None) -> Branch:
+        async def work(asking: StoredKey | None) -> Branch:
             found = await self.get(slug, branch=branch, version=version)
             event = PromptEvent(
                 kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=desk.clock.now()
             )
-            told = receipt(desk, found, "clear", agent=by, context={"reason": reason})
-            return await desk.prompts.activate(Scope(), found.slug, event, audit=told, once=asking)
+            record = receipt(desk, found, "clear", agent=by, context={"reason": reason})
+            return await desk.prompts.activate(Scope(), found.slug, event, audit=record, once=asking)
 
         return await run_once(desk, idempotency_key, ["clear", slug, branch, version, reason], Branch, work, user=by)

@@ -11,9 +11,9 @@ from cuebook.app.prompts.folder import PromptFolder
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.turn.front import own_names
 from cuebook.errors import NotFound
-from cuebook.prompts.lint import MOST_TOKENS, RULES, Finding, lint
+from cuebook.prompts.lint import MOST_TOKENS, RULES, LintFinding, lint
 from cuebook.prompts.names import candidates
-from cuebook.prompts.rating import Rating, rate
+from cuebook.prompts.rating import QualityRating, rate
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 
@@ -25,7 +25,7 @@ _OBSERVED = 1_000
 
 async def lint_prompts(
     desk: Desk, shelf: PromptFolder | None, slugs: Collection[str] = (), *, max_tokens: int = MOST_TOKENS
-) -> list[Finding]:
+) -> list[LintFinding]:
     """Return the findings of the lint rules, worst first, for all prompts or for `slugs` only.
 
     Without `shelf`, lint the stored prompts. An invalid file is a finding of the rule `unreadable`; the others are
@@ -33,8 +33,8 @@ async def lint_prompts(
     """
     versions, odd = await _versions(desk, shelf)
     named = {_known(slug, {each.slug for each in versions}) for slug in slugs}
-    found = await asyncio.to_thread(lint, versions, count=desk.count, max_tokens=max_tokens, known=_others(desk))
-    chosen = [each for each in found if not named or each.slug.partition("@")[0] in named]
+    findings = await asyncio.to_thread(lint, versions, count=desk.count, max_tokens=max_tokens, known=_others(desk))
+    chosen = [each for each in findings if not named or each.slug.partition("@")[0] in named]
     return [*(() if slugs else odd), *chosen]
 
 
@@ -47,17 +47,17 @@ def _known(slug: str, known: Collection[str]) -> str:
     raise NotFound(msg)
 
 
-async def rate_version(desk: Desk, shelf: PromptFolder | None, version: Version) -> Rating:
+async def rate_version(desk: Desk, shelf: PromptFolder | None, version: Version) -> QualityRating:
     """Return the rating of a version, from 0 to 100, with its parts."""
     versions, _ = await _versions(desk, shelf)
     others = [each for each in versions if (each.slug, each.branch) != (version.slug, version.branch)]
     findings = await asyncio.to_thread(lint, [*others, version], count=desk.count, known=_others(desk))
-    seen = await desk.prompts.observations(Scope(), version.slug, branch=version.branch, limit=_OBSERVED)
-    scores = [each.score for each in seen if each.number == version.number]
+    observations = await desk.prompts.observations(Scope(), version.slug, branch=version.branch, limit=_OBSERVED)
+    scores = [each.score for each in observations if each.number == version.number]
     return rate(version, findings, scores=scores)
 
 
-def rating_to_wire(version: Version, rating: Rating) -> Wire:
+def rating_to_wire(version: Version, rating: QualityRating) -> Wire:
     """Return a rating as a JSON object."""
     parts = [
         {"name": each.name, "points": each.points, "most": each.most, "reason": each.reason} for each in rating.parts
@@ -81,7 +81,7 @@ def rules() -> list[Wire]:
     return [{"rule": name, "severity": severity, "what": what} for name, (severity, what) in RULES.items()]
 
 
-async def _versions(desk: Desk, shelf: PromptFolder | None) -> tuple[Sequence[Version], list[Finding]]:
+async def _versions(desk: Desk, shelf: PromptFolder | None) -> tuple[Sequence[Version], list[LintFinding]]:
     """Return the version that each branch would have after a push, and findings for invalid files."""
     families = await families_of(desk, None)
     heads = {(each.slug, each.branch): each for family in families.values() for each in family.active}
@@ -95,7 +95,7 @@ async def _versions(desk: Desk, shelf: PromptFolder | None) -> tuple[Sequence[Ve
         place: replace(version, number=heads[place].number if place in heads else 0) for place, version in files.items()
     }
     odd = [
-        Finding(rule="unreadable", severity="error", slug="", where=where, message=message)
+        LintFinding(rule="unreadable", severity="error", slug="", where=where, message=message)
         for where, message in contents.odd
     ]
     return list((heads | fresh).values()), odd

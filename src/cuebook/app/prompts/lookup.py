@@ -30,12 +30,12 @@ class VersionPlace(Struct, frozen=True):
 
 def read_place(text: str, *, branch: str | None = None, version: int | None = None) -> VersionPlace:
     """Parse a prompt reference together with options. Raises InvalidInput, also if they contradict each other."""
-    named = parse_reference(text, where="prompt")
-    for name, said, also in (("branch", named.branch, branch), ("version", named.number, version)):
+    reference = parse_reference(text, where="prompt")
+    for name, said, also in (("branch", reference.branch, branch), ("version", reference.number, version)):
         if said is not None and also is not None and said != also:
-            msg = f"{text!r} names {name} {said!r}, and --{name} {also!r}. Keep one."
+            msg = f"{name}: {text!r} and --{name} {also!r} contradict each other. Keep one."
             raise InvalidInput(msg, where=name)
-    return VersionPlace(named.slug, named.branch or branch, named.number or version)
+    return VersionPlace(reference.slug, reference.branch or branch, reference.number or version)
 
 
 async def find(
@@ -105,7 +105,7 @@ async def try_out(
     """
     prompts = Prompts(desk)
     found = await find(prompts, text, branch=branch, version=version, project=prompts.project_scope(project))
-    made = await prompts.render(
+    rendered = await prompts.render(
         found.slug,
         params,
         branch=found.branch,
@@ -117,12 +117,12 @@ async def try_out(
     family = await prompts.family(found.slug)
     resolved = await prompts.resolve(found.slug, branch=found.branch, version=found.number)
     template = text_of(resolved)
-    shown = shapes.version(found, family, resolved)
+    data = shapes.version(found, family, resolved)
     left_out = ("sections", "overrideSections", "lineage")
-    answer = shapes.rendered(made) | {
+    answer = shapes.rendered(rendered) | {
         "template": template,
-        "tokens": desk.count(made.text),
-        "metadata": {key: value for key, value in shown.items() if key not in left_out},
+        "tokens": desk.count(rendered.text),
+        "metadata": {key: value for key, value in data.items() if key not in left_out},
     }
     if not diff:
         return answer

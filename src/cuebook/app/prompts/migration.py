@@ -14,14 +14,14 @@ from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.idempotency import bare, run_once
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
-from cuebook.interfaces.prompts import Once, Write
+from cuebook.interfaces.prompts import StoredKey, Write
 from cuebook.prompts.difference import Bump, bump, difference
 from cuebook.prompts.migrate import Migration, MigrationStep, Skip, plan, slugs
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Version
 
 
-class Migrated(Struct, frozen=True, kw_only=True):
+class MigrationResult(Struct, frozen=True, kw_only=True):
     """The versions a migration stored or would store, each with its path in the file; `skipped` already existed."""
 
     dry_run: bool
@@ -31,25 +31,25 @@ class Migrated(Struct, frozen=True, kw_only=True):
 
 async def migrate(
     desk: Desk, document: Any, *, dry_run: bool = False, by: str = "", idempotency_key: str | None = None
-) -> Migrated:
+) -> MigrationResult:
     """Store the versions of a parsed document, all or none; running it again changes nothing.
 
     A repeated idempotency key returns the first answer, with versions without texts. Raises InvalidInput naming the
     path of the first error, Conflict after a concurrent write.
     """
 
-    async def work(asking: Once | None) -> Migrated:
+    async def work(asking: StoredKey | None) -> MigrationResult:
         return await _migrate(desk, document, dry_run=dry_run, by=by, asking=asking)
 
-    return await run_once(desk, idempotency_key, ["migrate", document, dry_run], Migrated, work, user=by)
+    return await run_once(desk, idempotency_key, ["migrate", document, dry_run], MigrationResult, work, user=by)
 
 
-async def _migrate(desk: Desk, document: Any, *, dry_run: bool, by: str, asking: Once | None) -> Migrated:
+async def _migrate(desk: Desk, document: Any, *, dry_run: bool, by: str, asking: StoredKey | None) -> MigrationResult:
     existing = await _existing(desk, await asyncio.to_thread(slugs, document))
-    found: Migration = await asyncio.to_thread(plan, document, existing)
-    await Prompts(desk).check([replace(step.version, number=step.number) for step in found.steps])
-    if dry_run or not found.steps:
-        stored = [replace(step.version, number=step.number) for step in found.steps]
+    migration: Migration = await asyncio.to_thread(plan, document, existing)
+    await Prompts(desk).check([replace(step.version, number=step.number) for step in migration.steps])
+    if dry_run or not migration.steps:
+        stored = [replace(step.version, number=step.number) for step in migration.steps]
     else:
         writes = [
             Write(
@@ -58,19 +58,19 @@ async def _migrate(desk: Desk, document: Any, *, dry_run: bool, by: str, asking:
                 begins=begins,
                 audit=receipt(desk, step.version, "branch" if begins else "write", agent=by),
             )
-            for step, begins in zip(found.steps, _begins(found.steps, existing), strict=True)
+            for step, begins in zip(migration.steps, _begins(migration.steps, existing), strict=True)
         ]
-        told = asking and asking.telling(lambda versions: _told(found, [bare(each) for each in versions]))
-        stored = await desk.prompts.save(Scope(), writes, by=by, now=desk.clock.now(), once=told)
-    return _told(found, stored, dry_run=dry_run)
+        stored_key = asking and asking.telling(lambda versions: _told(migration, [bare(each) for each in versions]))
+        stored = await desk.prompts.save(Scope(), writes, by=by, now=desk.clock.now(), once=stored_key)
+    return _told(migration, stored, dry_run=dry_run)
 
 
-def _told(found: Migration, stored: Sequence[Version], *, dry_run: bool = False) -> Migrated:
-    told = zip(found.steps, stored, strict=True)
-    return Migrated(
+def _told(migration: Migration, stored: Sequence[Version], *, dry_run: bool = False) -> MigrationResult:
+    told = zip(migration.steps, stored, strict=True)
+    return MigrationResult(
         dry_run=dry_run,
         written=tuple((step.place, bump(step.change), version) for step, version in told),
-        skipped=found.skipped,
+        skipped=migration.skipped,
     )
 
 
@@ -82,17 +82,17 @@ async def _existing(desk: Desk, named: Iterable[str]) -> list[Version]:
 
 def _begins(steps: Sequence[MigrationStep], existing: Sequence[Version]) -> list[tuple[str, int] | None]:
     """Return for each version the origin of its branch: None for an existing branch or a new prompt."""
-    known: dict[str, list[Version]] = {}
+    versions: dict[str, list[Version]] = {}
     for version in existing:
-        known.setdefault(version.slug, []).append(version)
-    found: list[tuple[str, int] | None] = []
+        versions.setdefault(version.slug, []).append(version)
+    results: list[tuple[str, int] | None] = []
     for step in steps:
-        family = known.setdefault(step.version.slug, [])
+        family = versions.setdefault(step.version.slug, [])
         stands = any(each.branch == step.version.branch for each in family)
         origins = [each for each in family if each.branch == MAIN] or family
-        found.append(None if stands or not origins else _most_like(step.version, origins))
+        results.append(None if stands or not origins else _most_like(step.version, origins))
         family.append(replace(step.version, number=step.number))
-    return found
+    return results
 
 
 def _most_like(version: Version, origins: Sequence[Version]) -> tuple[str, int]:

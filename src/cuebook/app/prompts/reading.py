@@ -15,23 +15,23 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.prompts import Family, FamilyPage, Once, PromptEvent
+from cuebook.interfaces.prompts import Family, FamilyPage, PromptEvent, StoredKey
 from cuebook.prompts.difference import Difference, difference
 from cuebook.prompts.inherit import text_of
-from cuebook.prompts.lint import Finding
+from cuebook.prompts.lint import LintFinding
 from cuebook.prompts.names import candidates, check_project, check_slug
 from cuebook.prompts.params import coerce
-from cuebook.prompts.rating import Rating
+from cuebook.prompts.rating import QualityRating
 from cuebook.prompts.registry import twin
 from cuebook.prompts.template import render
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Branch, Label, Resolved, Version
+from cuebook.records.prompt import MAIN, Branch, Label, ResolvedVersion, Version
 
 #: Longer versions, in characters, are compared in a thread.
 LARGE: Final = 50_000
 
 
-class Rendered(Struct, frozen=True, kw_only=True):
+class RenderedPrompt(Struct, frozen=True, kw_only=True):
     """A rendered prompt and its source. `timestamp` is ISO 8601 UTC."""
 
     text: str
@@ -48,8 +48,8 @@ class Rendered(Struct, frozen=True, kw_only=True):
 async def standing(desk: Desk, slug: str) -> str:
     """Return the stored id of a prompt, with or without `default/`; the given id for a new prompt."""
     names = [name for name in (check_slug(slug), twin(slug)) if name]
-    found = await desk.prompts.families(Scope(), names, ancestors=False)
-    return next((name for name in names if name in found), slug)
+    families = await desk.prompts.families(Scope(), names, ancestors=False)
+    return next((name for name in names if name in families), slug)
 
 
 class PromptReading:
@@ -75,10 +75,10 @@ class PromptReading:
         If `project` has its own prompt of this id, return that one.
         """
         names = candidates(check_slug(slug), check_project(project))
-        found = await self._desk.prompts.families(Scope(), names, ancestors=False)
+        families = await self._desk.prompts.families(Scope(), names, ancestors=False)
         for name in names:
-            if name in found:
-                return found[name]
+            if name in families:
+                return families[name]
         msg = f"Unknown prompt {slug!r}. List prompts with `cuebook prompt list`."
         raise NotFound(msg)
 
@@ -103,13 +103,13 @@ class PromptReading:
             raise NotFound(msg)
         if version is None or version == active.number:
             return active
-        found = await self._desk.prompts.versions(Scope(), family.slug, branch=name, numbers=[version])
-        if not found:
+        versions = await self._desk.prompts.versions(Scope(), family.slug, branch=name, numbers=[version])
+        if not versions:
             stands = family.branch(name)
             newest = stands.head if stands else 0
             msg = f"Unknown version {version} of prompt {family.slug!r} on {name!r}. Available: 1 to {newest}."
             raise NotFound(msg)
-        return found[0]
+        return versions[0]
 
     async def versions(self, slug: str, *, branch: str | None = None) -> list[Version]:
         """Return all versions of a prompt, of one branch or of all branches, oldest first."""
@@ -128,7 +128,7 @@ class PromptReading:
         version: int | None = None,
         label: str | None = None,
         project: str = "",
-    ) -> Resolved:
+    ) -> ResolvedVersion:
         """Return a version with its ancestors merged in. Raises NotFound, InvalidInput."""
         found = await self.get(slug, branch=branch, version=version, label=label, project=project)
         return await resolved_of(self._desk, found)
@@ -145,59 +145,64 @@ class PromptReading:
         log: bool = False,
         by: str = "",
         idempotency_key: str | None = None,
-    ) -> Rendered:
+    ) -> RenderedPrompt:
         """Render a prompt. Raises NotFound, and InvalidInput naming the missing or unknown parameter.
 
         `project` selects the project whose own prompt is preferred ("": none; default: the setting's).
         `log` records the render in the audit log under the name `by`, once per idempotency key.
         """
 
-        async def work(asking: Once | None) -> Rendered:
+        async def work(asking: StoredKey | None) -> RenderedPrompt:
             whose = self.project_scope(project)
-            found = await self.resolve(slug, branch=branch, version=version, label=label, project=whose)
-            given = coerce(found.params, params or {})
-            made = self._rendered(found, given)
-            return await self._logged(found, given, made, by, asking) if log else made
+            resolved = await self.resolve(slug, branch=branch, version=version, label=label, project=whose)
+            values = coerce(resolved.params, params or {})
+            rendered = self._rendered(resolved, values)
+            return await self._logged(resolved, values, rendered, by, asking) if log else rendered
 
         asked = ["render", slug, params or {}, branch, version, label, *([project] if project is not None else [])]
-        made = await run_once(self._desk, idempotency_key if log else None, asked, Rendered, work, user=by)
-        return made if made.text or made.audit_seq is None else await self._said_before(made)
+        rendered = await run_once(self._desk, idempotency_key if log else None, asked, RenderedPrompt, work, user=by)
+        return rendered if rendered.text or rendered.audit_seq is None else await self._said_before(rendered)
 
-    def _rendered(self, found: Resolved, given: Mapping[str, Any]) -> Rendered:
-        own = found.version
+    def _rendered(self, resolved: ResolvedVersion, data: Mapping[str, Any]) -> RenderedPrompt:
+        version = resolved.version
         now = datetime.fromtimestamp(self._desk.clock.now(), UTC)
-        return Rendered(
-            text=render(text_of(found), given, engine=found.engine, declared=set(given)),
-            slug=own.slug,
-            branch=own.branch,
-            version=own.number,
-            semver=own.semver,
-            digest=own.digest,
+        return RenderedPrompt(
+            text=render(text_of(resolved), data, engine=resolved.engine, declared=set(data)),
+            slug=version.slug,
+            branch=version.branch,
+            version=version.number,
+            semver=version.semver,
+            digest=version.digest,
             timestamp=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            lineage=found.lineage,
+            lineage=resolved.lineage,
         )
 
     async def _logged(
-        self, found: Resolved, given: Mapping[str, Any], made: Rendered, by: str, asking: Once | None
-    ) -> Rendered:
+        self,
+        resolved: ResolvedVersion,
+        data: Mapping[str, Any],
+        rendered: RenderedPrompt,
+        by: str,
+        asking: StoredKey | None,
+    ) -> RenderedPrompt:
         """Append a render to the audit log. A key stores only the record's place, so that the text can be erased."""
         desk = self._desk
         name = desk.dice.new_id("render")
-        told = receipt(desk, found.version, "render", agent=by, context=given, text=made.text, render_id=name)
+        told = receipt(desk, resolved.version, "render", agent=by, context=data, text=rendered.text, render_id=name)
         if asking is None:
             [record] = await desk.audit.append(Scope(), [told])
         else:
-            place = asking.telling(lambda record: replace(made, text="", audit_seq=record.seq))
+            place = asking.telling(lambda record: replace(rendered, text="", audit_seq=record.seq))
             record = await desk.prompts.log(Scope(), told, once=place)
-        return replace(made, audit_seq=record.seq)
+        return replace(rendered, audit_seq=record.seq)
 
-    async def _said_before(self, made: Rendered) -> Rendered:
+    async def _said_before(self, rendered: RenderedPrompt) -> RenderedPrompt:
         """Return a render with the text of its audit record, "" if that was erased."""
-        found = await self._desk.audit.records(Scope(), after=(made.audit_seq or 0) - 1, limit=1)
-        text = found[0].texts.get("interpolated_text") if found else None
-        return replace(made, text=text.text) if text else made
+        records = await self._desk.audit.records(Scope(), after=(rendered.audit_seq or 0) - 1, limit=1)
+        text = records[0].texts.get("interpolated_text") if records else None
+        return replace(rendered, text=text.text) if text else rendered
 
-    async def lint(self, *slugs: str) -> list[Finding]:
+    async def lint(self, *slugs: str) -> list[LintFinding]:
         """Return lint findings, worst first, for all prompts or only for `slugs`. Raises NotFound."""
         return await lint_prompts(self._desk, None, slugs)
 
@@ -210,7 +215,7 @@ class PromptReading:
 
     async def rating(
         self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
-    ) -> Rating:
+    ) -> QualityRating:
         """Return the rating of a version, from 0 to 100: the sum of parts, each with name, points and reason."""
         found = await self.get(slug, branch=branch, version=version, label=label)
         return await rate_version(self._desk, None, found)
@@ -245,5 +250,5 @@ def _labelled(family: Family, label: str, *, branch: str | None, version: int | 
     raise NotFound(msg)
 
 
-def _names(given: Sequence[Branch] | Sequence[Label]) -> str:
-    return ", ".join(each.name for each in given)
+def _names(values: Sequence[Branch] | Sequence[Label]) -> str:
+    return ", ".join(each.name for each in values)

@@ -51,9 +51,9 @@ async def prompts_page(prompts: Prompts, *, prefix: str = "", limit: int = LIMIT
     start = read_cursor(cursor, PromptsAt, no=0) if cursor is not None else PromptsAt(0, prefix, "")
     if start.prefix != prefix:
         raise no_cursor(cursor or "")
-    found = await prompts.page(prefix=prefix, limit=limit, after=start.slug)
-    more = write_cursor(PromptsAt(0, prefix, found.next)) if found.next is not None else None
-    return [shapes.family(each) for each in found.items], more
+    family_page = await prompts.page(prefix=prefix, limit=limit, after=start.slug)
+    more = write_cursor(PromptsAt(0, prefix, family_page.next)) if family_page.next is not None else None
+    return [shapes.family(each) for each in family_page.items], more
 
 
 async def show(
@@ -87,9 +87,9 @@ async def versions_page(
     family = await prompts.family(slug)
     if branch:
         await prompts.get(family.slug, branch=branch)  # raises NotFound listing the branches
-    found = await prompts.versions(family.slug, branch=branch or None)
+    versions = await prompts.versions(family.slug, branch=branch or None)
     name = f"versions {family.slug} {branch}"
-    rows, more = _page(found, lambda each: f"{_key(each.branch)} {each.number:09}", name, limit, cursor)
+    rows, more = _page(versions, lambda each: f"{_key(each.branch)} {each.number:09}", name, limit, cursor)
     return [shapes.summary(each, family) for each in rows], more
 
 
@@ -110,11 +110,11 @@ async def labels_page(prompts: Prompts, slug: str, *, limit: int | None = None, 
 async def history_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
     """Return a page of a prompt's change history, newest first."""
     family = await prompts.family(slug)
-    found = await prompts.events(family.slug, limit=_ALL_EVENTS)
-    start = read_cursor(cursor, EventsAt, no=0) if cursor is not None else EventsAt(0, family.slug, len(found))
-    if start.name != family.slug or start.left > len(found):
+    prompt_events = await prompts.events(family.slug, limit=_ALL_EVENTS)
+    start = read_cursor(cursor, EventsAt, no=0) if cursor is not None else EventsAt(0, family.slug, len(prompt_events))
+    if start.name != family.slug or start.left > len(prompt_events):
         raise no_cursor(cursor or "")
-    left = found[len(found) - start.left :]
+    left = prompt_events[len(prompt_events) - start.left :]
     if limit is None and cursor is None:
         return [shapes.event(each) for each in left], None
     shown = left[: _checked(limit)]
@@ -144,8 +144,8 @@ async def rating(
 ) -> Wire:
     """Return the rating of a version (default: the active one)."""
     found = await prompts.get(slug, branch=branch, version=version, label=label)
-    made = await prompts.rating(found.slug, branch=found.branch, version=found.number)
-    return linting.rating_to_wire(found, made)
+    quality_rating = await prompts.rating(found.slug, branch=found.branch, version=found.number)
+    return linting.rating_to_wire(found, quality_rating)
 
 
 async def findings(prompts: Prompts, slug: str) -> list[Wire]:
@@ -157,9 +157,9 @@ async def merge(
     prompts: Prompts, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
 ) -> Wire:
     """Merge a branch's sections into another and return the new version. Raises MergeConflict with the conflicts."""
-    made, merged = await prompts.merge(slug, branch, into=into, by=by, idempotency_key=idempotency_key)
-    if made is not None:
-        return shapes.written(made)
+    version, merged = await prompts.merge(slug, branch, into=into, by=by, idempotency_key=idempotency_key)
+    if version is not None:
+        return shapes.written(version)
     clashes = [shapes.conflict(each) for each in merged.conflicts]
     names = ", ".join(repr(each.section) for each in merged.conflicts)
     msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
@@ -176,8 +176,8 @@ def _page(
     if start.name != name:
         raise no_cursor(cursor or "")
     left = [each for each in rows if key(each) > start.key]
-    shown = left[: _checked(limit)]
-    return shown, write_cursor(KeysAt(0, name, key(shown[-1]))) if len(left) > len(shown) else None
+    entries = left[: _checked(limit)]
+    return entries, write_cursor(KeysAt(0, name, key(entries[-1]))) if len(left) > len(entries) else None
 
 
 def _checked(limit: int | None) -> int:

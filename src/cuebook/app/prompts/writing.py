@@ -12,7 +12,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
 from cuebook.errors import Conflict, InvalidInput
-from cuebook.interfaces.prompts import DEPTH, Family, Once, Write
+from cuebook.interfaces.prompts import DEPTH, Family, StoredKey, Write
 from cuebook.prompts.difference import bump, check_semver, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
@@ -133,7 +133,7 @@ class PromptWriting(PromptReading):
             "sync": sync,
         }
 
-        async def write(asking: Once | None) -> Version:
+        async def write(asking: StoredKey | None) -> Version:
             own = await standing(self._desk, slug)
             family = (await self._desk.prompts.families(Scope(), [own], ancestors=False)).get(own)
             before = await self._head(family, branch)
@@ -187,15 +187,15 @@ class PromptWriting(PromptReading):
         """
         check_branch(name)
 
-        async def write(asking: Once | None) -> Version:
+        async def write(asking: StoredKey | None) -> Version:
             origin = await self.get(slug, branch=branch, version=version, label=label)
             family = await self.family(origin.slug)
             if any(each.name == name for each in family.labels):
-                msg = f"prompt {origin.slug!r} has a label {name!r}. Choose another name for the branch."
+                msg = f"Prompt {origin.slug!r} already has a label {name!r}. Choose another name for the branch."
                 raise Conflict(msg)
             copy = replace(origin, branch=name, number=0)
-            told = receipt(self._desk, copy, "branch", agent=by)
-            new = Write(version=copy, begins=(origin.branch, origin.number), audit=told)
+            record = receipt(self._desk, copy, "branch", agent=by)
+            new = Write(version=copy, begins=(origin.branch, origin.number), audit=record)
             now = self._desk.clock.now()
             return (await self._desk.prompts.save(Scope(), [new], by=by, now=now, once=asking))[0]
 
@@ -211,7 +211,7 @@ class PromptWriting(PromptReading):
         """
         merged = MergeOutcome(sections={})
 
-        async def write(asking: Once | None) -> Version:
+        async def write(asking: StoredKey | None) -> Version:
             nonlocal merged
             version, merged = await self._merged(slug, branch, into)
             if merged.conflicts:
@@ -264,15 +264,15 @@ class PromptWriting(PromptReading):
         """
         check_branch(name, where="label")
 
-        async def move(asking: Once | None) -> Label:
+        async def move(asking: StoredKey | None) -> Label:
             found = await self.get(slug, branch=branch, version=version, label=label)
             if (await self.family(found.slug)).branch(name) is not None:
-                msg = f"prompt {found.slug!r} has a branch {name!r}. Choose another name for the label."
+                msg = f"Prompt {found.slug!r} already has a branch {name!r}. Choose another name for the label."
                 raise Conflict(msg)
             now = self._desk.clock.now()
             moved = Label(name=name, branch=found.branch, number=found.number, moved_by=by, moved_at=now)
-            told = receipt(self._desk, found, "label", agent=by, context={"label": name})
-            return await self._desk.prompts.move_label(Scope(), found.slug, moved, audit=told, once=asking)
+            record = receipt(self._desk, found, "label", agent=by, context={"label": name})
+            return await self._desk.prompts.move_label(Scope(), found.slug, moved, audit=record, once=asking)
 
         asked = ["label", slug, name, branch, version, label]
         return await run_once(self._desk, idempotency_key, asked, Label, move, user=by)
@@ -286,7 +286,7 @@ class PromptWriting(PromptReading):
         base: int | None,
         by: str,
         if_changed: bool = False,
-        asking: Once | None = None,
+        asking: StoredKey | None = None,
     ) -> list[Version]:
         await self.check(versions)
         ready = [sealed(each) for each in versions]
@@ -334,15 +334,15 @@ async def _numbered(version: Version, before: Version | None, semver: str | None
     return replace(version, semver=next_semver(before.semver, bump(await differ(before, version))))
 
 
-def _sections(given: Mapping[str, Any], where: str) -> dict[str, str]:
-    for name, text in given.items():
+def _sections(data: Mapping[str, Any], where: str) -> dict[str, str]:
+    for name, text in data.items():
         check_section(name, where=where)
         if not isinstance(text, str):
             msg = f"{where}.{name}: expected a string, got {type(text).__name__}"
             raise InvalidInput(msg, where=f"{where}.{name}")
-    return dict(given)
+    return dict(data)
 
 
-def _params(given: Any) -> tuple[Param, ...]:
-    ready = isinstance(given, tuple) and all(isinstance(each, Param) for each in given)
-    return given if ready else read_params(given)
+def _params(value: Any) -> tuple[Param, ...]:
+    ready = isinstance(value, tuple) and all(isinstance(each, Param) for each in value)
+    return value if ready else read_params(value)

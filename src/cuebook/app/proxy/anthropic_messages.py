@@ -33,14 +33,14 @@ class _NamedModel(Struct):
 def upstream_model(desk: Desk, config: Config, call: RelayCall) -> str | None:
     """Return the upstream's model for a request that names a persona, None for any other. Raises InvalidInput."""
     try:
-        named = msgspec.json.decode(call.body, type=_NamedModel).model
+        name = msgspec.json.decode(call.body, type=_NamedModel).model
     except (msgspec.DecodeError, RecursionError):
         return None
-    if named not in desk.personas:
+    if name not in desk.personas:
         return None
-    model = desk.personas[named].model or config.settings.model.name
+    model = desk.personas[name].model or config.settings.model.name
     if not model:
-        msg = f"model: persona {named!r} has no upstream model. Set model.name, or the persona's `model`."
+        msg = f"model: persona {name!r} has no upstream model. Set model.name, or the persona's `model`."
         raise InvalidInput(msg, where="model")
     return model
 
@@ -110,12 +110,12 @@ class Messages:
 
     async def _translated(self, call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
         desk, upstream = self._desk, self._upstream or _server_of(self._desk.model)
-        asked = _asked(call)
+        model_field = _asked(call)
         lacks = SETTINGS if upstream is None else frozenset[str]()
-        if isinstance(upstream, LlamaModel) and TOOLS & asked.fields.keys() and not await upstream.takes_tools():
+        if isinstance(upstream, LlamaModel) and TOOLS & model_field.fields.keys() and not await upstream.takes_tools():
             lacks = TOOLS
-        lost = left_out(asked.fields, lacks=lacks)
-        model = self._model(call, asked) if upstream is not None else None
+        lost = left_out(model_field.fields, lacks=lacks)
+        model = self._model(call, model_field) if upstream is not None else None
         pieces = relay(desk, upstream, Scope(user=call.user), call, model=model, wire=CHATTED)
         async with aclosing(pieces):
             first = await anext(pieces)
@@ -127,28 +127,30 @@ class Messages:
                 return
             place = f"{head.conversation}/{head.turn}/{head.step}".encode()
             name = f"msg_{desk.request_digest(place).hex()[:24]}"  # the same for a repeated idempotency key
-            telling = MessageTelling(name, model=asked.model, tokens=head.tokens)
+            telling = MessageTelling(name, model=model_field.model, tokens=head.tokens)
             comes = head.headers.get("content-type", "").lower().startswith(_EVENTS)
-            if comes and asked.streams:
+            if comes and model_field.streams:
                 yield _headed(head, _STREAM, lost)
                 async for event in _events(telling, pieces):
                     yield event
                 return
             if comes:  # a model that always streams
-                said = b"".join([event async for event in _events(telling, pieces)])
+                data = b"".join([event async for event in _events(telling, pieces)])
             else:
-                said = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
-                completion = read_event(said)
+                data = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
+                completion = read_event(data)
                 telling.take(completion if isinstance(completion, dict) else {}, "message")
             good = telling.whole and not telling.error
-            said = msgspec.json.encode({"error": telling.error}) if telling.error else said
+            data = msgspec.json.encode({"error": telling.error}) if telling.error else data
             yield _headed(head if good else msgspec.structs.replace(head, status=502), _JSON, lost)
-            yield msgspec.json.encode(telling.message) if good else _refused(502, said)
+            yield msgspec.json.encode(telling.message) if good else _refused(502, data)
 
-    def _model(self, call: RelayCall, asked: "_Asked") -> str | None:
+    def _model(self, call: RelayCall, model_field: "_ModelField") -> str | None:
         """Return the model to use instead of the requested one: a persona's, or the configured one."""
-        named, own = upstream_model(self._desk, self._config, call), self._config.settings.model.name
-        return own if named is None and own and (self._upstream is None or asked.model.startswith(_CLAUDE)) else named
+        name, own = upstream_model(self._desk, self._config, call), self._config.settings.model.name
+        return (
+            own if name is None and own and (self._upstream is None or model_field.model.startswith(_CLAUDE)) else name
+        )
 
 
 def _server_of(model: Model) -> Upstream | None:
@@ -156,7 +158,7 @@ def _server_of(model: Model) -> Upstream | None:
     return model if isinstance(model, OpenAIModel | LlamaModel) else None
 
 
-class _Asked(Struct, frozen=True):
+class _ModelField(Struct, frozen=True):
     model: str
     fields: dict[str, Any]
 
@@ -165,21 +167,21 @@ class _Asked(Struct, frozen=True):
         return bytes(self.fields.get("stream", b"")) == b"true"
 
 
-def _asked(call: RelayCall) -> _Asked:
+def _asked(call: RelayCall) -> _ModelField:
     try:
         fields = msgspec.json.decode(call.body, type=dict[str, msgspec.Raw])
         model = msgspec.json.decode(fields["model"]) if "model" in fields else ""
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _Asked("", {})  # the parser reports the error
-    return _Asked(model if isinstance(model, str) else "", fields)
+        return _ModelField("", {})  # the parser reports the error
+    return _ModelField(model if isinstance(model, str) else "", fields)
 
 
 _JSON, _STREAM = "application/json", "text/event-stream; charset=utf-8"
 
 
 def _headed(head: Head, kind: str, lost: tuple[str, ...]) -> Head:
-    told = {LEFT_OUT: ", ".join(lost)} if lost else {}
-    return msgspec.structs.replace(head, headers={**head.headers, "content-type": kind} | told)
+    values = {LEFT_OUT: ", ".join(lost)} if lost else {}
+    return msgspec.structs.replace(head, headers={**head.headers, "content-type": kind} | values)
 
 
 async def _events(telling: MessageTelling, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
@@ -189,8 +191,8 @@ async def _events(telling: MessageTelling, pieces: AsyncIterator[Head | bytes]) 
     async for piece in pieces:
         for line in lines.feed(piece) if isinstance(piece, bytes) else ():
             chunk = events.read(line)
-            if isinstance(chunk, dict) and (told := telling.take(chunk)):
-                yield told
+            if isinstance(chunk, dict) and (data := telling.take(chunk)):
+                yield data
     last = events.read(lines.rest() + b"\n")
     if isinstance(last, dict):
         yield telling.take(last)
@@ -199,8 +201,8 @@ async def _events(telling: MessageTelling, pieces: AsyncIterator[Head | bytes]) 
 
 def _refused(status: int, body: bytes) -> bytes:
     """Return an OpenAI error as an Anthropic error."""
-    said = read_event(body)
-    error = said.get("error") if isinstance(said, dict) else None
+    value = read_event(body)
+    error = value.get("error") if isinstance(value, dict) else None
     reason = error.get("message") if isinstance(error, dict) else error
     message = reason if isinstance(reason, str) else body[:500].decode("utf-8", "replace") or "no answer"
     kind = _ERRORS.get(status, "api_error" if status >= 500 else "invalid_request_error")

@@ -11,7 +11,7 @@ from cuebook.engine.core.time_zones import dated, zone_of
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import InvalidInput, KeyReused, NotFound
 from cuebook.interfaces.store import Appended, Batch
-from cuebook.memory.scopes import Whose, personal_places
+from cuebook.memory.scopes import Participants, personal_places
 from cuebook.records.conversation import Conversation, Draft, Post
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
@@ -111,13 +111,17 @@ class OpenAIConversations:
         )
         return _page([item async for item in self._items(scope, found, posts)], more=False)
 
-    async def _told_again(self, scope: Scope, found: Conversation, drafts: Sequence[Draft]) -> list[Post]:
+    async def _told_again(self, scope: Scope, conversation: Conversation, drafts: Sequence[Draft]) -> list[Post]:
         """Return the posts at the head that the first drafts repeat, starting with a turn's answer."""
-        path = await self._desk.store.posts(scope, found.id, last=len(drafts), head=found.head) if found.head else []
+        path = (
+            await self._desk.store.posts(scope, conversation.id, last=len(drafts), head=conversation.head)
+            if conversation.head
+            else []
+        )
         for many in range(len(path), 0, -1):
             tail = path[-many:]
             if [post.digest for post in tail] == [draft.digest for draft in drafts[:many]]:
-                answers = await self._desk.store.talks.answers(scope, found.id, [tail[0].round])
+                answers = await self._desk.store.talks.answers(scope, conversation.id, [tail[0].round])
                 return tail if tail[0].seq in answers else []
         return []
 
@@ -197,8 +201,8 @@ class OpenAIConversations:
         )  # fmt: skip
 
     async def _store(self, batch: Batch, *, user: str | None, key: Key | None) -> Appended:
-        whose = Whose(user=user, persona="-")
-        delivers = bool(batch.drafts) and bool(personal_places(self._desk.memory_policy, whose))
+        participants = Participants(user=user, persona="-")
+        delivers = bool(batch.drafts) and bool(personal_places(self._desk.memory_policy, participants))
         batch = msgspec.structs.replace(
             batch, user=user, idempotency=self._desk.keyed_digest_of(key), delivers=delivers
         )
@@ -221,46 +225,46 @@ class OpenAIConversations:
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
-    async def _seq(self, scope: Scope, found: Conversation, item: str) -> int:
+    async def _seq(self, scope: Scope, conversation: Conversation, item: str) -> int:
         """Return the seq of an item's post."""
-        named = read_item_id(item)
-        if named is None or named.conversation != found.id:
+        item_location = read_item_id(item)
+        if item_location is None or item_location.conversation != conversation.id:
             raise no_item(item)
-        return await self._answer(scope, named, item) if named.step else named.number
+        return await self._answer(scope, item_location, item) if item_location.step else item_location.number
 
-    async def _answer(self, scope: Scope, named: ItemLocation, item: str) -> int:
+    async def _answer(self, scope: Scope, item_location: ItemLocation, item: str) -> int:
         with suppress(NotFound, IndexError):
-            turn = await self._desk.store.turn(scope, named.conversation, named.number)
-            return turn.steps[named.step - 1].reply_seq
+            turn = await self._desk.store.turn(scope, item_location.conversation, item_location.number)
+            return turn.steps[item_location.step - 1].reply_seq
         raise no_item(item)
 
     async def _walk(
-        self, scope: Scope, found: Conversation, head: int, start: int, *, order: Order, many: int
+        self, scope: Scope, conversation: Conversation, head: int, start: int, *, order: Order, many: int
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the items of a path from a post on, 0 for its end; load `many` posts at a time."""
         store, at = self._desk.store, start
         while True:
             if order == "asc":
-                posts = await store.posts_behind(scope, found.id, after=max(at - 1, 0), limit=many, head=head)
+                posts = await store.posts_behind(scope, conversation.id, after=max(at - 1, 0), limit=many, head=head)
                 at = posts[-1].seq + 1 if posts else 0
             else:
                 end = at or head
-                posts = (await store.posts(scope, found.id, last=many, head=end))[::-1] if end else []
+                posts = (await store.posts(scope, conversation.id, last=many, head=end))[::-1] if end else []
                 at = posts[-1].parent if posts else 0
-            async for item in self._items(scope, found, posts, newest_first=order == "desc"):
+            async for item in self._items(scope, conversation, posts, newest_first=order == "desc"):
                 yield item
             if len(posts) < many or not at:
                 return
 
     async def _items(
-        self, scope: Scope, found: Conversation, posts: Sequence[Post], *, newest_first: bool = False
+        self, scope: Scope, conversation: Conversation, posts: Sequence[Post], *, newest_first: bool = False
     ) -> AsyncIterator[dict[str, Any]]:
-        said = sorted({post.round for post in posts if post.role == "assistant"})
+        values = sorted({post.round for post in posts if post.role == "assistant"})
         answers: Mapping[int, tuple[int, int]] = (
-            await self._desk.store.talks.answers(scope, found.id, said) if said else {}
+            await self._desk.store.talks.answers(scope, conversation.id, values) if values else {}
         )
         for post in posts:
-            items = items_of(post, conversation=found.id, user=found.user, answer=answers.get(post.seq))
+            items = items_of(post, conversation=conversation.id, user=conversation.user, answer=answers.get(post.seq))
             for item in reversed(items) if newest_first else items:
                 yield item
 
@@ -270,12 +274,12 @@ def no_item(item: str) -> NotFound:
     return NotFound(f"Unknown item {item!r} in this conversation.")
 
 
-def _shape(found: Conversation) -> dict[str, Any]:
-    attached = found.metadata.get(ATTACHED)
+def _shape(conversation: Conversation) -> dict[str, Any]:
+    attached = conversation.metadata.get(ATTACHED)
     return {
-        "id": found.id,
+        "id": conversation.id,
         "object": "conversation",
-        "created_at": int(found.created_at),
+        "created_at": int(conversation.created_at),
         "metadata": attached if isinstance(attached, dict) else {},
     }
 

@@ -18,7 +18,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, Step, Turn
 from cuebook.window.post_forms import whole
 from cuebook.wire.chat_stream import ByteLines, Events, read_event
-from cuebook.wire.responses_answers import Telling
+from cuebook.wire.responses_answers import ResponseBuilder
 from cuebook.wire.responses_items import looks_foreign, may_be_ours, read_item_id
 from cuebook.wire.responses_requests import (
     AnswerId,
@@ -49,21 +49,27 @@ class Responses:
         Raises InvalidInput if neither works: it continues a response that the upstream does not know.
         """
         try:
-            asked = read_asked(body)
+            response_request = read_asked(body)
         except InvalidInput as error:
             if name := await self._continues(body, user):
-                msg = f"{error}. It continues {name!r}, which the upstream does not know: send what was said as input"
+                fault = str(error).rstrip(".")
+                msg = f"{fault}. It continues {name!r}, which the upstream does not know. Send all messages as input."
                 raise InvalidInput(msg, where=error.where) from None
             return error
-        if asked.previous and read_id(asked.previous) is None:
-            return InvalidInput(
-                f"previous_response_id: {asked.previous!r} is none of ours", where="previous_response_id"
-            )
-        if asked.conversation and looks_foreign(asked.conversation):
+        if response_request.previous and read_id(response_request.previous) is None:
+            msg = f"previous_response_id: unknown response {response_request.previous!r}. Send the full history."
+            return InvalidInput(msg, where="previous_response_id")
+        if response_request.conversation and looks_foreign(response_request.conversation):
             with suppress(NotFound):
-                await self._desk.store.conversation(Scope(user=user or asked.user), asked.conversation)
+                await self._desk.store.conversation(
+                    Scope(user=user or response_request.user), response_request.conversation
+                )
                 return None
-            return InvalidInput(f"conversation: {asked.conversation!r} is none of ours", where="conversation")
+            msg = (
+                f"conversation: unknown conversation {response_request.conversation!r}. "
+                "Create one with POST /v1/conversations."
+            )
+            return InvalidInput(msg, where="conversation")
         return None
 
     async def _continues(self, body: bytes, user: str | None) -> str | None:
@@ -85,22 +91,25 @@ class Responses:
         if b"item_reference" not in body:
             return body
         try:
-            given = msgspec.json.decode(body, type=dict[str, Any])
+            data = msgspec.json.decode(body, type=dict[str, Any])
         except (ValueError, RecursionError):
             return body  # the parser reports the error
-        items, talk, size = given.get("input"), OpenAIConversations(self._desk), len(body)
+        items, open_aiconversations, size = data.get("input"), OpenAIConversations(self._desk), len(body)
         for number, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, dict) and item.get("type") == "item_reference" and isinstance(item.get("id"), str):
-                named = read_item_id(item["id"])
-                if named is not None:
-                    who = user or given.get("user") or given.get("safety_identifier")
-                    told = await talk.item(named.conversation, item["id"], user=who)
-                    size += len(msgspec.json.encode(told))
+                item_location = read_item_id(item["id"])
+                if item_location is not None:
+                    who = user or data.get("user") or data.get("safety_identifier")
+                    fields = await open_aiconversations.item(item_location.conversation, item["id"], user=who)
+                    size += len(msgspec.json.encode(fields))
                     if size > self._most:
-                        msg = f"input[{number}]: with its items the request exceeds {self._most:,} bytes."
+                        msg = (
+                            f"input[{number}]: the request and its items exceed {self._most:,} bytes. "
+                            "Reference fewer items."
+                        )
                         raise TooLarge(msg, where=f"input[{number}]")
-                    given["input"][number] = told
-        return msgspec.json.encode(given)
+                    data["input"][number] = fields
+        return msgspec.json.encode(data)
 
     def is_ours(self, id_: str) -> bool:
         """Return whether an id has the form of a response id of Cuebook."""
@@ -108,57 +117,62 @@ class Responses:
 
     async def get(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
         """Return a stored response with its request's metadata and previous response. Raises NotFound."""
-        named, turn, step = await _found(self._desk, id_, user)
+        answer_id, turn, step = await _found(self._desk, id_, user)
         about = turn.metadata.get("answer", {})
-        telling = Telling(
-            id_, conversation=named.conversation, created=int(turn.created_at),
+        telling = ResponseBuilder(
+            id_,
+            conversation=answer_id.conversation,
+            created=int(turn.created_at),
             model=str(about.get("model", "")) if about.get("step") == step.n else "",
             echo=_KEPT | turn.metadata.get(ASKED, {}).get(str(step.n), {}),
-        )  # fmt: skip
+        )
         if step.state == "running":
             return telling.response
         if step.reply_seq:
             span = [(step.reply_seq, step.reply_seq)]
-            [post] = await self._desk.store.posts_in(Scope(user=user), named.conversation, span)
+            [post] = await self._desk.store.posts_in(Scope(user=user), answer_id.conversation, span)
             message = msgspec.json.decode(whole(post, None))
             reasons = about.get("finishReasons") or ["stop"] if about.get("step") == step.n else ["stop"]
             telling.take(
                 {"choices": [{"message": message, "finish_reason": reasons[0]}], "usage": _usage(step)}, "message"
             )
-        telling.end("" if step.state == "finished" else step.error or "the answer was not finished")
+        telling.end("" if step.state == "finished" else step.error or "The answer was not finished.")
         return telling.response
 
     async def input_items(
         self, id_: str, *, user: str | None = None, order: Order = "desc", after: str | None = None, limit: int = LIMIT
     ) -> dict[str, Any]:
         """Return a page of a response's input: the items of its conversation before it. Raises NotFound."""
-        named, turn, step = await _found(self._desk, id_, user)
+        answer_id, turn, step = await _found(self._desk, id_, user)
         scope, head = Scope(user=user), turn.query_seq
-        found = await self._desk.store.conversation(scope, named.conversation)
+        conversation = await self._desk.store.conversation(scope, answer_id.conversation)
         if step.reply_seq:
             [reply] = await self._desk.store.posts_behind(
-                scope, found.id, after=step.reply_seq - 1, limit=1, path=False
+                scope, conversation.id, after=step.reply_seq - 1, limit=1, path=False
             )
             head = reply.parent
-        talk = OpenAIConversations(self._desk)
-        return await talk.page(scope, found, head, order=order, after=after, limit=limit)
+        open_aiconversations = OpenAIConversations(self._desk)
+        return await open_aiconversations.page(scope, conversation, head, order=order, after=after, limit=limit)
 
     def conversation_of(self, id_: str) -> str:
         """Return the conversation of a response by its id; "" if it is not Cuebook's."""
-        named = read_id(id_)
-        return named.conversation if named else ""
+        answer_id = read_id(id_)
+        return answer_id.conversation if answer_id else ""
 
     async def delete(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
         """Delete a response with its input, back to the previous answer, and everything derived from both.
 
         Raises NotFound, Conflict naming a hold, InvalidInput for a response in a conversation that the client created.
         """
-        named, turn, step = await _found(self._desk, id_, user)
-        if may_be_ours(named.conversation):
-            msg = f"response {id_!r}: its items belong to conversation {named.conversation!r}. Delete them there."
+        answer_id, turn, step = await _found(self._desk, id_, user)
+        if may_be_ours(answer_id.conversation):
+            msg = (
+                f"Cannot delete response {id_!r}: its items belong to conversation {answer_id.conversation!r}. "
+                "Delete them there."
+            )
             raise InvalidInput(msg, where="response_id")
         scope = Scope(user=user)
-        posts = {named.conversation: await self._exchange(scope, named.conversation, turn, step)}
+        posts = {answer_id.conversation: await self._exchange(scope, answer_id.conversation, turn, step)}
         await forget(self._desk, scope, Target("item", (id_,)), posts=posts)
         return {"id": id_, "object": "response", "deleted": True}
 
@@ -199,15 +213,15 @@ def _usage(step: Step) -> dict[str, Any] | None:
 
 
 async def _found(desk: Desk, id_: str, user: str | None) -> tuple[AnswerId, Turn, Step]:
-    named = read_id(id_)
+    answer_id = read_id(id_)
     try:
-        if named is not None and is_stored(id_):
-            turn = await desk.store.turn(Scope(user=user), named.conversation, named.turn)
-            step = turn.steps[named.step - 1]
-            said = [(step.reply_seq, step.reply_seq)] if step.reply_seq else []
-            found = await desk.store.posts_in(Scope(user=user), named.conversation, said)
-            if all(post.state != GONE for post in found):
-                return named, turn, step
+        if answer_id is not None and is_stored(id_):
+            turn = await desk.store.turn(Scope(user=user), answer_id.conversation, answer_id.turn)
+            step = turn.steps[answer_id.step - 1]
+            values = [(step.reply_seq, step.reply_seq)] if step.reply_seq else []
+            path_posts = await desk.store.posts_in(Scope(user=user), answer_id.conversation, values)
+            if all(post.state != GONE for post in path_posts):
+                return answer_id, turn, step
     except (NotFound, IndexError):
         pass
     raise _no_response(id_)
@@ -215,7 +229,7 @@ async def _found(desk: Desk, id_: str, user: str | None) -> tuple[AnswerId, Turn
 
 def _no_response(id_: str) -> NotFound:
     if not is_stored(id_):
-        return NotFound(f"response {id_!r} was requested with store: false and not stored")
+        return NotFound(f"Unknown response {id_!r}: its request has store: false, so it was not stored.")
     return NotFound(f"Unknown response {id_!r}. It may have been deleted with its conversation.")
 
 
@@ -226,8 +240,8 @@ async def respond(
 
     Raises InvalidInput, NotFound for an unknown previous response, Conflict for an empty one.
     """
-    asked = read_asked(call.body)
-    call = msgspec.structs.replace(await _as_chat(desk, call, asked), told=_kept_of(desk, asked))
+    response_request = read_asked(call.body)
+    call = msgspec.structs.replace(await _as_chat(desk, call, response_request), told=_kept_of(desk, response_request))
     async with aclosing(relay(call)) as pieces:  # type: ignore[type-var]
         head = await anext(pieces)
         if not isinstance(head, Head) or head.status >= 400:
@@ -235,10 +249,11 @@ async def respond(
             async for piece in pieces:
                 yield piece
             return
-        telling = Telling(
-            write_id(AnswerId(head.conversation, head.turn, head.step), stored=asked.echo["store"]),
+        telling = ResponseBuilder(
+            write_id(AnswerId(head.conversation, head.turn, head.step), stored=response_request.echo["store"]),
             conversation=head.conversation,
-            created=int(desk.clock.now()), model=str(asked.fields.get("model", "")), echo=asked.echo,
+            created=int(desk.clock.now()), model=str(response_request.fields.get("model", "")),
+            echo=response_request.echo,
         )  # fmt: skip
         if head.headers.get("content-type", "").lower().startswith(_EVENTS):
             yield head
@@ -248,28 +263,30 @@ async def respond(
         body = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
         completion = read_event(body)
         telling.take(completion if isinstance(completion, dict) else {}, "message")
-        telling.end("" if telling.whole else "the answer cannot be read")
+        telling.end("" if telling.whole else "The upstream's answer is unreadable.")
         yield msgspec.structs.replace(head, headers={**head.headers, "content-type": "application/json"})
         yield msgspec.json.encode(telling.response)
 
 
-def _kept_of(desk: Desk, asked: ResponseRequest) -> dict[str, Any]:
+def _kept_of(desk: Desk, response_request: ResponseRequest) -> dict[str, Any]:
     """Return the request fields to store besides its input: its metadata, and the previous response."""
-    given = asked.echo["metadata"]
-    pairs = given.items() if isinstance(given, dict) and asked.echo["store"] else ()
+    raw = response_request.echo["metadata"]
+    pairs = raw.items() if isinstance(raw, dict) and response_request.echo["store"] else ()
     metadata = {name: desk.writer.clean(value) for name, value in pairs if isinstance(value, str)}
-    kept = {"metadata": metadata, "previous_response_id": asked.previous}
-    return {name: value for name, value in kept.items() if value}
+    remaining = {"metadata": metadata, "previous_response_id": response_request.previous}
+    return {name: value for name, value in remaining.items() if value}
 
 
-async def _as_chat(desk: Desk, call: RelayCall, asked: ResponseRequest) -> RelayCall:
+async def _as_chat(desk: Desk, call: RelayCall, response_request: ResponseRequest) -> RelayCall:
     """Return a request as an equivalent chat completion, after the response that it continues."""
-    body = msgspec.json.encode(asked.fields)
-    leading = int(bool(asked.echo["instructions"]))  # instructions apply to this answer only; developer messages stay
-    if asked.previous is None:
-        await _check_named(desk, asked.conversation, call.user or asked.user)
-        goes_on = call.server_history or asked.conversation is not None
-        conversation = asked.conversation or call.conversation
+    body = msgspec.json.encode(response_request.fields)
+    leading = int(
+        bool(response_request.echo["instructions"])
+    )  # instructions apply to this answer only; developer messages stay
+    if response_request.previous is None:
+        await _check_named(desk, response_request.conversation, call.user or response_request.user)
+        goes_on = call.server_history or response_request.conversation is not None
+        conversation = response_request.conversation or call.conversation
         front = leading if goes_on else None
         return msgspec.structs.replace(
             call,
@@ -279,14 +296,14 @@ async def _as_chat(desk: Desk, call: RelayCall, asked: ResponseRequest) -> Relay
             leading=front,
             lists=conversation is None and not goes_on,
         )
-    named, _, step = await _found(desk, asked.previous, call.user or asked.user)
+    answer_id, _, step = await _found(desk, response_request.previous, call.user or response_request.user)
     if not step.reply_seq:
-        msg = f"Cannot continue response {asked.previous!r}: it is empty. Omit previous_response_id."
+        msg = f"Cannot continue response {response_request.previous!r}: it is empty. Omit previous_response_id."
         raise Conflict(msg)
     return msgspec.structs.replace(
         call,
         body=body,
-        conversation=named.conversation,
+        conversation=answer_id.conversation,
         server_history=True,
         parent=step.reply_seq,
         leading=leading,
@@ -299,26 +316,26 @@ async def _check_named(desk: Desk, conversation: str | None, user: str | None) -
         await desk.store.conversation(Scope(user=user), conversation)
 
 
-async def _events(telling: Telling, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
+async def _events(telling: ResponseBuilder, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
     """Yield a stream's chunks as events; the last one only after the turn is durable."""
     yield telling.begin()
     lines, events, broken = ByteLines(), Events(), ""
     try:
         async for piece in pieces:
-            told = [events.read(line) for line in lines.feed(piece)] if isinstance(piece, bytes) else []
-            for chunk in told:
+            values = [events.read(line) for line in lines.feed(piece)] if isinstance(piece, bytes) else []
+            for chunk in values:
                 if isinstance(chunk, dict):
                     broken = broken or _error(chunk)
-                    if said := telling.take(chunk):
-                        yield said
+                    if data := telling.take(chunk):
+                        yield data
     except CuebookError as error:
         broken = str(error)
     if not broken and not telling.whole:
-        broken = "the answer ended early; the text received so far is stored"
+        broken = "The answer ended early. The text received so far is stored."
     yield telling.end(broken)
 
 
 def _error(chunk: dict[str, Any]) -> str:
     error = chunk.get("error")
     message = error.get("message") if isinstance(error, dict) else error
-    return f"the upstream: {message}" if error else ""
+    return f"Upstream error: {message}" if error else ""

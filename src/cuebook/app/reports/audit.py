@@ -58,11 +58,11 @@ class Audit:
 
     async def get(self, seq: int) -> Record:
         """Return a record. Raises NotFound."""
-        found = await self._desk.audit.records(Scope(), after=seq - 1, limit=1) if 0 < seq <= HIGHEST else []
-        if not found or found[0].seq != seq:
+        records = await self._desk.audit.records(Scope(), after=seq - 1, limit=1) if 0 < seq <= HIGHEST else []
+        if not records or records[0].seq != seq:
             msg = f"Unknown audit record {seq}. Show the newest with `cuebook audit tail`."
             raise NotFound(msg)
-        return found[0]
+        return records[0]
 
     async def tail(self, last: int = 10) -> list[Record]:
         """Return the newest records, oldest first."""
@@ -90,17 +90,17 @@ class Audit:
         stop = max(1, end - LOOKED_AT)
         wanted = {"event": event, "prompt_id": prompt, "conversation": conversation}
         asked = {name: value for name, value in wanted.items() if value}
-        found: list[Record] = []
+        records: list[Record] = []
         while end > stop:
             start = max(stop, end - _PAGE)
             page = await self._desk.audit.records(Scope(), after=start - 1, limit=end - start)
             for each in reversed(page):
                 if all(getattr(each, name) == value for name, value in asked.items()):
-                    found.append(each)
-                if len(found) == limit:
-                    return FoundRecords(records=tuple(found), before=each.seq if each.seq > 1 else None)
+                    records.append(each)
+                if len(records) == limit:
+                    return FoundRecords(records=tuple(records), before=each.seq if each.seq > 1 else None)
             end = start
-        return FoundRecords(records=tuple(found), before=end if end > 1 else None)
+        return FoundRecords(records=tuple(records), before=end if end > 1 else None)
 
     async def export(self) -> AsyncIterator[Record]:
         """Yield all records, oldest first."""
@@ -120,31 +120,31 @@ class Audit:
         The mirror file is updated first: a missing end, after a crash or a truncation, is written again.
         """
         kept = tuple(kept)
-        found = await self._verify(kept)
+        verdict = await self._verify(kept)
         file = self._mirror.file if self._mirror else None
-        if not found.ok or file is None or self._mirror is None:
-            return found
+        if not verdict.ok or file is None or self._mirror is None:
+            return verdict
         try:
             await self._mirror.keep_up(self._desk)
             mirrored = await self.verify_mirror(file, kept=kept)
         except (BackendError, FileNotFoundError):  # nothing written yet, not writable, or of another project
-            return await self._not_cut(found, file)
+            return await self._not_cut(verdict, file)
         if mirrored.ok:
-            return found
+            return verdict
         reason = f"in {file.name}: {mirrored.reason}; the database is intact. Recreate the file by audit export."
-        return structs.replace(found, ok=False, first_bad=mirrored.first_bad, reason=reason)
+        return structs.replace(verdict, ok=False, first_bad=mirrored.first_bad, reason=reason)
 
-    async def _not_cut(self, found: Verdict, file: Path) -> Verdict:
+    async def _not_cut(self, verdict: Verdict, file: Path) -> Verdict:
         """Return the verdict, or a negative one if the mirror has records that the table lacks."""
         hashes = {record.seq: record.hash async for record in self.export()}
         lost = await asyncio.to_thread(_lost, file, hashes)
         if not lost:
-            return found
+            return verdict
         reason = (
             f"record {lost} is in {file.name}, not in the database: it was truncated or an older copy restored. "
             "Keep the file."
         )
-        return structs.replace(found, ok=False, first_bad=lost, reason=reason)
+        return structs.replace(verdict, ok=False, first_bad=lost, reason=reason)
 
     async def _verify(self, kept: Iterable[Checkpoint]) -> Verdict:
         checkpoints = [
@@ -171,8 +171,8 @@ class Audit:
         if record.event != "render":
             msg = f"Cannot replay record {seq}: {record.event} has no prompt. Choose a render."
             raise InvalidInput(msg, where="seq")
-        said = record.texts.get("interpolated_text")
-        if said is None:
+        committed_text = record.texts.get("interpolated_text")
+        if committed_text is None:
             return ReplayedRender(seq=seq, verdict="erased")
         context = record.texts.get("input_context")
         values: dict[str, Any] = json.loads(context.text) if context else {}
@@ -183,9 +183,9 @@ class Audit:
         if version is None:
             return ReplayedRender(seq=seq, verdict="gone")
         resolved = await resolved_of(self._desk, version)
-        given = coerce(resolved.params, values)
-        text = render(text_of(resolved), given, engine=resolved.engine, declared=set(given))
-        same = self._desk.writer.clean(text) == said.text
+        fields = coerce(resolved.params, values)
+        text = render(text_of(resolved), fields, engine=resolved.engine, declared=set(fields))
+        same = self._desk.writer.clean(text) == committed_text.text
         return ReplayedRender(seq=seq, verdict="identical" if same else "changed", text=text)
 
 

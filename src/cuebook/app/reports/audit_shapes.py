@@ -71,8 +71,8 @@ def checkpoint(value: Checkpoint) -> Wire:
 def checkpoints_of(document: bytes | str) -> list[Checkpoint]:
     """Parse checkpoints stored elsewhere: a list of them, or `{"items": [...]}`. Raises InvalidInput."""
     try:
-        found = msgspec.json.decode(document)
-        listed = found.get("items") if isinstance(found, dict) else found
+        result = msgspec.json.decode(document)
+        listed = result.get("items") if isinstance(result, dict) else result
         return msgspec.convert(listed, list[Checkpoint])
     except ValueError as error:
         msg = f"checkpoints: {error}. Pass the output of `cuebook audit checkpoints --json`."

@@ -31,7 +31,7 @@ from cuebook.records.expression import lowered
 from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Memory, Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import Turn
-from cuebook.records.usage import Reckoned
+from cuebook.records.usage import CacheEstimate
 from cuebook.window.block_text import text_of
 from cuebook.window.post_forms import whole
 
@@ -147,7 +147,7 @@ async def cost_of(
     budget: int = BUDGET,
 ) -> MeasureCost:
     """Return the model calls and the maximum cost of `leave_one_out`, without calling. Raises the same errors."""
-    reckoning = _Reckoning(desk, Scope(user=user), budget)
+    reckoning = _DryRun(desk, Scope(user=user), budget)
     await reckoning.take_all(conversations, turns)
     price = prices.of(desk.model.name)
     cost = MeasureCost(
@@ -161,7 +161,7 @@ async def cost_of(
         return cost
     spent = 0.0
     for tokens, many in reckoning.prompts.items():
-        use = Reckoned(uncached=tokens)
+        use = CacheEstimate(uncached=tokens)
         spent += many * (price.of(use, write=1.0) + price.of_output(ANSWER, use))
     return replace(cost, costs={price.currency: spent})
 
@@ -238,31 +238,31 @@ class _Measure:
 
     async def take(self, conversation: Conversation, turn: Turn) -> None:
         """Measure a turn that includes memories."""
-        said = [each for each in dict.fromkeys(said_in(turn.steps[-1].manifest)) if await self._memory(each)]
-        if not said:
+        lines = [each for each in dict.fromkeys(said_in(turn.steps[-1].manifest)) if await self._memory(each)]
+        if not lines:
             return
-        self._said.update(said)
+        self._said.update(lines)
         try:
-            found = await self._ask(conversation, turn, said) if self.asks else await self._read(conversation, turn)
+            uses = await self._ask(conversation, turn, lines) if self.asks else await self._read(conversation, turn)
         except NotFound:
             self._missed["something of it was erased"] += 1
             return
         except InvalidInput:
-            self._missed["its window cannot be made again"] += 1
+            self._missed["its window cannot be rebuilt"] += 1
             return
         except BackendError:
             self._missed["the model did not answer it"] += 1
             return
-        self._turns += bool(found)
-        for use in found:
+        self._turns += bool(uses)
+        for use in uses:
             self._uses.setdefault(use.memory, []).append(use)
 
     async def report(self) -> Utilities:
         """Return the result."""
         if self._calls:
             context = {"turns": self._turns, "calls": self._calls, "memories": len(self._uses)}
-            told = receipt(self._desk, Version(slug="eval"), "leave-one-out", context=context)
-            await self._desk.audit.append(self._scope, [replace(told, selection=None)])
+            record = receipt(self._desk, Version(slug="eval"), "leave-one-out", context=context)
+            await self._desk.audit.append(self._scope, [replace(record, selection=None)])
         items = []
         for id_, uses in self._uses.items():
             memory = await self._memory(id_)
@@ -293,9 +293,9 @@ class _Measure:
             self._missed["its answer says too little"] += 1
         return told
 
-    async def _ask(self, conversation: Conversation, turn: Turn, said: Sequence[str]) -> list[Use]:
+    async def _ask(self, conversation: Conversation, turn: Turn, values: Sequence[str]) -> list[Use]:
         left = self._budget - self._calls - 2
-        wanted = [each for each in said if len(self._uses.get(each, ())) < ENOUGH][: max(0, left)]
+        wanted = [each for each in values if len(self._uses.get(each, ())) < ENOUGH][: max(0, left)]
         if not wanted:
             return []
         if len(turn.steps) > 1:
@@ -309,11 +309,11 @@ class _Measure:
 
     async def _memory(self, id_: str) -> Memory | None:
         """Return a stored memory, None if it is no longer valid."""
-        found = await self._desk.store.memories.get(self._scope, id_)
-        return next((each for each in found if each.valid_to is None), None)
+        memories = await self._desk.store.memories.get(self._scope, id_)
+        return next((each for each in memories if each.valid_to is None), None)
 
 
-class _Reckoning(_Measure):
+class _DryRun(_Measure):
     """A dry run of a measurement: it counts the prompts and tokens instead of calling the model."""
 
     def __init__(self, desk: Desk, scope: Scope, budget: int) -> None:
@@ -345,16 +345,16 @@ def _verdict(memory: Memory, uses: Sequence[Use], said: int) -> Verdict:
 
 def _without_twins(items: Sequence[Utility]) -> list[Utility]:
     """Keep the most confident of several duplicates: each seems useless while the others exist, but one is useful."""
-    found = sorted(items, key=lambda each: (each.prunes, -each.memory.confidence, -each.memory.no))
-    texts = [set(words(each.memory.text)) for each in found]
-    kept = [text for each, text in zip(found, texts, strict=True) if not each.prunes]
-    for number, each in enumerate(found):
-        if not each.prunes or any(_alike(texts[number], other) for other in kept):
+    utilities = sorted(items, key=lambda each: (each.prunes, -each.memory.confidence, -each.memory.no))
+    texts = [set(words(each.memory.text)) for each in utilities]
+    remaining = [text for each, text in zip(utilities, texts, strict=True) if not each.prunes]
+    for number, each in enumerate(utilities):
+        if not each.prunes or any(_alike(texts[number], other) for other in remaining):
             continue
         if any(_alike(texts[number], other) for other in texts[number + 1 :]):
-            found[number] = replace(each, verdict="twin")
-            kept.append(texts[number])
-    return found
+            utilities[number] = replace(each, verdict="twin")
+            remaining.append(texts[number])
+    return utilities
 
 
 def _alike(one: set[str], other: set[str]) -> bool:
@@ -366,11 +366,11 @@ async def _recorded(
 ) -> AsyncIterator[tuple[Conversation, Turn]]:
     """Yield the newest turns of conversations, at most LOOKED_AT, except those visible only to another first user."""
     left = LOOKED_AT
-    async for found in _named(desk, scope, conversations):
-        last = await _last(desk, scope, found, min(turns, left))
+    async for conversation in _named(desk, scope, conversations):
+        last = await _last(desk, scope, conversation, min(turns, left))
         left -= len(last)
         for turn in last:
-            yield found, turn
+            yield conversation, turn
         if not left:
             return
 
@@ -382,8 +382,8 @@ async def _named(desk: Desk, scope: Scope, names: Sequence[str]) -> AsyncIterato
     cursor, more = None, not names
     while more:
         page = await desk.store.conversations(scope, limit=_PAGE, cursor=cursor)
-        for found in page.items:
-            yield found
+        for conversation in page.items:
+            yield conversation
         cursor, more = page.cursor, page.cursor is not None
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cuebook.config import Config
 from cuebook.errors import InvalidInput
-from cuebook.records.usage import Reckoned
+from cuebook.records.usage import CacheEstimate
 
 #: The project's price file.
 FILE = "config/prices.json"
@@ -40,16 +40,16 @@ class Price(Rates, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
     currency: str = "USD"
     long: Long | None = None  # None: no different rates for long prompts
 
-    def of(self, use: Reckoned, *, write: float) -> float:
+    def of(self, use: CacheEstimate, *, write: float) -> float:
         """Return the cost of a request's input; `write` is the cache rule's factor for tokens written to the cache."""
         rates = self._at(use)
         return (use.uncached * rates.input + use.read * rates.cached_input + use.write * write * rates.input) / _MILLION
 
-    def of_output(self, tokens: int, use: Reckoned) -> float:
+    def of_output(self, tokens: int, use: CacheEstimate) -> float:
         """Return the cost of a request's output."""
         return tokens * self._at(use).output / _MILLION
 
-    def _at(self, use: Reckoned) -> Rates:
+    def _at(self, use: CacheEstimate) -> Rates:
         tokens = use.uncached + use.read + use.write
         return self.long if self.long is not None and tokens > self.long.above else self
 
@@ -75,9 +75,9 @@ class Prices(Struct, frozen=True):
         bare = _DATE.sub("", model.rsplit("/", 1)[-1].lower())
         for table in (self.own, self.shipped):
             for name in dict.fromkeys((model, bare)):
-                found = [glob for glob in table if fnmatchcase(name, glob)]
-                if found:
-                    return table[max(found, key=len)]
+                results = [glob for glob in table if fnmatchcase(name, glob)]
+                if results:
+                    return table[max(results, key=len)]
         return None
 
 
@@ -89,11 +89,11 @@ def load_prices(config: Config) -> Prices:
     if not file.is_file():
         return Prices({}, shipped.prices, shipped.as_of)
     try:
-        own = msgspec.json.decode(file.read_bytes(), type=_Table)
+        table = msgspec.json.decode(file.read_bytes(), type=_Table)
     except OSError as error:
         msg = f"{str(file)!r} cannot be read ({error.strerror}). Check its permissions."
         raise InvalidInput(msg, where=FILE) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         msg = f'{FILE}: {error}. Write {{"prices": {{"my-model*": {{"input": 1, "cachedInput": 0.1, "output": 4}}}}}}'
         raise InvalidInput(msg, where=FILE) from None
-    return Prices(own.prices, shipped.prices, shipped.as_of)
+    return Prices(table.prices, shipped.prices, shipped.as_of)

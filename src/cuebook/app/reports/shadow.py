@@ -12,7 +12,7 @@ from cuebook.config import Config
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.proxy.shadow import Shadow
 from cuebook.records.memory import Scope
-from cuebook.records.usage import Reckoned, ShadowedCall
+from cuebook.records.usage import CacheEstimate, ShadowedCall
 from cuebook.window.cache_rules import RULES
 
 #: Number of example posts missing from all prompts, and characters shown of each.
@@ -159,21 +159,21 @@ class ShadowLedger:
 
         Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """
-        kept = await self._desk.store.shadow.calls(Scope(user=user), conversation)
+        shadowed_calls = await self._desk.store.shadow.calls(Scope(user=user), conversation)
         prices = await asyncio.to_thread(load_prices, self._config)
-        return [_call(each, prices) for each in kept if not each.entry.refused]
+        return [_call(each, prices) for each in shadowed_calls if not each.entry.refused]
 
     async def _examples(
         self, scope: Scope, newest: Sequence[ShadowedCall], truncated: Sequence[tuple[str, int]]
     ) -> list[Example]:
         gone = [(call.conversation, seq, "gone") for call in reversed(newest) for seq in call.entry.neither_seqs]
         cut = [(conversation, seq, "cut short") for conversation, seq in truncated]
-        found: list[Example] = []
+        examples: list[Example] = []
         for conversation, seq, why in [*gone[:EXAMPLES], *cut][:EXAMPLES]:
             for post in await self._desk.store.posts_in(scope, conversation, [(seq, seq)]):
                 text = (post.message or "")[:SHOWN]
-                found.append(Example(conversation=conversation, seq=seq, role=post.role, why=why, text=text))
-        return found
+                examples.append(Example(conversation=conversation, seq=seq, role=post.role, why=why, text=text))
+        return examples
 
 
 def _call(call: ShadowedCall, prices: Prices) -> ShadowCall:
@@ -205,7 +205,7 @@ def _models(calls: Sequence[ShadowedCall], prices: Prices) -> list[ModelCost]:
     named: defaultdict[str, list[ShadowedCall]] = defaultdict(list)
     for call in calls:
         named[call.entry.model].append(call)
-    return [_cost(model, own, prices) for model, own in sorted(named.items())]
+    return [_cost(model, shadowed_calls, prices) for model, shadowed_calls in sorted(named.items())]
 
 
 def _cost(model: str, calls: Sequence[ShadowedCall], prices: Prices) -> ModelCost:
@@ -214,13 +214,17 @@ def _cost(model: str, calls: Sequence[ShadowedCall], prices: Prices) -> ModelCos
     if price is not None:
         reckoned = [(call.entry.client, call.entry.ours, _write(call.entry.rule)) for call in calls if call.entry.rule]
         if len(reckoned) == len(calls):
-            client = sum(price.of(own or Reckoned(), write=write) for own, _, write in reckoned)
-            window = sum(price.of(ours or Reckoned(), write=write) for _, ours, write in reckoned)
-        output = sum(price.of_output(_output(call), call.entry.client or Reckoned()) for call in calls)
+            client = sum(
+                price.of(cache_estimate or CacheEstimate(), write=write) for cache_estimate, _, write in reckoned
+            )
+            window = sum(price.of(ours or CacheEstimate(), write=write) for _, ours, write in reckoned)
+        output = sum(price.of_output(_output(call), call.entry.client or CacheEstimate()) for call in calls)
         counted = [usage for call in calls if (usage := call.usage) is not None and usage.input is not None]
         if counted:
-            taken = [Reckoned((use.input or 0) - (use.cache_read or 0), use.cache_read or 0) for use in counted]
-            reported = sum(price.of(use, write=1.0) for use in taken)
+            reckoneds = [
+                CacheEstimate((use.input or 0) - (use.cache_read or 0), use.cache_read or 0) for use in counted
+            ]
+            reported = sum(price.of(use, write=1.0) for use in reckoneds)
     return ModelCost(
         model=model,
         calls=len(calls),

@@ -10,7 +10,7 @@ from cuebook.app.reports.prices import Prices, load_prices
 from cuebook.config import Config
 from cuebook.engine.core.desk import Desk
 from cuebook.records.memory import Scope
-from cuebook.records.usage import Reckoned, Spent
+from cuebook.records.usage import CacheEstimate, CallUsageRecord
 from cuebook.window.cache_rules import RULES
 
 #: Maximum number of turns summed per conversation, and in all: a few tenths of a second of loading.
@@ -65,11 +65,11 @@ class SpentOn:
         """
         calls = await self._desk.store.usage.calls(Scope(user=user), conversation, first=first, last=last)
         prices = await self._known()
-        found: dict[int, CallUsage] = {}
+        call_usages: dict[int, CallUsage] = {}
         for call in calls:
             if not call.shadow:
-                found[call.turn] = found.get(call.turn, CallUsage()).plus(usage_of(call, prices))
-        return found
+                call_usages[call.turn] = call_usages.get(call.turn, CallUsage()).plus(usage_of(call, prices))
+        return call_usages
 
     async def step(self, conversation: str, n: int, step: int, *, user: str | None = None) -> CallUsage:
         """Return the usage of one call, real or in shadow mode. Raises NotFound, InvalidInput."""
@@ -83,7 +83,7 @@ class SpentOn:
         return self._prices
 
 
-def usage_of(call: Spent, prices: Prices) -> CallUsage:
+def usage_of(call: CallUsageRecord, prices: Prices) -> CallUsage:
     """Return the usage of a call as reported by its provider, else by our counter and the cache rule."""
     use, cache = call.usage, call.cache or {}
     read = use.cache_read if use is not None and use.cache_read is not None else cache.get("readTokens")
@@ -93,7 +93,7 @@ def usage_of(call: Spent, prices: Prices) -> CallUsage:
     costs, saved = {}, {}
     price = prices.of(call.model) if call.model else None
     if price is not None:
-        reckoned = Reckoned(max(0, counted - read - written), read, written)
+        reckoned = CacheEstimate(max(0, counted - read - written), read, written)
         rule = RULES.get(str(cache.get("rule", "")))
         output = use.output if use is not None and use.output is not None else call.reply
         costs[price.currency] = price.of(reckoned, write=rule.write if rule else 1.0) + price.of_output(

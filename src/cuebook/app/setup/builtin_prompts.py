@@ -27,5 +27,5 @@ def builtin_prompts() -> dict[str, Version]:
 def _read() -> dict[str, Version]:
     """Load the files once: it takes 13 ms, and they do not change while a program runs."""
     files = sorted((_PROMPTS / "system").rglob("*.md"))
-    read = [read_file(file.read_bytes(), path=file.relative_to(_PROMPTS).as_posix()) for file in files]
-    return {each.slug: sealed(replace(each, branch=BRANCH)) for each in read}
+    versions = [read_file(file.read_bytes(), path=file.relative_to(_PROMPTS).as_posix()) for file in files]
+    return {each.slug: sealed(replace(each, branch=BRANCH)) for each in versions}

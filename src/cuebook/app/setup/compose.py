@@ -51,10 +51,10 @@ class Within:
         self._tenant = tenant
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if callable(found):
-            return self._bound(found)
-        return found if found is None or isinstance(found, str | int) else Within(found, self._tenant)
+        result = getattr(self._inner, name)
+        if callable(result):
+            return self._bound(result)
+        return result if result is None or isinstance(result, str | int) else Within(result, self._tenant)
 
     def _bound(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any, **named: Any) -> Any:
@@ -237,16 +237,16 @@ def database_of(config: Config) -> str:
     if url == MEMORY:
         return url
     if "://" in url and not url.startswith("sqlite:///"):
-        msg = f'store.url: {url.partition("://")[0]!r} is not a supported store. Use a SQLite file, or ":memory:".'
+        msg = f'store.url: {url.partition("://")[0]!r} databases are not supported. Use a SQLite file or ":memory:".'
         raise InvalidInput(msg, where="store.url")
     return str(Path(config.folder) / url.removeprefix("sqlite:///"))
 
 
 def key_file_of(config: Config) -> Path | None:
     """Return the file of the database key, None for a database in memory."""
-    named = config.settings.secrets.key_file
-    if named:
-        return Path(config.folder) / named
+    name = config.settings.secrets.key_file
+    if name:
+        return Path(config.folder) / name
     database = database_of(config)
     return None if database == MEMORY else Path(f"{database}.key")
 
@@ -286,11 +286,12 @@ def _model(config: Config) -> Model:
 
 def _llama(config: Config, name: str) -> LlamaModel:
     budget = config.settings.budget
-    found = LlamaModel(name, folder=Path(config.folder), context=budget.context, reply=budget.reply)
-    if found.context <= budget.reply:
-        msg = f"budget.reply: must be below the context size of {found.name}, {found.context:,} tokens."
+    llama_model = LlamaModel(name, folder=Path(config.folder), context=budget.context, reply=budget.reply)
+    if llama_model.context <= budget.reply:
+        size = f"{llama_model.context:,} tokens"
+        msg = f"budget.reply: {budget.reply:,} tokens. Must be below the context of {llama_model.name}, {size}."
         raise InvalidInput(msg, where="budget.reply")
-    return found
+    return llama_model
 
 
 def _server(settings: ModelConfig) -> HttpUpstream:
@@ -302,7 +303,7 @@ def _server(settings: ModelConfig) -> HttpUpstream:
 def check_numpy(embedder: Embedder | None) -> Embedder | None:
     """Return the embedder if numpy is installed to compare its vectors. Raises InvalidInput."""
     if embedder is not None and find_spec("numpy") is None:
-        msg = "embedder.provider: numpy is not installed. Run: pip install 'cuebook[embeddings]'"
+        msg = "embedder.provider: numpy is not installed. Install cuebook[embeddings]."
         raise InvalidInput(msg, where="embedder.provider")
     return embedder
 

@@ -116,7 +116,7 @@ class ExperienceFiles:
         """Return each file's signature by name, and the error if the folder is unreadable: then no file changed."""
         try:
             with os.scandir(self._folder) as entries:
-                found = [
+                results = [
                     (entry.name, _mark(entry))
                     for entry in entries
                     if entry.name.startswith(BEGINNING) and entry.name.endswith(ENDINGS)
@@ -127,65 +127,65 @@ class ExperienceFiles:
             known = {name: file.mark for name, file in self._files.items()}
             holds = ". Keeping the previous content." if known else ". Check its permissions."
             return known, f"{self._shown}: the experiences cannot be read ({error.strerror}){holds}"
-        found.sort()
-        if len(found) > MOST:
-            return dict(found[:MOST]), f"{self._shown}: {len(found):,} experiences. Only the first {MOST:,} are used."
-        return dict(found), ""
+        results.sort()
+        if len(results) > MOST:
+            return dict(
+                results[:MOST]
+            ), f"{self._shown}: {len(results):,} experiences. Only the first {MOST:,} are used."
+        return dict(results), ""
 
     def _read(self, name: str, mark: Mark) -> _ExperienceFile:
         before = self._files.get(name)
         try:
-            said, unknown = self._experience(name)
+            experience, unknown = self._experience(name)
         except InvalidInput as error:
             kept = before.said if before else None
             holds = ". Keeping the previous content." if kept else ". Ignoring the file."
             return _ExperienceFile(mark=mark, said=kept, fault=f"{error}{holds}")
-        return _ExperienceFile(mark=mark, said=said, unknown=unknown)
+        return _ExperienceFile(mark=mark, said=experience, unknown=unknown)
 
     def _experience(self, name: str) -> tuple[Experience, tuple[str, ...]]:
-        file, shown = self._folder / name, self._named(name)
+        file, content = self._folder / name, self._named(name)
         try:
             status = file.stat()
             if not stat.S_ISREG(status.st_mode):
-                raise InvalidInput(f"{shown}: not a regular file", where=shown)
+                raise InvalidInput(f"{content}: not a regular file", where=content)
             if status.st_size > MAX_BYTES:
-                msg = f"{shown}: {status.st_size:,} bytes exceed the limit of {MAX_BYTES:,}; shorten it"
-                raise TooLarge(msg, where=shown)
+                msg = f"{content}: {status.st_size:,} bytes exceed the limit of {MAX_BYTES:,}; shorten it"
+                raise TooLarge(msg, where=content)
             text = file.read_bytes().decode("utf-8-sig")
         except OSError as error:
-            msg = f"{shown}: cannot be read ({error.strerror}); check its permissions"
-            raise InvalidInput(msg, where=shown) from error
+            msg = f"{content}: cannot be read ({error.strerror}); check its permissions"
+            raise InvalidInput(msg, where=content) from error
         except UnicodeDecodeError as error:
-            msg = f"{shown}: not UTF-8 text ({error.reason} at byte {error.start}); convert it"
-            raise InvalidInput(msg, where=shown) from error
-        nodes = yaml_text.load(text, where=shown)
+            msg = f"{content}: not UTF-8 text ({error.reason} at byte {error.start}); convert it"
+            raise InvalidInput(msg, where=content) from error
+        nodes = yaml_text.load(text, where=content)
         document = {key: _value(node) for key, node in nodes.items()}
-        return read_experience(document, file=shown)
+        return read_experience(document, file=content)
 
     def _named(self, name: str) -> str:
         """Return a file's path for messages; escape bytes that are not UTF-8."""
         return f"{self._shown}/{os.fsencode(name).decode('utf-8', 'backslashreplace')}"
 
     def _gathered(self, fault: str) -> Shelf:
-        kept: dict[str, FileExperience] = {}
+        file_experiences: dict[str, FileExperience] = {}
         problems = [fault] if fault else []
         for name in sorted(self._files):
-            file, shown = self._files[name], self._named(name)
+            file, text = self._files[name], self._named(name)
             if file.fault:
                 problems.append(file.fault)
             if file.unknown:
                 keys = ", ".join(file.unknown[:5])
-                problems.append(f"{shown}: {keys}: unknown, ignored. An experience has exp_id, who, when and what.")
+                problems.append(f"{text}: {keys}: unknown, ignored. An experience has exp_id, who, when and what.")
             if file.said is None:
                 continue
-            first = kept.get(file.said.exp_id)
+            first = file_experiences.get(file.said.exp_id)
             if first is not None:
-                problems.append(
-                    f"{shown}: exp_id {file.said.exp_id!r} is already used by {first.file}. Choose another."
-                )
+                problems.append(f"{text}: exp_id {file.said.exp_id!r} is already used by {first.file}. Choose another.")
                 continue
-            kept[file.said.exp_id] = FileExperience(experience=file.said, file=shown)
-        return Shelf(kept=tuple(kept.values()), problems=tuple(problems))
+            file_experiences[file.said.exp_id] = FileExperience(experience=file.said, file=text)
+        return Shelf(kept=tuple(file_experiences.values()), problems=tuple(problems))
 
 
 class Reader:

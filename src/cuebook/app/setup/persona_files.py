@@ -81,14 +81,14 @@ def read_file(file: Path, *, name: str, profiles: Profiles, methods: tuple[str, 
 
 def persona_of(document: object, *, name: str, profiles: Profiles, methods: tuple[str, ...] = ()) -> PersonaFile:
     """Parse a definition and collect all errors."""
-    persona, found = read_persona(document)
+    persona, faults = read_persona(document)
     if persona is None or not isinstance(document, Mapping):
-        return PersonaFile(name=name, faults=tuple(map(str, found)))
-    if not found:
-        found += [*check_persona(persona, profiles, methods or own_methods()), *_keys(persona)]
+        return PersonaFile(name=name, faults=tuple(map(str, faults)))
+    if not faults:
+        faults += [*check_persona(persona, profiles, methods or own_methods()), *_keys(persona)]
     tracking = tracking_of(persona, None, profiles)
-    odd = [] if found else warnings_of(document, persona, tracking)
-    return PersonaFile(name=name, persona=persona, faults=tuple(map(str, found)), odd=tuple(map(str, odd)))
+    odd = [] if faults else warnings_of(document, persona, tracking)
+    return PersonaFile(name=name, persona=persona, faults=tuple(map(str, faults)), odd=tuple(map(str, odd)))
 
 
 def keys_of(persona: Persona) -> dict[str, str]:
@@ -117,8 +117,8 @@ def document_of(data: bytes, name: str) -> Any:
     try:
         return strict_json.parse(text, where=name)
     except InvalidInput as error:
-        said = str(error) if str(error).startswith(name) else f"{name}: {error}"
-        raise InvalidInput(said, where=error.where) from error
+        content = str(error) if str(error).startswith(name) else f"{name}: {error}"
+        raise InvalidInput(content, where=error.where) from error
 
 
 def bytes_of(file: Path, name: str) -> bytes:
@@ -168,18 +168,18 @@ def _value(key: str, node: yaml_text.Node) -> Any:
 
 def settle_ids(files: list[PersonaFile]) -> list[PersonaFile]:
     """Return the files without duplicate ids: the first file keeps the id, the others get an error."""
-    taken: dict[str, str] = {}
-    found = []
+    used: dict[str, str] = {}
+    persona_files = []
     for each in files:
         name = each.whole.id if each.whole else ""
-        if name and name in taken:
-            fault = f"id: {name!r} is already used by {taken[name]}; each persona needs its own"
-            found.append(PersonaFile(name=each.name, persona=each.persona, faults=(fault,)))
+        if name and name in used:
+            fault = f"id: {name!r} is already used by {used[name]}; each persona needs its own"
+            persona_files.append(PersonaFile(name=each.name, persona=each.persona, faults=(fault,)))
             continue
         if name:
-            taken[name] = each.name
-        found.append(each)
-    return found
+            used[name] = each.name
+        persona_files.append(each)
+    return persona_files
 
 
 def read_folder(config: Config, profiles: Profiles, methods: tuple[str, ...] = ()) -> list[PersonaFile]:

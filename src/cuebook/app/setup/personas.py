@@ -91,15 +91,17 @@ _Shown = TypeVar("_Shown", bound=PersonaShown)
 async def list_personas(desk: Desk, *, mode: str | None = None) -> PersonaList:
     """Return all personas as currently defined in their files."""
     await desk.catch_up()
-    found = [each for _, each in sorted(desk.personas.items())]
-    return PersonaList(items=[_shown(each, desk.default_persona, desk.profiles, mode, PersonaShown) for each in found])
+    personas = [each for _, each in sorted(desk.personas.items())]
+    return PersonaList(
+        items=[_shown(each, desk.default_persona, desk.profiles, mode, PersonaShown) for each in personas]
+    )
 
 
 async def get_persona(desk: Desk, name: str, *, mode: str | None = None) -> PersonaWhole:
     """Return a persona as currently defined, with secrets in its text redacted. Raises NotFound."""
     await desk.catch_up()
-    shown = whole(desk.persona(name), default=desk.default_persona, profiles=desk.profiles, mode=mode)
-    return replace(shown, base_system_prompt=desk.writer.clean(shown.base_system_prompt))
+    persona_whole = whole(desk.persona(name), default=desk.default_persona, profiles=desk.profiles, mode=mode)
+    return replace(persona_whole, base_system_prompt=desk.writer.clean(persona_whole.base_system_prompt))
 
 
 def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:
@@ -128,14 +130,14 @@ def _shown(
     )
 
 
-def _metaprompt(given: Metaprompt, *, own: bool) -> MetapromptShown:
-    when = given.trigger
+def _metaprompt(metaprompt: Metaprompt, *, own: bool) -> MetapromptShown:
+    when = metaprompt.trigger
     return MetapromptShown(
-        id=given.id,
+        id=metaprompt.id,
         own=own,
-        description=given.description,
+        description=metaprompt.description,
         trigger=TriggerShown(type=when.type, interval_turns=when.interval_turns or 0, event_name=when.event or ""),
-        prompt_key=given.key,
+        prompt_key=metaprompt.key,
     )
 
 
@@ -178,8 +180,8 @@ def look_at_personas(config: Config, files: Sequence[Path] = ()) -> CheckedPerso
         if not means_persona(file.name):
             msg = f"Not a persona file: {str(file)!r}. Its name must end with {', '.join(ENDINGS)}."
             raise InvalidInput(msg, where=str(file))
-    read = settle_ids([read_file(file, name=str(file), profiles=profiles) for file in files])
-    return CheckedPersonas(files=read, profiles=profiles, default=default)
+    persona_files = settle_ids([read_file(file, name=str(file), profiles=profiles) for file in files])
+    return CheckedPersonas(files=persona_files, profiles=profiles, default=default)
 
 
 def _with_prompts(file: PersonaFile, known: Collection[str], project: str) -> PersonaFile:
@@ -202,8 +204,8 @@ def _with_prompts(file: PersonaFile, known: Collection[str], project: str) -> Pe
 def gallery() -> dict[str, PersonaFile]:
     """Return the built-in personas by id."""
     files = sorted(file for file in _GALLERY.iterdir() if means_persona(file.name))
-    read = [read_file(file, name=file.name, profiles=SHIPPED) for file in files]
-    return {each.persona.id: each for each in read if each.persona is not None}
+    persona_files = [read_file(file, name=file.name, profiles=SHIPPED) for file in files]
+    return {each.persona.id: each for each in persona_files if each.persona is not None}
 
 
 def new_persona(config: Config, name: str, *, like: str) -> Path:
@@ -241,5 +243,5 @@ def _renamed(text: str, name: str) -> str:
 
 def to_wire(value: Struct) -> dict[str, Any]:
     """Return a record as a JSON object."""
-    shown: dict[str, Any] = msgspec.to_builtins(value)
-    return shown
+    data: dict[str, Any] = msgspec.to_builtins(value)
+    return data

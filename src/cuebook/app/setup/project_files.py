@@ -55,7 +55,7 @@ def is_project(config: Config) -> bool:
 
 def no_project(config: Config) -> str:
     """Return the message that there is no project."""
-    return f"no {FILE} and no database in {str(Path(config.folder).resolve())!r}"
+    return f"No {FILE} and no database in {str(Path(config.folder).resolve())!r}"
 
 
 def load_compaction(config: Config) -> Compaction:
@@ -110,8 +110,8 @@ def check_instructions(config: Config, compaction: Compaction, prompts: Collecti
             msg = f"{place}: {error}"
             raise InvalidInput(msg, where=where) from error
         if not any(name in prompts for name in names):
-            shown = names[1] if len(names) > 1 else names[0]
-            msg = f"{place}: unknown prompt {profile.prompt_key!r}. Create prompts/{shown}.md, or omit the key."
+            text = names[1] if len(names) > 1 else names[0]
+            msg = f"{place}: unknown prompt {profile.prompt_key!r}. Create prompts/{text}.md, or omit the key."
             raise InvalidInput(msg, where=where)
 
 

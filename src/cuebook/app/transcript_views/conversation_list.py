@@ -9,7 +9,7 @@ from msgspec import Struct
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.conversation import Post
-from cuebook.records.conversation_list import Answering, ConversationSummaries, PostPlace, PostRun
+from cuebook.records.conversation_list import ConversationSummaries, PostPlace, PostRun, TurnEntry
 from cuebook.records.memory import Scope
 
 #: Posts per page, branches listed per fork, and characters shown of each branch.
@@ -34,7 +34,7 @@ class TranscriptStretch(Struct, frozen=True, kw_only=True):
     """A page of one branch of a conversation's tree, oldest first."""
 
     posts: tuple[Post, ...]
-    turns: tuple[Answering, ...]  # that answered its rounds, on any branch
+    turns: tuple[TurnEntry, ...]  # that answered its rounds, on any branch
     partings: dict[int, tuple[Way, ...]]  # by the post before the fork, 0 for the start; at most WAYS each
     before: int  # posts on the branch before these
     count: int  # posts on the branch
@@ -46,7 +46,7 @@ class TranscriptStretch(Struct, frozen=True, kw_only=True):
     branches: int  # number of branches in all
 
 
-class Talking:
+class ConversationListing:
     """The conversations of a project that the caller may read."""
 
     def __init__(self, desk: Desk) -> None:
@@ -87,11 +87,11 @@ class Talking:
         tree = _RunTree(await store.talks.runs(scope, conversation), known.head)
         middle = None
         if around:
-            found = (await store.talks.places(scope, conversation, [around])).get(around)
-            if found is None:
+            post_place = (await store.talks.places(scope, conversation, [around])).get(around)
+            if post_place is None:
                 msg = f"Unknown post {around!r} in conversation {conversation!r}."
                 raise NotFound(msg)
-            middle = found.seq
+            middle = post_place.seq
         way = tree.way_through(branch if branch is not None else middle)
         if middle is not None:
             start = way.before(middle) - POSTS // 2
@@ -126,19 +126,19 @@ class Talking:
         self, scope: Scope, conversation: str, tree: "_RunTree", way: "_Path", parents: Sequence[int]
     ) -> dict[int, tuple[Way, ...]]:
         """Return the forks of a branch: the branches after its posts that it does not follow."""
-        found: dict[int, list[int]] = {}
+        results: dict[int, list[int]] = {}
         for parent in parents:
             ways = tree.behind(parent)
             if len(ways) > 1 or (ways and parent == way.last):
-                kept = ways[-WAYS:]
+                remaining = ways[-WAYS:]
                 own = next((each for each in ways if way.holds(each)), None)
-                found[parent] = kept if own is None or own in kept else [own, *kept[1:]]
-        firsts = sorted({each for ways in found.values() for each in ways})
+                results[parent] = remaining if own is None or own in remaining else [own, *remaining[1:]]
+        firsts = sorted({each for ways in results.values() for each in ways})
         posts = await self._desk.store.posts_in(scope, conversation, [(each, each) for each in firsts])
-        said = {each.seq: " ".join((each.message or "").split()) for each in posts}
+        values = {each.seq: " ".join((each.message or "").split()) for each in posts}
         return {
-            parent: tuple(Way(each, tree.newest(each), _short(said.get(each, "")), way.holds(each)) for each in ways)
-            for parent, ways in found.items()
+            parent: tuple(Way(each, tree.newest(each), _short(values.get(each, "")), way.holds(each)) for each in ways)
+            for parent, ways in results.items()
         }
 
 

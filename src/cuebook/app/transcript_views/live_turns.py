@@ -47,25 +47,25 @@ async def lines_of(desk: Desk, known: Conversation, user: str | None, *, last: i
     try:
         turns = await desk.store.turns(scope, known.id, last=last)
         seqs = sorted({seq for turn in turns for seq in (turn.query_seq, turn.reply_seq) if seq})
-        said = await desk.store.posts_in(scope, known.id, [(seq, seq) for seq in seqs])
+        path_posts = await desk.store.posts_in(scope, known.id, [(seq, seq) for seq in seqs])
     except (NotFound, ValueError):
         return []  # it was deleted meanwhile
-    posts = {each.seq: each.message or "" for each in said}
+    posts = {each.seq: each.message or "" for each in path_posts}
     return [
         _line(known, turn, posts.get(turn.query_seq, ""), posts.get(turn.reply_seq) or turn.partial) for turn in turns
     ]
 
 
-def _line(known: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
-    told, step = turn.metadata, turn.steps[-1] if turn.steps else None
+def _line(conversation: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
+    data, step = turn.metadata, turn.steps[-1] if turn.steps else None
     manifest = step.manifest if step else None
-    window = told.get("window") or {}
+    window = data.get("window") or {}
     cache = window.get("cache") or {}
     cached = step.usage.cache_read if step and step.usage else None
-    first_ms = told.get("firstTokenMs")
+    first_ms = data.get("firstTokenMs")
     return LiveTurn(
-        conversation=known.id,
-        user=known.user,
+        conversation=conversation.id,
+        user=conversation.user,
         turn=turn.n,
         state=turn.state,
         at=iso(turn.created_at),
@@ -77,26 +77,26 @@ def _line(known: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
         cached=cached if cached is not None else cache.get("readTokens") or 0,
         cost=cache.get("cost"),
         dropped=sum(each.count for each in manifest.dropped) if manifest else 0,
-        events=tuple((told.get("sentiment") or {}).get("events") or ()),
-        mood=(told.get("mind") or {}).get("mood", ""),
+        events=tuple((data.get("sentiment") or {}).get("events") or ()),
+        mood=(data.get("mind") or {}).get("mood", ""),
         error=step.error if step else "",
         seconds=_seconds(turn),
         first_s=first_ms / 1000 if first_ms is not None else None,
-        shadow=SHADOW in told,
+        shadow=SHADOW in data,
     )
 
 
 def kinds_of(manifest: Manifest) -> dict[str, int]:
     """Return a window's tokens by kind of block, in order; the query counts as a post."""
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for text in manifest.front:
-        found[text.kind] = found.get(text.kind, 0) + text.tokens
-    found["post"] = sum(each.tokens for each in manifest.path)
+        results[text.kind] = results.get(text.kind, 0) + text.tokens
+    results["post"] = sum(each.tokens for each in manifest.path)
     for text in manifest.volatile:
-        found[text.kind] = found.get(text.kind, 0) + text.tokens
+        results[text.kind] = results.get(text.kind, 0) + text.tokens
     if manifest.tools_tokens:
-        found["tools"] = manifest.tools_tokens
-    return {kind: tokens for kind, tokens in found.items() if tokens}
+        results["tools"] = manifest.tools_tokens
+    return {kind: tokens for kind, tokens in results.items() if tokens}
 
 
 def _seconds(turn: Turn) -> float | None:

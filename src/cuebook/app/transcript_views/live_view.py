@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from cuebook.app.reports.usage import MOST, TURNS, CallUsage, SpentOn
 from cuebook.app.setup.compose import Within
-from cuebook.app.transcript_views.conversation_list import Talking
+from cuebook.app.transcript_views.conversation_list import ConversationListing
 from cuebook.app.transcript_views.live_turns import LiveTurn, lines_of
-from cuebook.app.transcript_views.watchers import PAUSE_S, WATCHED, Looks
+from cuebook.app.transcript_views.watchers import PAUSE_S, WATCHED, LiveViews
 from cuebook.config import Config
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import NotFound
@@ -38,26 +38,26 @@ class Sums(Struct, frozen=True, kw_only=True, rename="camel"):
 class Live:
     """The newest turns that the caller may see."""
 
-    def __init__(self, desk: Desk, config: Config, looks: MutableMapping[int, Looks]) -> None:
+    def __init__(self, desk: Desk, config: Config, looks: MutableMapping[int, LiveViews]) -> None:
         """Create it; `looks` are the shared readers of watchers, by desk."""
         self._desk = desk
         self._looks = looks
         #: Usage of single turns.
         self.spent = SpentOn(desk, config)
         #: Search and paging of conversations with their branches.
-        self.talks = Talking(desk)
+        self.talks = ConversationListing(desk)
 
     async def newest(self, *, user: str | None = None) -> list[LiveTurn]:
         """Return the newest turns of the recent conversations, newest first."""
         page = await self._desk.store.conversations(Scope(user=user), limit=WATCHED, cursor=None)
         recent = [each for each in page.items if each.turns]
         share = max(1, LISTED // max(1, len(recent)))
-        found = []
-        for known in recent:
-            turns = await lines_of(self._desk, known, user, last=share)
-            took = await self._took(known.id, turns[0].turn, turns[-1].turn, user) if turns else {}
-            found += [replace(each, spent=took.get(each.turn, CallUsage())) for each in turns]
-        return sorted(found, key=lambda each: each.at or "", reverse=True)
+        live_turns = []
+        for conversation in recent:
+            turns = await lines_of(self._desk, conversation, user, last=share)
+            took = await self._took(conversation.id, turns[0].turn, turns[-1].turn, user) if turns else {}
+            live_turns += [replace(each, spent=took.get(each.turn, CallUsage())) for each in turns]
+        return sorted(live_turns, key=lambda each: each.at or "", reverse=True)
 
     async def changes(self, *, user: str | None = None) -> AsyncGenerator[LiveTurn | Sums | None, None]:
         """Yield each changed turn, then the sums; None after a poll without changes, and first of all.
@@ -65,25 +65,25 @@ class Live:
         All watchers share one reader of the store. Changes before the first None may be missed.
         """
         name = id(self._desk)
-        looks = self._looks.get(name)
-        if looks is None or not looks.watched:
+        live_views = self._looks.get(name)
+        if live_views is None or not live_views.watched:
             proven = isinstance(self._desk.store, Within)
-            looks = self._looks[name] = Looks(self._desk, self.spent, proven=proven)
+            live_views = self._looks[name] = LiveViews(self._desk, self.spent, proven=proven)
         stale = 0
         try:
-            async with aclosing(looks.changes(user)) as found:
-                async for told in found:
-                    for each in told:
+            async with aclosing(live_views.changes(user)) as found:
+                async for live_turns in found:
+                    for each in live_turns:
                         yield each
-                    stale += bool(told or stale)
-                    if stale and (not told or stale > LONGEST):
+                    stale += bool(live_turns or stale)
+                    if stale and (not live_turns or stale > LONGEST):
                         stale = 0
-                        sums: Sums = await looks.shared_change(user, lambda: self.sums(user=user))
+                        sums: Sums = await live_views.shared_change(user, lambda: self.sums(user=user))
                         yield sums
-                    elif not told:
+                    elif not live_turns:
                         yield None
         finally:
-            if not looks.watched and self._looks.get(name) is looks:
+            if not live_views.watched and self._looks.get(name) is live_views:
                 del self._looks[name]
 
     async def writes(self) -> AsyncGenerator[bool, None]:
@@ -102,11 +102,13 @@ class Live:
         tally = await self._desk.store.tuning.tally(scope, None)
         found = Sums(posts=tally.short_term, memories=tally.long_term + tally.cross_session)
         whole = page.cursor is None
-        for known in page.items:
+        for conversation in page.items:
             last = min(TURNS, MOST - found.turns)
-            whole &= known.turns <= last
-            if known.turns and last > 0:
-                found = _plus(found, await self._took(known.id, known.turns - last + 1, known.turns, user))
+            whole &= conversation.turns <= last
+            if conversation.turns and last > 0:
+                found = _plus(
+                    found, await self._took(conversation.id, conversation.turns - last + 1, conversation.turns, user)
+                )
         return replace(found, conversations=len(page.items), all=whole)
 
     async def _took(self, conversation: str, first: int, last: int, user: str | None) -> Mapping[int, CallUsage]:
@@ -117,7 +119,7 @@ class Live:
 
 
 def _plus(sums: Sums, took: Mapping[int, CallUsage]) -> Sums:
-    taken = sums.taken
+    call_usage = sums.taken
     for each in took.values():
-        taken = taken.plus(each)
-    return replace(sums, turns=sums.turns + len(took), taken=taken)
+        call_usage = call_usage.plus(each)
+    return replace(sums, turns=sums.turns + len(took), taken=call_usage)

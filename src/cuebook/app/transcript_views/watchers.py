@@ -41,7 +41,7 @@ class Watcher:
             del self.untold[next(iter(self.untold))]
 
 
-class Looks:
+class LiveViews:
     """Polls the store as its owner while there are watchers, and sends each watcher the changes it may see."""
 
     def __init__(self, desk: Desk, spent: SpentOn, *, proven: bool) -> None:
@@ -82,8 +82,8 @@ class Looks:
                 watcher.looked.clear()
                 if watcher.fault is not None:
                     raise watcher.fault
-                told, watcher.untold = watcher.untold, {}
-                yield list(told.values())
+                values, watcher.untold = watcher.untold, {}
+                yield list(values.values())
         finally:
             self._watchers.discard(watcher)
             if not self._watchers and self._reader is not None:
@@ -95,7 +95,9 @@ class Looks:
         async with self._sharing:
             made = self._shared.get(user)
             if made is None or made[0] != self._changed:
-                self._shared = {name: kept for name, kept in self._shared.items() if kept[0] == self._changed}
+                self._shared = {
+                    name: remaining for name, remaining in self._shared.items() if remaining[0] == self._changed
+                }
                 made = self._shared[user] = (self._changed, await make())
             return made[1]
 
@@ -118,51 +120,53 @@ class Looks:
     async def _look(self, *, begins: bool) -> None:
         """Send the changes since the last poll; the first poll is the baseline."""
         changed = False
-        found = [(known, turn) for known in await self._spoken_in() for turn in await self._turns(known)]
-        self._running = {known.id for known, turn in found if turn.state == "running"}
-        for known, turn in sorted(found, key=lambda each: each[1].at or ""):
+        results = [
+            (conversation, turn) for conversation in await self._spoken_in() for turn in await self._turns(conversation)
+        ]
+        self._running = {conversation.id for conversation, turn in results if turn.state == "running"}
+        for conversation, turn in sorted(results, key=lambda each: each[1].at or ""):
             name = (turn.conversation, turn.turn)
             if self._seen.get(name) == turn:
                 continue
             self._seen[name] = turn
-            those = [] if begins else [each for each in self._watchers if self._may_see(each.user, known)]
+            those = [] if begins else [each for each in self._watchers if self._may_see(each.user, conversation)]
             if those:
-                told = replace(turn, spent=await self._took(turn))
+                live_turn = replace(turn, spent=await self._took(turn))
                 for watcher in those:
-                    watcher.tell(told)
+                    watcher.tell(live_turn)
             changed = changed or not begins
         self._changed += changed
         if len(self._seen) > 2 * MOST * LOOKED_AT:
-            self._seen = {(turn.conversation, turn.turn): turn for _, turn in found}
+            self._seen = {(turn.conversation, turn.turn): turn for _, turn in results}
 
     async def _spoken_in(self) -> list[Conversation]:
         """Return the conversations to poll: the most recent, the changed, and those with a running turn."""
-        found: dict[str, Conversation] = {}
+        conversations: dict[str, Conversation] = {}
         cursor: str | None = None
-        while len(found) < MOST:
+        while len(conversations) < MOST:
             page = await self._desk.store.conversations(Scope(), limit=WATCHED, cursor=cursor)
-            found.update((each.id, each) for each in page.items)
+            conversations.update((each.id, each) for each in page.items)
             cursor = page.cursor
             if cursor is None or page.items[-1].updated_at < self._newest:
                 break
-        self._newest = max((each.updated_at for each in found.values()), default=0.0)
-        for name in self._running - found.keys():
+        self._newest = max((each.updated_at for each in conversations.values()), default=0.0)
+        for name in self._running - conversations.keys():
             try:
-                found[name] = await self._desk.store.conversation(Scope(), name)
+                conversations[name] = await self._desk.store.conversation(Scope(), name)
             except NotFound:
                 continue  # it was deleted meanwhile
-        return [each for each in found.values() if each.turns]
+        return [each for each in conversations.values() if each.turns]
 
-    async def _turns(self, known: Conversation) -> list[LiveTurn]:
-        return await lines_of(self._desk, known, None, last=LOOKED_AT)
+    async def _turns(self, conversation: Conversation) -> list[LiveTurn]:
+        return await lines_of(self._desk, conversation, None, last=LOOKED_AT)
 
     async def _took(self, turn: LiveTurn) -> CallUsage:
         try:
-            taken = await self._spent.turns(turn.conversation, turn.turn, turn.turn)
+            call_usages = await self._spent.turns(turn.conversation, turn.turn, turn.turn)
         except NotFound:
             return CallUsage()  # it was deleted meanwhile
-        return taken.get(turn.turn, CallUsage())
+        return call_usages.get(turn.turn, CallUsage())
 
-    def _may_see(self, user: str | None, known: Conversation) -> bool:
+    def _may_see(self, user: str | None, conversation: Conversation) -> bool:
         """Return whether a user takes part in a conversation."""
-        return user is None or (known.user is None and not self._proven) or user in known.participants
+        return user is None or (conversation.user is None and not self._proven) or user in conversation.participants

@@ -73,10 +73,10 @@ def _post(fields: Mapping[str, Any], number: int, place: FilePlace) -> Given:
 
 
 def _state(value: object, place: FilePlace) -> PostState:
-    said = place.text(value, "complete")
-    state = next((each for each in _STATES if each == said), None)
+    text = place.text(value, "complete")
+    state = next((each for each in _STATES if each == text), None)
     if state is None:
-        place.refuse(f"expected one of {', '.join(_STATES)}, got {said!r}")
+        place.refuse(f"expected one of {', '.join(_STATES)}, got {text!r}")
     return state
 
 
@@ -91,12 +91,12 @@ def _wire(value: object, place: FilePlace) -> bytes | None:
 
 def _check_message(raw: bytes | Mapping[str, Any], place: FilePlace) -> None:
     try:
-        said = read_message(raw)
+        message_content = read_message(raw)
     except InvalidInput as error:
         inside = (error.where or "").removeprefix("messages[0]")
         problem = str(error).removeprefix(f"{error.where}: ")
         FilePlace(place.file, place.path + inside).refuse(problem)
-    place.at("content").check(said.message)
+    place.at("content").check(message_content.message)
 
 
 def _parts(fields: Mapping[str, Any], key: str, place: FilePlace) -> list[Part]:

@@ -44,7 +44,7 @@ def read_sample(sample: Mapping[str, Any], place: FilePlace, fallback: str) -> T
             here = inside.at(key).at(n)
             posts.append(_post(here.mapping(turn), here, begins + n))
     if not posts:
-        inside.refuse("no session holds a turn")
+        inside.refuse("no session contains a turn")
     return Transcript(
         conversation=place.at("sample_id").name(sample.get("sample_id")) or fallback,
         posts=tuple(posts),
@@ -76,7 +76,7 @@ def _time(value: object, place: FilePlace) -> float | None:
 
 def _questions(sample: Mapping[str, Any], place: FilePlace, known: set[str]) -> tuple[Question, ...]:
     """Return the questions that the conversation answers; repair a few malformed ids of the original."""
-    found: list[Question] = []
+    questions: list[Question] = []
     for n, raw in enumerate(place.at("qa").sequence(sample.get("qa") or [])):
         here = place.at("qa").at(n)
         fields = here.mapping(raw)
@@ -85,8 +85,8 @@ def _questions(sample: Mapping[str, Any], place: FilePlace, known: set[str]) -> 
         evidence = tuple(id_ for id_ in dict.fromkeys(ids) if id_ in known)
         if evidence and fields.get("category") != _ADVERSARIAL:
             text = here.at("question").text(fields.get("question"))
-            found.append(Question(text=text, evidence=evidence, category=str(fields.get("category", ""))))
-    return tuple(found)
+            questions.append(Question(text=text, evidence=evidence, category=str(fields.get("category", ""))))
+    return tuple(questions)
 
 
 FORMAT = "cuebook.transcript/1"
@@ -248,7 +248,7 @@ def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool 
     inside = place if bare else place.at("posts")
     shape = value.get("format", FORMAT)
     if shape != FORMAT:
-        place.at("format").refuse(f"{shape!r} is not known here; this version reads {FORMAT}; upgrade cuebook")
+        place.at("format").refuse(f"unknown format {shape!r}. This version reads {FORMAT}. Upgrade Cuebook.")
     values = value["posts"]
     if not values:
         inside.refuse("empty list")
@@ -256,7 +256,7 @@ def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool 
     about = place.at("conversation").mapping(value.get("conversation") or {})
     here = place.at("conversation") if about else place
     about = about or value
-    kept = here.at("metadata").mapping(about.get("metadata") or {})
+    remaining = here.at("metadata").mapping(about.get("metadata") or {})
     return Transcript(
         conversation=_named(about, here, "conversationId", "id") or stem,
         posts=posts,
@@ -264,7 +264,7 @@ def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool 
         user=_named(about, here, "userId", "user"),
         persona=_named(about, here, "personaId", "persona"),
         title=_named(about, here, "title") or "",
-        time_zone=_named(about, here, "timeZone") or _named(kept, here.at("metadata"), "timeZone"),
+        time_zone=_named(about, here, "timeZone") or _named(remaining, here.at("metadata"), "timeZone"),
         parents=_parents(values, [id_of(post) for post in posts], inside),
         head=_named(about, here, "head"),
     )
@@ -277,31 +277,31 @@ def _parents(values: list[Mapping[str, Any]], ids: list[str], place: FilePlace) 
     for n, (value, id_, before) in enumerate(zip(values, ids, previous, strict=True)):
         parent = place.at(n).at("parent").name(value["parent"]) if "parent" in value else before
         if parent is not None and parent not in parents and n:
-            place.at(n).at("parent").refuse(f"no post {parent!r} stands before this one")
+            place.at(n).at("parent").refuse(f"unknown post {parent!r}. A parent must come before this post.")
         parents[id_] = parent
     return parents if any(parents[id_] != before for id_, before in zip(ids, previous, strict=True)) else {}
 
 
 def _taskweaver(value: Mapping[str, Any], place: FilePlace, stem: str) -> Transcript:
     try:
-        read = conversation_from_dict(value, where=place.path)
+        portable_conversation = conversation_from_dict(value, where=place.path)
     except InvalidInput as error:
         msg = f"{place.file}: {error}"
         raise InvalidInput(msg, where=error.where) from error
     rounds = place.at("rounds")
-    found = [
+    posteds = [
         post_of(post, rounds.at(n).at("post_list").at(m))
-        for n, round_ in enumerate(read.rounds)
+        for n, round_ in enumerate(portable_conversation.rounds)
         for m, post in enumerate(round_.posts)
     ]
-    if not found:
-        rounds.refuse("no round holds a post")
+    if not posteds:
+        rounds.refuse("no round contains a post")
     return Transcript(
-        conversation=read.conversation.id or stem,
-        posts=tuple(found),
+        conversation=portable_conversation.conversation.id or stem,
+        posts=tuple(posteds),
         source="TaskWeaver",
-        user=read.conversation.user,
-        persona=read.conversation.persona,
+        user=portable_conversation.conversation.user,
+        persona=portable_conversation.conversation.persona,
     )
 
 

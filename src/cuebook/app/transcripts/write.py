@@ -57,14 +57,14 @@ def _own(conversation: Conversation, posts: Sequence[Post], *, one_line: bool) -
 
 
 def _post(post: Post, ids: dict[int, str]) -> dict[str, Any]:
-    shown = shapes.post(post, ids)
-    shown["attachments"] = [_part(portable.part_to_dict(part)) for part in post.parts]
-    shown["timestamp"] = _exact(post.created_at)
+    data = shapes.post(post, ids)
+    data["attachments"] = [_part(portable.part_to_dict(part)) for part in post.parts]
+    data["timestamp"] = _exact(post.created_at)
     if post.wire is not None:
-        shown["wire"] = _verbatim(post.wire)
+        data["wire"] = _verbatim(post.wire)
     if post.state == "complete":
-        del shown["state"]
-    return {key: value for key, value in shown.items() if value not in ("", []) or key in _ALWAYS}
+        del data["state"]
+    return {key: value for key, value in data.items() if value not in ("", []) or key in _ALWAYS}
 
 
 def _part(fields: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.jobs.optimizer import analyze
 from cuebook.memory.actions import ActionType
 from cuebook.records.memory import Scope
-from cuebook.records.tuning import Tuning
+from cuebook.records.tuning import TuningState
 from cuebook.window.budget import allot, untuned
 
 
@@ -53,7 +53,7 @@ class Budget(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ByType(Struct, frozen=True, kw_only=True):
-    """C's three tiers: posts, items of conversations, long-term memories."""
+    """BrowserOS's three tiers: posts, items of conversations, long-term memories."""
 
     short_term: int
     long_term: int
@@ -75,17 +75,17 @@ class MemoryAnalysis:
 
     async def analyze(self, conversation: str, *, user: str | None = None) -> Judgement:
         """Return an analysis of a conversation's posts with suggested actions. Changes nothing. Raises NotFound."""
-        found = await analyze(self._desk, Scope(user=user), conversation)
+        analysis = await analyze(self._desk, Scope(user=user), conversation)
         actions = tuple(
-            Suggestion(type=each.type, post_id=found.ledger.ids[each.number], reason=each.reason)
-            for each in found.judged.actions
+            Suggestion(type=each.type, post_id=analysis.ledger.ids[each.number], reason=each.reason)
+            for each in analysis.judged.actions
         )
         return Judgement(
-            total_entries=found.judged.total,
-            relevant_entries=found.judged.relevant,
-            redundant_entries=found.judged.redundant,
+            total_entries=analysis.judged.total,
+            relevant_entries=analysis.judged.relevant,
+            redundant_entries=analysis.judged.redundant,
             suggested_actions=actions,
-            token_usage=found.judged.used,
+            token_usage=analysis.judged.used,
         )
 
     async def stats(
@@ -106,12 +106,12 @@ class MemoryAnalysis:
         """Return the tokens that posts may use of a prompt, and those that a conversation's use. Raises NotFound."""
         tuning, used = untuned(self._desk.limits), 0
         if conversation is not None:
-            found = await analyze(self._desk, Scope(user=user), conversation)
-            tuning, used = found.tuning if self._desk.tunes else tuning, found.judged.used
+            analysis = await analyze(self._desk, Scope(user=user), conversation)
+            tuning, used = analysis.tuning if self._desk.tunes else tuning, analysis.judged.used
         return _budget(self._desk, tuning, used)
 
 
-def _budget(desk: Desk, tuning: Tuning, used: int) -> Budget:
+def _budget(desk: Desk, tuning: TuningState, used: int) -> Budget:
     limits = desk.limits
     room = allot(limits, front=0).posts
     return Budget(

@@ -10,7 +10,7 @@ from cuebook.engine.jobs.observation import spoke_in, teach
 from cuebook.engine.turn.message_signals import SENTIMENT
 from cuebook.engine.turn.reply_metadata import iso
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.prompts import Once
+from cuebook.interfaces.prompts import StoredKey
 from cuebook.prompts.learn import score as score_of
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope
@@ -41,14 +41,14 @@ async def give(
     idempotency_key: str | None,
 ) -> StoredOutcome:
     """Store feedback on a turn and teach its prompts. Raises InvalidInput, NotFound, and Conflict while it runs."""
-    said = _outcome(desk, score=score, thumb=thumb, outcome=outcome, corrections=corrections, comment=comment)
+    data = _outcome(desk, score=score, thumb=thumb, outcome=outcome, corrections=corrections, comment=comment)
     scope = Scope(user=user)
 
-    async def work(asking: Once | None) -> int:
+    async def work(asking: StoredKey | None) -> int:
         whose = user or (await desk.store.conversation(scope, conversation)).user or ""
-        spoken = Outcome(by="feedback", at=desk.clock.now(), user=whose, **said)
-        told = asking and asking.telling(lambda known: known.revision)  # deleted together with its conversation
-        return (await desk.store.outcomes.give(scope, conversation, n, spoken, once=told)).revision
+        spoken = Outcome(by="feedback", at=desk.clock.now(), user=whose, **data)
+        stored_key = asking and asking.telling(lambda known: known.revision)  # deleted together with its conversation
+        return (await desk.store.outcomes.give(scope, conversation, n, spoken, once=stored_key)).revision
 
     asked = ["feedback", conversation, n, score, thumb, outcome, corrections, comment]
     await run_once(desk, idempotency_key, asked, int, work, user=user or "")
@@ -72,7 +72,7 @@ def _outcome(
     """Return the fields of the feedback. Raises InvalidInput naming the invalid field."""
     given: object = thumb
     if given is not None and given not in THUMBS:
-        msg = f"thumb: invalid value {given!r}. Must be up or down."
+        msg = f"thumb: unknown value {given!r}. Available: up, down."
         raise InvalidInput(msg, where="thumb")
     if score is not None and thumb is not None:
         msg = "score: not allowed with thumb. Pass one of the two."
@@ -82,12 +82,12 @@ def _outcome(
         msg = f"corrections: invalid count {corrections!r}. Pass the number of corrections."
         raise InvalidInput(msg, where="corrections")
     if outcome is not None and outcome not in get_args(TaskOutcome):
-        msg = f"outcome: invalid value {outcome!r}. Available: {', '.join(get_args(TaskOutcome))}."
+        msg = f"outcome: unknown value {outcome!r}. Available: {', '.join(get_args(TaskOutcome))}."
         raise InvalidInput(msg, where="outcome")
     text: object = comment
     if not isinstance(text, str) or len(text) > COMMENT:
-        found = f"{len(text):,} characters" if isinstance(text, str) else type(text).__name__
-        msg = f"comment: {found}. Pass a text of at most {COMMENT:,} characters."
+        result = f"{len(text):,} characters" if isinstance(text, str) else type(text).__name__
+        msg = f"comment: {result}. Pass a text of at most {COMMENT:,} characters."
         raise InvalidInput(msg, where="comment")
     check_text(comment, "comment")
     sentiment = THUMBS[thumb] if thumb is not None else score
@@ -100,7 +100,7 @@ def _outcome(
     except InvalidInput as error:
         if error.where != "sentiment":
             raise
-        msg = f"score: {score!r} is out of range. Must be from 0 to 1."
+        msg = f"score: {score!r} is out of range. Use a number from 0 to 1."
         raise InvalidInput(msg, where="score") from None
     return {
         "score": total,
@@ -116,8 +116,12 @@ def _outcome(
 
 async def observation(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> dict[str, Any]:
     """Return the feedback on a turn and the prompts that learned from it, or the reason why there is none."""
-    known = await desk.store.outcomes.get(scope, conversation, turn.n)
-    return to_wire(known) if known else {"by": None, "reason": await _why_none(desk, scope, conversation, turn)}
+    stored_outcome = await desk.store.outcomes.get(scope, conversation, turn.n)
+    return (
+        to_wire(stored_outcome)
+        if stored_outcome
+        else {"by": None, "reason": await _why_none(desk, scope, conversation, turn)}
+    )
 
 
 async def _why_none(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> str:
@@ -155,11 +159,11 @@ async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -
 async def _next_post(desk: Desk, scope: Scope, conversation: str, seq: int) -> Post | None:
     """Return the first post that follows a post, on any branch."""
     after = seq
-    while found := await desk.store.posts_behind(scope, conversation, after=after, limit=PAGE, path=False):
-        for post in found:
+    while posts := await desk.store.posts_behind(scope, conversation, after=after, limit=PAGE, path=False):
+        for post in posts:
             if post.parent == seq:
                 return post
-        after = found[-1].seq
+        after = posts[-1].seq
     return None
 
 
@@ -175,18 +179,18 @@ async def _turn_asking(desk: Desk, scope: Scope, conversation: str, n: int, seq:
 
 def to_wire(known: StoredOutcome) -> dict[str, Any]:
     """Return the feedback on a turn as a JSON object. `pending`: its prompts have not learned from it yet."""
-    said = known.outcome
+    outcome = known.outcome
     return {
-        "by": said.by,
-        "at": iso(said.at),
-        "score": said.score,
-        "sentiment": said.sentiment,
-        "corrections": said.corrections,
-        "outcome": said.task,
-        "reasons": list(said.reasons),
-        "nextTurn": said.next_turn or None,
-        "userId": said.user or None,
-        "comment": said.comment,
+        "by": outcome.by,
+        "at": iso(outcome.at),
+        "score": outcome.score,
+        "sentiment": outcome.sentiment,
+        "corrections": outcome.corrections,
+        "outcome": outcome.task,
+        "reasons": list(outcome.reasons),
+        "nextTurn": outcome.next_turn or None,
+        "userId": outcome.user or None,
+        "comment": outcome.comment,
         "pending": known.due,
         "taught": [
             {"promptId": each.slug, "branch": each.branch, "version": each.number, "counted": each.counted}

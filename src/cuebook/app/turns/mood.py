@@ -12,7 +12,7 @@ from cuebook.engine.turn.message_signals import heard_to_wire
 from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mind_of, mind_to_wire
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.reflections import MetapromptTask
-from cuebook.interfaces.store import Look
+from cuebook.interfaces.store import PathQuery
 from cuebook.records.memory import Scope
 from cuebook.records.mind import Mind, Reflection
 
@@ -45,8 +45,10 @@ class MindOf:
             msg = f"limit: {limit}. Must be between 1 and {MOST}."
             raise InvalidInput(msg, where="limit")
         scope = Scope(user=user)
-        found = await self._desk.store.reflections.of(scope, conversation, limit=limit)
-        scene = await self._desk.store.scene(scope, Look(conversation=conversation, full_tokens=1, use_summary=False))
+        reflections = await self._desk.store.reflections.of(scope, conversation, limit=limit)
+        scene = await self._desk.store.scene(
+            scope, PathQuery(conversation=conversation, full_tokens=1, use_summary=False)
+        )
         known = scene.conversation
         due = await self._desk.store.reflections.waiting(scope, conversation)
         return MindState(
@@ -54,7 +56,7 @@ class MindOf:
             mind=mind_of(scene),
             turn=scene.reflection.turn if scene.reflection else 0,
             due=due,
-            reflections=tuple(found),
+            reflections=tuple(reflections),
         )
 
     async def run(self, conversation: str, metaprompt: str, *, user: str | None = None) -> MindState:
@@ -65,7 +67,9 @@ class MindOf:
         """
         scope = Scope(user=user)
         known = await self._desk.store.conversation(scope, conversation)
-        scene = await self._desk.store.scene(scope, Look(conversation=conversation, full_tokens=1, use_summary=False))
+        scene = await self._desk.store.scene(
+            scope, PathQuery(conversation=conversation, full_tokens=1, use_summary=False)
+        )
         may_run(self._desk, known, scene, metaprompt)
         return await self._reflected(scope, conversation, MetapromptTask(metaprompt, BY_HAND))
 

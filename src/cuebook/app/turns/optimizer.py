@@ -10,7 +10,7 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.jobs.optimizer import run_once
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
-from cuebook.records.tuning import Snapshot, Tuning
+from cuebook.records.tuning import Snapshot, TuningState
 from cuebook.window.budget import LEAST_POSTS, untuned
 
 #: Maximum number of snapshots per call, and kept per conversation.
@@ -65,15 +65,15 @@ class Optimizer:
         if conversation is not None:
             return await run_once(self._desk, scope, conversation)
         now, seen = self._desk.clock.now(), set[str]()
-        made: list[Snapshot] = []
-        while found := await self._desk.store.tuning.changed(least=LEAST_POSTS, since=0.0, before=now, scope=scope):
-            left = [each.conversation for each in found if each.conversation not in seen]
+        snapshots: list[Snapshot] = []
+        while changeds := await self._desk.store.tuning.changed(least=LEAST_POSTS, since=0.0, before=now, scope=scope):
+            left = [each.conversation for each in changeds if each.conversation not in seen]
             if not left:
                 break
             for each in left:
                 seen.add(each)
-                made.append(await run_once(self._desk, scope, each))
-        return _sum(made, untuned(self._desk.limits), now)
+                snapshots.append(await run_once(self._desk, scope, each))
+        return _sum(snapshots, untuned(self._desk.limits), now)
 
     async def history(
         self, conversation: str | None = None, *, user: str | None = None, limit: int = 20
@@ -85,7 +85,7 @@ class Optimizer:
         return await self._desk.store.tuning.history(Scope(user=user), conversation, limit=limit)
 
 
-def _parameters(tuning: Tuning) -> Parameters:
+def _parameters(tuning: TuningState) -> Parameters:
     return Parameters(
         compression_trigger=tuning.compression_trigger,
         full_message_window=tuning.full_message_window,
@@ -94,25 +94,25 @@ def _parameters(tuning: Tuning) -> Parameters:
     )
 
 
-def _sum(made: list[Snapshot], untuned: Tuning, now: float) -> Snapshot:
-    if len(made) == 1:
-        return made[0]
+def _sum(snapshots: list[Snapshot], untuned: TuningState, now: float) -> Snapshot:
+    if len(snapshots) == 1:
+        return snapshots[0]
     return Snapshot(
         conversation_id="",
-        tokens_before=sum(each.tokens_before for each in made),
-        tokens_after=sum(each.tokens_after for each in made),
-        entries_compressed=sum(each.entries_compressed for each in made),
-        entries_dropped=sum(each.entries_dropped for each in made),
-        entries_promoted=sum(each.entries_promoted for each in made),
-        compression_trigger_ratio=made[-1].compression_trigger_ratio if made else untuned.compression_trigger,
-        full_message_window=made[-1].full_message_window if made else untuned.full_message_window,
-        min_relevance_score=made[-1].min_relevance_score if made else untuned.min_relevance,
+        tokens_before=sum(each.tokens_before for each in snapshots),
+        tokens_after=sum(each.tokens_after for each in snapshots),
+        entries_compressed=sum(each.entries_compressed for each in snapshots),
+        entries_dropped=sum(each.entries_dropped for each in snapshots),
+        entries_promoted=sum(each.entries_promoted for each in snapshots),
+        compression_trigger_ratio=snapshots[-1].compression_trigger_ratio if snapshots else untuned.compression_trigger,
+        full_message_window=snapshots[-1].full_message_window if snapshots else untuned.full_message_window,
+        min_relevance_score=snapshots[-1].min_relevance_score if snapshots else untuned.min_relevance,
         timestamp=now,
-        untuned="" if made else f"no conversation of {LEAST_POSTS} posts or more changed since its last run",
+        untuned="" if snapshots else f"no conversation of {LEAST_POSTS} posts or more changed since its last run",
     )
 
 
 def snapshot(value: Snapshot) -> Wire:
-    """Return a snapshot in C's shape, with its conversation (null for several) and the reason if nothing was tuned."""
-    shown: dict[str, Any] = msgspec.to_builtins(value)
-    return shown | {"conversationId": value.conversation_id or None, "timestamp": iso(value.timestamp)}
+    """Return a snapshot in BrowserOS's shape, with its conversation (null for several) and the reason for no change."""
+    data: dict[str, Any] = msgspec.to_builtins(value)
+    return data | {"conversationId": value.conversation_id or None, "timestamp": iso(value.timestamp)}

@@ -47,8 +47,8 @@ class Replay(Struct, frozen=True, kw_only=True):
 def replay_shape(found: Replay) -> shapes.Wire:
     """Return a replay as a JSON object."""
     window = shapes.window(found.window) if found.window else None
-    told = {"verdict": found.verdict, "digest": found.digest, "reason": found.reason, "window": window}
-    return told | ({"counterfactual": to_wire(found.counterfactual)} if found.counterfactual else {})
+    values = {"verdict": found.verdict, "digest": found.digest, "reason": found.reason, "window": window}
+    return values | ({"counterfactual": to_wire(found.counterfactual)} if found.counterfactual else {})
 
 
 class Turns:
@@ -100,22 +100,22 @@ class Turns:
         seqs = [(seq, seq) for seq in (turn.query_seq, turn.reply_seq) if seq]
         posts = {post.seq: post for post in await self._desk.store.posts_in(scope, conversation, seqs)}
         query, reply = posts.get(turn.query_seq), posts.get(turn.reply_seq)
-        shown = shapes.turn(
+        data = shapes.turn(
             turn,
             query=_said(query),
             reply=_said(reply),
             shown=replay.window,
         )
-        if shown["window"]:
-            shown["window"]["cache"] = _cache(turn, shown_step)
+        if data["window"]:
+            data["window"]["cache"] = _cache(turn, shown_step)
             covered = await self._covered(scope, conversation, shown_step.manifest)
-            shown["window"]["covered"] = [
+            data["window"]["covered"] = [
                 {"from": first, "to": last, "count": last - first + 1} for first, last in covered
             ]
         word = await feedback.observation(self._desk, scope, conversation, turn)
         made = await self._desk.store.reflections.of(scope, conversation, turn=n)
         reflections = [reflection_shape(each) for each in reversed(made)]
-        return shown | {
+        return data | {
             "replay": replay.verdict, "step": shown_step.n, "observation": word, "reflections": reflections,
         }  # fmt: skip
 
@@ -142,10 +142,10 @@ class Turns:
         found = await self._render(scope, conversation, self._step(turn, step).manifest)
         if not (with_prompt or without or ask or as_of is not None):
             return found
-        told = await what_if(
+        counterfactual = await what_if(
             self._desk, scope, conversation, n, with_prompt=with_prompt, as_of=as_of, without=without, ask=ask
         )
-        return replace(found, counterfactual=told)
+        return replace(found, counterfactual=counterfactual)
 
     async def feedback(
         self,
@@ -223,14 +223,14 @@ class Turns:
         return Replay(verdict="altered", digest=digest, window=window, reason="the bytes differ from what was sent")
 
 
-def _is_guest(found: Conversation, scope: Scope) -> bool:
+def _is_guest(conversation: Conversation, scope: Scope) -> bool:
     """Return whether the caller is a guest in another user's conversation."""
-    return scope.user is not None and found.user not in (None, scope.user)
+    return scope.user is not None and conversation.user not in (None, scope.user)
 
 
 def _for_guest(turn: Turn) -> Turn:
     """Return a turn without the names of memories, which contain their words."""
-    return replace(turn, metadata={name: told for name, told in turn.metadata.items() if name != _RECALLED})
+    return replace(turn, metadata={name: value for name, value in turn.metadata.items() if name != _RECALLED})
 
 
 def _upto(place: Alignment, upto: int) -> list[tuple[int, int]]:
@@ -247,13 +247,13 @@ def _upto(place: Alignment, upto: int) -> list[tuple[int, int]]:
 
 
 def _ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     for seq in seqs:
-        if found and found[-1][1] == seq - 1:
-            found[-1] = (found[-1][0], seq)
+        if results and results[-1][1] == seq - 1:
+            results[-1] = (results[-1][0], seq)
         else:
-            found.append((seq, seq))
-    return found
+            results.append((seq, seq))
+    return results
 
 
 def _cache(turn: Turn, step: Step) -> dict[str, Any]:

@@ -37,9 +37,9 @@ async def what_if(
     if scope.user is not None and found.user not in (None, scope.user):
         msg = "What-if replay denied: only the first user of the conversation may use it."
         raise Denied(msg)
-    for where, given in (("withPrompt", with_prompt), ("without", without)):
-        if len(given) > MOST:
-            msg = f"{where}: {len(given)} exceed the limit of {MOST}."
+    for where, values in (("withPrompt", with_prompt), ("without", without)):
+        if len(values) > MOST:
+            msg = f"{where}: {len(values)} exceed the limit of {MOST}."
             raise InvalidInput(msg, where=where)
     turn = await desk.store.turn(scope, conversation, n)
     change = WhatIf(
@@ -71,21 +71,21 @@ def _block(block: Block) -> Wire:
     return {"kind": block.kind, "source": block.source, "role": block.role, "tokens": block.tokens, "text": block.text}
 
 
-async def _version(desk: Desk, named: str) -> Version:
-    reference = parse_reference(named.removeprefix("prompt:"), where="withPrompt")
+async def _version(desk: Desk, name: str) -> Version:
+    reference = parse_reference(name.removeprefix("prompt:"), where="withPrompt")
     return await PromptReading(desk).get(reference.slug, branch=reference.branch, version=reference.number)
 
 
-async def _moment(desk: Desk, scope: Scope, conversation: str, given: datetime | str | int) -> float:
+async def _moment(desk: Desk, scope: Scope, conversation: str, value: datetime | str | int) -> float:
     """Return a time as Unix seconds: a turn's is its start, and a time without a zone is in UTC."""
-    if isinstance(given, str) and given.strip().isdecimal() and len(given) <= _DIGITS:
-        given = int(given)
-    if isinstance(given, int):
-        return (await desk.store.turn(scope, conversation, given)).created_at
-    if isinstance(given, str):
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) <= _DIGITS:
+        value = int(value)
+    if isinstance(value, int):
+        return (await desk.store.turn(scope, conversation, value)).created_at
+    if isinstance(value, str):
         try:
-            given = datetime.fromisoformat(given.strip())
+            value = datetime.fromisoformat(value.strip())
         except ValueError as error:
-            msg = f"as_of: invalid time {given!r:.80}. Use ISO 8601, such as 2026-05-01T12:00, or a turn's number."
+            msg = f"as_of: invalid time {value!r:.80}. Use ISO 8601, such as 2026-05-01T12:00, or a turn's number."
             raise InvalidInput(msg, where="asOf") from error
-    return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
+    return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()

@@ -14,6 +14,7 @@ from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.records.audit import Verdict
+from cuebook.records.expression import counted
 
 app = new_app(
     "Show, verify and export the audit log.",
@@ -30,11 +31,11 @@ def tail(
 ) -> None:
     """Show the newest records, oldest first."""
     with state.open() as cue:
-        shown = [shapes.record(each) for each in cue.audit.tail(last)]
+        items = [shapes.record(each) for each in cue.audit.tail(last)]
     if state.json:
-        screen.say_json({"items": shown})
+        screen.say_json({"items": items})
         return
-    if not shown:
+    if not items:
         screen.say("no records yet. A record is written when a prompt is written, rendered or selected.")
         return
     rows = [
@@ -47,7 +48,7 @@ def tail(
             each["agent"],
             "(erased)" if None in (each["interpolatedText"], each["outputSummary"]) else _text(each),
         )
-        for each in shown
+        for each in items
     ]
     names = ("seq", "time", "event", "prompt", "version", "agent", "text")
     screen.table(names, rows, right=("seq",), fold=("prompt",))
@@ -79,17 +80,17 @@ def verify(
     kept = shapes.checkpoints_of(checkpoints.read_bytes()) if checkpoints else []
     with state.open() as cue:
         audit = cue.audit
-        found = audit.verify(kept=kept) if mirror is None else audit.verify_mirror(mirror, kept=kept)
+        verdict = audit.verify(kept=kept) if mirror is None else audit.verify_mirror(mirror, kept=kept)
     if state.json:
-        screen.say_json(shapes.verdict(found))
+        screen.say_json(shapes.verdict(verdict))
     else:
-        screen.say(_sentence(found))
-    if not found.ok:
+        screen.say(_sentence(verdict))
+    if not verdict.ok:
         raise typer.Exit(1)
 
 
 def _sentence(found: Verdict) -> str:
-    count = f"{found.records:,} record{'s' * (found.records != 1)}"
+    count = counted(found.records, "record")
     if not found.ok:
         where = "" if found.first_bad else "invalid checkpoints: "
         return f"FAILED: {where}{found.reason} ({count})"
@@ -105,14 +106,14 @@ def replay(
 ) -> None:
     """Render the prompt of a record again and compare. Exits with 1 if it differs or the version is deleted."""
     with state.open() as cue:
-        found = cue.audit.replay(seq)
+        replayed_render = cue.audit.replay(seq)
     if state.json:
-        screen.say_json(shapes.replayed(found))
+        screen.say_json(shapes.replayed(replayed_render))
     else:
-        screen.say(found.verdict)
-        if found.text:
-            screen.say(found.text)
-    if found.verdict in ("changed", "gone"):
+        screen.say(replayed_render.verdict)
+        if replayed_render.text:
+            screen.say(replayed_render.text)
+    if replayed_render.verdict in ("changed", "gone"):
         raise typer.Exit(1)
 
 
@@ -138,7 +139,7 @@ def export(
     if state.json:
         screen.say_json({"file": str(output), "records": count})
     else:
-        screen.say(f"wrote {output} ({count:,} record{'s' * (count != 1)})")
+        screen.say(f"wrote {output} ({counted(count, 'record')})")
 
 
 @command(
@@ -150,13 +151,13 @@ def export(
 def checkpoints(state: State) -> None:
     """List the signed checkpoints. Store copies where database users cannot write: they reveal a truncated log."""
     with state.open() as cue:
-        shown = [shapes.checkpoint(each) for each in cue.audit.checkpoints()]
+        items = [shapes.checkpoint(each) for each in cue.audit.checkpoints()]
     if state.json:
-        screen.say_json({"items": shown})
-    elif not shown:
+        screen.say_json({"items": items})
+    elif not items:
         screen.say(
             "no checkpoints yet. One is signed after 1,000 records or a minute, and when the database is closed."
         )
     else:
-        rows = [(each["time"][:19].replace("T", " "), f"{each['size']:,}", each["root"]) for each in shown]
+        rows = [(each["time"][:19].replace("T", " "), f"{each['size']:,}", each["root"]) for each in items]
         screen.table(("time", "records", "root"), rows, right=("records",), fold=("root",))

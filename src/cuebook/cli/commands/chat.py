@@ -17,11 +17,12 @@ from cuebook.cli.output import screen
 from cuebook.cli.output.window import draw
 from cuebook.cli.state import State
 from cuebook.errors import CuebookError, InvalidInput, NotFound
+from cuebook.records.expression import counted
 from cuebook.records.turn import Ask, Window
 
 app = new_app()
 
-HELP = "/show prints the last prompt, /quit exits, Ctrl-C stops an answer"
+HELP = "/show prints the last prompt, /help this line; /quit exits; Ctrl-C stops an answer"
 #: A chat command; a path such as /etc/hosts does not match.
 _COMMAND = re.compile(r"/([A-Za-z][\w-]*)(?=\s|$)")
 
@@ -49,14 +50,14 @@ def chat(
     with state.open(worker=True) as cue:
         if mode is not None:
             _check_mode(cue, mode)
-        talk = _Talk(cue, ask, json=state.json)
+        chat_session = _ChatSession(cue, ask, json=state.json)
         try:
             if screen.on_terminal() and not state.json:
                 _greet(cue, ask)
-                _converse(talk, _typed(user or "you"))
+                _converse(chat_session, _typed(user or "you"))
             else:
                 for line in sys.stdin:
-                    if not talk.hear(line):
+                    if not chat_session.hear(line):
                         break
         finally:
             with contextlib.suppress(CuebookError):  # a later command retries it
@@ -76,7 +77,7 @@ def _check_mode(cue: BlockingCuebook, mode: str) -> None:
 def _greet(cue: BlockingCuebook, ask: Ask) -> None:
     model = cue.check()["model"]
     try:
-        known = f"{cue.conversations.get(ask.conversation, user=ask.user).last_seq:,} posts"
+        known = counted(cue.conversations.get(ask.conversation, user=ask.user).last_seq, "post")
     except NotFound:
         known = "new"
     who = ask.persona or cue.config.settings.persona.default or "assistant"
@@ -95,7 +96,7 @@ def _typed(prompt: str) -> Iterator[str]:
             return
 
 
-def _converse(talk: "_Talk", lines: Iterator[str]) -> None:
+def _converse(talk: "_ChatSession", lines: Iterator[str]) -> None:
     """Process lines, and continue after an error or a stopped answer."""
     for line in lines:
         try:
@@ -108,8 +109,8 @@ def _converse(talk: "_Talk", lines: Iterator[str]) -> None:
             screen.say("\n(stopped; the partial answer is stored)")
 
 
-class _Talk:
-    """Run one chat session: commands, messages and answers."""
+class _ChatSession:
+    """A chat session: commands, messages and answers."""
 
     def __init__(self, cue: BlockingCuebook, ask: Ask, *, json: bool) -> None:
         self._cue = cue
@@ -154,7 +155,7 @@ class _Talk:
 
     def _show(self) -> None:
         if self._window is None:
-            screen.say("no prompt yet: send a message first")
+            screen.say("no prompt yet. Send a message first.")
         elif self._json:
             screen.say_json(shapes.window(self._window), compact=True)
         else:

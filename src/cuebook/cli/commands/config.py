@@ -16,5 +16,5 @@ def config(state: State) -> None:
     if state.json:
         screen.say_json({"folder": found.folder, "items": rows})
         return
-    shown = [(each["name"], shown_setting(each["value"]), each["source"]) for each in rows]
-    screen.table(("setting", "value", "source"), shown)
+    entries = [(each["name"], shown_setting(each["value"]), each["source"]) for each in rows]
+    screen.table(("setting", "value", "source"), entries)

@@ -18,6 +18,7 @@ from cuebook.cli.output import screen
 from cuebook.cli.output.post import lines_of
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, InvalidInput
+from cuebook.records.expression import counted
 from cuebook.records.memory import DEFAULT_TENANT
 
 app = new_app(
@@ -39,7 +40,7 @@ def list_(
         typer.Option(
             "--find",
             metavar="WORDS",
-            help="Only conversations with all these words in ID, user or first message.",
+            help="Show only conversations with all these words in the ID, user or first message.",
             show_default=False,
         ),
     ] = None,
@@ -52,13 +53,13 @@ def list_(
     """List conversations, most recent first."""
     if state.json:
         with state.open() as cue:
-            shown = cue.conversations.listed(q=find, user=user, limit=limit, cursor=cursor)
-        screen.say_json({"items": list(shown.items)} | ({"next": shown.cursor} if shown.cursor else {}))
+            paged = cue.conversations.listed(q=find, user=user, limit=limit, cursor=cursor)
+        screen.say_json({"items": list(paged.items)} | ({"next": paged.cursor} if paged.cursor else {}))
         return
     with state.open() as cue:
         page = cue.conversations.list(q=find, user=user, limit=limit, cursor=cursor)
     if find and not page.items:
-        screen.say(f"no conversation matches {find!r} in ID, user or first message")
+        screen.say(f"no conversation matches {find!r} in its ID, user or first message")
         return
     if not page.items:
         screen.say("no conversations yet. Run `cuebook chat` or `cuebook conversation import FILE`.")
@@ -93,23 +94,26 @@ def show(
 ) -> None:
     """Show the transcript of a conversation."""
     if last is not None and (limit, cursor) != (None, None):
-        msg = "--last excludes --limit and --cursor. Use one or the other"
+        msg = "--last cannot be combined with --limit or --cursor. Omit one"
         raise typer.BadParameter(msg, param_hint="--last")
     with state.open() as cue:
-        talk = cue.conversations
-        about = talk.describe(conversation, user=user)
+        blocking_conversations = cue.conversations
+        about = blocking_conversations.describe(conversation, user=user)
         if limit is None and cursor is None:
-            page = Paged(tuple(talk.posts(conversation, user=user, branches=branches, last=last)))
+            page = Paged(tuple(blocking_conversations.posts(conversation, user=user, branches=branches, last=last)))
         else:
-            page = talk.posts_page(conversation, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor)
-        posts, ids = page.items, talk.ids(conversation, page.items, user=user)
+            page = blocking_conversations.posts_page(
+                conversation, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor
+            )
+        posts, ids = page.items, blocking_conversations.ids(conversation, page.items, user=user)
     if state.json:
         more = {"next": page.cursor} if page.cursor else {}
         screen.say_json(about | {"posts": [shapes.post(each, ids) for each in posts]} | more)
         return
     speakers = ", ".join(filter(None, (about["userId"], about["personaId"])))
     screen.heading(
-        f"{conversation} · posts {about['lastSeq']:,} · turns {about['turns']:,}" + (speakers and f" · {speakers}")
+        f"{conversation} · {counted(about['lastSeq'], 'post')} · {counted(about['turns'], 'turn')}"
+        + (speakers and f" · {speakers}")
     )
     for post in posts:
         branch = f" (after {ids.get(post.parent, post.parent)})" if branches else ""
@@ -134,7 +138,7 @@ def import_(
     ],
     *,
     conversation: Annotated[
-        str | None, typer.Option("--conversation", metavar="ID", help="ID of the imported conversation.")
+        str | None, typer.Option("--conversation", metavar="ID", help="Import into the conversation with this ID.")
     ] = None,
     user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Owner of the conversation.")] = None,
     persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Persona of the answers.")] = None,
@@ -145,22 +149,24 @@ def import_(
     Formats: OpenAI messages (JSON, {"messages": [...]}, or JSONL with a message or a conversation on each line),
     Cuebook exports, bodies of `POST /api/conversations/{id}/posts`, TaskWeaver JSON and YAML, and LoCoMo.
     """
-    found = [each for file in files for each in _read(file)]
-    if conversation is not None and len(found) > 1:
-        msg = f"--conversation names one conversation, but the input has {len(found)}. Omit the option."
+    transcripts = [each for file in files for each in _read(file)]
+    if conversation is not None and len(transcripts) > 1:
+        msg = f"--conversation names one conversation, but the input has {len(transcripts)}. Omit the option."
         raise InvalidInput(msg, where="conversation")
     done = []
     with state.open() as cue:
-        for each in found:
-            given = {"user": user, "persona": persona, "time_zone": time_zone}
-            done.append(_store(cue, each, conversation or each.conversation, given))
+        for each in transcripts:
+            values = {"user": user, "persona": persona, "time_zone": time_zone}
+            done.append(_store(cue, each, conversation or each.conversation, values))
             if not state.json:
-                told = f"{done[-1]['stored']:,} of {len(each.posts):,} posts new"
-                screen.say(f"{done[-1]['conversationId']}: {told} (from {each.source})")
+                text = f"{done[-1]['stored']:,} of {counted(len(each.posts), 'post')} new"
+                screen.say(f"{done[-1]['conversationId']}: {text} (from {each.source})")
     if state.json:
         screen.say_json({"items": done})
     elif any(each["stored"] for each in done):
-        screen.say("Run `cuebook settle` to summarize now; chat and serve do this in the background.")
+        screen.say(
+            "Run `cuebook settle` to summarize now; `cuebook chat` and `cuebook serve` do this in the background."
+        )
 
 
 def _read(file: str) -> list[Transcript]:
@@ -204,9 +210,9 @@ def export(
     ] = None,
     user: User = None,
 ) -> None:
-    """Export conversations as a backup or for other programs. Several are written as JSONL, one per line."""
+    """Export conversations as a backup or for other programs. With several, write JSONL: one conversation per line."""
     if bool(conversations) == all_:
-        msg = "Name the conversations, or use --all"
+        msg = "Pass conversation IDs, or use --all for all conversations"
         raise typer.BadParameter(msg, param_hint="CONVERSATION")
     with state.open() as cue:
         names = list(conversations or _every(cue, user))
@@ -226,7 +232,7 @@ def export(
     if state.json:
         screen.say_json({"file": str(output), "conversations": len(names)})
     else:
-        screen.say(f"wrote {output} ({len(names):,} conversation{'s' * (len(names) != 1)})")
+        screen.say(f"wrote {output} ({counted(len(names), 'conversation')})")
 
 
 def _write(cue: BlockingCuebook, name: str, form: Format, *, user: str | None, one_line: bool) -> str:
@@ -272,21 +278,23 @@ def shared(
     state: State,
     conversation: Conversation,
     *,
-    type_: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only entries of this type.")] = None,
+    type_: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Show only entries of this type.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Include failed rounds.")] = False,
     user: User = None,
 ) -> None:
     """List shared memory entries. The roles of a conversation leave these notes for each other."""
     with state.open() as cue:
-        found = cue.conversations.shared_entries(conversation, user=user, entry_type=type_, include_failed=failed)
-    shown = [shapes.shared_entry(each) for each in found]
+        shared_entries = cue.conversations.shared_entries(
+            conversation, user=user, entry_type=type_, include_failed=failed
+        )
+    items = [shapes.shared_entry(each) for each in shared_entries]
     if state.json:
-        screen.say_json({"items": shown})
-    elif not shown:
-        screen.say("no shared entries")
+        screen.say_json({"items": items})
+    elif not items:
+        screen.say("no shared memory entries")
     else:
         names = ("sendFrom", "type", "scope", "content")
-        screen.table(("from", "type", "scope", "content"), [tuple(str(each[name]) for name in names) for each in shown])
+        screen.table(("from", "type", "scope", "content"), [tuple(str(each[name]) for name in names) for each in items])
 
 
 @command(
@@ -326,7 +334,7 @@ def participants(
     conversation: Conversation,
     users: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[USER]...", help="User IDs of the participants. Omit them to list the participants."),
+        typer.Argument(metavar="USER", help="User IDs of the participants. Omit them to list the participants."),
     ] = None,
     *,
     nobody: Annotated[bool, typer.Option("--nobody", help="Remove all participants except the first user.")] = False,
@@ -334,13 +342,13 @@ def participants(
 ) -> None:
     """Show or set the participants. Only they can read the conversation; the first user always stays."""
     if users and nobody:
-        msg = "USER and --nobody exclude each other. Use one"
+        msg = "USER and --nobody cannot be combined. Use one"
         raise typer.BadParameter(msg, param_hint="--nobody")
     with state.open() as cue:
-        talk = cue.of(tenant).conversations
+        blocking_conversations = cue.of(tenant).conversations
         if users or nobody:
-            talk.participants(conversation, users or [], by="cli")
-        about = talk.describe(conversation)
+            blocking_conversations.participants(conversation, users or [], by="cli")
+        about = blocking_conversations.describe(conversation)
     if state.json:
         screen.say_json(about)
     else:
@@ -359,19 +367,19 @@ def delete(
     with state.open() as cue:
         about = cue.conversations.get(conversation, user=user)
         if not yes and not _agreed(conversation, about.last_seq):
-            screen.complain(f"{conversation!r} was not deleted. Use --yes to skip the confirmation.")
+            screen.complain(f"Conversation {conversation!r} was not deleted. Use --yes to skip the confirmation.")
             raise typer.Exit(1)
         counts = cue.conversations.delete(conversation, user=user)
     if state.json:
         screen.say_json({"conversationId": conversation, "deleted": dict(counts)})
     else:
-        screen.say(f"deleted {conversation} ({about.last_seq:,} posts)")
+        screen.say(f"deleted {conversation} ({counted(about.last_seq, 'post')})")
 
 
 def _agreed(conversation: str, posts: int) -> bool:
     if not screen.on_terminal():
         return False
-    return typer.confirm(screen.harmless(f"Permanently delete {conversation} with its {posts:,} posts?"))
+    return typer.confirm(screen.harmless(f"Permanently delete {conversation} with {counted(posts, 'post')}?"))
 
 
 def _minute(when: float) -> str:

@@ -27,11 +27,15 @@ app = new_app()
 def demo(
     state: State,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Your own transcript, in a format of `conversation import`.")
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="Your own transcript, in a format of `conversation import`. Default: a sample."
+        ),
     ] = None,
     *,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Then open the inspector until Ctrl-C. The demo data is deleted afterwards.")
+        bool,
+        typer.Option("--serve", help="Then serve the inspector until Ctrl-C, and delete the demo data afterwards."),
     ] = False,
     port: Annotated[
         int, typer.Option("--port", metavar="P", min=0, max=65535, help="Port; 0 selects a free one.")
@@ -145,31 +149,36 @@ def _memory_lines(report: ReplayReport) -> Iterator[str]:
         yield "  no summary: all posts still fit into the prompt"
     current = counted(len(report.items), "current item")
     yield f"  {current}, each with its source posts; {report.ended} superseded"
-    kept = report.survival
-    if kept is not None:
-        yield f"  current gold facts: {kept.held} of {kept.current} in items ({_percent(kept.held / kept.current)})"
-        yield f"  current gold facts in the summary: {kept.in_summary}"
-        yield f"  superseded facts shown as current: {kept.shown} of {kept.superseded}"
+    gold_survival = report.survival
+    if gold_survival is not None:
+        share = _percent(gold_survival.held / gold_survival.current)
+        yield f"  current gold facts: {gold_survival.held} of {gold_survival.current} in items ({share})"
+        yield f"  current gold facts in the summary: {gold_survival.in_summary}"
+        yield f"  superseded facts shown as current: {gold_survival.shown} of {gold_survival.superseded}"
 
 
 def _question_lines(report: ReplayReport) -> Iterator[str]:
-    asked = report.asked
-    some = f"{len(asked)} of {report.questions}" if len(asked) < report.questions else f"{len(asked)}"
+    question_results = report.asked
+    some = (
+        f"{len(question_results)} of {report.questions}"
+        if len(question_results) < report.questions
+        else f"{len(question_results)}"
+    )
     yield f"questions asked at the end: {some}"
-    answered = [each for each in asked if each.stands]
-    yield f"  answer in memory or search results: {len(answered)} ({_percent(len(answered) / len(asked))})"
+    answered = [each for each in question_results if each.stands]
+    yield f"  answer in memory or search results: {len(answered)} ({_percent(len(answered) / len(question_results))})"
     places = {"summary": "in the summary", "item": "in an item", "hit": f"in the first {HITS} results"}
     for where, name in places.items():
-        yield f"    {name}: {sum(each.stands_in(where) for each in asked)}"
-    evidence = sum(each.evidence for each in asked) / len(asked)
+        yield f"    {name}: {sum(each.stands_in(where) for each in question_results)}"
+    evidence = sum(each.evidence for each in question_results) / len(question_results)
     yield f"  evidence posts among the first {HITS} results: {_percent(evidence)}"
 
 
 def _answers(asked: Sequence[QuestionResult]) -> Iterator[str]:
     step = max(1, len(asked) // SHOWN)
-    shown = asked[::step][:SHOWN]
-    yield f"{len(shown)} of the questions, with the answers quoted from memory; expected answers in brackets"
-    for each in shown:
+    question_results = asked[::step][:SHOWN]
+    yield f"{len(question_results)} of the questions, with the answers quoted from memory; expected answers in brackets"
+    for each in question_results:
         yield f"  {each.question} [{each.key}]" if each.key else f"  {each.question}"
         yield from _given(each)
 
@@ -179,12 +188,12 @@ def _given(asked: QuestionResult) -> Iterator[str]:
     first, source = asked.first, asked.source
     if first is None and not asked.stands:
         yield "    nothing found"
-    for told in asked.stands:
-        same = [each for each in asked.stands if each.sources == told.sources != ()]
-        if told in same[1:]:
+    for memory_line in asked.stands:
+        same = [each for each in asked.stands if each.sources == memory_line.sources != ()]
+        if memory_line in same[1:]:
             continue  # already listed with another place of the same posts
-        yield _line(" and ".join(map(_place, same or [told])), told, "✓")
-    if first is not None and all(told.rank != 1 for told in asked.stands):
+        yield _line(" and ".join(map(_place, same or [memory_line])), memory_line, "✓")
+    if first is not None and all(memory_line.rank != 1 for memory_line in asked.stands):
         is_source = source is not None and source.rank == 1 and not asked.stands
         yield _line("first result", first, _OTHERWISE if is_source else "not the answer")
     if source is not None and source.rank > 1 and not asked.stands:
@@ -206,4 +215,4 @@ def _quote(text: str) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{100 * share:.0f}%"

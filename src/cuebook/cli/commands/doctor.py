@@ -19,8 +19,8 @@ def doctor(state: State) -> None:
     """Check Python, SQLite, the project directory, database, personas and models. Exits with 1 if a check fails."""
     checks = asyncio.run(_examine(state))
     if state.json:
-        found = [msgspec.to_builtins(check) for check in checks]
-        screen.say_json({"ok": all(check.state != "fail" for check in checks), "checks": found})
+        results = [msgspec.to_builtins(check) for check in checks]
+        screen.say_json({"ok": all(check.state != "fail" for check in checks), "checks": results})
     if any(check.state == "fail" for check in checks):
         raise typer.Exit(1)
 

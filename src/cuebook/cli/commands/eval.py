@@ -27,11 +27,14 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="FILE|CONVERSATION",
-        help="Transcript in a format of `conversation import`; with --leave-one-out, IDs of stored conversations.",
+        help="Transcript in a format of `conversation import`. Default: a sample. With --leave-one-out: IDs of stored "
+        "conversations.",
         show_default=False,
     ),
 ]
-Gold = Annotated[Path | None, typer.Option("--gold", metavar="GOLD", help="List of the facts in FILE (JSON).")]
+Gold = Annotated[
+    Path | None, typer.Option("--gold", metavar="GOLD", help="Gold list: a JSON file with the facts of FILE.")
+]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Ask at most N questions per conversation.")]
 LeftOut = Annotated[bool, typer.Option("--leave-one-out", help="Measure the utility of each memory in recorded turns.")]
 Turns = Annotated[
@@ -85,16 +88,15 @@ def eval_(
     model, neither are wishes, decisions and tasks, since an answer can follow them silently. Only --prune forgets.
     """
     if left_out:
-        asked: Any = {"turns": turns, "budget": budget, "user": user}
+        value: Any = {"turns": turns, "budget": budget, "user": user}
         if estimate:
-            _estimate(state, files or [], asked)
+            _estimate(state, files or [], value)
         else:
-            _leave_one_out(state, files or [], asked, prune=prune, yes=yes)
+            _leave_one_out(state, files or [], value, prune=prune, yes=yes)
         return
     if prune or estimate or len(files or ()) > 1:
-        own = prune or estimate
-        msg = "--prune and --estimate require --leave-one-out" if own else "Only one FILE is allowed"
-        raise typer.BadParameter(msg)
+        needed = "--prune and --estimate require --leave-one-out. Add it"
+        raise typer.BadParameter(needed if prune or estimate else "More than one FILE given. Pass only one")
     file = Path(files[0]) if files else None
     with screen.progress("replaying", None) as advance:
         every = asyncio.run(
@@ -129,20 +131,20 @@ def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, y
             cost = await cue.memory.utility_cost(names, **asked) if asked["budget"] else None
             if cost is not None and cost.calls and not state.json:
                 screen.complain(cost_line(cost))
-            found = await cue.memory.utility(names, **asked)
+            utilities = await cue.memory.utility(names, **asked)
             if not state.json:
-                for line in utility_lines(found):
+                for line in utility_lines(utilities):
                     screen.say(line)
-            many = sum(each.prunes for each in found.items)
+            many = sum(each.prunes for each in utilities.items)
             agreed = prune and many > 0 and (yes or _agreed(many))
-            return found, await cue.memory.prune(found, user=asked["user"]) if agreed else None
+            return utilities, await cue.memory.prune(utilities, user=asked["user"]) if agreed else None
 
-    found, receipt = asyncio.run(measured())
+    utilities, receipt = asyncio.run(measured())
     if state.json:
-        screen.say_json(utility_to_wire(found) | {"receipt": receipt_shape(receipt) if receipt else None})
+        screen.say_json(utility_to_wire(utilities) | {"receipt": receipt_shape(receipt) if receipt else None})
     elif receipt:
         screen.say(f"memories forgotten; receipt: {receipt.id}")
-    if prune and receipt is None and any(each.prunes for each in found.items):
+    if prune and receipt is None and any(each.prunes for each in utilities.items):
         screen.complain("Nothing was forgotten. Use --yes to skip the confirmation.")
         raise typer.Exit(1)
 
@@ -176,7 +178,7 @@ _WHOSE = {
 def report_lines(report: Evaluation) -> Iterator[str]:
     """Yield the lines of a report."""
     talks = f"{report.conversations} conversations, " if report.conversations > 1 else ""
-    posts, compactions = counted(report.posts, "post"), counted(report.compactions, "compaction")
+    posts, compactions = counted(report.posts, "post"), counted(report.compactions, "summarization")
     yield f"{report.title}: {talks}{posts}, {compactions}, without a model"
     yield ""
     yield from _recall_lines(report.recall)
@@ -210,32 +212,32 @@ def _item_lines(items: Cleanness) -> Iterator[str]:
         ("duplicates of an earlier one", items.duplicates),
         ("contradictions: pairs of them", [" / ".join(pair) for pair in items.contradictions]),
     ]
-    for name, found in rows:
-        share = _share(len(found) / items.items if items.items else None)
-        yield f"{'  ' + name:{NAME}}{len(found):>{FIGURE}}{share:>{FIGURE}}"
-        yield from (f"    {_quote(text)}" for text in found[:SHOWN])
+    for name, results in rows:
+        share = _share(len(results) / items.items if items.items else None)
+        yield f"{'  ' + name:{NAME}}{len(results):>{FIGURE}}{share:>{FIGURE}}"
+        yield from (f"    {_quote(text)}" for text in results[:SHOWN])
 
 
 def _survival_lines(rows: Sequence[Survival]) -> Iterator[str]:
     if not rows:
         yield "fact survival: no facts, because no summarized post states a value"
         return
-    heads = ("compactions", "facts", "kept", "ended", "found", "lost")
-    yield f"{'fact survival':{NAME - 12}}" + "".join(f"{head:>{13 if n == 0 else 8}}" for n, head in enumerate(heads))
+    heads = ("summarizations", "facts", "kept", "ended", "found", "lost")
+    yield f"{'fact survival':{NAME - 14}}" + "".join(f"{head:>{15 if n == 0 else 8}}" for n, head in enumerate(heads))
     for row in rows:
         figures = (row.facts, row.held, row.ended, row.found, row.lost)
-        name = f"{'  ' + _WHOSE[row.whose]:{NAME - 12}}{row.compactions:>13}"
+        name = f"{'  ' + _WHOSE[row.whose]:{NAME - 14}}{row.compactions:>15}"
         yield name + "".join(f"{figure:>8,}" for figure in figures)
     yield "  kept: in the summary or items; ended: superseded; found: only by search"
     dropped = [text for row in rows for text in row.dropped]
-    yield f"  facts lost between two marks, superseded gold facts included: {len(dropped)}"
+    yield f"  facts lost between two of these points, superseded gold facts included: {len(dropped)}"
     yield from (f"    {_quote(text)}" for text in dropped[:SHOWN])
 
 
 def _current_lines(facts: CurrentFacts) -> Iterator[str]:
     yield f"{'gold facts at the end':{NAME}}{'':>{FIGURE}}{'share':>{FIGURE}}"
-    shown = _share(facts.shown / facts.current if facts.current else None)
-    yield f"{'  current, in an item':{NAME}}{f'{facts.shown} of {facts.current}':>{FIGURE}}{shown:>{FIGURE}}"
+    content = _share(facts.shown / facts.current if facts.current else None)
+    yield f"{'  current, in an item':{NAME}}{f'{facts.shown} of {facts.current}':>{FIGURE}}{content:>{FIGURE}}"
     yield from (f"    missing: {_quote(text)}" for text in facts.missing[:SHOWN])
     wrong = _share(facts.superseded_shown / facts.superseded if facts.superseded else None)
     count = f"{facts.superseded_shown} of {facts.superseded}"
@@ -244,7 +246,7 @@ def _current_lines(facts: CurrentFacts) -> Iterator[str]:
 
 
 def _share(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.0f} %"
+    return "-" if value is None else f"{100 * value:.0f}%"
 
 
 def _quote(text: str) -> str:

@@ -17,7 +17,9 @@ app = new_app(
 
 Role = Annotated[
     str | None,
-    typer.Option("--role", metavar="ROLE", help="Only experiences for this persona ID or role.", show_default=False),
+    typer.Option(
+        "--role", metavar="ROLE", help="Use only experiences for this persona ID or role.", show_default=False
+    ),
 ]
 
 
@@ -25,14 +27,16 @@ Role = Annotated[
 def list_(state: State, *, role: Role = None) -> None:
     """List the experiences and the errors in their files. Exits with 1 if a file is skipped."""
     with state.open() as cue:
-        found = cue.experiences.list(role)
+        experience_list = cue.experiences.list(role)
         folder = cue.config.settings.experience.folder
     if state.json:
-        screen.say_json({"items": [listed(each) for each in found.items], "problems": list(found.problems)})
-    elif found.items:
+        screen.say_json(
+            {"items": [listed(each) for each in experience_list.items], "problems": list(experience_list.problems)}
+        )
+    elif experience_list.items:
         rows = [
             (each.experience.exp_id, ", ".join(each.experience.who) or "all", each.experience.when, each.file)
-            for each in found.items
+            for each in experience_list.items
         ]
         screen.table(("experience", "who", "when", "file"), rows, fold=("experience",))
     else:
@@ -41,9 +45,9 @@ def list_(state: State, *, role: Role = None) -> None:
             f"no experiences{for_}. To add one, create {folder}/handcrafted_exp_NAME.yaml with exp_id, when and what."
         )
     if not state.json:
-        for problem in found.problems:
+        for problem in experience_list.problems:
             screen.say(f"! {problem}")
-    if found.problems:
+    if experience_list.problems:
         raise typer.Exit(1)
 
 
@@ -61,19 +65,20 @@ def try_(
 ) -> None:
     """Test which experiences a query selects. Shows the reasons and may call the model; nothing is stored."""
     with state.open() as cue:
-        found = cue.experiences.select(query, role=role)
+        experience_choice = cue.experiences.select(query, role=role)
     if state.json:
-        screen.say_json(found)
+        screen.say_json(experience_choice)
         return
-    if not found.items:
-        screen.say(f"no experiences for {found.role}. Run `cuebook experience list` to see all.")
+    if not experience_choice.items:
+        screen.say(f"no experiences for {experience_choice.role}. Run `cuebook experience list` to see all.")
         return
-    chosen = [each.exp_id for each in found.items if each.chosen]
+    chosen = [each.exp_id for each in experience_choice.items if each.chosen]
     screen.say(
-        f"selected by {found.by}: {', '.join(chosen) or 'none'} of {len(found.items):,} candidates for {found.role}"
+        f"selected by {experience_choice.by}: {', '.join(chosen) or 'none'} of {len(experience_choice.items):,} "
+        f"candidates for {experience_choice.role}"
     )
-    if found.instead:
-        screen.say(f"model not used: {found.instead}")
+    if experience_choice.instead:
+        screen.say(f"model not used: {experience_choice.instead}")
     rows = [
         (
             "yes" if each.chosen else "no",
@@ -83,7 +88,7 @@ def try_(
             "" if each.meaning is None else f"{each.meaning:.2f}",
             each.reason,
         )
-        for each in found.items
+        for each in experience_choice.items
     ]
     screen.table(
         ("selected", "experience", "score", "words", "meaning", "reason"),

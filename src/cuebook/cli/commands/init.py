@@ -16,7 +16,7 @@ app = new_app()
 @command(app, "cuebook init myproject", "cuebook init . --force", name="init")
 def init(
     state: State,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to create.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Project directory; created if missing.")] = Path(),
     *,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:

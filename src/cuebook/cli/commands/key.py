@@ -35,14 +35,16 @@ def new(
     role: Annotated[str, typer.Option("--role", metavar="ROLE", help=f"One of {', '.join(ROLES)}.")],
     user: Annotated[
         str | None,
-        typer.Option("--user", metavar="U", help="Owner of the key; required for viewer and editor."),
+        typer.Option("--user", metavar="USER", help="Owner of the key; required for viewer and editor."),
     ] = None,
     organization: Annotated[
-        list[str] | None, typer.Option("--organization", metavar="O", help="Organization of the key; repeatable.")
+        list[str] | None,
+        typer.Option("--organization", metavar="ORG", help="Allow access to this organization; repeatable."),
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Purpose of the key.")] = "",
     expires: Annotated[
-        float | None, typer.Option("--expires", metavar="DAYS", help="Expire after this many days.")
+        float | None,
+        typer.Option("--expires", metavar="DAYS", help="Number of days until the key expires. Default: never."),
     ] = None,
     tenant: Tenant = DEFAULT_TENANT,
 ) -> None:
@@ -53,11 +55,11 @@ def new(
     with state.open() as cue:
         keys = cue.of(tenant).keys
         first = not keys.configured()
-        made = keys.new(role, user=user, organizations=organization or [], name=name, expires_days=expires, by=_BY)
+        new_key = keys.new(role, user=user, organizations=organization or [], name=name, expires_days=expires, by=_BY)
     if state.json:
-        screen.say_json(shape(made.key, now=made.key.created_at) | {"token": made.token})
+        screen.say_json(shape(new_key.key, now=new_key.key.created_at) | {"token": new_key.token})
         return
-    screen.say(made.token)
+    screen.say(new_key.token)
     screen.complain("Save it now: it will not be shown again. Clients send it as `Authorization: Bearer cue_…`.")
     if first:
         screen.complain("This is the first key: `cuebook serve` now requires a key for every request.")
@@ -67,10 +69,10 @@ def new(
 def list_(state: State, *, tenant: Tenant = DEFAULT_TENANT) -> None:
     """List the API keys, oldest first."""
     with state.open() as cue:
-        shown = cue.of(tenant).keys.describe()
+        entries = cue.of(tenant).keys.describe()
     if state.json:
-        screen.say_json({"items": shown})
-    elif not shown:
+        screen.say_json({"items": entries})
+    elif not entries:
         screen.say(
             "no keys: the server accepts local connections only. Run `cuebook key new --role ROLE` to create one."
         )
@@ -85,7 +87,7 @@ def list_(state: State, *, tenant: Tenant = DEFAULT_TENANT) -> None:
                 each["state"],
                 (each["expiresAt"] or "")[:10],
             )
-            for each in shown
+            for each in entries
         ]
         names = ("key", "role", "user", "organizations", "name", "state", "expires")
         screen.table(names, rows, fold=("organizations", "name"))

@@ -9,9 +9,10 @@ from cuebook.app.memories import json_shapes as shapes
 from cuebook.cli.group import DAYS, Cursor, User, command, new_app, seconds
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
+from cuebook.records.expression import counted
 
 app = new_app(
-    "Store and list facts under a category and a key.",
+    "Store, list and decay facts under a category and a key.",
     'cuebook knowledge put domain api.rate "100 a minute"',
     "cuebook knowledge list --search rate",
 )
@@ -27,7 +28,8 @@ def put(
     category: Annotated[
         str,
         typer.Argument(
-            metavar="CATEGORY", help="domain, execution_pattern, user_preference, website_knowledge or error_pattern."
+            metavar="CATEGORY",
+            help="One of domain, execution_pattern, user_preference, website_knowledge, error_pattern.",
         ),
     ],
     key: Annotated[str, typer.Argument(metavar="KEY", help="Key of the fact.")],
@@ -37,37 +39,42 @@ def put(
         str | None, typer.Option("--user", metavar="USER", help="Store it for this user. Default: for the project.")
     ] = None,
     confidence: Annotated[
-        float | None, typer.Option("--confidence", metavar="0..1", min=0.0, max=1.0, help="Confidence.")
+        float | None, typer.Option("--confidence", metavar="0..1", min=0.0, max=1.0, help="Confidence in the fact.")
     ] = None,
 ) -> None:
     """Store a fact. The same value again raises its confidence; a new value supersedes the old one."""
     with state.open() as cue:
-        kept = shapes.knowledge(cue.memories.put(category, key, value, user=user, confidence=confidence))
+        remaining = shapes.knowledge(cue.memories.put(category, key, value, user=user, confidence=confidence))
     if state.json:
-        screen.say_json(kept)
+        screen.say_json(remaining)
     else:
-        screen.say(f"{kept['id']} {category} {kept['key']}: confidence {kept['confidence']:.2f}")
+        screen.say(f"{remaining['id']} {category} {remaining['key']}: confidence {remaining['confidence']:.2f}")
 
 
 @command(app, "cuebook knowledge list", "cuebook knowledge list --search rate --category domain", name="list")
 def list_(
     state: State,
     *,
-    search: Annotated[str | None, typer.Option("--search", metavar="WORDS", help="Search query.")] = None,
-    category: Annotated[str | None, typer.Option("--category", metavar="NAME", help="Only this category.")] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", metavar="WORDS", help="Show facts that match these words.")
+    ] = None,
+    category: Annotated[
+        str | None, typer.Option("--category", metavar="NAME", help="Show only facts of this category.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="Show at most N facts.")] = 50,
     cursor: Cursor = None,
     user: User = None,
 ) -> None:
     """List the facts of the project or of a user."""
     with state.open() as cue:
-        found, more = cue.memories.knowledge(search, category=category, user=user, limit=limit, cursor=cursor)
-    shown = [shapes.knowledge(each) for each in found]
+        memories, more = cue.memories.knowledge(search, category=category, user=user, limit=limit, cursor=cursor)
+    items = [shapes.knowledge(each) for each in memories]
     if state.json:
-        screen.say_json({"items": shown} | ({"next": more} if more else {}))
+        screen.say_json({"items": items} | ({"next": more} if more else {}))
         return
-    if not shown:
-        screen.say("no facts. Run `cuebook knowledge put CATEGORY KEY VALUE` to store one.")
+    if not items:
+        none = "no facts. Run `cuebook knowledge put CATEGORY KEY VALUE` to store one."
+        screen.say("no matching facts" if search or category or cursor else none)
         return
     rows = [
         (
@@ -78,7 +85,7 @@ def list_(
             each["key"],
             each["value"],
         )
-        for each in shown
+        for each in items
     ]
     screen.table(("id", "category", "confidence", "uses", "key", "value"), rows, right=("uses",), fold=("id",))
     if more:
@@ -98,7 +105,7 @@ def use(
     if state.json:
         screen.say_json(used)
     else:
-        screen.say(f"{used['key']}: confidence {used['confidence']:.2f} after {used['usageCount']} uses")
+        screen.say(f"{used['key']}: confidence {used['confidence']:.2f} after {counted(used['usageCount'], 'use')}")
 
 
 @command(app, "cuebook knowledge decay", "cuebook knowledge decay --as-of 2027-01-31")
@@ -107,13 +114,15 @@ def decay(
     *,
     as_of: Annotated[
         datetime | None,
-        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="Apply the decay of this date. Default: now."),
+        typer.Option(
+            "--as-of", metavar="DATE", formats=DAYS, help="Compute the decay as of this date (UTC). Default: now."
+        ),
     ] = None,
 ) -> None:
-    """Lower the confidence of unused facts. Each idle period of 30 days costs 0.1; facts below 0.1 are deleted."""
+    """Lower the confidence of unused facts. Each 30 days without use subtract 0.1; facts below 0.1 are deleted."""
     with state.open() as cue:
-        done = cue.memories.decay(as_of=seconds(as_of))
+        decayed = cue.memories.decay(as_of=seconds(as_of))
     if state.json:
-        screen.say_json({"lost": done.lost, "gone": done.gone})
+        screen.say_json({"lost": decayed.lost, "gone": decayed.gone})
     else:
-        screen.say(f"lowered {done.lost}, deleted {done.gone}")
+        screen.say(f"lowered the confidence of {counted(decayed.lost, 'fact')}, deleted {decayed.gone:,}")

@@ -22,6 +22,7 @@ def mcp(
 ) -> None:
     """Serve memory and prompts over the Model Context Protocol on standard input and output.
 
-    MCP clients start this command themselves. `cuebook serve` offers the same at /mcp. Requires cuebook[mcp].
+    MCP clients start this command themselves. `cuebook serve` provides the same tools at /mcp. To install the
+    dependencies, run `pip install 'cuebook[mcp]'`.
     """
     serve_pipe(state.project(), user=user)

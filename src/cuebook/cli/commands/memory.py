@@ -62,7 +62,9 @@ def search(
     ] = None,
     as_of: Annotated[
         datetime | None,
-        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="Search the memory as of the start of DAY (UTC)."),
+        typer.Option(
+            "--as-of", metavar="DATE", formats=DAYS, help="Search the memories as of the start of this date (UTC)."
+        ),
     ] = None,
     explain: Annotated[
         bool,
@@ -101,11 +103,11 @@ def search(
 def _say_hit(number: int, hit: Hit, zone: tzinfo, *, explain: bool, named: bool) -> None:
     """Print a search result; `named` omits the conversation."""
     when = shapes.day(hit.timestamp, zone)
-    said = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
+    text = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
     within = f" · {hit.conversation}" if not named and hit.conversation else ""
     sources = f"{within} · {', '.join(hit.sources)}" if hit.sources else ""
     why = f" · {hit.why}" if explain and hit.why else ""
-    screen.heading(f"{number}. {when} {said}{sources} · {hit.score:.2f}{why}")
+    screen.heading(f"{number}. {when} {text}{sources} · {hit.score:.2f}{why}")
     screen.say(f"   {screen.line_of(hit.text, 300)}")
 
 
@@ -121,20 +123,22 @@ def list_(
     state: State,
     conversation: Annotated[
         str | None,
-        typer.Argument(metavar="[CONVERSATION]", help="Conversation ID. Default: cross-conversation memories."),
+        typer.Argument(metavar="CONVERSATION", help="Conversation ID. Default: cross-conversation memories."),
     ] = None,
     *,
     organization: Organization = None,
     ended: Annotated[bool, typer.Option("--ended", help="Include superseded memories.")] = False,
     as_of: Annotated[
         datetime | None,
-        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="Show the state at the start of this date (UTC)."),
+        typer.Option(
+            "--as-of", metavar="DATE", formats=DAYS, help="Show the memories as of the start of this date (UTC)."
+        ),
     ] = None,
     limit: PageLimit = None,
     cursor: Cursor = None,
     user: User = None,
 ) -> None:
-    """List memories, of one conversation or across conversations."""
+    """List the memories of a conversation, or the cross-conversation memories."""
     if conversation is None:
         asked: dict[str, Any] = {"ended": ended, "as_of": seconds(as_of), "limit": limit or LIMIT, "cursor": cursor}
         _list_across(state, user, organization, asked)
@@ -179,17 +183,17 @@ def _list_across(state: State, user: str | None, organization: str | None, asked
     ended = asked["ended"] or asked["as_of"] is not None  # may be superseded since
     with state.open() as cue:
         page = cue.memories.page(user=user, organization=organization, **asked)
-    shown = [memory_shapes.memory(each) for each in page.items]
+    items = [memory_shapes.memory(each) for each in page.items]
     if state.json:
-        screen.say_json({"items": shown} | ({"next": page.cursor} if page.cursor else {}))
+        screen.say_json({"items": items} | ({"next": page.cursor} if page.cursor else {}))
         return
-    if not shown and asked["as_of"] is not None:
+    if not items and asked["as_of"] is not None:
         screen.say("no memories at that time")
         return
-    if not shown:
-        off = "set `user = true` under [memory] to enable them."
+    if not items:
+        off = "Set `user = true` under [memory] to enable them."
         on = state.settings().settings.memory.user
-        screen.say(f"no cross-conversation memories yet; {'run `cuebook settle` to extract them now.' if on else off}")
+        screen.say(f"no cross-conversation memories yet. {'Run `cuebook settle` to extract them now.' if on else off}")
         return
     rows = [
         (
@@ -201,7 +205,7 @@ def _list_across(state: State, user: str | None, organization: str | None, asked
             f"{each['confidence']:.2f}",
             f"{each['key']}: {each['text']}" if each.get("key") else each["text"],
         )
-        for each in shown
+        for each in items
     ]
     names = ("memory", "owner", "category", "since", *(("until",) if ended else ()), "confidence", "text")
     screen.table(names, rows, fold=("memory", "text"))
@@ -225,19 +229,19 @@ def correct(
 ) -> None:
     """Correct the text of a memory. The old text is erased."""
     with state.open() as cue:
-        found = memory_shapes.memory(cue.memories.correct(memory, text, user=user, organization=organization))
+        data = memory_shapes.memory(cue.memories.correct(memory, text, user=user, organization=organization))
     if state.json:
-        screen.say_json(found)
+        screen.say_json(data)
     else:
-        screen.say(f"corrected {found['id']}: {screen.line_of(found['text'], 200)}")
+        screen.say(f"corrected {data['id']}: {screen.line_of(data['text'], 200)}")
 
 
 @command(app, "cuebook memory export --user ann > ann.json", name="export")
 def export(state: State, *, user: User = None, organization: Organization = None) -> None:
     """Export memories as JSON with history and sources. Default: all memories of the project."""
     with state.open() as cue:
-        shown = [memory_shapes.memory(each) for each in cue.memories.export(user=user, organization=organization)]
-    screen.say_json({"items": shown})
+        items = [memory_shapes.memory(each) for each in cue.memories.export(user=user, organization=organization)]
+    screen.say_json({"items": items})
 
 
 @command(
@@ -275,7 +279,7 @@ def show(
         screen.say_json({"summary": shapes.summary_state(summary) if summary else None})
         return
     if summary is None:
-        screen.say("no summary yet: the conversation is short. Run `cuebook settle` to finish pending jobs.")
+        screen.say("no summary yet. Short conversations have none; run `cuebook settle` to finish pending jobs.")
         return
     by = f"{summary.made_by}, prompt {summary.prompt}" if summary.prompt else summary.made_by
     upto = f"up to post {summary.upto_seq}, {(shapes.iso(summary.upto_at) or '')[:16].replace('T', ' ')}"
@@ -285,15 +289,15 @@ def show(
 
 def _show_memory(state: State, name: str, user: str | None) -> None:
     with state.open() as cue:
-        found = memory_shapes.memory(cue.memories.get(name, user=user))
+        data = memory_shapes.memory(cue.memories.get(name, user=user))
     if state.json:
-        screen.say_json({"memory": found})
+        screen.say_json({"memory": data})
         return
-    whose = " ".join(str(found[each]) for each in ("scope", "conversationId", "personaId", "userId") if found.get(each))
-    sources = ", ".join(f"{each['conversationId']} {each['postId']}" for each in found["sources"])
-    ended = f" · until {found['validTo'][:10]}" if found["validTo"] else ""
-    screen.heading(f"{found['id']} · {found['category']} · {whose} · since {(found['validFrom'] or '')[:10]}{ended}")
-    screen.say(found["text"])
+    whose = " ".join(str(data[each]) for each in ("scope", "conversationId", "personaId", "userId") if data.get(each))
+    sources = ", ".join(f"{each['conversationId']} {each['postId']}" for each in data["sources"])
+    ended = f" · until {data['validTo'][:10]}" if data["validTo"] else ""
+    screen.heading(f"{data['id']} · {data['category']} · {whose} · since {(data['validFrom'] or '')[:10]}{ended}")
+    screen.say(data["text"])
     if sources:
         screen.say(f"from {sources}")
 
@@ -331,11 +335,13 @@ def compress(
 ) -> None:
     """Shorten a text to its first line, last line and facts. A text that cannot shrink is unchanged."""
     with state.open() as cue:
-        made = cue.memory.compress(sys.stdin.read() if text == "-" else text)
+        compressed = cue.memory.compress(sys.stdin.read() if text == "-" else text)
     if state.json:
-        screen.say_json({"text": made.text, "tokensBefore": made.tokens_before, "tokensAfter": made.tokens_after})
+        screen.say_json(
+            {"text": compressed.text, "tokensBefore": compressed.tokens_before, "tokensAfter": compressed.tokens_after}
+        )
     else:
-        screen.say(made.text)
+        screen.say(compressed.text)
 
 
 add_to(app)

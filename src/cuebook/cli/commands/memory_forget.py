@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cuebook.app.forgetting import preview_shape, receipt_shape
+from cuebook.app.forgetting import in_words, preview_shape, receipt_shape
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
         app,
         "cuebook memory forget --user ann --dry-run",
         "cuebook memory forget --user ann",
-        "cuebook memory forget --conversation c1 --reason 'asked by mail' --yes --json",
+        "cuebook memory forget --conversation c1 --reason 'requested by email' --yes --json",
         name="forget",
     )(forget)
     app.add_typer(receipts, name="receipt")
@@ -42,29 +42,31 @@ def forget(
     state: State,
     *,
     user: Annotated[
-        str | None, typer.Option("--user", metavar="U", help="Forget all data of this user, transcripts included.")
+        str | None, typer.Option("--user", metavar="USER", help="Forget all data of this user, transcripts included.")
     ] = None,
     conversation: Annotated[
-        list[str] | None, typer.Option("--conversation", metavar="C", help="Forget this conversation; repeatable.")
+        list[str] | None, typer.Option("--conversation", metavar="ID", help="Forget this conversation; repeatable.")
     ] = None,
     persona: Annotated[
-        str | None, typer.Option("--persona", metavar="P", help="Forget the memories of this persona.")
+        str | None, typer.Option("--persona", metavar="ID", help="Forget the memories of this persona.")
     ] = None,
     organization: Annotated[
-        str | None, typer.Option("--organization", metavar="O", help="Forget the memories of this organization.")
+        str | None, typer.Option("--organization", metavar="ORG", help="Forget the memories of this organization.")
     ] = None,
     memory: Annotated[
-        list[str] | None, typer.Option("--id", metavar="M", help="Forget this memory or item; repeatable.")
+        list[str] | None, typer.Option("--id", metavar="ID", help="Forget this memory; repeatable.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, recorded in the receipt.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be erased and what kept.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be erased and kept, and erase nothing.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Permanently erase data and create a signed receipt. Everything derived from the data is erased too."""
     named = {"user": user, "persona": persona, "organization": organization}
-    shown = [f"{kind} {name}" for kind, name in named.items() if name is not None]
-    shown += [f"conversation {each}" for each in conversation or ()] + [f"memory {each}" for each in memory or ()]
-    if not shown:
+    lines = [f"{kind} {name}" for kind, name in named.items() if name is not None]
+    lines += [f"conversation {each}" for each in conversation or ()] + [f"memory {each}" for each in memory or ()]
+    if not lines:
         msg = "Nothing to forget. Use --user, --conversation, --persona, --organization or --id"
         raise typer.BadParameter(msg)
     target: Any = {
@@ -74,7 +76,7 @@ def forget(
     if dry_run:
         _would_forget(state, target)
         return
-    if not yes and not _agreed(", ".join(shown)):
+    if not yes and not _agreed(", ".join(lines)):
         screen.complain("Nothing was forgotten. Use --yes to skip the confirmation.")
         raise typer.Exit(1)
     with state.open() as cue:
@@ -90,17 +92,17 @@ def forget(
 
 def _would_forget(state: State, target: Any) -> None:
     with state.open() as cue:
-        found = cue.memory.would_forget(**target)
+        would_forget = cue.memory.would_forget(**target)
     if state.json:
-        screen.say_json({"wouldForget": preview_shape(found)})
+        screen.say_json({"wouldForget": preview_shape(would_forget)})
         return
-    for line in _preview_lines(found):
+    for line in _preview_lines(would_forget):
         screen.say(line)
 
 
 def _preview_lines(found: WouldForget) -> Iterator[str]:
     """Yield one line for each entry that would be erased or kept."""
-    yield "dry run, nothing was erased; would erase: " + (_counted(found.counts) or "nothing")
+    yield "dry run: nothing was erased; would erase: " + (_counted(found.counts) or "nothing")
     for touched in found.conversations:
         stays = f", keeping {counted(touched.left, 'post')}" if touched.left else ""
         yield f"  conversation {touched.conversation_id}: {counted(touched.posts, 'post')}{stays}"
@@ -113,7 +115,7 @@ def _preview_lines(found: WouldForget) -> Iterator[str]:
     if found.stays:
         yield "would keep:"
     for each in preview_shape(found)["stays"]:
-        yield f"  {each['count']:,} {each['what']}: {each['why']}"
+        yield f"  {in_words(each['what'])} ({each['count']:,}): {each['why']}"
 
 
 def _agreed(what: str) -> bool:
@@ -123,13 +125,14 @@ def _agreed(what: str) -> bool:
 
 
 def _say(receipt: Receipt) -> None:
-    screen.say(f"{receipt.id}: {_counted(receipt.counts) or 'no data found'}")
+    screen.say(f"{receipt.id}: erased {_counted(receipt.counts) or 'nothing, because no data matched'}")
     if receipt.state == "pending":
         screen.complain("Another process still uses the data. The receipt will be signed when it ends.")
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    """List the counts that are not 0 with their labels: "posts (12), model calls (3)"."""
+    return ", ".join(f"{in_words(kind)} ({count:,})" for kind, count in counts.items() if count)
 
 
 @command(receipts, "cuebook memory receipt list", "cuebook memory receipt list --json", name="list")
@@ -150,7 +153,7 @@ def list_(
             (each.id, each.requested_at[:19].replace("T", " "), each.kind, each.state, str(sum(each.counts.values())))
             for each in found
         ]
-        screen.table(("receipt", "time", "target", "state", "rows"), rows, right=("rows",))
+        screen.table(("receipt", "time", "target", "state", "erased rows"), rows, right=("erased rows",))
 
 
 @command(receipts, "cuebook memory receipt show receipt-3f2a90c41b7d5e68a0f1", name="show")
@@ -175,18 +178,22 @@ def verify(
     *,
     about: Annotated[
         str | None,
-        typer.Option("--about", metavar="ID", help="Also check that the receipt is about this user, conversation, …."),
+        typer.Option(
+            "--about",
+            metavar="ID",
+            help="Also check that the receipt covers this user, conversation, persona, organization or memory.",
+        ),
     ] = None,
 ) -> None:
     """Verify the signature of a receipt. Exits with 1 if it was changed or not signed by this database."""
     raw = sys.stdin.buffer.read() if receipt == "-" else Path(receipt).read_bytes() if Path(receipt).is_file() else None
     with state.open() as cue:
-        found = cue.receipts.verify(raw if raw is not None else cue.receipts.get(receipt), name=about)
+        checked = cue.receipts.verify(raw if raw is not None else cue.receipts.get(receipt), name=about)
     if state.json:
-        screen.say_json({"ok": found.ok, "reason": found.reason, "about": found.names})
-    elif found.ok:
+        screen.say_json({"ok": checked.ok, "reason": checked.reason, "about": checked.names})
+    elif checked.ok:
         screen.say("ok: signed by this database and unchanged" + (f"; it is about {about!r}" if about else ""))
     else:
-        screen.complain(f"Invalid receipt: {found.reason}")
-    if not found.ok:
+        screen.complain(f"Invalid receipt: {checked.reason}")
+    if not checked.ok:
         raise typer.Exit(1)

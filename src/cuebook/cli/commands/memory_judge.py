@@ -7,12 +7,13 @@ import typer
 from cuebook.cli.group import Conversation, User, command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
+from cuebook.records.expression import counted
 
 app = new_app()
 
 MaybeConversation = Annotated[
     str | None,
-    typer.Argument(metavar="[CONVERSATION]", help="Conversation ID. Default: all conversations.", show_default=False),
+    typer.Argument(metavar="CONVERSATION", help="Conversation ID. Default: all conversations.", show_default=False),
 ]
 
 
@@ -25,8 +26,8 @@ def analyze(state: State, conversation: Conversation, *, user: User = None) -> N
         screen.say_json(found)
         return
     screen.say(
-        f"{found.total_entries:,} posts, {found.relevant_entries:,} relevant, {found.redundant_entries:,} redundant; "
-        f"{found.token_usage:,} tokens after the summary"
+        f"{counted(found.total_entries, 'post')}, {found.relevant_entries:,} relevant, "
+        f"{found.redundant_entries:,} redundant; {found.token_usage:,} tokens after the summary"
     )
     if found.suggested_actions:
         rows = [(each.type, each.post_id, each.reason) for each in found.suggested_actions]
@@ -63,7 +64,7 @@ def budget(state: State, conversation: MaybeConversation = None, *, user: User =
         return
     share = min(1.0, found.usage_percent / 100)
     screen.say(
-        f"{found.used:,} of {found.budget:,} tokens, {found.usage_percent:g} % {screen.bar(share)}".rstrip()
+        f"{found.used:,} of {found.budget:,} tokens, {found.usage_percent:g}% {screen.bar(share)}".rstrip()
         + (" · summarization due" if found.should_compress else "")
     )
     screen.say(

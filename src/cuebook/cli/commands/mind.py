@@ -10,6 +10,7 @@ from cuebook.app.turns.mood import MindState, mind_shape, reflection_shape
 from cuebook.cli.group import Conversation, User, command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
+from cuebook.records.expression import counted
 
 app = new_app(
     "Show, update and reset the mood state of a conversation.",
@@ -67,8 +68,8 @@ def _say(state: State, found: MindState, *, told: int | None = None) -> None:
     for key, value in mind.imprints.items():
         screen.say(f"imprint.{key}: {value}")
     if found.due:
-        screen.say(f"{found.due} reflections pending. Run `cuebook settle` after the turn has ended.")
-    for made in found.reflections[:told]:
-        when = (iso(made.at) or "")[:16].replace("T", " ")
-        for line in mind_lines({}, [reflection_shape(made)]):
-            screen.say(f"turn {made.turn} · {when} · {line}")
+        screen.say(f"{counted(found.due, 'reflection')} pending. Run `cuebook settle` after the turn has ended.")
+    for reflection in found.reflections[:told]:
+        when = (iso(reflection.at) or "")[:16].replace("T", " ")
+        for line in mind_lines({}, [reflection_shape(reflection)]):
+            screen.say(f"turn {reflection.turn} · {when} · {line}")

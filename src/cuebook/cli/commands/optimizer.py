@@ -10,6 +10,7 @@ from cuebook.app.turns.optimizer import snapshot
 from cuebook.cli.group import User, command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
+from cuebook.records.expression import counted
 from cuebook.records.tuning import Snapshot
 
 app = new_app(
@@ -20,7 +21,7 @@ app = new_app(
 
 MaybeConversation = Annotated[
     str | None,
-    typer.Argument(metavar="[CONVERSATION]", help="Conversation ID. Default: all conversations.", show_default=False),
+    typer.Argument(metavar="CONVERSATION", help="Conversation ID. Default: all conversations.", show_default=False),
 ]
 
 
@@ -34,12 +35,12 @@ def status(state: State, conversation: MaybeConversation = None, *, user: User =
         return
     now = found.current_parameters
     screen.say(
-        f"{found.total_optimizations:,} runs saved {found.total_tokens_saved:,} tokens, "
-        f"{found.avg_savings_per_run:,} each"
+        f"{counted(found.total_optimizations, 'run')} saved {counted(found.total_tokens_saved, 'token')}, "
+        f"{found.avg_savings_per_run:,} on average"
     )
     screen.say(
-        f"compression trigger {now.compression_trigger:g} · full window {now.full_message_window} posts · "
-        f"minimum relevance {now.min_relevance:g} · target {now.target_usage_ratio:g}"
+        f"compression trigger {now.compression_trigger:g} · kept verbatim {now.full_message_window} posts · "
+        f"minimum relevance {now.min_relevance:g} · target usage {now.target_usage_ratio:g}"
     )
 
 

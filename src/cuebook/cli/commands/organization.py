@@ -24,8 +24,8 @@ Organization = Annotated[str, typer.Argument(metavar="ID", help="Organization ID
 def show(state: State, organization: Organization, *, tenant: Tenant = DEFAULT_TENANT) -> None:
     """Show the memory settings of an organization."""
     with state.open() as cue:
-        found = shape(cue.of(tenant).organizations.settings(organization))
-    _tell(state, found)
+        data = shape(cue.of(tenant).organizations.settings(organization))
+    _tell(state, data)
 
 
 @command(
@@ -44,7 +44,7 @@ def set_(
     ] = None,
     retrieval: Annotated[
         bool | None,
-        typer.Option("--retrieval/--no-retrieval", help="Default for requests that do not say whether to read it."),
+        typer.Option("--retrieval/--no-retrieval", help="Use or ignore memories in requests that do not specify it."),
     ] = None,
     writes: Annotated[bool | None, typer.Option("--writes/--no-writes", help="Allow or forbid new memories.")] = None,
     category: Annotated[
@@ -55,15 +55,15 @@ def set_(
 ) -> None:
     """Change the named settings and keep the others."""
     if category and all_categories:
-        msg = "--category and --all-categories exclude each other. Use one"
+        msg = "--category and --all-categories cannot be combined. Use one"
         raise typer.BadParameter(msg, param_hint="--category")
-    given = {"enabled": enabled, "defaultRetrievalEnabled": retrieval, "allowWrites": writes}
-    wanted: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    values = {"enabled": enabled, "defaultRetrievalEnabled": retrieval, "allowWrites": writes}
+    wanted: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if category or all_categories:
         wanted["allowedCategories"] = category or None
     if not wanted:
-        msg = "Nothing to change. Name a setting, such as --no-writes"
-        raise typer.BadParameter(msg, param_hint="--writes")
+        msg = "No setting given. Pass at least one, such as --no-writes"
+        raise typer.BadParameter(msg, param_hint="SETTING")
     with state.open() as cue:
         change = {"memory": {"longTermMemory": wanted}}
         after = shape(cue.of(tenant).organizations.change(organization, change, by="cli"))

@@ -18,7 +18,7 @@ app = new_app(
     "cuebook persona new maths --from tutor",
 )
 
-Mode = Annotated[str | None, typer.Option("--mode", metavar="MODE", help="Resolve settings for this mode.")]
+Mode = Annotated[str | None, typer.Option("--mode", metavar="MODE", help="Show the settings that apply in this mode.")]
 
 
 @command(app, "cuebook persona list", "cuebook persona list --mode tutor --json", name="list")
@@ -43,7 +43,8 @@ def list_(state: State, *, mode: Mode = None) -> None:
     if rows:
         columns = ("persona", "role", "sentiment", "metaprompts", "file")
         screen.table(columns, rows, fold=("persona", "metaprompts", "file"))
-        screen.say("* default persona" if any(shown.default for shown, _ in found) else "")
+        if any(shown.default for shown, _ in found):
+            screen.say("* default persona")
     else:
         screen.say("no personas. Run `cuebook persona new ID --from helper` to create one.")
     for file in broken:
@@ -101,7 +102,7 @@ def show(
 def _when(given: personas.MetapromptShown) -> str:
     trigger = given.trigger
     if trigger.type == "turn_interval":
-        return f"every {trigger.interval_turns} turns"
+        return "every turn" if trigger.interval_turns == 1 else f"every {trigger.interval_turns} turns"
     return f"on {trigger.event_name}" if trigger.type == "event_based" else "on request"
 
 
@@ -157,7 +158,7 @@ def new(
 ) -> None:
     """Create a persona file from a template.
 
-    Edits of the file take effect in the next turn.
+    Later changes to the file take effect in the next turn.
     """
     file = personas.new_persona(state.project(), persona, like=like)
     if state.json:

@@ -61,9 +61,9 @@ def serve(
     history as usual, or only new messages with X-History: server. The response header X-Cuebook-Branch: side marks a
     request that did not continue its conversation.
     """
-    given = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
-    given["upstream.shadow"] = shadow
-    settings = state.settings({place: value for place, value in given.items() if value is not None})
+    values = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
+    values["upstream.shadow"] = shadow
+    settings = state.settings({place: value for place, value in values.items() if value is not None})
 
     chosen = settings.settings
     upstream_url = without_secret(chosen.upstream.url)
@@ -71,11 +71,11 @@ def serve(
     def started(address: str) -> None:
         base_url = f"{address.rstrip('/')}/v1"
         if state.json:
-            told = {"url": address, "baseUrl": base_url, "upstream": upstream_url or None}
-            screen.say_json(told | ({"shadow": True} if chosen.upstream.shadow else {}))
+            fields = {"url": address, "baseUrl": base_url, "upstream": upstream_url or None}
+            screen.say_json(fields | ({"shadow": True} if chosen.upstream.shadow else {}))
         else:
-            named = f"model {chosen.model.name}" if chosen.model.provider != "none" else ""
-            _greet(address, base_url, upstream_url or named, shadow=chosen.upstream.shadow)
+            name = f"model {chosen.model.name}" if chosen.model.provider != "none" else ""
+            _greet(address, base_url, upstream_url or name, shadow=chosen.upstream.shadow)
             if chosen.persona.default and chosen.persona.speaks == "always" and upstream_url:
                 screen.say(_FIRST.format(chosen.persona.default))
             screen.say("Press Ctrl-C to stop.")
@@ -98,5 +98,5 @@ def _greet(address: str, base_url: str, goes_to: str, *, shadow: bool) -> None:
 
 def _warn(place: str, url: str) -> None:
     if url and not has_path(url):
-        shown = without_secret(url)
-        screen.complain(f"{place}: {shown!r} has no path. Most servers need one, such as {shown.rstrip('/')}/v1")
+        text = without_secret(url)
+        screen.complain(f"{place}: {text!r} has no path. Most servers need one, such as {text.rstrip('/')}/v1")

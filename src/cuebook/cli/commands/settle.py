@@ -17,7 +17,7 @@ SHOWN = 20
 #: Conversations loaded per page.
 PAGE = 500
 #: Messages for kinds of jobs without a result of their own to show.
-SAID = {"reflection": "made reflections on {}", "observation": "observed the outcome of {}"}
+SAID = {"reflection": "completed the reflections of {}", "observation": "recorded prompt feedback from {}"}
 
 
 @command(app, "cuebook settle", "cuebook settle --conversation c1 --timeout 300", name="settle")
@@ -32,7 +32,7 @@ def settle(
     """Run pending background jobs and wait until none is left: summaries, memory items, reflections, prompt feedback
     and the audit mirror. Exits with 1 if jobs are left.
     """
-    with state.open() as cue, screen.progress("settling", None):
+    with state.open() as cue, screen.progress("running background jobs", None):
         before = _marks(cue, conversation)
         waited = cue.settle(conversation=conversation, timeout=0)
         due = cue.settle(conversation=conversation, timeout=timeout)
@@ -48,11 +48,11 @@ def settle(
         for each in done[:SHOWN]:
             screen.say(f"{each['conversationId']}: summarized up to post {each['summaryUptoSeq']:,}")
         if len(done) > SHOWN:
-            screen.say(f"and {len(done) - SHOWN:,} more conversations")
+            screen.say(f"and {counted(len(done) - SHOWN, 'other conversation')}")
         for kind, count in worked.items():
             screen.say(SAID[kind].format(counted(count, "turn")))
         if due:
-            screen.say("still pending: " + ", ".join(f"{kind} {count:,}" for kind, count in due.items()))
+            screen.say("still pending: " + ", ".join(counted(count, f"{kind} job") for kind, count in due.items()))
         elif not (done or worked):
             screen.say("no pending jobs")
     if due:
@@ -63,10 +63,10 @@ def _marks(cue: BlockingCuebook, conversation: str | None) -> dict[str, int]:
     """Return the last summarized post of each conversation. Raises NotFound for an unknown one."""
     if conversation is not None:
         return {conversation: cue.conversations.get(conversation).mark}
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     cursor: str | None = None
     while True:
         page = cue.conversations.list(limit=PAGE, cursor=cursor)
-        found |= {each.id: each.mark for each in page.items}
+        results |= {each.id: each.mark for each in page.items}
         if not (cursor := page.cursor):
-            return found
+            return results

@@ -24,30 +24,33 @@ def report(
     conversation: Annotated[
         str | None,
         typer.Option(
-            "--conversation", metavar="C", help="Conversation ID. Default: all conversations.", show_default=False
+            "--conversation",
+            metavar="ID",
+            help="Report on this conversation. Default: all conversations.",
+            show_default=False,
         ),
     ] = None,
     user: User = None,
 ) -> None:
-    """Report tokens, cost and added latency of shadow calls. Counts the posts missing in either prompt too."""
+    """Report tokens, cost and added latency of shadow calls, and the posts missing from either prompt."""
     with state.open() as cue:
-        found = cue.shadow.report(conversation, user=user)
+        shadow_report = cue.shadow.report(conversation, user=user)
     if state.json:
-        screen.say_json(found)
+        screen.say_json(shadow_report)
         return
-    if found.refused_calls:
-        screen.say(f"rejected by the upstream, not included below: {counted(found.refused_calls, 'call')}")
-    if not found.calls and not found.refused_calls:
+    if shadow_report.refused_calls:
+        screen.say(f"rejected by the upstream, not included below: {counted(shadow_report.refused_calls, 'call')}")
+    if not shadow_report.calls and not shadow_report.refused_calls:
         screen.say("no calls recorded yet. Start shadow mode with `cuebook serve --upstream URL --shadow`.")
         return
-    if not found.calls:
+    if not shadow_report.calls:
         return
-    _tokens(found)
-    _costs(found)
-    _posts(found)
-    if found.lost:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(found.lost.items()))
-        screen.say(f"not recorded: {counted(sum(found.lost.values()), 'forwarded call')} ({reasons})")
+    _tokens(shadow_report)
+    _costs(shadow_report)
+    _posts(shadow_report)
+    if shadow_report.lost:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(shadow_report.lost.items()))
+        screen.say(f"not recorded: {counted(sum(shadow_report.lost.values()), 'forwarded call')} ({reasons})")
 
 
 def _tokens(found: ShadowReport) -> None:

@@ -38,9 +38,12 @@ def list_(
     with state.open() as cue:
         cue.conversations.get(conversation, user=user)
         turns = cue.turns.last(conversation, user=user, last=last)
-    shown = [shapes.turn(turn, query="", reply="", shown=None) for turn in turns]
+    items = [shapes.turn(turn, query="", reply="", shown=None) for turn in turns]
     if state.json:
-        screen.say_json({"items": [{key: each[key] for key in each if key not in _UNREAD} for each in shown]})
+        screen.say_json({"items": [{key: each[key] for key in each if key not in _UNREAD} for each in items]})
+        return
+    if not turns:
+        screen.say("no turns yet. Imported posts have none; `cuebook chat` and `cuebook serve` create them.")
         return
     rows = [
         (
@@ -51,7 +54,7 @@ def list_(
             (each["createdAt"] or "")[:19].replace("T", " "),
             turn.steps[-1].error if turn.steps else "",
         )
-        for turn, each in zip(turns, shown, strict=True)
+        for turn, each in zip(turns, items, strict=True)
     ]
     screen.table(("turn", "state", "steps", "tokens", "started", "error"), rows, right=("turn", "steps", "tokens"))
 
@@ -72,23 +75,23 @@ def show(
 ) -> None:
     """Show the prompt of a turn block by block. Shows sources, tokens, and what was left out and why."""
     with state.open() as cue:
-        shown = cue.turns.show(conversation, n, step=step, user=user)
+        data = cue.turns.show(conversation, n, step=step, user=user)
     if state.json:
-        screen.say_json(shown)
+        screen.say_json(data)
         return
-    steps = f" · step {shown['step']} of {len(shown['steps'])}" if len(shown["steps"]) > 1 else ""
-    screen.heading(f"turn {n} of {conversation}{steps} · {shown['state']} · {shown['createdAt']}")
-    screen.say(f"asked: {screen.line_of(shown['query'], 200)}")
-    screen.say(f"answered: {screen.line_of(shown['reply'], 200)}")
-    if shown["window"] is None:
+    steps = f" · step {data['step']} of {len(data['steps'])}" if len(data["steps"]) > 1 else ""
+    screen.heading(f"turn {n} of {conversation}{steps} · {data['state']} · {data['createdAt']}")
+    screen.say(f"asked: {screen.line_of(data['query'], 200)}")
+    screen.say(f"answered: {screen.line_of(data['reply'], 200)}")
+    if data["window"] is None:
         withheld = "prompt withheld: it contains memories from other conversations of the first user"
         erased = "prompt unavailable: some of its content was erased"
-        screen.say(withheld if shown["replay"] == "withheld" else erased)
+        screen.say(withheld if data["replay"] == "withheld" else erased)
     else:
-        draw(shown["window"], full=full)
-    for line in told_of(shown):
+        draw(data["window"], full=full)
+    for line in told_of(data):
         screen.say(line)
-    screen.say(f"replay check: {shown['replay']}")
+    screen.say(f"replay check: {data['replay']}")
 
 
 @command(
@@ -118,18 +121,18 @@ def feedback(
 ) -> None:
     """Rate a turn. The newest rating replaces earlier ones and the one inferred from the user's next message."""
     if sum((good, bad, score is not None)) > 1:
-        msg = "--good, --bad and --score exclude each other. Use only one."
+        msg = "--good, --bad and --score cannot be combined. Use one."
         raise InvalidInput(msg, where="score")
     given = 1.0 if good else 0.0 if bad else score
     with state.open() as cue:
-        known = cue.turns.feedback(
+        stored_outcome = cue.turns.feedback(
             conversation, n, score=given, outcome=outcome, corrections=corrections, comment=comment, user=user
         )
-    said = to_wire(known)
+    data = to_wire(stored_outcome)
     if state.json:
-        screen.say_json(said)
+        screen.say_json(data)
         return
-    for line in observed_lines(said):
+    for line in observed_lines(data):
         screen.say(line)
 
 
@@ -171,13 +174,13 @@ def replay(
             conversation, n, step=step, user=user, with_prompt=prompts, as_of=as_of, without=without or (), ask=ask
         )
         reply = cue.turns.show(conversation, n, user=user)["reply"] if found.counterfactual else ""
-    said = replay_shape(found)
+    data = replay_shape(found)
     if state.json:
-        screen.say_json(said)
+        screen.say_json(data)
     else:
         screen.say(f"{found.verdict}" + (f": {found.reason}" if found.reason else ""))
-        if "counterfactual" in said:
-            draw_other(said["counterfactual"], reply=reply)
+        if "counterfactual" in data:
+            draw_other(data["counterfactual"], reply=reply)
     if found.verdict == "altered":
         raise typer.Exit(1)
 
@@ -185,8 +188,8 @@ def replay(
 def _prompts(given: list[str]) -> list[str]:
     for each in given:
         if not each.removeprefix(_PROMPT) or not each.startswith(_PROMPT):
-            msg = f"--with: {each!r} is not a prompt version. Use prompt=SLUG[@BRANCH][:NUMBER]"
-            raise typer.BadParameter(msg)
+            msg = f"{each!r} is not a prompt version. Use prompt=SLUG[@BRANCH][:N]"
+            raise typer.BadParameter(msg, param_hint="--with")
     return [each.removeprefix(_PROMPT) for each in given]
 
 

@@ -14,8 +14,8 @@ app = new_app()
 @command(app, "cuebook version", name="version")
 def show_version(state: State) -> None:
     """Show the versions of Cuebook, Python and SQLite."""
-    found = {"cuebook": version("cuebook"), "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    results = {"cuebook": version("cuebook"), "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
     if state.json:
-        screen.say_json(found)
+        screen.say_json(results)
     else:
-        screen.say(f"cuebook {found['cuebook']} (Python {found['python']}, SQLite {found['sqlite']})")
+        screen.say(f"cuebook {results['cuebook']} (Python {results['python']}, SQLite {results['sqlite']})")

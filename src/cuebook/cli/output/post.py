@@ -25,7 +25,7 @@ def lines_of(post: Post) -> Iterator[str]:
 
 def without_data(text: str) -> str:
     """Replace each data URL in a text with its type and size: `[image png, 16 kB]`."""
-    return _DATA.sub(lambda found: _named(found[1], found[2], found[3]), text)
+    return _DATA.sub(lambda result: _named(result[1], result[2], result[3]), text)
 
 
 def _shown(part: Part) -> str:
@@ -45,14 +45,14 @@ def _shown(part: Part) -> str:
 def _opaque(content: str) -> tuple[str, str]:
     """Return the type that an unknown part names, and its text if it has no other field."""
     try:
-        told = json.decode(content)
+        value = json.decode(content)
     except (DecodeError, RecursionError):
-        told = None
-    kind = told.get("type") if isinstance(told, dict) else None
-    if not isinstance(told, dict) or not isinstance(kind, str):
+        value = None
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(kind, str):
         return "opaque", content
-    text = told.get("text")
-    return kind, text if isinstance(text, str) and len(told) == 2 else content
+    text = value.get("text")
+    return kind, text if isinstance(text, str) and len(value) == 2 else content
 
 
 def _named(kind: str, form: str, base64: str) -> str:

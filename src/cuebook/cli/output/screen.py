@@ -71,7 +71,7 @@ def harmless_json(document: str) -> str:
 
 
 def complain(text: str) -> None:
-    """Print an error as one line on stderr."""
+    """Print an error or a notice as one line on stderr."""
     print(f"cuebook: {line_of(text)}", file=sys.stderr, flush=True)
 
 
@@ -80,7 +80,7 @@ def on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-# ---- pictures -------------------------------------------------------------------------------------------------------
+# ---- tables ---------------------------------------------------------------------------------------------------------
 
 
 def _console(*, stderr: bool = False) -> Any:
@@ -133,11 +133,11 @@ def fit(wanted: Sequence[int], room: int, last: Sequence[bool] = ()) -> list[int
     return widths
 
 
-def verdict(state: str, name: str, found: str, advice: str = "") -> None:
+def verdict(state: str, name: str, result: str, advice: str = "") -> None:
     """Print the result of a check on one line: ok, info, warn or fail, its name, the finding and the advice."""
     from rich.text import Text
 
-    text = Text.assemble((f"{state:<5}", _STYLES[state]), f" {name:<10} ", line_of(found))
+    text = Text.assemble((f"{state:<5}", _STYLES[state]), f" {name:<10} ", line_of(result))
     if advice:
         text.append(f" → {line_of(advice)}", style="dim")
     _console().print(text, soft_wrap=True)
@@ -225,4 +225,4 @@ def prepare(*, debug: bool) -> None:
 
 
 def _last_words(kind: type[BaseException], error: BaseException, _trace: object) -> None:
-    complain(f"internal error, please report it: {kind.__name__}: {error} (`cuebook --debug …` shows where)")
+    complain(f"Internal error: {kind.__name__}: {error}. Please report it; `cuebook --debug …` shows the traceback.")

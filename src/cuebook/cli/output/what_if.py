@@ -9,27 +9,27 @@ WORDS = 80
 _LISTS = (("removed", "leftOut"), ("added", "letIn"), ("changed", "changed"))
 
 
-def draw(said: dict[str, Any], *, reply: str) -> None:
+def draw(data: dict[str, Any], *, reply: str) -> None:
     """Print a counterfactual from its JSON form; `reply` is the original answer."""
-    if not said["reproduced"]:
+    if not data["reproduced"]:
         screen.say(
             "The original prompt is not reproduced byte for byte: a setting or the search index has changed since."
         )
-    if said["refused"]:
-        screen.say(f"This prompt would have been refused: {said['refused']}")
+    if data["refused"]:
+        screen.say(f"This prompt would have been refused: {data['refused']}")
         return
-    tokens = said["tokens"]
+    tokens = data["tokens"]
     screen.say(f"tokens: {tokens['before']:,} before, {tokens['after']:,} after ({tokens['change']:+,})")
-    moved = [_blocks(name, said[key]) for name, key in _LISTS]
+    moved = [_blocks(name, data[key]) for name, key in _LISTS]
     if not any(moved):
         screen.say("no change: the prompt would have been the same")
-    posts = said["postsLeftOut"]
+    posts = data["postsLeftOut"]
     screen.say(f"posts left out: {posts['before']:,} before, {posts['after']:,} after")
-    if said["answer"] is not None:
+    if data["answer"] is not None:
         screen.heading("\noriginal answer")
         screen.say(reply)
         screen.heading("\nanswer to the changed prompt")
-        screen.say(said["answer"])
+        screen.say(data["answer"])
 
 
 def _blocks(name: str, blocks: list[dict[str, Any]]) -> bool:

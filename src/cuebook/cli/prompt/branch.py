@@ -26,7 +26,7 @@ def branch_(
     state: State,
     prompt: Prompt,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Name of the new branch. Omit it to list the branches.")
+        str | None, typer.Argument(metavar="NAME", help="Name of the new branch. Omit it to list the branches.")
     ] = None,
     *,
     branch: Branch = None,
@@ -95,10 +95,10 @@ def merge(
     slug = lookup.read_place(prompt).slug
 
     async def run(cue: Cuebook) -> Wire:
-        made, merged = await cue.prompts.merge(slug, name, into=into, by=whoever(by))
-        if made is not None:
-            await write_through(cue, made.slug)
-            return shapes.written(made)
+        version, merged = await cue.prompts.merge(slug, name, into=into, by=whoever(by))
+        if version is not None:
+            await write_through(cue, version.slug)
+            return shapes.written(version)
         clashes = merged.conflicts
         return {
             "conflicts": [
@@ -138,7 +138,7 @@ def label(
     prompt: Prompt,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[LABEL]", help="Label to move, such as production. Omit it to list the labels."),
+        typer.Argument(metavar="LABEL", help="Label to move, such as production. Omit it to list the labels."),
     ] = None,
     *,
     branch: Branch = None,
@@ -181,6 +181,9 @@ def _list_labels(state: State, slug: str) -> None:
         )
         for each in items
     ]
+    if not rows:
+        screen.say(f"no labels. Run `cuebook prompt label {slug} LABEL` to create one.")
+        return
     screen.table(("label", "version", "moved by", "time"), rows)
 
 
@@ -209,11 +212,11 @@ def rollback(
     """
 
     async def run(cue: Cuebook) -> Wire:
-        found = await lookup.find(cue.prompts, prompt, branch=branch)
-        at = {"branch": found.branch, "by": whoever(by)}
-        stands = await cue.prompts.roll_back(found.slug, to=to, reason=reason, **at)
-        await write_through(cue, found.slug)
-        active = await cue.prompts.get(found.slug, branch=found.branch, version=stands.active)
+        version = await lookup.find(cue.prompts, prompt, branch=branch)
+        at = {"branch": version.branch, "by": whoever(by)}
+        stands = await cue.prompts.roll_back(version.slug, to=to, reason=reason, **at)
+        await write_through(cue, version.slug)
+        active = await cue.prompts.get(version.slug, branch=version.branch, version=stands.active)
         return shapes.rolled_back(active, stands)
 
     done = wait(state, run)

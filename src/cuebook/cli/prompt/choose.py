@@ -48,19 +48,19 @@ def select(
     The variants are the active versions of all branches. Nothing is stored.
     """
     slug, signals = lookup.read_place(prompt).slug, numbers(signal, "--signal")
-    given: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
+    data: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
 
     async def run(cue: Cuebook) -> Wire:
         named = strategy or cue.config.settings.prompts.strategy
-        return shapes.selection(await cue.prompts.select(slug, signals, strategy=named, seed=seed, **given))
+        return shapes.selection(await cue.prompts.select(slug, signals, strategy=named, seed=seed, **data))
 
-    shown = wait(state, run)
+    fields = wait(state, run)
     if state.json:
-        screen.say_json(shown)
+        screen.say_json(fields)
         return
-    picked = shown["selected"]
-    how = "exploration" if shown["explored"] else "best score"
-    screen.say(f"{_name(picked)} ({how}, selected with probability {shown['propensity']:.3f})")
+    picked = fields["selected"]
+    how = "exploration" if fields["explored"] else "best score"
+    screen.say(f"{_name(picked)} ({how}, selected with probability {fields['propensity']:.3f})")
     if explain:
         rows = [
             (
@@ -71,7 +71,7 @@ def select(
                 f"{each['totalScore']:.3f}",
                 f"{each['propensity']:.3f}",
             )
-            for each in shown["variants"]
+            for each in fields["variants"]
         ]
         names = ("", "variant", "edge weight", "context fit", "total", "propensity")
         screen.table(names, rows, right=names[2:], fold=("variant",))
@@ -115,7 +115,7 @@ def observe(
     async def run(cue: Cuebook) -> Wire:
         named = place.branch is not None or place.version is not None
         found = await lookup.find(cue.prompts, prompt, branch=branch, version=version) if named else None
-        seen = await cue.prompts.observe(
+        observed = await cue.prompts.observe(
             found.slug if found else place.slug,
             sentiment=sentiment,
             corrections=corrections,
@@ -127,11 +127,11 @@ def observe(
             conversation=conversation,
             user=user,
         )
-        return shapes.observed(seen)
+        return shapes.observed(observed)
 
-    shown = wait(state, run)
+    data = wait(state, run)
     if state.json:
-        screen.say_json(shown)
+        screen.say_json(data)
     else:
-        back = "; version rolled back" if shown["rolledBack"] else ""
-        screen.say(f"score {shown['score']:.3f}, new edge weight {shown['edgeWeight']:.3f}{back}")
+        back = "; version rolled back" if data["rolledBack"] else ""
+        screen.say(f"score {data['score']:.3f}, new edge weight {data['edgeWeight']:.3f}{back}")

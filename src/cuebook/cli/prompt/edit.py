@@ -28,17 +28,22 @@ _EDITOR = "notepad" if os.name == "nt" else "vi"
 _Texts = list[str] | None
 
 FileArgument = Annotated[
-    str | None, typer.Argument(metavar="[FILE]", help="Prompt file or plain text; - reads standard input.")
+    str | None, typer.Argument(metavar="FILE", help="Prompt file or plain text; - reads standard input.")
 ]
 Text = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Prompt text.")]
 Section = Annotated[
-    _Texts, typer.Option("--section", metavar="NAME=TEXT", help="Section; @FILE reads the text from a file.")
+    _Texts,
+    typer.Option("--section", metavar="NAME=TEXT", help="Section; @FILE reads the text from a file; repeatable."),
 ]
 Override = Annotated[
-    _Texts, typer.Option("--override", metavar="NAME=TEXT", help="Section that replaces the parent's.")
+    _Texts, typer.Option("--override", metavar="NAME=TEXT", help="Section that replaces the parent's; repeatable.")
 ]
-ParamOption = Annotated[_Texts, typer.Option("--param", metavar="NAME[=DEFAULT]", help="Template parameter.")]
-Weight = Annotated[_Texts, typer.Option("--weight", metavar="SIGNAL=W", help="Weight for a signal.")]
+ParamOption = Annotated[
+    _Texts, typer.Option("--param", metavar="NAME[=DEFAULT]", help="Template parameter; repeatable.")
+]
+Weight = Annotated[
+    _Texts, typer.Option("--weight", metavar="SIGNAL=W", help="Weight of a signal for `select`; repeatable.")
+]
 Inherits = Annotated[str | None, typer.Option("--inherits", metavar="ID", help='Parent prompt; "" for none.')]
 Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Prompt type, such as persona or addon.")]
 EngineOption = Annotated[Engine | None, typer.Option("--engine", help="Template syntax: $name (dollar) or {{name}}.")]
@@ -50,7 +55,7 @@ Semver = Annotated[
 Base = Annotated[
     int | None, typer.Option("--base", metavar="N", min=0, help="Expected head version; fail if it has changed.")
 ]
-Author = Annotated[str, typer.Option("--author", metavar="NAME", help="Author.")]
+Author = Annotated[str, typer.Option("--author", metavar="NAME", help="Author of the version.")]
 
 
 @command(
@@ -82,7 +87,8 @@ def new(
 ) -> None:
     """Create a prompt, or write a new version of it.
 
-    Read the text from a file or from options; without either, open $EDITOR. Fields not named keep their value.
+    Read the text from a file or from options; without either, open $EDITOR. Fields that are not given keep their
+    values.
     """
     place = lookup.read_place(prompt, branch=branch)
     sections = {} if text is None else {BODY: text}
@@ -98,16 +104,16 @@ def new(
         "override_sections": overriding or None,
         "metadata": {"context_weights": numbers(weight, "--weight")} if weight else None,
     }
-    given = {name: value for name, value in fields.items() if value is not None}
-    given |= {} if inherits is None else {"inherits": inherits or None}
-    if file is not None and (sections or given):
-        msg = "FILE and text options exclude each other. Use only one of them"
+    data = {name: value for name, value in fields.items() if value is not None}
+    data |= {} if inherits is None else {"inherits": inherits or None}
+    if file is not None and (sections or data):
+        msg = "FILE cannot be combined with text options. Use one of them"
         raise typer.BadParameter(msg, param_hint="FILE")
     if file is not None:
         _tell(state, wait(state, lambda cue: _save_file(cue, place, file, base, author)))
-    elif sections or given:
-        given |= {"base": base, "author": author}
-        _tell(state, wait(state, lambda cue: _save(cue, place, sections, given)))
+    elif sections or data:
+        data |= {"base": base, "author": author}
+        _tell(state, wait(state, lambda cue: _save(cue, place, sections, data)))
     else:
         _edit(state, place, author=author, new=True)
 
@@ -117,9 +123,9 @@ async def _save_file(cue: Cuebook, place: VersionPlace, file: str, base: int | N
     if base not in (None, draft.base):
         msg = f"Prompt {draft.slug!r} has changed: head of {draft.branch!r} is {draft.base}, not {base}. Retry."
         raise Conflict(msg)
-    made = await drafts.save_draft(cue.desk, draft, drafts.read_draft(draft, _read(file), name=file), by=author)
-    await write_through(cue, made.slug)
-    return made
+    version = await drafts.save_draft(cue.desk, draft, drafts.read_draft(draft, _read(file), name=file), by=author)
+    await write_through(cue, version.slug)
+    return version
 
 
 async def _save(cue: Cuebook, place: VersionPlace, sections: dict[str, str], fields: dict[str, Any]) -> Version:
@@ -127,10 +133,10 @@ async def _save(cue: Cuebook, place: VersionPlace, sections: dict[str, str], fie
     before = (await drafts.draft_of(cue.desk, place.slug, place.branch, new=True)).before
     if "metadata" in fields and before:
         fields = fields | {"metadata": {**before.metadata, **fields["metadata"]}}
-    kept = dict(before.sections) if before and not sections else sections
-    made = await cue.prompts.save(place.slug, kept, branch=place.branch or MAIN, **fields)
-    await write_through(cue, made.slug)
-    return made
+    remaining = dict(before.sections) if before and not sections else sections
+    version = await cue.prompts.save(place.slug, remaining, branch=place.branch or MAIN, **fields)
+    await write_through(cue, version.slug)
+    return version
 
 
 def _param(written: str) -> dict[str, Any]:
@@ -195,11 +201,11 @@ def _edit(state: State, place: VersionPlace, *, author: str, new: bool) -> None:
 
 
 def _run_editor(file: Path) -> None:
-    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not named and not screen.on_terminal():
+    name = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not name and not screen.on_terminal():
         msg = "No text given. Pass FILE, --text or --section, or set EDITOR."
         raise InvalidInput(msg, where="text")
-    command_line = [*shlex.split(named or _EDITOR, posix=os.name != "nt"), str(file)]
+    command_line = [*shlex.split(name or _EDITOR, posix=os.name != "nt"), str(file)]
     try:
         done = subprocess.run(command_line, check=False)  # noqa: S603  # the user's own editor
     except OSError as error:

@@ -29,7 +29,7 @@ Prompt = Annotated[
         metavar="PROMPT", help="Prompt ID; append @BRANCH, @LABEL, :N or @BRANCH:N for a version.", show_default=False
     ),
 ]
-Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="Branch.  [default: main]")]
+Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="Branch of the prompt.  [default: main]")]
 Number = Annotated[
     int | None, typer.Option("--version", metavar="N", min=1, help="Version number. Default: the active version.")
 ]
@@ -70,26 +70,26 @@ def whoever(by: str | None) -> str:
 
 def pairs(values: list[str] | None, option: str, *, alone: str | None = None) -> dict[str, str]:
     """Parse `NAME=VALUE` options; a bare name gets the value `alone`. Raises BadParameter."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for each in values or ():
         name, mark, value = each.partition("=")
         if not name or (not mark and alone is None):
-            msg = f"{each!r} is not NAME=VALUE"
+            msg = f"{each!r} is not of the form NAME=VALUE"
             raise typer.BadParameter(msg, param_hint=option)
-        if name in found:
-            msg = f"{name!r} is set twice"
+        if name in results:
+            msg = f"{name!r} is set twice. Pass it once"
             raise typer.BadParameter(msg, param_hint=option)
-        found[name] = value if mark else alone or ""
-    return found
+        results[name] = value if mark else alone or ""
+    return results
 
 
 def numbers(values: list[str] | None, option: str) -> dict[str, float]:
     """Parse `NAME=NUMBER` options; a bare name is 1. Raises BadParameter."""
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     for name, value in pairs(values, option, alone="1").items():
         try:
-            found[name] = float(value)
+            results[name] = float(value)
         except ValueError:
             msg = f"{name}: {value!r} is not a number"
             raise typer.BadParameter(msg, param_hint=option) from None
-    return found
+    return results

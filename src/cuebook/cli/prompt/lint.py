@@ -16,6 +16,7 @@ from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
 from cuebook.cli.state import State
+from cuebook.records.expression import counted
 
 _STATES = {"error": "fail", "warning": "warn", "info": "info"}
 
@@ -58,8 +59,10 @@ def lint(
             where = " ".join(filter(None, (each["slug"], each["where"])))
             said = each["message"] if each["message"].startswith(where) else f"{where}: {each['message']}"
             screen.verdict(_STATES[each["severity"]], each["rule"], said)
-        told = [f"{counts[name]:,} {name}{'s' * (counts[name] != 1 and name != 'info')}" for name in linting.SEVERITIES]
-        screen.say(", ".join(told) if found else "no findings")
+        lines = [
+            f"{counts[name]:,} {name}{'s' * (counts[name] != 1 and name != 'info')}" for name in linting.SEVERITIES
+        ]
+        screen.say(", ".join(lines) if found else "no findings")
     if counts["error"] or (strict and counts["warning"]):
         raise typer.Exit(1)
 
@@ -86,11 +89,11 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
         rating = await linting.rate_version(cue.desk, PromptFolder(cue.prompt_files.root), found)
         return linting.rating_to_wire(found, rating)
 
-    shown = wait(state, run)
+    data = wait(state, run)
     if state.json:
-        screen.say_json(shown)
+        screen.say_json(data)
         return
-    screen.heading(f"{shown['slug']}@{shown['branch']}:{shown['version']} · {shown['score']:.1f} of 100")
+    screen.heading(f"{data['slug']}@{data['branch']}:{data['version']} · {data['score']:.1f} of 100")
     rows = [
         (
             each["name"],
@@ -99,7 +102,7 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
             screen.bar(each["points"] / each["most"]),
             each["reason"],
         )
-        for each in shown["parts"]
+        for each in data["parts"]
     ]
     screen.table(("part", "points", "of", "", "reason"), rows, right=("points", "of"))
 
@@ -111,7 +114,9 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
 def clusters(
     state: State,
     *,
-    prefix: Annotated[str, typer.Option("--prefix", metavar="P", help="Only prompt IDs with this prefix.")] = "",
+    prefix: Annotated[
+        str, typer.Option("--prefix", metavar="P", help="Use only prompts whose ID has this prefix.")
+    ] = "",
     least: Annotated[
         float | None,
         typer.Option(
@@ -145,6 +150,6 @@ def clusters(
         screen.say(f"ungrouped: {', '.join(found.alone)}")
     by = "embeddings" if found.by == "meaning" else "shared words"
     groups = len(found.groups)
-    screen.say(f"{found.prompts:,} prompts, {groups:,} {'group' if groups == 1 else 'groups'}, by {by}")
+    screen.say(f"{counted(found.prompts, 'prompt')}, {counted(groups, 'group')}, by {by}")
     if found.instead:
         screen.say(f"{found.instead}: shared words were used instead")

@@ -21,7 +21,9 @@ from cuebook.records.prompt import Version
 def list_(
     state: State,
     *,
-    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only prompt IDs with this prefix.")] = "",
+    prefix: Annotated[
+        str, typer.Option("--prefix", metavar="TEXT", help="Show only prompts whose ID has this prefix.")
+    ] = "",
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="Show at most N prompts.")] = 50,
     cursor: Cursor = None,
 ) -> None:
@@ -72,7 +74,7 @@ def show(
     branch: Branch = None,
     version: Number = None,
     resolve: Annotated[bool, typer.Option("--resolve", help="Include inherited sections.")] = False,
-    file: Annotated[bool, typer.Option("--file", help="Print the prompt file.")] = False,
+    file: Annotated[bool, typer.Option("--file", help="Print the version as a prompt file.")] = False,
     project: Project = None,
 ) -> None:
     """Show a version: sections, parameters, labels and state."""
@@ -83,13 +85,13 @@ def show(
         at: dict[str, Any] = {"branch": found.branch, "version": found.number, "project": ""}
         return found, await views.show(cue.prompts, found.slug, **at, resolve=resolve)
 
-    found, shown = wait(state, read)
+    found, data = wait(state, read)
     if state.json:
-        screen.say_json(shown)
+        screen.say_json(data)
     elif file:
         screen.say(file_of(found), end="")
     else:
-        _draw(shown)
+        _draw(data)
 
 
 def _draw(shown: Wire) -> None:
@@ -182,7 +184,9 @@ def diff(
     branch: Branch = None,
     turns: Annotated[
         int,
-        typer.Option("--turns", metavar="N", min=0, max=MOST_TURNS, help="Measure on the last N turns; 0 for none."),
+        typer.Option(
+            "--turns", metavar="N", min=0, max=MOST_TURNS, help="Measure the cost in the last N turns; 0 for none."
+        ),
     ] = TURNS,
 ) -> None:
     """Compare two versions, and measure the token cost.
@@ -193,33 +197,33 @@ def diff(
     """
 
     async def read(cue: Cuebook) -> Wire:
-        named = await lookup.find(cue.prompts, prompt, branch=branch)
-        edited = await _edited(cue, prompt, named) if a is None else None
+        version = await lookup.find(cue.prompts, prompt, branch=branch)
+        edited = await _edited(cue, prompt, version) if a is None else None
         if edited:
             path, draft = edited
-            return await lookup.compare(cue.desk, named, draft, turns=turns) | {"file": path}
-        after = await lookup.find_beside(cue.prompts, named, b) if b else named
+            return await lookup.compare(cue.desk, version, draft, turns=turns) | {"file": path}
+        after = await lookup.find_beside(cue.prompts, version, b) if b else version
         if a is None and after.number == 1:
             msg = (
                 f"{after.slug}@{after.branch}:1 is the first version of its branch. Name a version to compare it with."
             )
             raise InvalidInput(msg, where="a")
-        before = await lookup.find_beside(cue.prompts, named, a or f"{after.branch}:{after.number - 1}")
+        before = await lookup.find_beside(cue.prompts, version, a or f"{after.branch}:{after.number - 1}")
         return await lookup.compare(cue.desk, before, after, turns=turns)
 
-    shown = wait(state, read, autopush=None if a else False)
+    data = wait(state, read, autopush=None if a else False)
     if state.json:
-        screen.say_json(shown)
+        screen.say_json(data)
         return
-    first = f"{shown.get('branchA', shown['branch'])}:{shown['a']}"
-    second = shown.get("file") or f"{shown['branch']}:{shown['b']}"
-    screen.heading(f"{shown['slug']} {first} → {second}")
-    draw_difference(shown)
-    tokens = shown["tokens"]
-    asked = "" if shown["bump"] == "none" else f"; a {shown['bump']} change"
+    first = f"{data.get('branchA', data['branch'])}:{data['a']}"
+    second = data.get("file") or f"{data['branch']}:{data['b']}"
+    screen.heading(f"{data['slug']} {first} → {second}")
+    draw_difference(data)
+    tokens = data["tokens"]
+    asked = "" if data["bump"] == "none" else f"; a {data['bump']} change"
     screen.say(f"{tokens['change']:+,} tokens ({tokens['before']:,} → {tokens['after']:,}){asked}")
-    if "impact" in shown:
-        _draw_impact(shown["impact"])
+    if "impact" in data:
+        _draw_impact(data["impact"])
 
 
 def _draw_impact(impact: Wire) -> None:

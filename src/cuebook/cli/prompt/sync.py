@@ -34,15 +34,15 @@ def push(
 
     If a file is invalid, report it and store nothing.
     """
-    done = wait(state, lambda cue: cue.prompt_files.push(dry_run=dry_run, force=force), autopush=False)
+    sync_changes = wait(state, lambda cue: cue.prompt_files.push(dry_run=dry_run, force=force), autopush=False)
     if state.json:
-        screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in done]})
+        screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in sync_changes]})
         return
-    for each in done:
+    for each in sync_changes:
         screen.say(f"{each.path}: {'would be ' * dry_run}{_pushed(each)}")
         if each.suggested:
             screen.say(f"  still version {each.semver}; a {each.bump} change should be {each.suggested}")
-    if not done:
+    if not sync_changes:
         screen.say("no changes on disk")
 
 
@@ -62,13 +62,13 @@ def pull(
 
     Older versions go to .objects. registry.json is rebuilt.
     """
-    done = wait(state, lambda cue: cue.prompt_files.pull(dry_run=dry_run, force=force), autopush=False)
+    sync_changes = wait(state, lambda cue: cue.prompt_files.pull(dry_run=dry_run, force=force), autopush=False)
     if state.json:
-        screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in done]})
+        screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in sync_changes]})
         return
-    for each in done:
+    for each in sync_changes:
         screen.say(f"{each.path}: {'would be ' * dry_run}written, {_name(each)} ({each.semver})")
-    if not done:
+    if not sync_changes:
         screen.say("no changes in the database")
 
 
@@ -78,12 +78,12 @@ def drift(state: State) -> None:
 
     registry.json is checked too. Exits with 1 if they differ. Nothing is written.
     """
-    found = wait(state, lambda cue: cue.prompt_files.drift(), autopush=False)
+    sync_changes = wait(state, lambda cue: cue.prompt_files.drift(), autopush=False)
     if state.json:
-        screen.say_json({"ok": not found, "items": [_wire(each) for each in found]})
+        screen.say_json({"ok": not sync_changes, "items": [_wire(each) for each in sync_changes]})
     else:
-        _draw(found)
-    if found:
+        _draw(sync_changes)
+    if sync_changes:
         raise typer.Exit(1)
 
 
@@ -105,7 +105,7 @@ def _name(each: SyncChange) -> str:
 
 
 def _wire(each: SyncChange) -> Wire:
-    told: Wire = {
+    data: Wire = {
         "path": each.path,
         "slug": each.slug,
         "branch": each.branch,
@@ -115,5 +115,5 @@ def _wire(each: SyncChange) -> Wire:
         "bump": each.bump,
     }
     if each.suggested:
-        told["suggested"] = each.suggested
-    return told | ({"message": each.message} if each.message else {})
+        data["suggested"] = each.suggested
+    return data | ({"message": each.message} if each.message else {})

@@ -18,7 +18,7 @@ Given = Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUE"
 Diff = Annotated[bool, typer.Option("--diff", help="Show the template changes since the previous version.")]
 Log = Annotated[bool, typer.Option("--log", help="Record the rendering in the audit log.")]
 TextOnly = Annotated[bool, typer.Option("--text", help="Print only the rendered text.")]
-Positional = Annotated[str | None, typer.Argument(metavar="[PROMPT]", help="Same as --prompt.", show_default=False)]
+Positional = Annotated[str | None, typer.Argument(metavar="PROMPT", help="Same as --prompt.", show_default=False)]
 
 
 @command(
@@ -40,24 +40,24 @@ def try_out(
     text: TextOnly = False,
     project: Project = None,
 ) -> None:
-    """Render a prompt: text, template, metadata and time.
+    """Render a prompt and show its template and metadata.
 
     Exits with 1 and names the parameter if one is missing.
     """
     slug = prompt or named
     if slug is None or (prompt and named):
-        msg = "Name exactly one prompt"
+        msg = "Pass exactly one prompt ID"
         raise typer.BadParameter(msg, param_hint="--prompt")
     params = pairs(param, "--param")
     who = whoever(None) if log else None
     options: dict[str, Any] = {"branch": branch, "version": version, "diff": diff, "log": who, "project": project}
-    shown = wait(state, lambda cue: lookup.try_out(cue.desk, slug, params, **options))
+    data = wait(state, lambda cue: lookup.try_out(cue.desk, slug, params, **options))
     if state.json:
-        screen.say_json(shown)
+        screen.say_json(data)
     elif text:
-        screen.say(shown["text"])
+        screen.say(data["text"])
     else:
-        _draw(shown)
+        _draw(data)
 
 
 #: Fields shown in the heading.

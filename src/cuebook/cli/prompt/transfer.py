@@ -19,8 +19,9 @@ from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import DryRun, app, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
+from cuebook.records.expression import counted
 
-By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Author of versions that name none.")]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Author of versions without an author.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="JSON file; - reads standard input.", show_default=False)]
 
 
@@ -39,10 +40,10 @@ def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None)
     data = _data(file)
 
     async def run(cue: Cuebook) -> Wire:
-        done = await migrate_document(cue.desk, read_document(data, name=file), dry_run=dry_run, by=by or "")
+        migrated = await migrate_document(cue.desk, read_document(data, name=file), dry_run=dry_run, by=by or "")
         if not dry_run:
-            await write_through(cue, *(each.slug for _, _, each in done.written))
-        return shapes.migrated(done)
+            await write_through(cue, *(each.slug for _, _, each in migrated.written))
+        return shapes.migrated(migrated)
 
     _tell(state, wait(state, run))
 
@@ -58,7 +59,7 @@ def _tell(state: State, done: Wire) -> None:
         screen.say(f"{verb} {what} from {each['place']}")
     skipped = len(done["skipped"])
     if skipped:
-        screen.say(f"{skipped:,} version{'s' * (skipped != 1)} already stored")
+        screen.say(f"{counted(skipped, 'version')} already stored")
     if not done["written"]:
         screen.say("nothing to write")
 
@@ -86,7 +87,7 @@ def import_(
 ) -> None:
     """Import prompts from .md files or from exported JSON.
 
-    Importing the same file again changes nothing. A file without an id uses its file name.
+    Importing the same file again changes nothing. The default ID of a file is its name.
     """
     texts = [each for each in files if each != "-" and not each.endswith(".json")]
     documents = [each for each in files if each not in texts]
@@ -130,7 +131,7 @@ def export(
     ] = None,
     *,
     form: Annotated[
-        str, typer.Option("--format", metavar="json|md", help="json for all versions, md for the file of one.")
+        str, typer.Option("--format", metavar="json|md", help="json: all versions; md: the file of one version.")
     ] = "json",
     output: Annotated[
         Path | None,
@@ -146,9 +147,7 @@ def export(
         raise typer.BadParameter(msg, param_hint="--format")
     named = prompts or []
     if form == "md" and len(named) != 1:
-        msg = (
-            f"--format md exports one prompt, but {len(named)} are named. Run `cuebook prompt pull` to write all files."
-        )
+        msg = f"--format md exports one prompt, not {len(named)}. Run `cuebook prompt pull` to write all files."
         raise InvalidInput(msg, where="format")
 
     async def run(cue: Cuebook) -> tuple[str, int]:
@@ -165,4 +164,4 @@ def export(
     if state.json:
         screen.say_json({"file": str(output), "versions": count})
     else:
-        screen.say(f"wrote {output} ({count:,} version{'s' * (count != 1)})")
+        screen.say(f"wrote {output} ({counted(count, 'version')})")

@@ -48,12 +48,12 @@ def receipt(
         else {"branch": version.branch, "number": version.number},
         conversation=conversation,
     )
-    said = {
+    values = {
         key: desk.writer.clean(value) if isinstance(value, str) else value for key, value in (context or {}).items()
     }
     return seal(
         bare,
-        context=said,
+        context=values,
         interpolated_text=desk.writer.clean(text),
         output_summary=desk.writer.clean(output)[:SUMMARY],
         salt=salt,
@@ -68,7 +68,7 @@ def answered(desk: Desk, renders: Sequence[Record], output: str) -> tuple[Record
     place = first.selection or {}
     number, branch = int(place.get("number", 0)), str(place.get("branch", MAIN))
     version = Version(slug=first.prompt_id, branch=branch, number=number, semver=first.version, digest=first.digest)
-    told = receipt(
+    record = receipt(
         desk,
         version,
         "answer",
@@ -77,4 +77,4 @@ def answered(desk: Desk, renders: Sequence[Record], output: str) -> tuple[Record
         render_id=first.render_id,
         conversation=first.conversation,
     )
-    return (told,)
+    return (record,)

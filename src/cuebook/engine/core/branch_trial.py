@@ -98,26 +98,26 @@ async def _docket(desk: Desk, place: tuple[str, str], *, new: int, control: int,
     """Return a contest's evidence, including observations since the last load."""
     name = f"{new}:{control}:{since}"  # trial name in turns; a restarted trial gets a new name
     while True:
-        known = desk.dockets.get(place)
-        if known is None or known.name != name:
+        docket = desk.dockets.get(place)
+        if docket is None or docket.name != name:
             fresh = Docket(name, new, control, since, settings=GUARD)
-            seen, mark, revised = await desk.prompts.observations_since(
+            observations, mark, revised = await desk.prompts.observations_since(
                 Scope(), *place, (new, control), after=0, limit=OBSERVATIONS
             )
             fresh.revised = revised
-            cut = len(seen) == OBSERVATIONS
-            await asyncio.to_thread(fresh.add, seen, mark, desk.clock.now(), cut=cut)  # there may be many
+            cut = len(observations) == OBSERVATIONS
+            await asyncio.to_thread(fresh.add, observations, mark, desk.clock.now(), cut=cut)  # there may be many
             desk.dockets[place] = fresh
             return fresh
-        before = known.mark
-        seen, mark, revised = await desk.prompts.observations_since(
+        before = docket.mark
+        observations, mark, revised = await desk.prompts.observations_since(
             Scope(), *place, (new, control), after=before, limit=OBSERVATIONS
         )
-        if known.revised != revised:  # a cached observation changed
+        if docket.revised != revised:  # a cached observation changed
             desk.dockets.pop(place, None)
-        elif known.mark == before:  # no other task was faster
-            known.add(seen, mark, desk.clock.now())
-            return known
+        elif docket.mark == before:  # no other task was faster
+            docket.add(observations, mark, desk.clock.now())
+            return docket
 
 
 def _before(events: Sequence[PromptEvent], branch: Branch) -> tuple[int, float]:
@@ -143,9 +143,9 @@ async def on_trial(desk: Desk, slug: str, branch: Branch) -> OnTrial | None:
     """Return a branch's trial from the cache, for up to a minute unless its versions changed."""
     if desk.rollback != "guarded" or branch.head == 1 or branch.head in branch.rolled_back:
         return None
-    known, now = desk.trials.get((slug, branch.name)), desk.clock.now()
-    if known and known.key == _key(branch) and 0.0 <= now - known.at < FRESH_S:
-        return known.trial
+    trial_cache_entry, now = desk.trials.get((slug, branch.name)), desk.clock.now()
+    if trial_cache_entry and trial_cache_entry.key == _key(branch) and 0.0 <= now - trial_cache_entry.at < FRESH_S:
+        return trial_cache_entry.trial
     return await look(desk, branch, await contest_of(desk, slug, branch), slug=slug)
 
 
@@ -154,8 +154,8 @@ async def look(desk: Desk, branch: Branch, contest: Contest | None, *, slug: str
     trial = None
     if contest is not None and contest.docket.watched:
         numbers = (contest.new, contest.control)
-        found = await desk.prompts.versions(Scope(), slug, branch=branch.name, numbers=numbers)
-        pair = {each.number: each for each in found}
+        versions = await desk.prompts.versions(Scope(), slug, branch=branch.name, numbers=numbers)
+        pair = {each.number: each for each in versions}
         verdict = contest.docket.verdict()
         trial = OnTrial(
             new=pair[contest.new],
@@ -173,11 +173,11 @@ async def drawn(desk: Desk, family: Family, branch: str, *, conversation: str, t
     trial = await on_trial(desk, family.slug, stands) if stands else None
     if trial is None:
         return None
-    kept: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
-    share = kept.get("share")
-    if kept.get("trial") == trial.name and kept.get("branch") == branch and isinstance(share, float):
+    remaining: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
+    share = remaining.get("share")
+    if remaining.get("trial") == trial.name and remaining.get("branch") == branch and isinstance(share, float):
         for version in (trial.new, trial.control):
-            if kept.get("version") == version.number:
+            if remaining.get("version") == version.number:
                 return Lot(version=version, share=share, trial=trial.name)
     name = f"{conversation}\x00{family.slug}\x00{branch}\x00{trial.name}".encode("utf-8", "surrogatepass")
     roll = int.from_bytes(hashlib.blake2b(name, key=desk.key[:64], digest_size=6).digest(), "big") / (1 << 48)
@@ -194,30 +194,30 @@ def _key(branch: Branch) -> tuple[int, int, tuple[int, ...]]:
 
 
 async def spoken(
-    desk: Desk, seen: Observation, version: Version, *, named: bool, placed: bool = True
+    desk: Desk, observation: Observation, version: Version, *, named: bool, placed: bool = True
 ) -> tuple[Observation, Version]:
     """Return the version and probability that an observation is about, by its conversation's newest turn.
 
     Values from the caller take precedence: the version if `named`, the branch if `placed`, a propensity below 1. An
     unknown conversation changes nothing.
     """
-    if not seen.conversation or seen.propensity < 1.0:
-        return seen, version
+    if not observation.conversation or observation.propensity < 1.0:
+        return observation, version
     try:
-        turns = await desk.store.turns(Scope(user=seen.user or None), seen.conversation, last=1)
+        turns = await desk.store.turns(Scope(user=observation.user or None), observation.conversation, last=1)
     except NotFound:
-        return seen, version
+        return observation, version
     variants = turns[-1].metadata.get("promptVariants") if turns else None
-    told = variants.get(version.slug) if isinstance(variants, Mapping) else None
-    if not isinstance(told, Mapping):
-        return seen, version
-    branch, number = told["branch"], told["version"]
+    value = variants.get(version.slug) if isinstance(variants, Mapping) else None
+    if not isinstance(value, Mapping):
+        return observation, version
+    branch, number = value["branch"], value["version"]
     if (placed and branch != version.branch) or (named and number != version.number):
-        return seen, version
+        return observation, version
     if (branch, number) != (version.branch, version.number):
-        found = await desk.prompts.versions(Scope(), version.slug, branch=branch, numbers=[number])
-        if not found:
-            return seen, version
-        version = found[0]
-    lot = {"propensity": told["propensity"], "share": told["share"]} if "share" in told else {}
-    return structs.replace(seen, branch=branch, number=number, **lot), version
+        versions = await desk.prompts.versions(Scope(), version.slug, branch=branch, numbers=[number])
+        if not versions:
+            return observation, version
+        version = versions[0]
+    lot = {"propensity": value["propensity"], "share": value["share"]} if "share" in value else {}
+    return structs.replace(observation, branch=branch, number=number, **lot), version

@@ -22,15 +22,15 @@ async def items_at_head(desk: Desk, scope: Scope, conversation: str) -> list[Ite
     """
     written = await desk.store.memories.corrections.of(scope, conversation)
     summary = await desk.store.summary(scope, conversation)
-    held = await desk.store.items(scope, conversation, ended=True)
-    held = corrected(held, written, since=summary.corrected if summary else 0)
+    items = await desk.store.items(scope, conversation, ended=True)
+    items = corrected(items, written, since=summary.corrected if summary else 0)
     reach = summary.upto_seq if summary else 0
     posts = await desk.store.posts(scope, conversation, last=UNREAD + 1)
     before = [line_of(post) for post in posts if post.seq <= reach][-1:]
-    found = quotes_of([line_of(post) for post in posts if post.seq > reach], before=before)
-    current = unmarked([item for item in held if item.valid_to is None])
-    merged = merge(current, corrected(found, written, news=True))
-    past = [item for item in held if item.valid_to is not None]
+    entries = quotes_of([line_of(post) for post in posts if post.seq > reach], before=before)
+    current = unmarked([item for item in items if item.valid_to is None])
+    merged = merge(current, corrected(entries, written, news=True))
+    past = [item for item in items if item.valid_to is not None]
     return sorted([*merged.kept, *merged.added, *past], key=lambda item: (item.seq, item.id))
 
 
@@ -53,8 +53,8 @@ async def item_of(desk: Desk, scope: Scope, name: str) -> tuple[str, Item] | Non
     Raises NotFound for an unknown conversation or another user's.
     """
     conversation, id_ = parted(name) or ("", "")
-    found = [each for each in await items_at_head(desk, scope, conversation) if each.id == id_]
-    best = min(found, key=lambda each: each.valid_to is not None, default=None)
+    items = [each for each in await items_at_head(desk, scope, conversation) if each.id == id_]
+    best = min(items, key=lambda each: each.valid_to is not None, default=None)
     return None if best is None else (conversation, best)
 
 

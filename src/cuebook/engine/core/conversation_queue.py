@@ -1,4 +1,4 @@
-"""FIFO queue per conversation: run one turn at a time and bound the number of waiting turns."""
+"""Lock a conversation: its FIFO queue runs one turn at a time and bounds the number of waiting turns."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -68,7 +68,7 @@ class TrialCacheEntry(Struct, frozen=True, kw_only=True):
     trial: OnTrial | None
 
 
-class Selected(Struct, frozen=True, kw_only=True):
+class ModelSelection(Struct, frozen=True, kw_only=True):
     """A model's selection of experiences: their ids, or the failure, and the messages to the model for the logs."""
 
     ids: tuple[str, ...] | None
@@ -86,13 +86,13 @@ class Kinds(Struct, kw_only=True):
     wanted: bool = False
 
 
-class Failing(Struct, kw_only=True):
+class ServiceFailure(Struct, kw_only=True):
     """The last error of a service, "" if it works."""
 
     why: str = ""
 
 
-class Chore(Struct, frozen=True, kw_only=True):
+class Job(Struct, frozen=True, kw_only=True):
     """A background job: a function that runs it and one that counts due work."""
 
     name: str
@@ -170,7 +170,7 @@ class Desk(Struct, kw_only=True):
     embedder: Embedder | None = None
     embed_s: float = 2.0  # for a query's vector; then full text only
     embed_at_once: int = 64  # texts per background call; turns run in between
-    failing: Failing = field(default_factory=Failing)  # of the embedder
+    failing: ServiceFailure = field(default_factory=ServiceFailure)  # of the embedder
     # current content of their files; None = off
     experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None
     experience_model: Model | None = None  # selects among them; None = by words and meaning
@@ -179,12 +179,12 @@ class Desk(Struct, kw_only=True):
     log_prompt: Callable[[Any], None] | None = None  # queues a `prompt_logs.PromptLog` for writing; None = off
     # by erased kinds; returns False while data remains
     erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged
-    selected: OrderedDict[bytes, Selected] = field(default_factory=OrderedDict)  # latest selections by models
+    selected: OrderedDict[bytes, ModelSelection] = field(default_factory=OrderedDict)  # latest selections by models
     meant: OrderedDict[tuple[str, str], bytes] = field(default_factory=OrderedDict)  # vectors by space and text
     cache_rule: CacheRule | None = None
     breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
     failpoint: Callable[[str], None] = lambda _: None
-    chores: list[Chore] = field(default_factory=list)  # additional background jobs
+    jobs: list[Job] = field(default_factory=list)  # additional background jobs
     urgent: Urgent = field(default_factory=Urgent)  # turns waiting for a first token, which have priority over jobs
     stirred: Callable[[], None] = lambda: None  # notifies background jobs that work may be due
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
@@ -215,8 +215,8 @@ class Desk(Struct, kw_only=True):
 
     async def answered(self, scope: Scope, key: Key) -> StoredAnswer | None:
         """Return the stored answer of an Idempotency-Key."""
-        kept = self.keyed_digest_of(key)
-        return await self.store.answered(scope, kept[0]) if kept else None
+        remaining = self.keyed_digest_of(key)
+        return await self.store.answered(scope, remaining[0]) if remaining else None
 
     async def expire(self) -> int:
         """End turns whose lease has expired."""

@@ -78,15 +78,15 @@ class PostFactory(Struct, frozen=True):
     def posted(self, posted: Posted, *, id: str, now: float, persona: str | None, user: str | None) -> Draft:  # noqa: A002
         """Return the draft of a caller's post. Raises TooLarge, InvalidInput."""
         if posted.state not in _STATES:
-            msg = f"state: Unknown value {posted.state!r}. Use one of {', '.join(_STATES)}."
+            msg = f"state: unknown value {posted.state!r}. Available: {', '.join(_STATES)}."
             raise InvalidInput(msg, where="state")
         sender = posted.sender if posted.sender == user else self.clean(posted.sender)
-        said, wire = self._said(posted, sender, persona=persona, user=user)
+        message_content, wire = self._said(posted, sender, persona=persona, user=user)
         return self.draft(
-            said,
+            message_content,
             id=posted.id or id,
             sender=sender,
-            recipient=self.clean(posted.recipient) or recipient_of(said.role),
+            recipient=self.clean(posted.recipient) or recipient_of(message_content.role),
             now=now if posted.created_at is None else posted.created_at,
             state=posted.state,
             wire=wire,
@@ -112,7 +112,7 @@ class PostFactory(Struct, frozen=True):
     def message(
         self,
         raw: bytes,
-        said: MessageContent,
+        message_content: MessageContent,
         *,
         id: str,  # noqa: A002
         user: str | None,
@@ -128,14 +128,19 @@ class PostFactory(Struct, frozen=True):
         kept = raw if clean else self.clean_json(raw)
         clean = kept is raw
         if not clean:
-            said = read_message(kept)
-        sender = sender_of(said, user)
-        plain = not said.parts and said.name is None and sender in (owner, "user", ASSISTANT) and _is_plain(kept)
+            message_content = read_message(kept)
+        sender = sender_of(message_content, user)
+        plain = (
+            not message_content.parts
+            and message_content.name is None
+            and sender in (owner, "user", ASSISTANT)
+            and _is_plain(kept)
+        )
         draft = self.draft(
-            said,
+            message_content,
             id=id,
             sender=sender,
-            recipient=recipient_of(said.role),
+            recipient=recipient_of(message_content.role),
             now=now,
             wire=None if plain else bytes(kept),
             clean=clean,
@@ -146,7 +151,7 @@ class PostFactory(Struct, frozen=True):
 
     def draft(
         self,
-        said: MessageContent,
+        message_content: MessageContent,
         *,
         id: str,  # noqa: A002
         sender: str,
@@ -162,18 +167,20 @@ class PostFactory(Struct, frozen=True):
         `clean`: `wire` has the same content and no secrets. A single text is one string of its JSON; several texts or
         calls are derived from it.
         """
-        check_text(said.message, "message")
+        check_text(message_content.message, "message")
         check_name(id, "id")
         check_name(sender, "sendFrom")
         check_name(recipient, "sendTo")
         check_time(now)
         if limited:
-            self._check_size(said)
-        message = said.message if clean and not said.parts else self.clean(said.message)
-        parts, encoded = self._clean_parts(said.parts)
+            self._check_size(message_content)
+        message = (
+            message_content.message if clean and not message_content.parts else self.clean(message_content.message)
+        )
+        parts, encoded = self._clean_parts(message_content.parts)
         wire = self.clean_json(wire) if wire and not clean else wire
         post = PathPost(
-            0, id, 0, said.role, sender, message, 0, None, 0, 0, now,
+            0, id, 0, message_content.role, sender, message, 0, None, 0, 0, now,
             encoded, wire, state,
         )  # fmt: skip
         tokens = self.tokens(post)
@@ -182,16 +189,16 @@ class PostFactory(Struct, frozen=True):
             id=id,
             sender=sender,
             recipient=recipient,
-            role=said.role,
+            role=message_content.role,
             message=message,
             created_at=now,
             tokens=tokens,
-            digest=openai_messages.digest(MessageContent(said.role, said.name, message, parts)),
+            digest=openai_messages.digest(MessageContent(message_content.role, message_content.name, message, parts)),
             parts=parts,
             wire=wire,
             small=small,
             small_tokens=small_tokens,
-            key="" if not message or unlearned(said.role, message) else key_text(sender, now, message),
+            key="" if not message or unlearned(message_content.role, message) else key_text(sender, now, message),
             state=state,
         )
 
@@ -214,8 +221,8 @@ class PostFactory(Struct, frozen=True):
             small_tokens = weigh(decode(short(post, small, None)), self.count)
         return (small, small_tokens) if small_tokens < tokens else (None, tokens)
 
-    def _check_size(self, said: MessageContent) -> None:
-        texts = [said.message, *(part.content for part in said.parts if part.type not in _DATA)]
+    def _check_size(self, message_content: MessageContent) -> None:
+        texts = [message_content.message, *(part.content for part in message_content.parts if part.type not in _DATA)]
         if (size := sum(len(text.encode()) for text in texts)) > self.max_post:
             limit = f"{self.max_post:,}. Split the post or raise server.max_post."
             msg = f"Post too large: {size:,} bytes of text exceed the limit of {limit}"
@@ -227,7 +234,7 @@ class PostFactory(Struct, frozen=True):
             clean = tuple(self._clean_part(part) for part in parts)
             return clean, msgspec.json.encode(clean) if clean else None
         except (TypeError, UnicodeEncodeError, RecursionError) as error:
-            msg = f"attachments: Cannot encode as JSON: {error}."
+            msg = f"attachments: cannot be encoded as JSON ({error})."
             raise InvalidInput(msg, where="attachments") from error
 
     def _clean_part(self, part: Part) -> Part:
@@ -250,11 +257,11 @@ def unlearned(role: str, message: str) -> bool:
     return role == ASSISTANT and message.startswith(NO_MODEL_LABEL)
 
 
-def sender_of(said: MessageContent, user: str | None) -> str:
+def sender_of(message_content: MessageContent, user: str | None) -> str:
     """Return the sender of a wire message: `user` if it has no name."""
-    if said.role == "user":
-        return said.name or user or "user"
-    return {TOOL: TOOL, SYSTEM: SYSTEM}.get(said.role, ASSISTANT)
+    if message_content.role == "user":
+        return message_content.name or user or "user"
+    return {TOOL: TOOL, SYSTEM: SYSTEM}.get(message_content.role, ASSISTANT)
 
 
 def recipient_of(role: Role) -> str:

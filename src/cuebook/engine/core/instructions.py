@@ -1,4 +1,4 @@
-"""Select the instructions of a background model task: a managed prompt, or the shipped default (DESIGN §4).
+"""Select the instructions of a background model task: a managed prompt, or the shipped default.
 
 An instruction has a key, such as a compaction profile's `promptKey`. The key is a prompt id under `system/` or
 `default/`, the project's own prompts first. The active version on `main` applies; background tasks have no observations
@@ -24,7 +24,7 @@ from cuebook.prompts.template import render
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.persona import VARIABLES, Metaprompt, Persona
-from cuebook.records.prompt import BODY, MAIN, Param, Resolved, Version
+from cuebook.records.prompt import BODY, MAIN, Param, ResolvedVersion, Version
 
 log = logging.getLogger("cuebook.prompts")
 
@@ -79,15 +79,15 @@ def standing(names: tuple[str, ...], families: Mapping[str, Family], builtin: Ma
     raise InvalidInput(msg, where="promptKey")
 
 
-def render_instruction(found: Resolved, values: Mapping[str, Any]) -> Instruction:
+def render_instruction(resolved: ResolvedVersion, values: Mapping[str, Any]) -> Instruction:
     """Render instructions with the values they declare. Raises InvalidInput if the text is empty."""
-    declared = {param.name for param in found.params}
-    context = coerce(found.params, {name: values[name] for name in declared & set(values)})
-    text = render(text_of(found), context, engine=found.engine, declared=declared)
+    declared = {param.name for param in resolved.params}
+    context = coerce(resolved.params, {name: values[name] for name in declared & set(values)})
+    text = render(text_of(resolved), context, engine=resolved.engine, declared=declared)
     if not text.strip():
-        msg = f"Prompt {found.version.slug!r} renders to an empty text"
+        msg = f"Prompt {resolved.version.slug!r} renders to an empty text"
         raise InvalidInput(msg, where="sections")
-    return Instruction(text=text, version=found.version, context=context)
+    return Instruction(text=text, version=resolved.version, context=context)
 
 
 def instruction_record(desk: Desk, instruction: Instruction, work: Work, *, conversation: str) -> Record:

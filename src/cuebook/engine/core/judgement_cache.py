@@ -29,18 +29,18 @@ class Ledgers:
     async def read(self, store: TuningStore, scope: Scope, conversation: str) -> tuple[Conversation, PathJudgement]:
         """Load posts added since the last call, or all posts if the head's path changed. Raises NotFound."""
         async with self._reading:
-            found = await store.entries(scope, conversation, after=0, limit=0)
-            no = found.conversation.no
+            entries = await store.entries(scope, conversation, after=0, limit=0)
+            no = entries.conversation.no
             ledger = self._held.get(no) or PathJudgement()
             while True:
-                found = await store.entries(scope, conversation, after=ledger.last, limit=BATCH)
-                if found.anew or found.conversation.no != no:
-                    ledger, no = PathJudgement(), found.conversation.no
+                entries = await store.entries(scope, conversation, after=ledger.last, limit=BATCH)
+                if entries.anew or entries.conversation.no != no:
+                    ledger, no = PathJudgement(), entries.conversation.no
                     continue
-                await aside(len(found.posts) >= BATCH // 10, _add, ledger, found.posts)
+                await aside(len(entries.posts) >= BATCH // 10, _add, ledger, entries.posts)
                 self._hold(no, ledger)
-                if len(found.posts) < BATCH:
-                    return found.conversation, ledger
+                if len(entries.posts) < BATCH:
+                    return entries.conversation, ledger
 
     def _hold(self, no: int, ledger: PathJudgement) -> None:
         self._held[no] = ledger

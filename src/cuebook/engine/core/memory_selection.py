@@ -7,7 +7,7 @@ from datetime import UTC, tzinfo
 
 from msgspec import Struct
 
-from cuebook.interfaces.memories import Matched
+from cuebook.interfaces.memories import MemoryMatches
 from cuebook.interfaces.store import Scene
 from cuebook.memory.item_keys import memory_key, normal, said_of
 from cuebook.memory.knowledge import KNOWLEDGE, standing
@@ -22,7 +22,7 @@ DURABLE = 8
 _NARROW = ("conversation", "persona", "user", "project", "organization")
 
 
-class Retrieved(Struct, frozen=True, kw_only=True):
+class SelectedMemories(Struct, frozen=True, kw_only=True):
     """The selected memories, durable ones first. `uses` are the numbers of newly selected ones."""
 
     hits: tuple[Hit, ...] = ()
@@ -35,35 +35,37 @@ class Retrieved(Struct, frozen=True, kw_only=True):
 
 def retrieve(
     scene: Scene, query: Query | None, *, turn: int, every: int, hits: int, count: Counter
-) -> Retrieved | None:
+) -> SelectedMemories | None:
     """Select memories. Durable ones are selected again after a number of turns and after a compaction.
 
     Return None if the policy allows no cross-conversation memories.
     """
-    known = scene.known
-    if known is None or not known.places:
+    memory_context = scene.known
+    if memory_context is None or not memory_context.places:
         return None
-    told = scene.told.get("longTermMemoryRetrieval")
-    kept = _kept(told, turn=turn, every=every, compacted=_compacted(scene)) if isinstance(told, Mapping) else None
-    holding = [each for each in known.memories if each.valid_to is None]
-    memories = {each.id: each for each in without_repeats(holding, said=kept[0] if kept else ())}
-    by_query = _by_query(list(memories.values()), known, query, hits, count) if query else []
-    if kept is None or not memories.keys() >= set(kept[0]):  # one was corrected, ended or erased
-        kept = None
-        found = [hit.memory_id.removeprefix("memory:") for hit in by_query]
+    value = scene.told.get("longTermMemoryRetrieval")
+    remaining = (
+        _kept(value, turn=turn, every=every, compacted=_compacted(scene)) if isinstance(value, Mapping) else None
+    )
+    holding = [each for each in memory_context.memories if each.valid_to is None]
+    memories = {each.id: each for each in without_repeats(holding, said=remaining[0] if remaining else ())}
+    by_query = _by_query(list(memories.values()), memory_context, query, hits, count) if query else []
+    if remaining is None or not memories.keys() >= set(remaining[0]):  # one was corrected, ended or erased
+        remaining = None
+        results = [hit.memory_id.removeprefix("memory:") for hit in by_query]
         by_id = {(each.place, each.id): each for each in memories.values()}
         current = [each for each in memories.values() if _newest(each, by_id) is each]
         best = sorted(current, key=lambda each: (-standing(each), -each.no))
-        chosen = list(dict.fromkeys([*found, *(each.id for each in best)]))[:DURABLE]
-        reason, reviewed = ("first" if not told else "review"), turn
+        chosen = list(dict.fromkeys([*results, *(each.id for each in best)]))[:DURABLE]
+        reason, reviewed = ("first" if not value else "review"), turn
     else:
-        chosen, reviewed, reason = kept[0], kept[1], "kept"
+        chosen, reviewed, reason = remaining[0], remaining[1], "kept"
     durable = [_hit(memories[each], score=standing(memories[each]), why="durable", count=count) for each in chosen]
     names = {hit.memory_id for hit in durable}
     fresh = [hit for hit in by_query if hit.memory_id not in names]
-    new = [*(durable if kept is None else []), *fresh]
+    new = [*(durable if remaining is None else []), *fresh]
     numbers = {f"memory:{each.id}": each.no for each in memories.values()}
-    return Retrieved(
+    return SelectedMemories(
         hits=(*durable, *fresh),
         answers=tuple(by_query),
         durable=tuple(chosen),
@@ -73,7 +75,7 @@ def retrieve(
     )
 
 
-def answers(matched: Matched, query: Query, *, limit: int, count: Counter) -> list[Hit]:
+def answers(matched: MemoryMatches, query: Query, *, limit: int, count: Counter) -> list[Hit]:
     """Return memories that match a query as hits, best first."""
     return _by_query(without_repeats(matched.memories), matched, query, limit, count)
 
@@ -88,8 +90,8 @@ def without_repeats(memories: Iterable[Memory], *, said: Collection[str] = ()) -
     best: dict[str, Memory] = {}
     for each in sorted(known, key=lambda each: (each.id not in said, _breadth(each.place), each.no)):
         best.setdefault(normal(said_of(each)), each)
-    kept = {(each.place, each.id) for each in best.values()}
-    return [each for each in known if (each.place, each.id) in kept]
+    remaining = {(each.place, each.id) for each in best.values()}
+    return [each for each in known if (each.place, each.id) in remaining]
 
 
 def _breadth(place: Place) -> int:
@@ -106,9 +108,9 @@ def _compacted(scene: Scene) -> bool:
     return scene.summary is not None and scene.summary.version != before
 
 
-def _kept(told: Mapping[str, object], *, turn: int, every: int, compacted: bool) -> tuple[list[str], int] | None:
+def _kept(values: Mapping[str, object], *, turn: int, every: int, compacted: bool) -> tuple[list[str], int] | None:
     """Return the previous selection and its turn, or None when a new selection is due."""
-    durable, reviewed = told.get("durable"), told.get("reviewedAt")
+    durable, reviewed = values.get("durable"), values.get("reviewedAt")
     if (
         not isinstance(durable, list)
         or not durable
@@ -120,7 +122,9 @@ def _kept(told: Mapping[str, object], *, turn: int, every: int, compacted: bool)
     return [str(each) for each in durable], reviewed
 
 
-def _by_query(memories: Sequence[Memory], matched: Matched, query: Query, limit: int, count: Counter) -> list[Hit]:
+def _by_query(
+    memories: Sequence[Memory], matched: MemoryMatches, query: Query, limit: int, count: Counter
+) -> list[Hit]:
     """Rank memories found by words and by meaning. Neighbors do not add to a score."""
     wanted = set(matched.found)
     known = {each.no: each for each in memories if each.no in wanted}

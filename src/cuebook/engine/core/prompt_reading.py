@@ -11,7 +11,7 @@ from cuebook.prompts.inherit import resolve
 from cuebook.prompts.names import parse_reference
 from cuebook.prompts.select import Selection, epsilon_greedy, thompson, variant
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Resolved, Version
+from cuebook.records.prompt import MAIN, ResolvedVersion, Version
 
 _OWN = Scope()
 
@@ -34,7 +34,7 @@ class Parents:
 
 async def resolved_of(
     desk: Desk | Store, version: Version, families: Mapping[str, Family] | None = None, *, scope: Scope = _OWN
-) -> Resolved:
+) -> ResolvedVersion:
     """Resolve a version. Pinned ancestors are loaded by number, within the scope's tenant."""
     known = dict(families or {})
     pinned: dict[str, Version] = {}
@@ -64,6 +64,6 @@ def select_from(
     if strategy == "epsilon_greedy":
         return epsilon_greedy(variants, signals, epsilon=epsilon, roll=dice.random())
     if strategy != "thompson":
-        msg = f"strategy: Unknown value {strategy!r}. Use epsilon_greedy or thompson."
+        msg = f"strategy: unknown value {strategy!r}. Available: epsilon_greedy, thompson."
         raise InvalidInput(msg, where="strategy")
     return thompson(variants, signals, family.evidence, dice)

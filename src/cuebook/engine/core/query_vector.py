@@ -9,7 +9,7 @@ import msgspec
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import BackendError
 from cuebook.interfaces.embedder import Embedder
-from cuebook.interfaces.store import Look
+from cuebook.interfaces.store import PathQuery
 from cuebook.languages import reads
 from cuebook.records.memory import Dense
 
@@ -24,8 +24,8 @@ _BYTES = 4  # of a float32
 
 async def sense(desk: Desk, text: str) -> Dense | None:
     """Return a query's vector, or None without an embedder, for an unsupported language, or after a timeout."""
-    found = await sense_all(desk, [text])
-    return found[0] if found else None
+    denses = await sense_all(desk, [text])
+    return denses[0] if denses else None
 
 
 async def sense_all(desk: Desk, texts: Sequence[str]) -> list[Dense] | None:
@@ -33,20 +33,20 @@ async def sense_all(desk: Desk, texts: Sequence[str]) -> list[Dense] | None:
     embedder, queries = desk.embedder, [text[:QUERY].strip() for text in texts]
     if embedder is None or not all(query and reads(embedder.languages, query) for query in queries):
         return None
-    found: dict[str, Dense] = {}
+    denses: dict[str, Dense] = {}
     for query in queries:
-        if (known := desk.sensed.get(query)) is not None:
+        if (dense := desk.sensed.get(query)) is not None:
             desk.sensed.move_to_end(query)
-            found[query] = known
-    if missing := [query for query in dict.fromkeys(queries) if query not in found]:
+            denses[query] = dense
+    if missing := [query for query in dict.fromkeys(queries) if query not in denses]:
         vectors = await _asked(desk, embedder, missing)
         if vectors is None:
             return None
         for query, vector in zip(missing, vectors, strict=True):
-            found[query] = desk.sensed[query] = Dense(space_of(embedder), vector, embedder.akin)
+            denses[query] = desk.sensed[query] = Dense(space_of(embedder), vector, embedder.akin)
         while len(desk.sensed) > REMEMBERED:
             desk.sensed.popitem(last=False)
-    return [found[query] for query in queries]
+    return [denses[query] for query in queries]
 
 
 async def _asked(desk: Desk, embedder: Embedder, queries: Sequence[str]) -> Sequence[bytes] | None:
@@ -77,13 +77,13 @@ def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
     """Check that vectors have the embedder's dimension. Raises BackendError."""
     sizes = {len(each) // _BYTES for each in vectors}
     if sizes - {embedder.dimension}:
-        said = ", ".join(map(str, sorted(sizes)))
-        msg = f"Embedder {embedder.name} returned vectors of dimension {said} instead of {embedder.dimension}."
+        text = ", ".join(map(str, sorted(sizes)))
+        msg = f"Embedder {embedder.name} returned vectors of dimension {text} instead of {embedder.dimension}."
         raise BackendError(msg)
 
 
-async def with_sense(desk: Desk, look: Look) -> Look:
+async def with_sense(desk: Desk, path_query: PathQuery) -> PathQuery:
     """Return a turn's store query with the vector of its text."""
-    if look.search is None or (dense := await sense(desk, look.search.text)) is None:
-        return look
-    return msgspec.structs.replace(look, search=msgspec.structs.replace(look.search, dense=dense))
+    if path_query.search is None or (dense := await sense(desk, path_query.search.text)) is None:
+        return path_query
+    return msgspec.structs.replace(path_query, search=msgspec.structs.replace(path_query.search, dense=dense))

@@ -30,15 +30,15 @@ def read_zone(name: object, where: str = KEPT) -> tzinfo:
             return UTC if name == "UTC" else ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass  # the name is a directory
-    msg = f"{where}: Unknown time zone {name!r:.80}. Use an IANA name such as Europe/Amsterdam, or UTC."
+    msg = f"{where}: unknown time zone {name!r:.80}. Use an IANA name such as Europe/Amsterdam, or UTC."
     raise InvalidInput(msg, where=where)
 
 
-def zone_of(named: str | None, kept: Conversation | None, otherwise: tzinfo) -> tzinfo:
+def zone_of(label: str | None, conversation: Conversation | None, otherwise: tzinfo) -> tzinfo:
     """Return the effective time zone. A stored name unknown to this machine is ignored. Raises InvalidInput."""
-    if named is not None:
-        return read_zone(named)
-    name: Any = kept.metadata.get(KEPT) if kept else None
+    if label is not None:
+        return read_zone(label)
+    name: Any = conversation.metadata.get(KEPT) if conversation else None
     if name is None:
         return otherwise
     try:

@@ -85,11 +85,11 @@ class Mirror:
             if self._end and self._end == (last, _size(self.file)):
                 return 0
             try:
-                with self.file.open("rb") as opened:
-                    told, _ = await asyncio.to_thread(_last, opened)
+                with self.file.open("rb") as file:
+                    record, _ = await asyncio.to_thread(_last, file)
             except OSError:
                 return last
-            return max(0, last - (told.seq if told else 0))
+            return max(0, last - (record.seq if record else 0))
 
     async def erase(self, desk: Desk) -> bool:
         """Remove erased texts from the file. Return False while another process writes the file.
@@ -144,9 +144,9 @@ class Mirror:
         if opened is None:  # another process holds the lock; the next run appends what is missing
             return self._end
         with opened:
-            told = await asyncio.to_thread(_mended, opened)
-            seq = told.seq if told else 0
-            if told is not None and not await _is_ours(desk, scope, told):
+            record = await asyncio.to_thread(_mended, opened)
+            seq = record.seq if record else 0
+            if record is not None and not await _is_ours(desk, scope, record):
                 msg = (
                     f"Audit mirror {str(file)!r} ends with a record unknown to the table: another project writes it, "
                     "or the table was truncated. Move the file elsewhere and keep it; a new one will be written."
@@ -160,8 +160,8 @@ class Mirror:
     async def _sign(self, desk: Desk, scope: Scope, last: int, root: str, *, closing: bool) -> None:
         now = desk.clock.now()
         if self._signed is None:
-            known = await desk.audit.checkpoints(scope)
-            self._signed = (known[-1].size if known else 0, now)
+            checkpoints = await desk.audit.checkpoints(scope)
+            self._signed = (checkpoints[-1].size if checkpoints else 0, now)
         size, at = self._signed
         if last <= size or not (closing or last - size >= RECORDS or now - at >= SECONDS):
             return
@@ -171,10 +171,10 @@ class Mirror:
         self._signed = (last, now)
 
 
-async def _is_ours(desk: Desk, scope: Scope, told: Record) -> bool:
+async def _is_ours(desk: Desk, scope: Scope, record: Record) -> bool:
     """Return whether the table contains the last record of a mirror."""
-    found = await desk.audit.records(scope, after=told.seq - 1, limit=1)
-    return bool(found) and (found[0].seq, found[0].hash) == (told.seq, told.hash)
+    records = await desk.audit.records(scope, after=record.seq - 1, limit=1)
+    return bool(records) and (records[0].seq, records[0].hash) == (record.seq, record.hash)
 
 
 def _size(file: Path) -> int:
@@ -211,27 +211,27 @@ def _is_at(opened: BinaryIO, file: Path) -> bool:
         return False
 
 
-def _mended(opened: BinaryIO) -> Record | None:
+def _mended(file: BinaryIO) -> Record | None:
     """Truncate an incomplete last line of a mirror. Return its last readable record, or None."""
-    told, end = _last(opened)
-    opened.truncate(end)
-    return told
+    record, end = _last(file)
+    file.truncate(end)
+    return record
 
 
-def _last(opened: BinaryIO) -> tuple[Record | None, int]:
+def _last(file: BinaryIO) -> tuple[Record | None, int]:
     """Return the last readable record of a mirror, or None, and the offset at which its last complete line ends."""
-    tail, start = b"", opened.seek(0, 2)
+    tail, start = b"", file.seek(0, 2)
     while start > 0:
         step = min(_BLOCK, start)
         start -= step
-        opened.seek(start)
-        tail = opened.read(step) + tail
+        file.seek(start)
+        tail = file.read(step) + tail
         whole = tail.rfind(b"\n") + 1
         lines = tail[:whole].splitlines()
         readable = (_read(line) for line in reversed(lines[1:] if start else lines))  # the first line may be incomplete
-        told = next((each for each in readable if each is not None), None)
-        if told is not None or not start:
-            return told, start + whole
+        record = next((each for each in readable if each is not None), None)
+        if record is not None or not start:
+            return record, start + whole
     return None, 0
 
 
@@ -242,10 +242,10 @@ def _read(line: bytes) -> Record | None:
         return None
 
 
-def _append(opened: BinaryIO, records: list[Record]) -> None:
-    opened.seek(0, 2)
-    opened.writelines(mirror_line(each).encode() for each in records)
-    opened.flush()
+def _append(file: BinaryIO, records: list[Record]) -> None:
+    file.seek(0, 2)
+    file.writelines(mirror_line(each).encode() for each in records)
+    file.flush()
 
 
 # ---- Erasure --------------------------------------------------------------------------------------------------------

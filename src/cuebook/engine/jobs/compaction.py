@@ -18,7 +18,7 @@ from cuebook.engine.core.model_call import said_by
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.interfaces.model import ModelRequest
-from cuebook.interfaces.store import Compacted, CompactionInput
+from cuebook.interfaces.store import CompactionInput, CompactionResult
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrections import corrected, untold
 from cuebook.memory.item_keys import item_id
@@ -58,7 +58,7 @@ Outcome = Literal["stored", "failed", "refused", "nothing"]
 _EMPTY: dict[str, Any] = {category: [] for category in CATEGORIES} | {"tags": []}
 
 
-class Derived(Struct, frozen=True, kw_only=True):
+class PassResult(Struct, frozen=True, kw_only=True):
     """The result of a pass."""
 
     markdown: str
@@ -78,96 +78,99 @@ class ModelInstruction(Struct, frozen=True, kw_only=True):
 
 async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: CompactionProfile) -> Outcome:
     """Run one pass. After a failure or a refusal, only postpone the next attempt."""
-    read = await desk.store.compaction(scope, conversation, limit=profile.most + profile.tail + LOOKAHEAD)
-    if read is None or read.lags:
+    compaction_input = await desk.store.compaction(scope, conversation, limit=profile.most + profile.tail + LOOKAHEAD)
+    if compaction_input is None or compaction_input.lags:
         return "nothing"
     desk.failpoint("compact.read")
-    lines = [line_of(post) for post in read.posts]
-    end = covered(lines, profile, backlog=read.conversation.backlog, held=_held(read.posts))
+    lines = [line_of(post) for post in compaction_input.posts]
+    end = covered(lines, profile, backlog=compaction_input.conversation.backlog, held=_held(compaction_input.posts))
     if end == 0:
-        return await _postpone(desk, read, profile, "refused")
-    posts, lines = read.posts[:end], lines[:end]
-    size = sum(post.tokens for post in posts) + (read.previous.tokens if read.previous else 0)
+        return await _postpone(desk, compaction_input, profile, "refused")
+    posts, lines = compaction_input.posts[:end], lines[:end]
+    size = sum(post.tokens for post in posts) + (compaction_input.previous.tokens if compaction_input.previous else 0)
     most = min(profile.max_summary_tokens, int(size * SHRINK))
-    told_it = await _telling(desk, read, lines, profile, most)
+    told_it = await _telling(desk, compaction_input, lines, profile, most)
     try:
-        derived = await _derive(desk, read, lines, most, told_it)
+        derived = await _derive(desk, compaction_input, lines, most, told_it)
     except (InvalidInput, BackendError) as error:
         reason = desk.writer.clean(str(error))
         log.warning("Summarization failed for conversation %s: %s. It will be retried.", conversation, reason)
-        return await _postpone(desk, read, profile, "failed", told_it)
-    summary = _summary(desk, read, posts, derived, profile)
+        return await _postpone(desk, compaction_input, profile, "failed", told_it)
+    summary = _summary(desk, compaction_input, posts, derived, profile)
     desk.failpoint("compact.made")
-    held = {item.id: item for item in read.items}
+    items = {item.id: item for item in compaction_input.items}
     news = [*derived.merged.kept, *derived.merged.added]
-    chosen = corrected(await promoted(desk, scope, conversation, posts, news), read.corrections, news=True)
-    raised = [item for item in chosen if item.id not in held]
-    repeated = tuple(item for item in derived.merged.kept if item.id in held and item != held[item.id])
-    compacted = Compacted(
+    chosen = corrected(await promoted(desk, scope, conversation, posts, news), compaction_input.corrections, news=True)
+    raised = [item for item in chosen if item.id not in items]
+    repeated = tuple(item for item in derived.merged.kept if item.id in items and item != items[item.id])
+    compacted = CompactionResult(
         conversation=conversation,
-        previous_version=read.previous.version if read.previous else 0,
+        previous_version=compaction_input.previous.version if compaction_input.previous else 0,
         summary=summary,
         added=(*derived.merged.added, *raised),
-        ended=tuple(derived.merged.ended),
+        ended=(),
         repeated=repeated,
         now=desk.clock.now(),
-        no=read.conversation.no,
+        no=compaction_input.conversation.no,
         audit=(told_it.record,) if told_it else (),
         sinks=desk.sinks,
-        epoch=read.epoch,
+        epoch=compaction_input.epoch,
     )
     return "stored" if await desk.store.save_summary(scope, compacted) else "nothing"
 
 
 async def _telling(
-    desk: Desk, read: CompactionInput, lines: Sequence[Line], profile: CompactionProfile, most: int
+    desk: Desk, compaction_input: CompactionInput, lines: Sequence[Line], profile: CompactionProfile, most: int
 ) -> ModelInstruction | None:
     """Return the instructions for the model, or None if quotes do the pass.
 
     Conversation text is no variable of the instructions. It goes in as data, never into a system text.
     """
-    if desk.work_model is None or read.failures >= FAILURES:
+    if desk.work_model is None or compaction_input.failures >= FAILURES:
         return None
-    if len(untold(lines, read.corrections)) < len(lines):  # it would show text that was corrected
+    if len(untold(lines, compaction_input.corrections)) < len(lines):  # it would show text that was corrected
         return None
-    persona = desk.personas.get(read.conversation.persona or desk.default_persona)
+    persona = desk.personas.get(compaction_input.conversation.persona or desk.default_persona)
     values = {
         "max_summary_tokens": most,
         "new_turns_count": sum(1 for line in lines if line.text),
         "agent_name": persona.name if persona else "",
         "profile_id": profile.id,
-        "date": day_of(desk.clock.now(), _zone(desk, read)),
+        "date": day_of(desk.clock.now(), _zone(desk, compaction_input)),
     }
     work = Work(
         agent=COMPACTOR,
         key=profile.prompt_key,
         otherwise=STANDARD.prompt_key,
         values=values,
-        project=project_of(None, read.conversation.metadata.get("project"), desk.project),
+        project=project_of(None, compaction_input.conversation.metadata.get("project"), desk.project),
     )
-    instruction = await instruct(desk, read.scope, work)
+    instruction = await instruct(desk, compaction_input.scope, work)
     return ModelInstruction(
-        instruction=instruction, record=instruction_record(desk, instruction, work, conversation=read.conversation.id)
+        instruction=instruction,
+        record=instruction_record(desk, instruction, work, conversation=compaction_input.conversation.id),
     )
 
 
 async def _postpone(
     desk: Desk,
-    read: CompactionInput,
+    compaction_input: CompactionInput,
     profile: CompactionProfile,
     outcome: Outcome,
     told_it: ModelInstruction | None = None,
 ) -> Outcome:
     if told_it is not None:  # the model received it, even if its answer was unusable
-        await desk.audit.append(read.scope, [told_it.record])
-    until = desk.clock.now() + backoff_s(read.failures, profile.cooldown_ms)
-    failed, mark = outcome == "failed", read.conversation.mark
-    await desk.store.postpone(read.scope, read.conversation.id, until=until, failed=failed, mark=mark)
+        await desk.audit.append(compaction_input.scope, [told_it.record])
+    until = desk.clock.now() + backoff_s(compaction_input.failures, profile.cooldown_ms)
+    failed, mark = outcome == "failed", compaction_input.conversation.mark
+    await desk.store.postpone(
+        compaction_input.scope, compaction_input.conversation.id, until=until, failed=failed, mark=mark
+    )
     return outcome
 
 
-def _zone(desk: Desk, read: CompactionInput) -> tzinfo:
-    return zone_of(None, read.conversation, desk.zone)
+def _zone(desk: Desk, compaction_input: CompactionInput) -> tzinfo:
+    return zone_of(None, compaction_input.conversation, desk.zone)
 
 
 def _held(posts: Sequence[Post]) -> frozenset[int]:
@@ -187,42 +190,42 @@ def _id(part: Part) -> str:
 
 
 async def _derive(
-    desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int, told_it: ModelInstruction | None
-) -> Derived:
+    desk: Desk, compaction_input: CompactionInput, lines: Sequence[Line], most: int, told_it: ModelInstruction | None
+) -> PassResult:
     if told_it is not None:
-        return await _by_model(desk, read, lines, most, told_it.instruction)
-    return await asyncio.to_thread(_by_quotes, desk, read, lines, most)  # large posts take time
+        return await _by_model(desk, compaction_input, lines, most, told_it.instruction)
+    return await asyncio.to_thread(_by_quotes, desk, compaction_input, lines, most)  # large posts take time
 
 
-def _by_quotes(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
-    found = quotes_of(lines, before=[line_of(read.before)] if read.before else ())
-    merged = merge(unmarked(read.items), corrected(found, read.corrections, news=True))
-    previous = read.previous.markdown if read.previous else ""
+def _by_quotes(desk: Desk, compaction_input: CompactionInput, lines: Sequence[Line], most: int) -> PassResult:
+    entries = quotes_of(lines, before=[line_of(compaction_input.before)] if compaction_input.before else ())
+    merged = merge(unmarked(compaction_input.items), corrected(entries, compaction_input.corrections, news=True))
+    previous = compaction_input.previous.markdown if compaction_input.previous else ""
     items = [*merged.kept, *merged.added]
-    digest = write(items, previous=previous, max_tokens=most, count=desk.count, zone=_zone(desk, read))
-    markdown = digest.markdown or _in_brief(untold(lines, read.corrections), most, desk.count)
-    return Derived(
+    digest = write(items, previous=previous, max_tokens=most, count=desk.count, zone=_zone(desk, compaction_input))
+    markdown = digest.markdown or _in_brief(untold(lines, compaction_input.corrections), most, desk.count)
+    return PassResult(
         markdown=markdown, memory_json=digest.memory_json, tainted=digest.tainted, merged=merged, made_by="quotes"
     )
 
 
 def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
     """Render posts without memorable content in T8's short form: their number and the user's words."""
-    said = compress_batch([line for line in lines if line.role == "user" and line.text])
-    _, _, told = said.partition("]")
-    return cut(f"[Summary of {len(lines)} messages]{told}", most, count=count)
+    text = compress_batch([line for line in lines if line.role == "user" and line.text])
+    _, _, content = text.partition("]")
+    return cut(f"[Summary of {len(lines)} messages]{content}", most, count=count)
 
 
 async def _by_model(
-    desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int, instruction: Instruction
-) -> Derived:
+    desk: Desk, compaction_input: CompactionInput, lines: Sequence[Line], most: int, instruction: Instruction
+) -> PassResult:
     """Ask the model, and retry once if its answer is invalid. Raises InvalidInput if both answers are."""
     model = desk.work_model
     if model is None:
         raise BackendError("No model for background jobs. Set `work.model`.")
-    known = {line.id for line in lines} | {source for item in read.items for source in item.sources}
+    known = {line.id for line in lines} | {source for item in compaction_input.items for source in item.sources}
     request = ModelRequest(
-        messages=_messages(read, lines, instruction.text),
+        messages=_messages(compaction_input, lines, instruction.text),
         purpose="compaction",
         schema=MEMORY_SCHEMA,
         max_tokens=most * 2,
@@ -235,7 +238,7 @@ async def _by_model(
         except InvalidInput as error:
             failure = error
             continue
-        derived = _from_answer(desk, read, lines, _clean(desk, answer), model.name)
+        derived = _from_answer(desk, compaction_input, lines, _clean(desk, answer), model.name)
         return msgspec.structs.replace(derived, prompt=instruction.version.source)
     raise failure or InvalidInput("The model returned an empty answer.")
 
@@ -247,32 +250,34 @@ def _clean(desk: Desk, answer: CompactionAnswer) -> CompactionAnswer:
 
 
 def _from_answer(
-    desk: Desk, read: CompactionInput, lines: Sequence[Line], answer: CompactionAnswer, name: str
-) -> Derived:
+    desk: Desk, compaction_input: CompactionInput, lines: Sequence[Line], answer: CompactionAnswer, name: str
+) -> PassResult:
     """Merge a model's items like quoted ones: dropped items stay remembered, and changed items supersede old ones.
 
     After tool output, the model may repeat a web page's words. Its own words then go into the fenced block only, and
     the system prompt gets the user's words as quotes.
     """
-    found = items_of(answer, when=lines[-1].when, lines=lines, held=read.items)
-    found = corrected(found, read.corrections, news=True)
-    merged = merge(unmarked(read.items), found)
+    entries = items_of(answer, when=lines[-1].when, lines=lines, held=compaction_input.items)
+    entries = corrected(entries, compaction_input.corrections, news=True)
+    merged = merge(unmarked(compaction_input.items), entries)
     items = [*merged.kept, *merged.added]
     markdown, tainted = answer.summary_markdown, "\n".join(item.text for item in items if item.trust != "user")
-    if _tools_spoke(read, lines):
+    if _tools_spoke(compaction_input, lines):
         room = desk.count(markdown) + 200
         tainted = markdown
-        markdown = write(items, previous="", max_tokens=room, count=desk.count, zone=_zone(desk, read)).markdown
-    return Derived(markdown=markdown, memory_json=answer.memory_json, tainted=tainted, merged=merged, made_by=name)
+        markdown = write(
+            items, previous="", max_tokens=room, count=desk.count, zone=_zone(desk, compaction_input)
+        ).markdown
+    return PassResult(markdown=markdown, memory_json=answer.memory_json, tainted=tainted, merged=merged, made_by=name)
 
 
-def _tools_spoke(read: CompactionInput, lines: Sequence[Line]) -> bool:
+def _tools_spoke(compaction_input: CompactionInput, lines: Sequence[Line]) -> bool:
     """Return whether the input of a pass may contain tool output, directly or through an earlier pass."""
-    return any(line.role == TOOL for line in lines) or any(item.trust == "tool" for item in read.items)
+    return any(line.role == TOOL for line in lines) or any(item.trust == "tool" for item in compaction_input.items)
 
 
-def _messages(read: CompactionInput, lines: Sequence[Line], instruction: str) -> tuple[bytes, ...]:
-    previous = read.previous
+def _messages(compaction_input: CompactionInput, lines: Sequence[Line], instruction: str) -> tuple[bytes, ...]:
+    previous = compaction_input.previous
     document = {
         "previous": {
             "summary_markdown": previous.markdown if previous else "",
@@ -292,11 +297,15 @@ def _messages(read: CompactionInput, lines: Sequence[Line], instruction: str) ->
 
 
 def _summary(
-    desk: Desk, read: CompactionInput, posts: Sequence[Post], derived: Derived, profile: CompactionProfile
+    desk: Desk,
+    compaction_input: CompactionInput,
+    posts: Sequence[Post],
+    derived: PassResult,
+    profile: CompactionProfile,
 ) -> Summary:
-    before = read.previous.path_digest if read.previous else b""
+    before = compaction_input.previous.path_digest if compaction_input.previous else b""
     return Summary(
-        version=(read.previous.version if read.previous else 0) + 1,
+        version=(compaction_input.previous.version if compaction_input.previous else 0) + 1,
         upto_seq=posts[-1].seq,
         upto_at=posts[-1].created_at,
         path_digest=chain(before, (post.digest for post in posts)),
@@ -308,7 +317,7 @@ def _summary(
         created_at=desk.clock.now(),
         tokens=desk.count(derived.markdown) + desk.count(compact(derived.memory_json)),
         tainted=derived.tainted,
-        corrected=read.corrected,
+        corrected=compaction_input.corrected,
     )
 
 
@@ -326,36 +335,38 @@ async def compress_by_hand(
     Raises NotFound, InvalidInput, and Conflict while a turn runs.
     """
     found = await desk.store.conversation(scope, conversation)
-    read = await desk.store.compaction(scope, conversation, limit=max(1, found.backlog))
-    if read is None or read.lags:
+    compaction_input = await desk.store.compaction(scope, conversation, limit=max(1, found.backlog))
+    if compaction_input is None or compaction_input.lags:
         msg = f"A turn is running in conversation {conversation!r}. Summarize it after the turn has ended."
         raise Conflict(msg)
-    lines = [line_of(post) for post in read.posts]
-    end = next((n for n, post in enumerate(read.posts) if post.id == older_than), -1)
+    lines = [line_of(post) for post in compaction_input.posts]
+    end = next((n for n, post in enumerate(compaction_input.posts) if post.id == older_than), -1)
     if end < 0:
         msg = f"Unknown post {older_than!r} after the last summary of conversation {conversation!r}."
         raise NotFound(msg)
-    if end == 0 or not between_steps(lines, end) or end in _held(read.posts):
-        msg = f"older_than: {older_than!r} separates a tool call from its result, or leaves nothing. Name another post."
+    if end == 0 or not between_steps(lines, end) or end in _held(compaction_input.posts):
+        msg = (
+            f"older_than: {older_than!r} separates a tool call from its result, or leaves nothing. Choose another post."
+        )
         raise InvalidInput(msg, where="olderThan")
-    derived = Derived(
+    derived = PassResult(
         markdown=desk.writer.clean(text),
-        memory_json=read.previous.memory_json if read.previous else _EMPTY,
-        tainted=read.previous.tainted if read.previous else "",
-        merged=LinkOutcome(kept=list(read.items), added=[], ended=[]),
+        memory_json=compaction_input.previous.memory_json if compaction_input.previous else _EMPTY,
+        tainted=compaction_input.previous.tainted if compaction_input.previous else "",
+        merged=LinkOutcome(kept=list(compaction_input.items), added=[]),
         made_by="caller",
     )
-    compacted = Compacted(
+    compacted = CompactionResult(
         conversation=conversation,
-        previous_version=read.previous.version if read.previous else 0,
-        summary=_summary(desk, read, read.posts[:end], derived, choose(desk.compaction, None)),
+        previous_version=compaction_input.previous.version if compaction_input.previous else 0,
+        summary=_summary(desk, compaction_input, compaction_input.posts[:end], derived, choose(desk.compaction, None)),
         added=(),
         ended=(),
         repeated=(),
         now=desk.clock.now(),
-        no=read.conversation.no,
+        no=compaction_input.conversation.no,
         idempotency=idempotency,
-        epoch=read.epoch,
+        epoch=compaction_input.epoch,
     )
     return await desk.store.save_summary(scope, compacted)
 
@@ -368,7 +379,7 @@ LONGEST = 200
 
 
 async def promoted(
-    desk: Desk, scope: Scope, conversation: str, posts: Sequence[Post], held: Iterable[Item]
+    desk: Desk, scope: Scope, conversation: str, posts: Sequence[Post], items: Iterable[Item]
 ) -> list[Item]:
     """Return items for the promoted posts that have none yet.
 
@@ -377,8 +388,8 @@ async def promoted(
     stands = await desk.store.tuning.tuned(scope, conversation) if desk.tunes else None
     if stands is None:
         return []
-    told = {source for item in held for source in item.sources}
-    chosen = [post for post in posts if post.seq in stands.tuning.promoted and post.id not in told]
+    values = {source for item in items for source in item.sources}
+    chosen = [post for post in posts if post.seq in stands.tuning.promoted and post.id not in values]
     return [_item(desk, post) for post in chosen if post.message and not unlearned(post.role, post.message)]
 
 

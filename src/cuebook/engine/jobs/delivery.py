@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from cuebook.engine.core.conversation_items import line_of
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import CuebookError
-from cuebook.interfaces.memories import Cited, Delivered, Delivering, PlaceChange
+from cuebook.interfaces.memories import CitedPost, DeliveryInput, DeliveryResult, PlaceChange
 from cuebook.memory.corrections import corrected
 from cuebook.memory.item_keys import normal
 from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
 from cuebook.memory.owner_memories import memory_id, merge_into_place
 from cuebook.memory.personal import matter_of
 from cuebook.memory.quotes import LISTED, quotes_of
-from cuebook.memory.scopes import KEPT, Policy, PolicyTerms, Whose, effective, told_places
+from cuebook.memory.scopes import KEPT, Participants, Policy, PolicyTerms, effective, told_places
 from cuebook.records.conversation import ASSISTANT, Conversation
 from cuebook.records.memory import Item, Place, Scope
 
@@ -40,8 +40,8 @@ async def deliver_due(desk: Desk) -> None:
     await _deliver_each(desk, await desk.store.memories.undelivered())
 
 
-async def _deliver_each(desk: Desk, found: Sequence[tuple[str, str]]) -> None:
-    for tenant, conversation in found:
+async def _deliver_each(desk: Desk, results: Sequence[tuple[str, str]]) -> None:
+    for tenant, conversation in results:
         try:
             await deliver(desk, Scope(tenant), conversation)
         except CuebookError as error:
@@ -65,58 +65,58 @@ async def deliver(desk: Desk, scope: Scope, conversation: str) -> None:
     """Deliver a conversation completely. First withdraw items that left its active branch."""
     store = desk.store.memories
     for _ in range(RETRIES):
-        while (read := await store.delivering(scope, conversation, limit=BATCH)) is not None:
-            if read.left:
-                done = await store.withdraw(scope, read, now=desk.clock.now())
+        while (delivering := await store.delivering(scope, conversation, limit=BATCH)) is not None:
+            if delivering.left:
+                done = await store.withdraw(scope, delivering, now=desk.clock.now())
             else:
-                done = await store.deliver(scope, await _decided(desk, scope, read))
+                done = await store.deliver(scope, await _decided(desk, scope, delivering))
             if not done:
                 break  # another process was first: load again
         else:
             return
 
 
-async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
-    known, now = read.conversation, desk.clock.now()
-    found = await asyncio.to_thread(_found, read)
-    wanted: dict[Place, list[Item]] = {}
-    for item in found:
-        for place in _places(desk, item, read, now=now):
-            wanted.setdefault(place, []).append(item)
-    changes = [await _change(desk, scope, place, items, read) for place, items in sorted(wanted.items())]
-    return Delivered(
-        conversation=known.id,
-        no=known.no,
-        done=read.done,
-        seq=read.seq,
-        version=read.version,
+async def _decided(desk: Desk, scope: Scope, delivering: DeliveryInput) -> DeliveryResult:
+    conversation, now = delivering.conversation, desk.clock.now()
+    entries = await asyncio.to_thread(_found, delivering)
+    rows: dict[Place, list[Item]] = {}
+    for item in entries:
+        for place in _places(desk, item, delivering, now=now):
+            rows.setdefault(place, []).append(item)
+    changes = [await _change(desk, scope, place, items, delivering) for place, items in sorted(rows.items())]
+    return DeliveryResult(
+        conversation=conversation.id,
+        no=conversation.no,
+        done=delivering.done,
+        seq=delivering.seq,
+        version=delivering.version,
         changes=tuple(changes),
         now=now,
-        kept=known.metadata.get(KEPT),
-        settings=read.settings,
-        keys=read.keys,
-        more=read.more,
-        corrected=read.corrections[-1].no if read.corrections else 0,
+        kept=conversation.metadata.get(KEPT),
+        settings=delivering.settings,
+        keys=delivering.keys,
+        more=delivering.more,
+        corrected=delivering.corrections[-1].no if delivering.corrections else 0,
     )
 
 
-def _found(read: Delivering) -> list[Item]:
+def _found(delivering: DeliveryInput) -> list[Item]:
     """Return items of the user's own words, from posts without a summary and posts summarized since the mark.
 
     The assistant's question just before a post is context for the user's answer.
     """
-    own = {id_ for id_, post in read.cited.items() if _is_own(post, read.conversation)}
-    before, posts = list(map(line_of, read.before)), list(map(line_of, read.posts))
+    own = {id_ for id_, post in delivering.cited.items() if _is_own(post, delivering.conversation)}
+    before, posts = list(map(line_of, delivering.before)), list(map(line_of, delivering.posts))
     if before and before[-1].role == ASSISTANT:
         posts.insert(0, before.pop())
-    said = quotes_of(posts, before=before)
-    passed = {item.id for item in read.items}
-    found = [*(item for item in said if item.id not in passed), *read.items]
-    found = corrected(found, read.corrections, news=True)
-    return [each for each in found if each.trust == "user" and each.weight >= LISTED and own.issuperset(each.sources)]
+    items = quotes_of(posts, before=before)
+    passed = {item.id for item in delivering.items}
+    entries = [*(item for item in items if item.id not in passed), *delivering.items]
+    entries = corrected(entries, delivering.corrections, news=True)
+    return [each for each in entries if each.trust == "user" and each.weight >= LISTED and own.issuperset(each.sources)]
 
 
-def _is_own(post: Cited, conversation: Conversation) -> bool:
+def _is_own(post: CitedPost, conversation: Conversation) -> bool:
     """Return whether the user wrote a post: they sent it, it has no name, or it has the name they started with.
 
     Any other name may belong to an agent that repeats tool output or web pages.
@@ -127,50 +127,52 @@ def _is_own(post: Cited, conversation: Conversation) -> bool:
     return post.role == "user" and theirs
 
 
-def _places(desk: Desk, item: Item, read: Delivering, *, now: float) -> frozenset[Place]:
+def _places(desk: Desk, item: Item, delivering: DeliveryInput, *, now: float) -> frozenset[Place]:
     """Return the places that all turns citing an item allow, and that its conversation still allows."""
-    kept = read.conversation.metadata.get(KEPT)
+    kept = delivering.conversation.metadata.get(KEPT)
     still = effective({}, kept, desk.memory_policy) if kept is not None else None
-    found: list[frozenset[Place]] = []
-    for post in (read.cited[each] for each in item.sources if read.cited[each].role == "user"):
+    results: list[frozenset[Place]] = []
+    for post in (delivering.cited[each] for each in item.sources if delivering.cited[each].role == "user"):
         for terms in post.terms or (PolicyTerms(policy=desk.memory_policy),):
-            whose = _whose(desk, read, terms, now=now)
+            participants = _whose(desk, delivering, terms, now=now)
             policies = (terms.policy or effective({}, kept, desk.memory_policy), still)
-            found += [_told(policy, whose, item, read) for policy in policies if policy is not None]
-    return frozenset.intersection(*found) if found else frozenset()
+            results += [_told(policy, participants, item, delivering) for policy in policies if policy is not None]
+    return frozenset.intersection(*results) if results else frozenset()
 
 
-def _told(policy: Policy, whose: Whose, item: Item, read: Delivering) -> frozenset[Place]:
-    found = told_places(policy, whose, item.category, read.settings)
+def _told(policy: Policy, participants: Participants, item: Item, delivering: DeliveryInput) -> frozenset[Place]:
+    places = told_places(policy, participants, item.category, delivering.settings)
     matter = matter_of(item.text)
     # an organization shares knowledge about people
     if matter is None or (matter == "family" and item.category == "people"):
-        return found
-    return frozenset(place for place in found if place.kind != "organization")  # personal facts stay with the user
+        return places
+    return frozenset(place for place in places if place.kind != "organization")  # personal facts stay with the user
 
 
-def _whose(desk: Desk, read: Delivering, terms: PolicyTerms, *, now: float) -> Whose:
-    known, key = read.conversation, read.keys.get(terms.by)
+def _whose(desk: Desk, delivering: DeliveryInput, terms: PolicyTerms, *, now: float) -> Participants:
+    conversation, key = delivering.conversation, delivering.keys.get(terms.by)
     shares = terms.shared and (not terms.by or (key is not None and key.may_tell(terms.shared, now)))
-    persona = terms.persona or known.persona or desk.default_persona
-    return Whose(user=known.user, persona=persona, organization=terms.shared if shares else None)
+    persona = terms.persona or conversation.persona or desk.default_persona
+    return Participants(user=conversation.user, persona=persona, organization=terms.shared if shares else None)
 
 
-async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item], read: Delivering) -> PlaceChange:
+async def _change(
+    desk: Desk, scope: Scope, place: Place, items: Sequence[Item], delivering: DeliveryInput
+) -> PlaceChange:
     """Compute the changes of a place. A personal place's items do not name their speaker."""
     if place.kind != "organization":
-        speakers = sorted({f"@{normal(post.sender)} " for post in read.cited.values()}, key=len, reverse=True)
-        wanted = [_unnamed(item, speakers) for item in wanted]
-    near, ids = [item.text for item in wanted], [memory_id(place, item.category, item.text) for item in wanted]
+        speakers = sorted({f"@{normal(post.sender)} " for post in delivering.cited.values()}, key=len, reverse=True)
+        items = [_unnamed(item, speakers) for item in items]
+    near, ids = [item.text for item in items], [memory_id(place, item.category, item.text) for item in items]
     generation, held = await desk.store.memories.place(scope, place, near=near, ids=ids)
     memories = await asyncio.to_thread(
         merge_into_place,
         place,
         held,
-        wanted,
-        conversation=read.conversation.id,
+        items,
+        conversation=delivering.conversation.id,
         now=desk.clock.now(),
-        news=() if read.again else [post.id for post in read.posts],
+        news=() if delivering.again else [post.id for post in delivering.posts],
     )
     return PlaceChange(place=place, generation=generation, memories=tuple(memories))
 
@@ -187,12 +189,12 @@ async def decay(desk: Desk, *, now: float | None = None) -> tuple[int, int]:
     """Lower the score of unused knowledge. Return the numbers of weakened and removed memories."""
     at = desk.clock.now() if now is None else now
     lost = gone = 0
-    while found := await desk.store.memories.idle(Scope(), before=at - PERIOD_S, categories=KNOWLEDGE):
-        for tenant, memory in found:
+    while results := await desk.store.memories.idle(Scope(), before=at - PERIOD_S, categories=KNOWLEDGE):
+        for tenant, memory in results:
             scope = Scope(tenant)
             generation, _ = await desk.store.memories.place(scope, memory.place, near=())
-            again = await desk.store.memories.get(scope, memory.id, places=[memory.place])
-            if again != [memory]:
+            memories = await desk.store.memories.get(scope, memory.id, places=[memory.place])
+            if memories != [memory]:
                 continue  # changed meanwhile: the next run handles it
             left = decayed(memory, at)
             after = left or replace(memory, sources=(), written=False)  # removed, because no source is left

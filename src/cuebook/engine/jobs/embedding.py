@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from cuebook.engine.core.desk import Chore, Desk
+from cuebook.engine.core.desk import Desk, Job
 from cuebook.engine.core.drafts import unlearned
 from cuebook.engine.core.query_vector import check_size, space_of
 from cuebook.errors import BackendError
 from cuebook.interfaces.embedder import Embedder
-from cuebook.interfaces.vectors import Embedded, EmbeddedPlace, MemoryText, Unembedded, UnembeddedPlace
+from cuebook.interfaces.vectors import EmbeddedPlace, EmbeddingBacklog, MemoryText, PostVectors, UnembeddedPlace
 from cuebook.languages import reads
 from cuebook.memory.tokenizer import spans_of
 from cuebook.records.conversation import PathPost
@@ -69,12 +69,12 @@ PAUSE_S = 30.0
 PROBE = "."
 
 
-def embedding_chores(desk: Desk) -> list[Chore]:
+def embedding_jobs(desk: Desk) -> list[Job]:
     """Return the embedding job, or none without an embedder."""
     if desk.embedder is None:
         return []
     embedding = Embedding(desk.embedder)
-    return [Chore(name="embedding", run=lambda: embedding.keep_up(desk), due=lambda: embedding.due(desk))]
+    return [Job(name="embedding", run=lambda: embedding.keep_up(desk), due=lambda: embedding.due(desk))]
 
 
 async def load(desk: Desk) -> None:
@@ -123,8 +123,8 @@ class Embedding:
         until, now = time.monotonic() + RUN_S, desk.clock.now()
         self._since = min(self._since, max(0.0, now - OVERLAP_S))  # a clock may be set back
         vectors, space = desk.store.vectors, space_of(self._embedder)
-        while found := await vectors.places_due(space, since=self._since, limit=FOUND):
-            for some in _together(found):  # memories first: they are few and used in every conversation
+        while unembedded_places := await vectors.places_due(space, since=self._since, limit=FOUND):
+            for some in _together(unembedded_places):  # memories first: they are few and used in every conversation
                 await self._next_of_places(desk, some)
                 if time.monotonic() >= until:
                     return True
@@ -136,12 +136,12 @@ class Embedding:
         self._since = max(0.0, now - OVERLAP_S)
         return False
 
-    async def _next(self, desk: Desk, due: Unembedded) -> None:
+    async def _next(self, desk: Desk, due: EmbeddingBacklog) -> None:
         """Embed the next posts of a conversation. Discard the result if another worker was first."""
         scope, upto = Scope(due.tenant), min(due.upto + POSTS, due.last_seq)
         posts = await desk.store.posts_in(scope, due.conversation, [(due.upto + 1, upto)])
         rows, refused = await self._rows(desk, ((post.seq, self._texts(post)) for post in posts))
-        embedded = Embedded(
+        embedded = PostVectors(
             conversation=due.conversation,
             no=due.no,
             model=space_of(self._embedder),
@@ -162,15 +162,20 @@ class Embedding:
         vectors = desk.store.vectors
         read = [await vectors.memory_texts(Scope(due.tenant), due.place, after=due.upto, limit=POSTS) for due in dues]
         rows, refused = await self._rows(
-            desk, (((at, each.number), self._texts_of(each)) for at, said in enumerate(read) for each in said)
+            desk,
+            (
+                ((at, each.number), self._texts_of(each))
+                for at, memory_texts in enumerate(read)
+                for each in memory_texts
+            ),
         )
-        for at, (due, said) in enumerate(zip(dues, read, strict=True)):
-            last = said[-1].number if said else 0
+        for at, (due, memory_texts) in enumerate(zip(dues, read, strict=True)):
+            last = memory_texts[-1].number if memory_texts else 0
             embedded = EmbeddedPlace(
                 place=due.place,
                 model=space_of(self._embedder),
                 after=due.upto,
-                upto=last if len(said) == POSTS else max(due.said, last),
+                upto=last if len(memory_texts) == POSTS else max(due.said, last),
                 rows=tuple((number, part, vector) for (of, number), part, vector in rows if of == at),
                 now=desk.clock.now(),
             )
@@ -214,8 +219,8 @@ class Embedding:
 
     def _passed_over(self, desk: Desk, what: str, why: BackendError) -> None:
         """Log that a text without a vector is only searched by its words."""
-        said = desk.writer.clean(str(why))
-        log.warning("Embedder %s rejected %s; search finds it by full text only: %s", self._embedder.name, what, said)
+        text = desk.writer.clean(str(why))
+        log.warning("Embedder %s rejected %s; search finds it by full text only: %s", self._embedder.name, what, text)
 
     def _texts(self, post: PathPost) -> list[str]:
         """Return a post's passages to embed: none for excluded roles or for a language that the embedder does not
@@ -226,11 +231,11 @@ class Embedding:
             return []
         return passages_of(post.sender, text)
 
-    def _texts_of(self, said: MemoryText) -> list[str]:
+    def _texts_of(self, memory_text: MemoryText) -> list[str]:
         """Return a memory's passages to embed: its text, with its name if the text does not contain the name."""
-        if not reads(self._embedder.languages, said.text):
+        if not reads(self._embedder.languages, memory_text.text):
             return []
-        return passages_of(said.name if said.name not in said.text else "", said.text)
+        return passages_of(memory_text.name if memory_text.name not in memory_text.text else "", memory_text.text)
 
 
 def _together(places: Sequence[UnembeddedPlace]) -> Iterator[list[UnembeddedPlace]]:

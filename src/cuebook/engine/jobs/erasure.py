@@ -21,7 +21,7 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.jobs.audit_mirror import signing_key, verifying_key
 from cuebook.engine.jobs.delivery import deliver_all
 from cuebook.errors import BackendError, InvalidInput, NotFound
-from cuebook.interfaces.erasure import Erasing
+from cuebook.interfaces.erasure import ErasureInput
 from cuebook.memory.corrections import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
 from cuebook.prompts.digest import canonical
@@ -87,7 +87,7 @@ async def _erasing(
     reason: str = "",
     conversations: bool = True,
     posts: Mapping[str, Collection[int]] = MappingProxyType({}),
-) -> Erasing:
+) -> ErasureInput:
     """Return all inputs that the store needs for an erasure."""
     salt = hashlib.blake2b(desk.dice.new_id("salt").encode(), key=desk.key[:64], digest_size=16).hexdigest()
     bare = Receipt(
@@ -103,7 +103,7 @@ async def _erasing(
     corrections: tuple[Correction, ...] = ()
     if target.kind == "memory" and conversations:
         target, corrections = await _from_conversations(desk, scope, target)
-    return Erasing(
+    return ErasureInput(
         target=target,
         receipt=bare,
         now=desk.clock.now(),
@@ -115,22 +115,22 @@ async def _erasing(
 
 async def _from_conversations(desk: Desk, scope: Scope, target: Target) -> tuple[Target, tuple[Correction, ...]]:
     """Return the target with related memories, and the corrections that remove memories from their conversations."""
-    store, found = desk.store.memories, list[Correction]()
+    store, corrections = desk.store.memories, list[Correction]()
     names = dict.fromkeys(target.ids)
     for name in target.ids:
         if parted(name):
             with suppress(NotFound):
                 item = await item_of(desk, scope, name)
                 if item is not None and not await is_guest(desk, scope, item[0]):
-                    said = correction_of(item[0], item[1].sources, item[1].text, "")
-                    found.append(said)
-                    of_it = await store.corrections.said_in(scope, item[0], said.posts)
-                    names |= dict.fromkeys(each.id for each in of_it if says(each.text, said))
+                    correction = correction_of(item[0], item[1].sources, item[1].text, "")
+                    corrections.append(correction)
+                    of_it = await store.corrections.said_in(scope, item[0], correction.posts)
+                    names |= dict.fromkeys(each.id for each in of_it if says(each.text, correction))
             continue
         for memory in await store.get(scope, name.removeprefix("memory:")):
             if scope.user in (None, owner_of(memory.place)):
-                found += corrections_of(memory, "")
-    return replace(target, ids=tuple(names)), tuple(found)
+                corrections += corrections_of(memory, "")
+    return replace(target, ids=tuple(names)), tuple(corrections)
 
 
 async def finish(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
@@ -209,9 +209,9 @@ class Retention:
     async def keep(self, desk: Desk) -> None:
         """Delete expired data."""
         for kind, days in self._days:
-            while found := await _too_old(desk, kind, days):
-                tenant = found[0][0]
-                names = tuple(name for each, name in found if each == tenant)
+            while results := await _too_old(desk, kind, days):
+                tenant = results[0][0]
+                names = tuple(name for each, name in results if each == tenant)
                 await forget(desk, Scope(tenant), Target(kind, names), reason="retention", conversations=False)
 
     async def due(self, desk: Desk) -> int:
@@ -238,8 +238,8 @@ async def forgotten_since(desk: Desk, scope: Scope, when: float, *, user: str | 
     """
     newest: list[Receipt] = []
     for limit in (1, RECEIPTS):  # usually the newest receipt is older
-        found = await desk.store.erasure.receipts(scope, limit=limit)
-        newest = [each for each in found if datetime.fromisoformat(each.requested_at).timestamp() + _TICK_S > when]
+        receipts = await desk.store.erasure.receipts(scope, limit=limit)
+        newest = [each for each in receipts if datetime.fromisoformat(each.requested_at).timestamp() + _TICK_S > when]
         if not newest:
             return False
     return len(newest) == RECEIPTS or any(_may_name(each, user, conversation) for each in newest)

@@ -48,8 +48,8 @@ async def observe_due(desk: Desk, of: Callable[[str], Desk]) -> None:
     """
     tried: set[DueOutcome] = set()
     while True:
-        found = await desk.store.outcomes.due(limit=BATCH + len(tried))
-        fresh = [each for each in found if each not in tried]
+        due_outcomes = await desk.store.outcomes.due(limit=BATCH + len(tried))
+        fresh = [each for each in due_outcomes if each not in tried]
         for each in fresh:
             try:
                 own = desk if each.tenant == DEFAULT_TENANT else of(each.tenant)
@@ -57,8 +57,8 @@ async def observe_due(desk: Desk, of: Callable[[str], Desk]) -> None:
             except NotFound:
                 continue  # the conversation was erased meanwhile, with its outcomes
             except CuebookError as error:
-                told = desk.writer.clean(str(error))
-                log.warning("Learning from turn %d of conversation %s failed: %s", each.turn, each.conversation, told)
+                text = desk.writer.clean(str(error))
+                log.warning("Learning from turn %d of conversation %s failed: %s", each.turn, each.conversation, text)
         tried.update(fresh)
         if len(fresh) < BATCH:
             return
@@ -73,17 +73,17 @@ async def teach(desk: Desk, scope: Scope, conversation: str, n: int) -> None:
     """Record an outcome for the prompts of a turn."""
     store = desk.store.outcomes
     for _ in range(RETRIES):
-        known = await store.get(scope, conversation, n)
-        if known is None or not known.due:
+        stored_outcome = await store.get(scope, conversation, n)
+        if stored_outcome is None or not stored_outcome.due:
             return
         turn = await desk.store.turn(scope, conversation, n)
-        lessons = await lessons_of(desk, turn, known.outcome, conversation=conversation)
-        if await store.fold(scope, conversation, n, known, lessons) is not None:
+        lessons = await lessons_of(desk, turn, stored_outcome.outcome, conversation=conversation)
+        if await store.fold(scope, conversation, n, stored_outcome, lessons) is not None:
             break
     else:
         return
     if desk.rollback != "off":
-        for each in known.taught:  # judge existing observations again; the rollback job handles new ones
+        for each in stored_outcome.taught:  # judge existing observations again; the rollback job handles new ones
             await review(desk, each.slug, branch=each.branch)
 
 
@@ -91,21 +91,21 @@ async def lessons_of(desk: Desk, turn: Turn, outcome: Outcome, *, conversation: 
     """Return an observation for each prompt of a turn that can learn. Return none without a signal."""
     if not turn.reply_seq or not turn.steps:
         return []
-    told = _mapping(turn.metadata.get("promptVariants"))
+    data = _mapping(turn.metadata.get("promptVariants"))
     own = _mapping(_mapping(turn.metadata.get("promptVariant")).get("signals"))
     everyone = outcome.by == "feedback" or desk.observes == "all"
     lessons: list[Lesson] = []
-    for named in spoke_in(turn):
-        choice = _mapping(told.get(named.slug))
-        chosen = (choice.get("branch"), choice.get("version")) == (named.branch, named.number)
+    for reference in spoke_in(turn):
+        choice = _mapping(data.get(reference.slug))
+        chosen = (choice.get("branch"), choice.get("version")) == (reference.branch, reference.number)
         if not (chosen or everyone):
             continue
-        numbers = [named.number or 0]
-        found = await desk.prompts.versions(Scope(), named.slug, branch=named.branch, numbers=numbers)
-        if found:
-            seen = _observation(found[0], outcome, choice if chosen else {}, own)
-            seen = replace(seen, conversation=conversation, turn=turn.n)
-            lessons.append(Lesson(observation=seen, audit=_record(desk, seen, found[0], outcome)))
+        numbers = [reference.number or 0]
+        versions = await desk.prompts.versions(Scope(), reference.slug, branch=reference.branch, numbers=numbers)
+        if versions:
+            observation = _observation(versions[0], outcome, choice if chosen else {}, own)
+            observation = replace(observation, conversation=conversation, turn=turn.n)
+            lessons.append(Lesson(observation=observation, audit=_record(desk, observation, versions[0], outcome)))
     return lessons
 
 
@@ -138,17 +138,17 @@ def _observation(
     )
 
 
-def _record(desk: Desk, seen: Observation, version: Version, outcome: Outcome) -> Any:
+def _record(desk: Desk, observation: Observation, version: Version, outcome: Outcome) -> Any:
     context = {
-        "score": seen.score,
-        "sentiment": seen.sentiment,
-        "corrections": seen.corrections,
-        "outcome": seen.outcome or "",
-        "turn": seen.turn,
+        "score": observation.score,
+        "sentiment": observation.sentiment,
+        "corrections": observation.corrections,
+        "outcome": observation.outcome or "",
+        "turn": observation.turn,
         "by": outcome.by,
-        **({"userId": seen.user} if seen.user else {}),  # in a text field, which can be erased
+        **({"userId": observation.user} if observation.user else {}),  # in a text field, which can be erased
     }
-    return receipt(desk, version, "observe", context=context, conversation=seen.conversation)
+    return receipt(desk, version, "observe", context=context, conversation=observation.conversation)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

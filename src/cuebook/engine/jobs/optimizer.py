@@ -14,11 +14,11 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.foreground_gate import STANDS_BACK_S
 from cuebook.engine.core.judgement_cache import BATCH, aside
 from cuebook.errors import Conflict
-from cuebook.interfaces.reflections import Changed, TuningRun
-from cuebook.memory.judgement import Judged, PathJudgement
+from cuebook.interfaces.reflections import ChangedConversation, TuningRun
+from cuebook.memory.judgement import JudgementResult, PathJudgement
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
-from cuebook.records.tuning import Snapshot, Tuning
+from cuebook.records.tuning import Snapshot, TuningState
 from cuebook.window.budget import LEAST_POSTS, allot, tuned, untuned
 
 #: Conversations in one run of the job.
@@ -33,10 +33,10 @@ class Analysis(Struct, frozen=True, kw_only=True):
     """A conversation with its tuning and the scores of its posts."""
 
     conversation: Conversation
-    tuning: Tuning
+    tuning: TuningState
     updated_at: float  # time of the last run, 0 before the first
     ledger: PathJudgement
-    judged: Judged
+    judged: JudgementResult
     served: float | None = None  # mean score of the newest turns, None with too few signals
 
 
@@ -52,11 +52,11 @@ class Tuner:
         now = desk.clock.now()
         if not desk.tunes:
             return
-        while found := await self._changed(desk, since=max(0.0, self._looked - self._interval_s)):
-            for each in found:
+        while changeds := await self._changed(desk, since=max(0.0, self._looked - self._interval_s)):
+            for each in changeds:
                 await desk.urgent.stand_back(STANDS_BACK_S)
                 await run_once(desk, Scope(each.tenant), each.conversation)
-            if len(found) < CONVERSATIONS:
+            if len(changeds) < CONVERSATIONS:
                 break
         self._looked = now
 
@@ -64,7 +64,7 @@ class Tuner:
         """Count the conversations due for a run."""
         return len(await self._changed(desk, since=0.0)) if desk.tunes else 0
 
-    async def _changed(self, desk: Desk, *, since: float) -> Sequence[Changed]:
+    async def _changed(self, desk: Desk, *, since: float) -> Sequence[ChangedConversation]:
         before = desk.clock.now() - self._interval_s
         return await desk.store.tuning.changed(least=LEAST_POSTS, since=since, before=before, limit=CONVERSATIONS)
 
@@ -88,48 +88,48 @@ async def run_once(desk: Desk, scope: Scope, conversation: str) -> Snapshot:
     A path with fewer than LEAST_POSTS posts stays unchanged, and the run is not counted.
     """
     for _ in range(TRIES):
-        found = await analyze(desk, scope, conversation)
-        made = _made(desk, found)
-        if await desk.store.tuning.keep(scope, conversation, made):
-            return made.snapshot or _untuned(desk, found)
+        analysis = await analyze(desk, scope, conversation)
+        tuning_run = _made(desk, analysis)
+        if await desk.store.tuning.keep(scope, conversation, tuning_run):
+            return tuning_run.snapshot or _untuned(desk, analysis)
     msg = f"Other processes keep tuning conversation {conversation!r}. Try again."
     raise Conflict(msg)
 
 
-def _made(desk: Desk, found: Analysis) -> TuningRun:
+def _made(desk: Desk, analysis: Analysis) -> TuningRun:
     """Compute the result of a run."""
-    now, judged, ledger = desk.clock.now(), found.judged, found.ledger
-    tuning, snapshot = found.tuning, None
+    now, judged, ledger = desk.clock.now(), analysis.judged, analysis.ledger
+    tuning, snapshot = analysis.tuning, None
     if judged.total >= LEAST_POSTS:
-        mark = found.conversation.mark
-        marked = ledger.marked(found.tuning, judged.actions, mark=mark)
+        mark = analysis.conversation.mark
+        marked = ledger.marked(analysis.tuning, judged.actions, mark=mark)
         after = ledger.used(marked, mark=mark)
         saved = judged.used - after
         usage = judged.used / max(1, allot(desk.limits, front=0).posts)
-        tuning = tuned(marked, usage=usage, savings=saved / max(1, judged.used), served=found.served)
+        tuning = tuned(marked, usage=usage, savings=saved / max(1, judged.used), served=analysis.served)
         tuning = msgspec.structs.replace(tuning, tokens_saved=tuning.tokens_saved + saved)
-        snapshot = _snapshot(desk, found, tuning, after)
+        snapshot = _snapshot(desk, analysis, tuning, after)
     return TuningRun(
-        no=found.conversation.no,
-        seen_seq=found.conversation.last_seq,
-        before=found.updated_at,
-        now=max(now, found.updated_at + 1e-3),  # distinguishes two runs at the same instant
+        no=analysis.conversation.no,
+        seen_seq=analysis.conversation.last_seq,
+        before=analysis.updated_at,
+        now=max(now, analysis.updated_at + 1e-3),  # distinguishes two runs at the same instant
         tuning=tuning,
         snapshot=snapshot,
     )
 
 
-def _untuned(desk: Desk, found: Analysis) -> Snapshot:
+def _untuned(desk: Desk, analysis: Analysis) -> Snapshot:
     """Return the snapshot of a run that changes nothing, with the reason."""
-    few = f"conversation {found.conversation.id!r} has {found.judged.total} of the {LEAST_POSTS} posts required"
-    return msgspec.structs.replace(_snapshot(desk, found, found.tuning, found.judged.used), untuned=few)
+    few = f"conversation {analysis.conversation.id!r} has {analysis.judged.total} of the {LEAST_POSTS} posts required"
+    return msgspec.structs.replace(_snapshot(desk, analysis, analysis.tuning, analysis.judged.used), untuned=few)
 
 
-def _snapshot(desk: Desk, found: Analysis, tuning: Tuning, after: int) -> Snapshot:
-    before = found.tuning
+def _snapshot(desk: Desk, analysis: Analysis, tuning: TuningState, after: int) -> Snapshot:
+    before = analysis.tuning
     return Snapshot(
-        conversation_id=found.conversation.id,
-        tokens_before=found.judged.used,
+        conversation_id=analysis.conversation.id,
+        tokens_before=analysis.judged.used,
         tokens_after=after,
         entries_compressed=len(tuning.compressed) - len(before.compressed),
         entries_dropped=len(tuning.dropped) - len(before.dropped),
@@ -138,5 +138,5 @@ def _snapshot(desk: Desk, found: Analysis, tuning: Tuning, after: int) -> Snapsh
         full_message_window=tuning.full_message_window,
         min_relevance_score=tuning.min_relevance,
         timestamp=desk.clock.now(),
-        served=found.served,
+        served=analysis.served,
     )

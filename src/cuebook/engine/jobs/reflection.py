@@ -31,8 +31,8 @@ from cuebook.engine.turn.message_signals import counters_on, heard_of, judged_on
 from cuebook.engine.turn.mood import BY_HAND, BY_MODEL, RESET, calls_of
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.interfaces.model import Model, ModelRequest
-from cuebook.interfaces.reflections import DueReflection, MetapromptTask, Reflecting
-from cuebook.interfaces.store import Look, Scene
+from cuebook.interfaces.reflections import DueReflection, MetapromptTask, ReflectionInput
+from cuebook.interfaces.store import PathQuery, Scene
 from cuebook.prompts.names import SYSTEM, project_of
 from cuebook.records.answers import mended
 from cuebook.records.audit import Record
@@ -40,7 +40,7 @@ from cuebook.records.conversation import TOOL, PathPost
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import Scope
 from cuebook.records.mind import NEUTRAL, Counters, MetapromptRun, Mind, Reflection, Sentiment, TurnSignals
-from cuebook.records.persona import Metaprompt, Tracking
+from cuebook.records.persona import Metaprompt, SentimentTracking
 from cuebook.records.prompt import Version
 from cuebook.signals.message_signals import hear
 from cuebook.signals.metaprompts import (
@@ -81,8 +81,8 @@ async def reflect_due(desk: Desk) -> None:
     until = look.time() + desk.work_patience_s
     failed: set[DueReflection] = set()
     while True:
-        found = await desk.store.reflections.due(limit=AT_ONCE + len(failed))
-        fresh = [each for each in found if each not in failed]
+        due_reflections = await desk.store.reflections.due(limit=AT_ONCE + len(failed))
+        fresh = [each for each in due_reflections if each not in failed]
         for first in fresh:
             failed.add(first)  # until a result is stored
             for each in await desk.store.reflections.due_in(Scope(first.tenant), first.conversation, limit=IN_A_ROW):
@@ -104,10 +104,10 @@ async def due(desk: Desk) -> int:
 async def reflect_on(desk: Desk, scope: Scope, conversation: str) -> None:
     """Run all due reflections of one conversation; skip those that other processes run. Raises NotFound."""
     before: DueReflection | None = None
-    while found := await desk.store.reflections.due_in(scope, conversation, limit=1):
-        if found[0] == before:
+    while due_reflections := await desk.store.reflections.due_in(scope, conversation, limit=1):
+        if due_reflections[0] == before:
             return
-        before = found[0]
+        before = due_reflections[0]
         await reflect_once(desk, before)
 
 
@@ -125,21 +125,21 @@ async def _tried(desk: Desk, due: DueReflection) -> bool:
 async def reflect_once(desk: Desk, due: DueReflection) -> bool:
     """Run one reflection. Return False if it was done or erased meanwhile."""
     scope = Scope(due.tenant)
-    read = await desk.store.reflections.read(scope, due)
-    if read is None:
+    reflecting = await desk.store.reflections.read(scope, due)
+    if reflecting is None:
         return False
     desk.failpoint("reflect.read")
-    look = Look(
+    path_query = PathQuery(
         conversation=due.conversation,
-        parent=read.turn.query_seq,
+        parent=reflecting.turn.query_seq,
         full_tokens=RECENT * CHARACTERS,
         post_tokens=CHARACTERS,
         use_summary=False,
     )
-    scene = await desk.store.scene(scope, look)
-    made, records = await _Reflecting(desk, scope, read, scene).made()
+    scene = await desk.store.scene(scope, path_query)
+    reflection, records = await _RunningReflection(desk, scope, reflecting, scene).made()
     desk.failpoint("reflect.made")
-    kept = await desk.store.reflections.save(scope, read, made, audit=records)
+    kept = await desk.store.reflections.save(scope, reflecting, reflection, audit=records)
     desk.stirred()
     return kept
 
@@ -152,10 +152,10 @@ class _Decision(Struct, frozen=True, kw_only=True):
     records: tuple[Record, ...]
 
 
-class _Reflecting:
+class _RunningReflection:
     """One running reflection: its input and its metaprompts in order."""
 
-    def __init__(self, desk: Desk, scope: Scope, read: Reflecting, scene: Scene) -> None:
+    def __init__(self, desk: Desk, scope: Scope, read: ReflectionInput, scene: Scene) -> None:
         self._desk = desk
         self._scope = scope
         self._read = read
@@ -179,14 +179,14 @@ class _Reflecting:
             records += told
             calls = [call for call in calls if call.trigger != BY_MODEL]
             calls = [*_newly(calls_of(self._persona, self._tracking, self._heard), calls), *calls]
-        known = {each.id: each for each in metaprompts_of(self._persona.metaprompts, self._tracking)}
+        metaprompts = {each.id: each for each in metaprompts_of(self._persona.metaprompts, self._tracking)}
         for call in calls:
             if call.trigger == RESET:
                 run = MetapromptRun(metaprompt="", trigger=RESET, by="hand", outcome="unchanged")
                 runs.append(_with_changes(run, mind, NEUTRAL, ""))
                 mind = NEUTRAL
                 continue
-            metaprompt = known.get(call.metaprompt) or (
+            metaprompt = metaprompts.get(call.metaprompt) or (
                 SHIPPED.get(call.metaprompt) if call.trigger == BY_HAND else None
             )
             if metaprompt is None:
@@ -203,15 +203,15 @@ class _Reflecting:
         at = self._desk.clock.now()
         return Reflection(turn=self._read.turn.n, at=at, mind=mind, runs=tuple(runs), heard=self._judged), records
 
-    async def _answer(self, asked: DueMetaprompt, mind: Mind) -> _Decision:
+    async def _answer(self, due_metaprompt: DueMetaprompt, mind: Mind) -> _Decision:
         model = self._desk.work_model
         if model is None:
-            return self._by_rules(asked, mind)
-        work = self._work(asked, mind)
+            return self._by_rules(due_metaprompt, mind)
+        work = self._work(due_metaprompt, mind)
         try:
-            instruction = await self._instruction(asked, work)
+            instruction = await self._instruction(due_metaprompt, work)
             rendered = instruction_record(self._desk, instruction, work, conversation=self._read.conversation.id)
-            text = await self._asked(model, asked.metaprompt, instruction)
+            text = await self._asked(model, due_metaprompt.metaprompt, instruction)
         except (BackendError, InvalidInput) as error:
             reason = self._desk.writer.clean(str(error))
             log.warning(
@@ -219,52 +219,59 @@ class _Reflecting:
                 self._read.conversation.id,
                 reason,
             )
-            return self._by_rules(asked, mind, because=f"Model {model.name} is unavailable: {reason}")
+            return self._by_rules(due_metaprompt, mind, because=f"Model {model.name} is unavailable: {reason}")
         version = instruction.version
         run = MetapromptRun(
-            metaprompt=asked.metaprompt.id,
-            trigger=asked.trigger,
+            metaprompt=due_metaprompt.metaprompt.id,
+            trigger=due_metaprompt.trigger,
             by=model.name,
             outcome="unchanged",
             prompt=version.source,
         )
         try:
-            moved, reason = read_answer(text, asked.metaprompt, mind, clean=self._desk.writer.clean)
+            moved, reason = read_answer(text, due_metaprompt.metaprompt, mind, clean=self._desk.writer.clean)
         except InvalidInput as error:
             reason = mended(f"{error.where}: {error}" if error.where else str(error))
             moved, reason = mind, self._desk.writer.clean(reason)
             run = replace(run, outcome="refused")
             log.warning(
-                "Model %s returned an invalid answer for metaprompt %s: %s", model.name, asked.metaprompt.id, reason
+                "Model %s returned an invalid answer for metaprompt %s: %s",
+                model.name,
+                due_metaprompt.metaprompt.id,
+                reason,
             )
         run = _with_changes(run, mind, moved, reason)
         return _Decision(mind=moved, run=run, records=(rendered, self._receipt(version, run, text)))
 
-    def _by_rules(self, asked: DueMetaprompt, mind: Mind, *, because: str = "") -> _Decision:
-        moved, reason = by_rules(asked, mind, self._heard)
+    def _by_rules(self, due_metaprompt: DueMetaprompt, mind: Mind, *, because: str = "") -> _Decision:
+        moved, reason = by_rules(due_metaprompt, mind, self._heard)
         reason = f"{reason}; {because}" if because else reason
-        run = MetapromptRun(metaprompt=asked.metaprompt.id, trigger=asked.trigger, by=RULES, outcome="unchanged")
+        run = MetapromptRun(
+            metaprompt=due_metaprompt.metaprompt.id, trigger=due_metaprompt.trigger, by=RULES, outcome="unchanged"
+        )
         run = _with_changes(run, mind, moved, reason)
-        return _Decision(mind=moved, run=run, records=(self._receipt(self._version(asked.metaprompt), run, reason),))
+        return _Decision(
+            mind=moved, run=run, records=(self._receipt(self._version(due_metaprompt.metaprompt), run, reason),)
+        )
 
     # ---- Model instructions ----------------------------------------------------------------------------------------
 
-    def _work(self, asked: DueMetaprompt, mind: Mind) -> Work:
+    def _work(self, due_metaprompt: DueMetaprompt, mind: Mind) -> Work:
         kept = self._read.conversation.metadata.get("project")
         return Work(
             agent=REFLECTION,
-            key=asked.metaprompt.key or SELF,
+            key=due_metaprompt.metaprompt.key or SELF,
             otherwise=SELF,
-            values=self._values(asked, mind),
+            values=self._values(due_metaprompt, mind),
             project=project_of(None, kept, self._desk.project),
         )
 
-    async def _instruction(self, asked: DueMetaprompt, work: Work) -> Instruction:
+    async def _instruction(self, due_metaprompt: DueMetaprompt, work: Work) -> Instruction:
         """Return a metaprompt's instructions: the persona's own text, or else the managed prompt of its key."""
-        if not asked.metaprompt.template:
+        if not due_metaprompt.metaprompt.template:
             return await instruct(self._desk, self._scope, work)
-        own = own_version(self._persona, asked.metaprompt)
-        return render_instruction(await resolved_of(self._desk, own), work.values)
+        version = own_version(self._persona, due_metaprompt.metaprompt)
+        return render_instruction(await resolved_of(self._desk, version), work.values)
 
     def _version(self, metaprompt: Metaprompt) -> Version:
         """Return the version for the audit record: the shipped prompt's, or that of the persona's own text."""
@@ -284,23 +291,23 @@ class _Reflecting:
         )
         return await said_by(self._desk, model, request)
 
-    def _values(self, asked: DueMetaprompt, mind: Mind) -> dict[str, str]:
+    def _values(self, due_metaprompt: DueMetaprompt, mind: Mind) -> dict[str, str]:
         """Return all variables that a metaprompt's text may use."""
-        heard, counters = self._heard, self._heard.counters
-        noticed = [f"{event.name} ({event.severity}): {event.reason}" for event in heard.events]
+        turn_signals, counters = self._heard, self._heard.counters
+        noticed = [f"{event.name} ({event.severity}): {event.reason}" for event in turn_signals.events]
         return {
             "current_mood": mind.mood,
             "user_skill": mind.user_skill,
             "task_complexity": mind.task_complexity,
-            "current_sentiment": heard.sentiment.polarity,
+            "current_sentiment": turn_signals.sentiment.polarity,
             "recent_conversation": _recent(self._scene.path),
             "recent_errors": _errors(self._scene.path, self._read.turn.error),
-            "evidence": "; ".join(noticed) or asked.trigger,
-            "sentiment_score": f"{heard.sentiment.score:.2f}",
+            "evidence": "; ".join(noticed) or due_metaprompt.trigger,
+            "sentiment_score": f"{turn_signals.sentiment.score:.2f}",
             "consecutive_frustration": str(counters.frustration),
             "consecutive_confusion": str(counters.confusion),
             "consecutive_satisfaction": str(counters.satisfaction),
-            "confusion_keywords": ", ".join(heard.keywords),
+            "confusion_keywords": ", ".join(turn_signals.keywords),
             "consecutive_neutral": str(counters.neutral),
         }
 
@@ -325,9 +332,9 @@ class _Reflecting:
         return replace(record, turn=self._read.turn.n)
 
 
-def _newly(calls: Sequence[MetapromptTask], asked: Sequence[MetapromptTask]) -> list[MetapromptTask]:
+def _newly(calls: Sequence[MetapromptTask], metaprompt_tasks: Sequence[MetapromptTask]) -> list[MetapromptTask]:
     """Return tasks triggered by the new sentiment, without those already requested."""
-    return [call for call in calls if call.trigger != BY_MODEL and call not in asked]
+    return [call for call in calls if call.trigger != BY_MODEL and call not in metaprompt_tasks]
 
 
 def _with_changes(run: MetapromptRun, before: Mind, after: Mind, reason: str) -> MetapromptRun:
@@ -337,16 +344,16 @@ def _with_changes(run: MetapromptRun, before: Mind, after: Mind, reason: str) ->
 
 def _recent(path: Sequence[PathPost]) -> str:
     """Render the last messages as JSON lines, each shortened. None can close the surrounding tag."""
-    said = [post for post in path if post.role != "system" and post.message and post.state != GONE]
-    told = [{"role": post.role, "text": _short(post.message or "")} for post in said[-RECENT:]]
-    return _tagless("\n".join(json.dumps(each, ensure_ascii=False) for each in told))
+    path_posts = [post for post in path if post.role != "system" and post.message and post.state != GONE]
+    values = [{"role": post.role, "text": _short(post.message or "")} for post in path_posts[-RECENT:]]
+    return _tagless("\n".join(json.dumps(each, ensure_ascii=False) for each in values))
 
 
 def _errors(path: Sequence[PathPost], error: str) -> str:
     """Return the last errors of the path, one per line."""
     results = [post for post in path if post.role == TOOL and failed(post.message or "", parts_of(post))]
-    found = [_short(post.message or "") for post in results]
-    return _tagless("\n".join([*found, *([_short(error)] if error else [])][-ERRORS:]))
+    matches = [_short(post.message or "") for post in results]
+    return _tagless("\n".join([*matches, *([_short(error)] if error else [])][-ERRORS:]))
 
 
 def _tagless(text: str) -> str:
@@ -371,16 +378,16 @@ ANSWER = 200
 
 
 async def reheard(
-    desk: Desk, scope: Scope, read: Reflecting, scene: Scene, tracking: Tracking
+    desk: Desk, scope: Scope, reflecting: ReflectionInput, scene: Scene, tracking: SentimentTracking
 ) -> tuple[TurnSignals, tuple[Record, ...]]:
     """Return a turn's signals as judged by a model, with the audit records. `scene` ends with its message."""
-    first = heard_of(read.turn.metadata) or TurnSignals()
+    first = heard_of(reflecting.turn.metadata) or TurnSignals()
     text = (scene.path[-1].message or "") if scene.path else ""
-    sentiment, records = await _judged(desk, scope, read, tracking, text)
-    before = await _before(desk, scope, read, scene)
+    sentiment, records = await _judged(desk, scope, reflecting, tracking, text)
+    before = await _before(desk, scope, reflecting, scene)
     news = first.counters.news
     trace = first.counters.trace[-news:] if news else ()
-    found = hear(
+    turn_signals = hear(
         text,
         before=before,
         sentiment=sentiment or first.sentiment,
@@ -390,20 +397,20 @@ async def reheard(
         drift=first.signals.get("topic_shift_high"),
         kind=first.task,
     )
-    return found, records
+    return turn_signals, records
 
 
 async def _judged(
-    desk: Desk, scope: Scope, read: Reflecting, tracking: Tracking, text: str
+    desk: Desk, scope: Scope, reflecting: ReflectionInput, tracking: SentimentTracking, text: str
 ) -> tuple[Sentiment | None, tuple[Record, ...]]:
     """Ask the model. Return None if it gives no judgement."""
     model = desk.work_model
     if model is None or not text.strip():
         return None, ()
-    project = project_of(None, read.conversation.metadata.get("project"), desk.project)
+    project = project_of(None, reflecting.conversation.metadata.get("project"), desk.project)
     work = Work(agent=LISTENER, key=KEY, otherwise=KEY, values={}, project=project)
     instruction = await instruct(desk, scope, work)
-    records = (instruction_record(desk, instruction, work, conversation=read.conversation.id),)
+    records = (instruction_record(desk, instruction, work, conversation=reflecting.conversation.id),)
     request = ModelRequest(
         messages=(
             msgspec.json.encode({"role": "system", "content": instruction.text}),
@@ -420,16 +427,16 @@ async def _judged(
     except (BackendError, InvalidInput) as error:
         log.warning(
             "Sentiment by the model failed for conversation %s; the lexicon's result stays: %s",
-            read.conversation.id,
+            reflecting.conversation.id,
             desk.writer.clean(str(error)),
         )
         return None, records
 
 
-async def _before(desk: Desk, scope: Scope, read: Reflecting, scene: Scene) -> Counters:
+async def _before(desk: Desk, scope: Scope, reflecting: ReflectionInput, scene: Scene) -> Counters:
     """Return the signals of earlier messages, as judged by a model if it judged them."""
     parent = scene.path[-2].seq if len(scene.path) > 1 else 0
     if not parent:
         return Counters()
-    look = Look(conversation=read.conversation.id, parent=parent, full_tokens=1, use_summary=False)
-    return counters_on(await desk.store.scene(scope, look))
+    path_query = PathQuery(conversation=reflecting.conversation.id, parent=parent, full_tokens=1, use_summary=False)
+    return counters_on(await desk.store.scene(scope, path_query))

@@ -19,7 +19,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import ITSELF, OBSERVATIONS, Contest, contest_of, look, spoken
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import Conflict, CuebookError, InvalidInput
-from cuebook.interfaces.prompts import Once, PromptEvent
+from cuebook.interfaces.prompts import PromptEvent, StoredKey
 from cuebook.prompts.learn import finite
 from cuebook.prompts.rollback import UNAIDED, RollbackVerdict, SigmaSettings, allowed, sigma, talks, units
 from cuebook.prompts.rollback_evidence import ConversationEvidence
@@ -86,10 +86,10 @@ class Watches:
         return sum([await watch.due(own) for watch, own in await self._each(desk)])
 
     async def _each(self, desk: Desk) -> list[tuple[RollbackWatch, Desk]]:
-        found = [] if desk.rollback == "off" else await desk.prompts.tenants()
+        results = [] if desk.rollback == "off" else await desk.prompts.tenants()
         return [
             (self._watches.setdefault(each, RollbackWatch()), desk if each == DEFAULT_TENANT else self._of(each))
-            for each in found
+            for each in results
         ]
 
 
@@ -148,8 +148,8 @@ async def _take_back(desk: Desk, contest: Contest, verdict: RollbackVerdict) -> 
         evidence=evidence,
     )
     context = {"to": contest.control, "reason": verdict.reason, "evidence": evidence}
-    told = receipt(desk, version, "rollback", agent=ITSELF, context=context)
-    await desk.prompts.activate(Scope(), contest.slug, event, audit=told)
+    record = receipt(desk, version, "rollback", agent=ITSELF, context=context)
+    await desk.prompts.activate(Scope(), contest.slug, event, audit=record)
 
 
 async def _verdict(desk: Desk, contest: Contest) -> RollbackVerdict:
@@ -191,9 +191,9 @@ async def _unaided(desk: Desk, contest: Contest) -> RollbackVerdict:
     return sigma(means, recent, UNAIDED, others=others)
 
 
-def _ones(said: Iterable[ConversationEvidence]) -> list[ConversationEvidence]:
+def _ones(conversation_evidences: Iterable[ConversationEvidence]) -> list[ConversationEvidence]:
     """Exclude conversations in which both versions were used."""
-    return [each for each in said if each.is_one]
+    return [each for each in conversation_evidences if each.is_one]
 
 
 async def _others(desk: Desk, contest: Contest, times: tuple[float, float], settings: SigmaSettings) -> list[Means]:
@@ -203,9 +203,9 @@ async def _others(desk: Desk, contest: Contest, times: tuple[float, float], sett
     """
     until, began = times
     place = (contest.slug, contest.branch)
-    own = await desk.prompts.observations(Scope(), contest.slug, branch=contest.branch, limit=OBSERVATIONS)
-    ours = {each.conversation for each in own} - {""}
-    found: list[Means] = []
+    observations = await desk.prompts.observations(Scope(), contest.slug, branch=contest.branch, limit=OBSERVATIONS)
+    ours = {each.conversation for each in observations} - {""}
+    results: list[Means] = []
     after = ""
     while True:
         page = await desk.prompts.page(Scope(), limit=_PAGE, after=after)
@@ -218,9 +218,9 @@ async def _others(desk: Desk, contest: Contest, times: tuple[float, float], sett
                 heard = [each for each in apart if each.branch == branch.name]
                 said = talks(heard) if settings is UNAIDED else units(heard, desk.clock.now())
                 before = [each.mean for each in said if each.began < until]
-                found.append((before[-settings.baseline :], [each.mean for each in said if each.began >= began]))
+                results.append((before[-settings.baseline :], [each.mean for each in said if each.began >= began]))
         if page.next is None:
-            return found
+            return results
         after = page.next
 
 
@@ -229,36 +229,36 @@ async def _others(desk: Desk, contest: Contest, times: tuple[float, float], sett
 
 async def learn(
     desk: Desk,
-    seen: Observation,
+    observation: Observation,
     version: Version,
     *,
     named: bool,
     placed: bool = True,
-    once: Once | None = None,
+    once: StoredKey | None = None,
 ) -> tuple[Branch, bool]:
     """Store an observation. Return its branch and whether the branch's newest version was rolled back.
 
     Unless the caller `named` the version or `placed` it on a branch, it is the version used in the conversation.
     """
-    share = finite(seen.propensity, "propensity")
+    share = finite(observation.propensity, "propensity")
     if not 0.0 < share <= 1.0:
         msg = f"propensity: {share!r} is out of range. Use the version's selection probability: above 0, at most 1."
         raise InvalidInput(msg, where="propensity")
-    seen = structs.replace(seen, signals=checked(seen.signals))
-    seen, version = await spoken(desk, seen, version, named=named, placed=placed)
+    observation = structs.replace(observation, signals=checked(observation.signals))
+    observation, version = await spoken(desk, observation, version, named=named, placed=placed)
     context: dict[str, Any] = {
-        "score": seen.score,
-        "sentiment": seen.sentiment,
-        "corrections": seen.corrections,
-        "outcome": seen.outcome or "",
+        "score": observation.score,
+        "sentiment": observation.sentiment,
+        "corrections": observation.corrections,
+        "outcome": observation.outcome or "",
     }
-    if seen.user:
-        context["userId"] = seen.user  # in a text field, which can be erased
-    told = receipt(desk, version, "observe", context=context, conversation=seen.conversation)
-    stands = await desk.prompts.observe(Scope(), seen, audit=told, once=once)
+    if observation.user:
+        context["userId"] = observation.user  # in a text field, which can be erased
+    record = receipt(desk, version, "observe", context=context, conversation=observation.conversation)
+    stands = await desk.prompts.observe(Scope(), observation, audit=record, once=once)
     done = stands.head == 1 or stands.head in stands.rolled_back
-    known = (seen.slug, seen.branch) in desk.dockets
+    known = (observation.slug, observation.branch) in desk.dockets
     if desk.rollback == "off" or done or (stands.observations > EAGER and not known):
         return stands, False
-    found = await review(desk, seen.slug, branch=seen.branch)
-    return stands, found.get(seen.branch) == "rollback"
+    results = await review(desk, observation.slug, branch=observation.branch)
+    return stands, results.get(observation.branch) == "rollback"

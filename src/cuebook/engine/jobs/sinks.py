@@ -7,7 +7,7 @@ import logging
 
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import CuebookError, NotFound
-from cuebook.interfaces.sink import Passed, Sink
+from cuebook.interfaces.sink import FinishedSummary, Sink
 from cuebook.records.memory import Scope
 
 log = logging.getLogger("cuebook.sink")
@@ -47,7 +47,7 @@ class Outlet:
             return
         if summary is None:
             return
-        passed = Passed(
+        passed = FinishedSummary(
             tenant=scope.tenant,
             conversation=conversation,
             no=known.no,

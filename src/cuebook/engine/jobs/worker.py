@@ -1,11 +1,11 @@
-"""Background worker: find due jobs in stored state and run them until nothing is due (DESIGN §1)."""
+"""Background worker: find due jobs in stored state and run them until nothing is due."""
 
 import asyncio
 import contextlib
 import logging
 from typing import NamedTuple
 
-from cuebook.engine.core.desk import Chore, Desk
+from cuebook.engine.core.desk import Desk, Job
 from cuebook.engine.core.foreground_gate import STANDS_BACK_S
 from cuebook.engine.jobs.compaction import FAILURES, Outcome, compact_once
 from cuebook.engine.turn.summary_correction import correct_summary
@@ -84,27 +84,27 @@ class Worker:
             for due, profile in await self._due(hurry=hurry, conversation=conversation):
                 await self._desk.urgent.stand_back(STANDS_BACK_S)
                 done += await self._pass(due, profile) == "stored"
-            for chore in self._desk.chores:
+            for job in self._desk.jobs:
                 await self._desk.urgent.stand_back(STANDS_BACK_S)
-                await self._do(chore)
+                await self._do(job)
         return done
 
-    async def _do(self, chore: Chore) -> None:
+    async def _do(self, job: Job) -> None:
         """Run a job. A failed one is retried next time and does not block the others."""
         try:
-            await chore.run()
+            await job.run()
         except CuebookError as error:
             log.warning("%s", self._desk.writer.clean(str(error)))
         except Exception:  # a sink is user code: no exception of it may block other jobs
-            log.exception("Background job %s failed; it will be retried", chore.name)
+            log.exception("Background job %s failed; it will be retried", job.name)
 
-    async def _whole(self, chore: Chore) -> None:
+    async def _whole(self, job: Job) -> None:
         """Repeat a job until nothing of it is due, or a run changes nothing."""
-        await self._do(chore)
-        left = await chore.due()
+        await self._do(job)
+        left = await job.due()
         while left:
-            await self._do(chore)
-            before, left = left, await chore.due()
+            await self._do(job)
+            before, left = left, await job.due()
             if left >= before:
                 return
 
@@ -128,11 +128,11 @@ class Worker:
                         place = place_of(due)
                         tries[place] = 0 if outcome == "stored" else tries.get(place, 0) + 1
                         refused |= {place} if outcome == "refused" else set()
-                for chore in self._desk.chores:
-                    await self._whole(chore)
-        found = await self._due(hurry=True, conversation=conversation)
-        left = [due for due, _ in found if place_of(due) not in refused]
-        counts = {"compaction": len(left)} | {chore.name: await chore.due() for chore in self._desk.chores}
+                for job in self._desk.jobs:
+                    await self._whole(job)
+        results = await self._due(hurry=True, conversation=conversation)
+        left = [due for due, _ in results if place_of(due) not in refused]
+        counts = {"compaction": len(left)} | {job.name: await job.due() for job in self._desk.jobs}
         return {kind: count for kind, count in counts.items() if count}
 
     async def _pass(self, due: DueConversation, profile: CompactionProfile) -> Outcome:
@@ -152,14 +152,14 @@ class Worker:
     async def _due(self, *, hurry: bool, conversation: str | None) -> list[tuple[DueConversation, CompactionProfile]]:
         """Return the due conversations, largest backlog first."""
         least = least_backlog(self._desk.compaction)
-        found: list[tuple[DueConversation, CompactionProfile]] = []
+        results: list[tuple[DueConversation, CompactionProfile]] = []
         last: DueConversation | None = None
         while True:
             page = await self._desk.store.due(limit=BATCH, least=least, after=last, conversation=conversation)
             profiles = ((due, self.profile_if_due(due, hurry=hurry)) for due in page)
-            found += [(due, profile) for due, profile in profiles if profile is not None]
+            results += [(due, profile) for due, profile in profiles if profile is not None]
             if len(page) < BATCH:
-                return found
+                return results
             last = page[-1]
 
     def profile_if_due(self, due: DueConversation, *, hurry: bool) -> CompactionProfile | None:

@@ -15,37 +15,39 @@ from cuebook.wire.chat_stream import ByteLines
 
 
 async def relay_answer(
-    reply: RelayAnswer, step: OpenStep, heard: Hearing | None = None
+    reply: RelayAnswer, step: OpenStep, hearing: Hearing | None = None
 ) -> AsyncGenerator[Head | bytes, None]:
     """Yield an answer's head and its body's bytes. The last bytes follow once the answer is durable.
 
     `heard` parses it; the default is OpenAI's wire.
     """
-    heard = heard or Heard()
+    hearing = hearing or Heard()
     lease = step.lease
     place: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
     head = Head(status=reply.status, headers=reply.headers, **place)
     try:
         if reply.status < 400 and reply.headers.get("content-type", "").lower().startswith("text/event-stream"):
             yield head
-            ear = Ear(step, heard)
+            ear = Ear(step, hearing)
             async with closing(ear.relay(reply)) as lines:
                 async for line in lines:
                     yield line
             return
         body = b"".join([chunk async for chunk in reply.chunks()])
-        await _keep_whole(step, heard, reply.status, body)
+        await _keep_whole(step, hearing, reply.status, body)
         yield head
         yield body
     finally:
         await reply.aclose()
 
 
-async def _keep_whole(step: OpenStep, heard: Hearing, status: int, body: bytes) -> None:
+async def _keep_whole(step: OpenStep, hearing: Hearing, status: int, body: bytes) -> None:
     """Store an answer that is not streamed. An error ends the turn as failed, and its query stays."""
     if status < 400:
-        heard.take(body)
-    await keep(step, heard, nothing=f"the upstream answered {status}" + (" with no message" if status < 400 else ""))
+        hearing.take(body)
+    await keep(
+        step, hearing, nothing=f"The upstream answered {status}" + (" with no message." if status < 400 else ".")
+    )
 
 
 class Ear:
@@ -104,33 +106,33 @@ class Ear:
 
 
 async def keep(
-    step: OpenStep, heard: Hearing, *, broken: str = "", nothing: str = "The stream contained no answer."
+    step: OpenStep, hearing: Hearing, *, broken: str = "", nothing: str = "The stream contained no answer."
 ) -> None:
     """End a step with the complete or partial answer."""
-    wire = heard.message()
-    said = _read(wire)
-    if heard.error:
-        await step.finish(state="failed", error=f"the upstream: {heard.error}", usage=heard.usage)
-    elif broken and not heard.whole:
-        await step.finish(state="interrupted", error=broken, usage=heard.usage)
-    elif wire is None or said is None:
+    wire = hearing.message()
+    message_content = _read(wire)
+    if hearing.error:
+        await step.finish(state="failed", error=f"Upstream error: {hearing.error}", usage=hearing.usage)
+    elif broken and not hearing.whole:
+        await step.finish(state="interrupted", error=broken, usage=hearing.usage)
+    elif wire is None or message_content is None:
         reason = nothing if wire is None else "The upstream's answer is unreadable."
-        await step.finish(state="failed", error=reason, usage=heard.usage)
+        await step.finish(state="failed", error=reason, usage=hearing.usage)
     else:
-        others = [heard.message(choice) for choice in heard.choices if choice]
-        calls = any(part.type == CALL for part in said.parts)
-        step.metadata |= {"answer": {"step": step.lease.step, **heard.frame, "finishReasons": heard.reasons}}
+        others = [hearing.message(choice) for choice in hearing.choices if choice]
+        calls = any(part.type == CALL for part in message_content.parts)
+        step.metadata |= {"answer": {"step": step.lease.step, **hearing.frame, "finishReasons": hearing.reasons}}
         await step.finish(
             wire=wire,
-            usage=heard.usage,
-            waiting=calls and heard.waits,
+            usage=hearing.usage,
+            waiting=calls and hearing.waits,
             others=tuple(other for other in others if other and _read(other)),
         )
 
 
-def partly(heard: Hearing) -> MessageContent | None:
+def partly(hearing: Hearing) -> MessageContent | None:
     """Return the partial answer, or None if it is empty or unreadable."""
-    return _read(heard.message())
+    return _read(hearing.message())
 
 
 def _read(wire: bytes | None) -> MessageContent | None:

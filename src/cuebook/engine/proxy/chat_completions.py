@@ -26,7 +26,7 @@ from cuebook.engine.turn.prompt_logs import logging_of
 from cuebook.engine.turn.step import OpenStep
 from cuebook.errors import Conflict
 from cuebook.interfaces.model import RelayRequest, Upstream
-from cuebook.interfaces.store import Look, Scene
+from cuebook.interfaces.store import PathQuery, Scene
 from cuebook.memory.profiles import RELAY
 from cuebook.memory.recall import read_query
 from cuebook.records.conversation import TOOL, Draft
@@ -135,8 +135,8 @@ async def _again(
     desk: Desk, upstream: Upstream | None, scope: Scope, request: Request, key: Key | None, *, wire: Wire
 ) -> list[Head | bytes]:
     """Return the stored answer of an Idempotency-Key, or nothing."""
-    told = await told_before(desk, scope, key, request) if key else None
-    return list(wire.tells(desk, told, request, estimate=upstream is None)) if told else []
+    stored_reply = await told_before(desk, scope, key, request) if key else None
+    return list(wire.tells(desk, stored_reply, request, estimate=upstream is None)) if stored_reply else []
 
 
 def _nothing(conversation: str) -> NoReturn:
@@ -231,7 +231,9 @@ async def _waiting(
     asked = place.parent if drafts else _asked_by(request, place)
     if not drafts and asked is None:
         return None
-    scene = await desk.store.scene(scope, Look(conversation=place.conversation, parent=place.parent, use_summary=False))
+    scene = await desk.store.scene(
+        scope, PathQuery(conversation=place.conversation, parent=place.parent, use_summary=False)
+    )
     turn = scene.open_turn
     return turn if turn is not None and turn.waiting and turn.reply_seq == (asked or scene.parent) else None
 

@@ -138,7 +138,7 @@ class Heard(Struct):
         return message_of(self, choice)
 
 
-def take(heard: Heard, event: object, said: str) -> str:
+def take(heard: Heard, event: object, text: str) -> str:
     """Parse a chunk (`delta`) or a complete answer (`message`). Return the text it adds to the first choice."""
     if not isinstance(event, dict):
         return ""
@@ -150,10 +150,10 @@ def take(heard: Heard, event: object, said: str) -> str:
         heard.usage = read_usage(event["usage"])
     choices = event.get("choices")
     found = enumerate(choices if isinstance(choices, list) else ())
-    return "".join(_choose(heard, choice, number, said) for number, choice in found)
+    return "".join(_choose(heard, choice, number, text) for number, choice in found)
 
 
-def _choose(heard: Heard, choice: object, number: int, said: str) -> str:
+def _choose(heard: Heard, choice: object, number: int, text: str) -> str:
     """Parse one choice."""
     if not isinstance(choice, dict):
         return ""
@@ -161,7 +161,7 @@ def _choose(heard: Heard, choice: object, number: int, said: str) -> str:
     index = index if isinstance(index, int) else number
     if isinstance(choice.get("finish_reason"), str):
         heard.finish[index] = mended(choice["finish_reason"])
-    delta = choice.get(said)
+    delta = choice.get(text)
     if not isinstance(delta, dict):
         return ""
     _merge(heard.messages.setdefault(index, {}), delta)
@@ -171,45 +171,45 @@ def _choose(heard: Heard, choice: object, number: int, said: str) -> str:
 
 def _reason(error: object) -> str:
     message = error.get("message") if isinstance(error, dict) else error
-    return mended(message) if isinstance(message, str) and message else "the provider reported an error"
+    return mended(message) if isinstance(message, str) and message else "The provider reported an error."
 
 
 def _mended(value: str | int) -> str | int:
     return mended(value) if isinstance(value, str) else value
 
 
-def _merge(held: dict[str, Any], delta: dict[str, Any]) -> None:
+def _merge(contents: dict[str, Any], delta: dict[str, Any]) -> None:
     """Merge a delta into a message: append texts, merge lists by index, replace other fields."""
     for name, value in delta.items():
-        old = held.get(name)
+        old = contents.get(name)
         if isinstance(value, str) and name not in _WHOLE:
             if isinstance(old, GrowingText):
                 old.add(value)
             elif value or old is None:
-                held[name] = GrowingText(value)
+                contents[name] = GrowingText(value)
         elif isinstance(value, dict):
             if not isinstance(old, dict):
-                held[name] = old = {}
+                contents[name] = old = {}
             _merge(old, value)
         elif isinstance(value, list):
             if not isinstance(old, list):
-                held[name] = old = []
+                contents[name] = old = []
             _merge_list(old, value)
-        elif (value is not None and value != "") or name not in held:
-            held[name] = value
+        elif (value is not None and value != "") or name not in contents:
+            contents[name] = value
 
 
-def _merge_list(held: list[Any], delta: list[Any]) -> None:
-    places = {item["index"]: item for item in held if isinstance(item, dict) and isinstance(item.get("index"), int)}
+def _merge_list(contents: list[Any], delta: list[Any]) -> None:
+    places = {item["index"]: item for item in contents if isinstance(item, dict) and isinstance(item.get("index"), int)}
     for item in delta:
         if not isinstance(item, dict):
-            held.append(item)
+            contents.append(item)
             continue
         index = item.get("index")
         place = places.get(index) if isinstance(index, int) else None
         if place is None:
             place = {}
-            held.append(place)
+            contents.append(place)
             if isinstance(index, int):
                 places[index] = place
         _merge(place, item)
@@ -217,10 +217,10 @@ def _merge_list(held: list[Any], delta: list[Any]) -> None:
 
 def message_of(heard: Heard, choice: int = 0) -> bytes | None:
     """Return a choice as an assistant message, or None if it is empty or invalid."""
-    said = heard.messages.get(choice)
-    if not said:
+    data = heard.messages.get(choice)
+    if not data:
         return None
-    message = {"role": "assistant", "content": None} | {name: value for name, value in said.items() if name != "role"}
+    message = {"role": "assistant", "content": None} | {name: value for name, value in data.items() if name != "role"}
     calls = message.get("tool_calls")
     if isinstance(calls, list):
         message["tool_calls"] = [

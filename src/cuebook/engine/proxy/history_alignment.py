@@ -1,5 +1,4 @@
-"""Align a resent message history with the stored tree by longest common run, to find the post that it continues (DESIGN
-§3).
+"""Align a resent message history with the stored tree by longest common run, to find the post that it continues.
 
 A run is a series of messages stored one after another in the tree. The longest run selects the branch, and the messages
 after it are new, with two exceptions. If the middle of a history was cut out, it continues with a run further down the
@@ -65,19 +64,21 @@ def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, 
     if 2 * matched < end + 1 + sure or not (answered or tree.begins(seqs) or seqs[end] == tree.head):
         return Continuation(alignment, side=True)
     side = not answered and not tree.leads_to(seqs[end], tree.head)
-    kept = tree.unedited(runs)
-    last = max(kept, default=-1)
-    return Continuation(alignment, kept.get(last, 0), last + 1, kept, side=side, matched=matched, answered=answered)
+    remaining = tree.unedited(runs)
+    last = max(remaining, default=-1)
+    return Continuation(
+        alignment, remaining.get(last, 0), last + 1, remaining, side=side, matched=matched, answered=answered
+    )
 
 
-def same_conversation(found: Sequence[Alignment], answers: frozenset[int]) -> Continuation | None:
+def same_conversation(alignments: Sequence[Alignment], answers: frozenset[int]) -> Continuation | None:
     """Return the conversation that a history without an id continues, or None.
 
     An answer must match, so that two users' "hi" stay separate. Prefer the conversation with the most matches, then one
     continued at its head, then the most recently used.
     """
     best: tuple[tuple[int, bool, float], Continuation] | None = None
-    for alignment in found:
+    for alignment in alignments:
         each = continue_at(alignment, answers, sure=True)
         if not each.answered:
             continue
@@ -88,24 +89,24 @@ def same_conversation(found: Sequence[Alignment], answers: frozenset[int]) -> Co
     return best[1] if best else None
 
 
-def same_request(found: Sequence[Alignment], messages: int) -> Continuation | None:
+def same_request(alignments: Sequence[Alignment], messages: int) -> Continuation | None:
     """Return the newest conversation with exactly these messages and no answer, or None."""
     waiting = [
         each
-        for alignment in found
+        for alignment in alignments
         if alignment.conversation.last_seq == messages and (each := continue_at(alignment)).matched == messages
     ]
     return max(waiting, key=lambda each: each.alignment.conversation.updated_at, default=None)
 
 
-def same_items(found: Sequence[Alignment], messages: int, *, since: float) -> Continuation | None:
+def same_items(alignments: Sequence[Alignment], messages: int, *, since: float) -> Continuation | None:
     """Return the only conversation whose path equals these messages, used since a time, or None.
 
     Several equal conversations are ambiguous.
     """
     same = [
         each
-        for alignment in found
+        for alignment in alignments
         if (head := alignment.conversation.head) in alignment.posts
         and alignment.posts[head].depth == messages
         and alignment.conversation.updated_at >= since
@@ -121,7 +122,7 @@ class _AlignmentTree:
     def __init__(self, alignment: Alignment) -> None:
         self._places = alignment.places
         self._posts = alignment.posts
-        self._parents = {seq: spot.parent for seq, spot in alignment.posts.items()}
+        self._parents = {seq: post_spot.parent for seq, post_spot in alignment.posts.items()}
         self._runs = alignment.runs
         self.head = alignment.conversation.head
         self._children: dict[int, list[int]] = {}
@@ -194,7 +195,7 @@ class _AlignmentTree:
 
     def behind(self, run: _Run, answers: frozenset[int]) -> list[_Run]:
         """Return the later runs on the branch that continue the history, in order."""
-        found: list[_Run] = []
+        runs: list[_Run] = []
         while True:
             below = [
                 tuple(seq for seq in seqs if seq > run.seq and self.leads_to(run.seq, seq))
@@ -202,23 +203,23 @@ class _AlignmentTree:
             ]
             tail = self.longest(below, run.last + 1)
             if tail is None or tail.length < TAIL or not answers & set(range(tail.first, tail.last + 1)):
-                return found
-            found.append(tail)
+                return runs
+            runs.append(tail)
             run = tail
 
     def unedited(self, runs: Sequence[_Run]) -> dict[int, int]:
         """Return the messages at unchanged positions: those of the runs before the first edit."""
-        kept: dict[int, int] = {}
+        remaining: dict[int, int] = {}
         number, depth = 0, 0
         for run in runs:
             members = self.members(run)
             first: PostSpot = self._posts[members[-1][1]]
             between, posts = run.first - number, first.depth - 1 - depth
             if between and between >= posts:
-                return kept
-            kept.update(members)
+                return remaining
+            remaining.update(members)
             number, depth = run.last + 1, first.depth - 1 + run.length
-        return kept
+        return remaining
 
 
 def anchors(digests: Sequence[bytes], answers: frozenset[int], *, most: int) -> list[bytes]:

@@ -75,30 +75,30 @@ async def _choices(desk: Desk, scope: Scope, conversation: str, step: Step, *, m
     return tuple(whole(each, None) for each in (reply, *others) if each is reply or each.id.startswith(f"{reply.id}-"))
 
 
-def tell(desk: Desk, told: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
+def tell(desk: Desk, stored_reply: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
     """Yield a stored answer in its wire format. With `estimate`, count missing usage."""
-    about = told.turn.metadata.get("answer", {})
-    about = about if about.get("step") == told.step.n else {}
+    about = stored_reply.turn.metadata.get("answer", {})
+    about = about if about.get("step") == stored_reply.step.n else {}
     frame = {
-        "id": f"chatcmpl-{told.no}.{told.turn.n}.{told.step.n}",  # unique in this database
-        "created": int(told.turn.closed_at or told.turn.created_at),
+        "id": f"chatcmpl-{stored_reply.no}.{stored_reply.turn.n}.{stored_reply.step.n}",  # unique in this database
+        "created": int(stored_reply.turn.closed_at or stored_reply.turn.created_at),
         "model": request.model,
         **{name: value for name, value in about.items() if name not in ("step", "finishReasons")},
     }
-    given = about.get("finishReasons", [])
-    reasons = [given[n] if n < len(given) and given[n] else _finish(each) for n, each in enumerate(told.messages)]
-    usage = _usage(desk, told, estimate=estimate)
-    yield told_head(told, request)
+    raw = about.get("finishReasons", [])
+    reasons = [raw[n] if n < len(raw) and raw[n] else _finish(each) for n, each in enumerate(stored_reply.messages)]
+    usage = _usage(desk, stored_reply, estimate=estimate)
+    yield told_head(stored_reply, request)
     if request.stream:
-        yield from _stream(frame, told.messages, reasons, usage if request.wants_usage else None)
+        yield from _stream(frame, stored_reply.messages, reasons, usage if request.wants_usage else None)
     else:
-        yield _whole(frame, told.messages, reasons, usage)
+        yield _whole(frame, stored_reply.messages, reasons, usage)
 
 
-def told_head(told: StoredReply, request: Request) -> Head:
+def told_head(stored_reply: StoredReply, request: Request) -> Head:
     """Return the head of a stored answer."""
-    place: Any = {"conversation": told.conversation, "turn": told.turn.n, "step": told.step.n}
-    return head_of(**place, stream=request.stream, tokens=told.step.manifest.tokens)
+    place: Any = {"conversation": stored_reply.conversation, "turn": stored_reply.turn.n, "step": stored_reply.step.n}
+    return head_of(**place, stream=request.stream, tokens=stored_reply.step.manifest.tokens)
 
 
 def _whole(
@@ -126,31 +126,31 @@ def _stream(
 
 def _delta(message: bytes) -> dict[str, Any]:
     """Return a message as one delta with numbered calls."""
-    said: dict[str, Any] = msgspec.json.decode(message)
-    calls = said.get("tool_calls")
+    data: dict[str, Any] = msgspec.json.decode(message)
+    calls = data.get("tool_calls")
     if isinstance(calls, list):
-        said["tool_calls"] = [{"index": n, **call} if isinstance(call, dict) else call for n, call in enumerate(calls)]
-    return said
+        data["tool_calls"] = [{"index": n, **call} if isinstance(call, dict) else call for n, call in enumerate(calls)]
+    return data
 
 
 def _finish(message: bytes) -> str:
-    said = msgspec.json.decode(message)
-    return "tool_calls" if said.get("tool_calls") else "function_call" if said.get("function_call") else "stop"
+    value = msgspec.json.decode(message)
+    return "tool_calls" if value.get("tool_calls") else "function_call" if value.get("function_call") else "stop"
 
 
-def counted(desk: Desk, told: StoredReply, *, estimate: bool) -> Usage | None:
+def counted(desk: Desk, stored_reply: StoredReply, *, estimate: bool) -> Usage | None:
     """Return the provider's token counts. Without them return None, or with `estimate` our own counts."""
-    found = told.step.usage
-    if found is None or found.input is None or found.output is None:
+    usage = stored_reply.step.usage
+    if usage is None or usage.input is None or usage.output is None:
         if not estimate:
             return None
-        said = sum(desk.count(read_message(each).message) for each in told.messages)
-        found = Usage(input=told.step.manifest.tokens, output=said)
-    return found
+        said = sum(desk.count(read_message(each).message) for each in stored_reply.messages)
+        usage = Usage(input=stored_reply.step.manifest.tokens, output=said)
+    return usage
 
 
-def _usage(desk: Desk, told: StoredReply, *, estimate: bool) -> dict[str, Any] | None:
-    found = counted(desk, told, estimate=estimate)
+def _usage(desk: Desk, stored_reply: StoredReply, *, estimate: bool) -> dict[str, Any] | None:
+    found = counted(desk, stored_reply, estimate=estimate)
     if found is None:
         return None
     tokens = (found.input or 0, found.output or 0)

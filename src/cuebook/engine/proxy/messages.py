@@ -32,16 +32,16 @@ from cuebook.wire.chat_stream import Events, read_event
 # ---- Repeated requests ----------------------------------------------------------------------------------------------
 
 
-def tell_message(desk: Desk, told: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
+def tell_message(desk: Desk, stored_reply: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
     """Yield a stored answer in Anthropic's wire format."""
-    about = told.turn.metadata.get("answer", {})
-    about = about if about.get("step") == told.step.n else {}
-    content = [block for each in told.messages[:1] for block in write_blocks(each, thoughts=True)[1]]
+    about = stored_reply.turn.metadata.get("answer", {})
+    about = about if about.get("step") == stored_reply.step.n else {}
+    content = [block for each in stored_reply.messages[:1] for block in write_blocks(each, thoughts=True)[1]]
     stops = about.get("finishReasons") or [None]
     calls = any(block["type"] == "tool_use" for block in content)
-    usage = counted(desk, told, estimate=estimate)
+    usage = counted(desk, stored_reply, estimate=estimate)
     message = {
-        "id": about.get("id") or f"msg_{told.no}_{told.turn.n}_{told.step.n}",
+        "id": about.get("id") or f"msg_{stored_reply.no}_{stored_reply.turn.n}_{stored_reply.step.n}",
         "type": "message",
         "role": "assistant",
         "model": about.get("model") or request.model,
@@ -55,7 +55,7 @@ def tell_message(desk: Desk, told: StoredReply, request: Request, *, estimate: b
             written=(usage and usage.cache_write) or 0,
         ),
     }
-    yield told_head(told, request)
+    yield told_head(stored_reply, request)
     if request.stream:
         yield from events_of(message)
     else:
@@ -111,8 +111,8 @@ class ChatHeard(Heard):
 
     def message(self, choice: int = 0) -> bytes | None:
         """Return the answer as the chat message that its resent blocks are parsed as."""
-        said = message_of(self, choice)
-        return said if said is None else read_reply(write_blocks(said, thoughts=True)[1])
+        data = message_of(self, choice)
+        return data if data is None else read_reply(write_blocks(data, thoughts=True)[1])
 
 
 def _breaks(*_: Any) -> bool:
@@ -267,7 +267,7 @@ def read_messages(desk: Desk, call: RelayCall) -> Request:
         msg = f"Unsupported Anthropic request: {error}"
         raise NotReadError(msg, where="body") from None
     if not turned:
-        msg = "messages: Empty list. Send at least one message."
+        msg = "messages: empty. Send at least one message."
         raise NotReadError(msg, where="messages")
     chat: dict[str, Any] = {name: fields[name] for name in _SAME if name in fields}
     chat["messages"] = [*system, *(Raw(each.chat) for each in turned)]
@@ -289,10 +289,10 @@ def user_of(fields: Mapping[str, Raw]) -> str:
         return ""
     if named.startswith("{"):
         try:
-            told = msgspec.json.decode(named)
+            value = msgspec.json.decode(named)
         except (msgspec.DecodeError, RecursionError):
             return named
-        known = [told.get(name) for name in ("account_uuid", "device_id")] if isinstance(told, dict) else []
+        known = [value.get(name) for name in ("account_uuid", "device_id")] if isinstance(value, dict) else []
         return next((each for each in known if isinstance(each, str) and each), named)
     return named.partition(_SESSION)[0] or named
 
@@ -301,9 +301,9 @@ def user_of(fields: Mapping[str, Raw]) -> str:
 
 
 def _window(desk: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
-    named = going.model or going.request.model
-    rule, tokens = _rule(upstream, named), going.opened.planned.window.tokens
-    marks = breaks(desk, upstream, named) and not (rule is not None and tokens < rule.minimum)
+    name = going.model or going.request.model
+    rule, tokens = _rule(upstream, name), going.opened.planned.window.tokens
+    marks = breaks(desk, upstream, name) and not (rule is not None and tokens < rule.minimum)
     return _sent(going.call, body_of(going, marks=marks, hour=lasts_an_hour(desk)))
 
 

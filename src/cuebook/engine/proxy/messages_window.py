@@ -20,7 +20,7 @@ from cuebook.engine.turn.plan import Planned
 from cuebook.records.conversation import ASSISTANT, SYSTEM
 from cuebook.window.post_forms import JOIN
 from cuebook.window.window import MOST_ANCHORS, Sheet
-from cuebook.wire.anthropic_messages import MARK, THOUGHTS, Turned, read_reminders, read_system, write_blocks
+from cuebook.wire.anthropic_messages import MARK, THOUGHTS, ConvertedMessage, read_reminders, read_system, write_blocks
 
 #: Note before a path that starts with an answer.
 LEFT_OUT = "[What was said before is left out.]"
@@ -66,8 +66,8 @@ def body_of(going: OutgoingRequest, *, marks: bool, hour: bool = False) -> bytes
         fields["messages"] = Raw(b"[" + b",".join(written) + b"]")
     if going.model is not None:
         fields["model"] = Raw(_encode(going.model))
-    given = _fields.decode(body)
-    return body if all(bytes(fields[name]) == bytes(given.get(name, b"")) for name in fields) else _encode(fields)
+    values = _fields.decode(body)
+    return body if all(bytes(fields[name]) == bytes(values.get(name, b"")) for name in fields) else _encode(fields)
 
 
 # ---- The system text ------------------------------------------------------------------------------------------------
@@ -95,12 +95,12 @@ def _messages(
     sheet = planned.sheet
     messages: list[_OutgoingMessage] = []
     places: dict[int, tuple[int, int]] = {}
-    for number, placed in enumerate(sheet.partition.kept, front):
-        seq, chat, recalled = placed.post.seq, planned.messages[number], ""
+    for number, post_in_form in enumerate(sheet.partition.kept, front):
+        seq, chat, recalled = post_in_form.post.seq, planned.messages[number], ""
         if seq == sheet.query and sheet.volatile:
             chat, recalled = _parted(chat, sheet.fence)
         sent = opened.sent.get(seq)
-        turned = request.turned[sent] if sent is not None and placed.form == "full" else None
+        turned = request.turned[sent] if sent is not None and post_in_form.form == "full" else None
         if turned is not None:
             _add(messages, turned.role, list(turned.blocks), at=turned.at)
         else:
@@ -123,10 +123,10 @@ def _messages(
 def _add(messages: list[_OutgoingMessage], role: str, blocks: list[Any], *, at: int = -1) -> None:
     """Append a post. Merge it into the previous message if one of both is ours, or both come from one message."""
     if role == "user" and messages and messages[-1].role == SYSTEM and at != messages[-1].at + 1:
-        said: list[Any] = []
+        values: list[Any] = []
         while messages[-1].role == SYSTEM:
-            said = messages.pop().blocks + said
-        blocks, at = said + blocks, -1
+            values = messages.pop().blocks + values
+        blocks, at = values + blocks, -1
     last = messages[-1] if messages else None
     if last is not None and last.role == role and (at < 0 or last.at < 0 or at == last.at):
         last.blocks += blocks
@@ -143,8 +143,8 @@ def _parted(chat: bytes, fence: str) -> tuple[bytes, str]:
     content = message["content"]
     if isinstance(content, list):
         return _encode(message | {"content": content[:-1]}), content[-1]["text"]
-    said, _, recalled = content.rpartition(f"<recalled {fence}>")
-    return _encode(message | {"content": said.removesuffix(JOIN)}), f"<recalled {fence}>{recalled}"
+    value, _, recalled = content.rpartition(f"<recalled {fence}>")
+    return _encode(message | {"content": value.removesuffix(JOIN)}), f"<recalled {fence}>{recalled}"
 
 
 def _written(request: Request, own: Sequence[Raw], messages: Sequence[_OutgoingMessage]) -> list[bytes] | None:
@@ -159,7 +159,7 @@ def _written(request: Request, own: Sequence[Raw], messages: Sequence[_OutgoingM
     ]
 
 
-def _pieces(turned: Sequence[Turned]) -> dict[int, int]:
+def _pieces(turned: Sequence[ConvertedMessage]) -> dict[int, int]:
     counted: dict[int, int] = {}
     for each in turned:
         counted[each.at] = counted.get(each.at, 0) + 1

@@ -25,7 +25,7 @@ from cuebook.records.key import no_organization
 from cuebook.records.memory import Scope
 from cuebook.window.window import ClientSystem, client_system
 from cuebook.wire import chat_messages as openai_messages
-from cuebook.wire.anthropic_messages import Turned
+from cuebook.wire.anthropic_messages import ConvertedMessage
 from cuebook.wire.chat_messages import MessageContent, read_message
 from cuebook.wire.responses_items import may_be_ours
 
@@ -104,7 +104,7 @@ class Request(Struct, frozen=True, kw_only=True):
     live_tools: str  # the original, if `tools` has redacted secrets
     organization: str | None = None
     memory_control: dict[str, Any] | None = None
-    turned: tuple[Turned, ...] = ()  # on Anthropic's wire: source of each message of the history
+    turned: tuple[ConvertedMessage, ...] = ()  # on Anthropic's wire: source of each message of the history
 
     @property
     def query(self) -> str:
@@ -149,28 +149,28 @@ def read_request(desk: Desk, call: RelayCall) -> Request:
     try:
         fields = _fields.decode(call.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"The request body is not a JSON object: {error}"
+        msg = f"The request body is not a JSON object ({error})."
         raise InvalidInput(msg, where="body") from None
     try:
         raws = _raws.decode(fields["messages"])
     except KeyError:
-        msg = "messages: Missing field. Send a list of messages."
+        msg = "messages: missing. Send a list of messages."
         raise InvalidInput(msg, where="messages") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"messages: Expected a list of messages: {error}"
+        msg = f"messages: expected a list of messages ({error})"
         raise InvalidInput(msg, where="messages") from None
     spoken = [_spoken(desk, bytes(raw), number) for number, raw in enumerate(raws)]
     if not spoken:
-        msg = "messages: Empty list. Send at least one message."
+        msg = "messages: empty. Send at least one message."
         raise InvalidInput(msg, where="messages")
     lead = next((n for n, each in enumerate(spoken) if each.role != SYSTEM), len(spoken))
     lead = lead if call.leading is None else min(lead, call.leading)
     front = spoken[:lead]
-    given = _value(fields, "metadata")
-    metadata = given if isinstance(given, dict) else {}
-    named = _text(metadata.get("conversation_id"))
+    value = _value(fields, "metadata")
+    metadata = value if isinstance(value, dict) else {}
+    name = _text(metadata.get("conversation_id"))
     user = call.user or _text(_value(fields, "user")) or _text(_value(fields, "safety_identifier")) or None
-    check_name(call.conversation or named, "conversation")
+    check_name(call.conversation or name, "conversation")
     check_name(user or "", "user")
     tools, live_tools = _charged(desk, fields)
     return Request(
@@ -179,7 +179,7 @@ def read_request(desk: Desk, call: RelayCall) -> Request:
         live_client=tuple(client_system(each.raw) for each in front) if any(each.secret for each in front) else (),
         history=tuple(spoken[lead:]),
         model=_text(_value(fields, "model")),
-        conversation=call.conversation or named or None,
+        conversation=call.conversation or name or None,
         user=user,
         stream=_value(fields, "stream") is True,
         tools=tools,
@@ -190,29 +190,29 @@ def read_request(desk: Desk, call: RelayCall) -> Request:
 
 
 def _organization(call: RelayCall, metadata: Mapping[str, Any]) -> str | None:
-    named = call.organization or _text(metadata.get("organization_id"))
-    if named and call.organizations is not None and named not in call.organizations:
-        raise no_organization(named)
-    return named or None
+    name = call.organization or _text(metadata.get("organization_id"))
+    if name and call.organizations is not None and name not in call.organizations:
+        raise no_organization(name)
+    return name or None
 
 
 def _control(call: RelayCall, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a request's memory control, from a header or from `metadata`, whose values are strings for OpenAI."""
     where = "X-Memory-Control"
-    given: Any = call.memory_control
-    if given is None:
-        where, given = "metadata.memory_control", metadata.get("memory_control")
-    if isinstance(given, str):
+    value: Any = call.memory_control
+    if value is None:
+        where, value = "metadata.memory_control", metadata.get("memory_control")
+    if isinstance(value, str):
         try:
-            given = msgspec.json.decode(given)
+            value = msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError):
-            given = ""
-    if given is not None and not isinstance(given, dict):
-        msg = f"{where}: Expected a JSON object. Use the format of memoryControl of /api/chat."
+            value = ""
+    if value is not None and not isinstance(value, dict):
+        msg = f"{where}: expected a JSON object. Use the format of memoryControl of /api/chat."
         raise InvalidInput(msg, where=where)
-    if given is not None:
-        read_control(given)
-    return given
+    if value is not None:
+        read_control(value)
+    return value
 
 
 def _charged(desk: Desk, fields: Mapping[str, Raw]) -> tuple[str, str]:
@@ -220,13 +220,13 @@ def _charged(desk: Desk, fields: Mapping[str, Raw]) -> tuple[str, str]:
 
     They are resent with every call, so the result of the secret scan is cached.
     """
-    given = [bytes(fields[name]) for name in _CHARGED if _value(fields, name)]
-    live = b"\n".join(given)
+    values = [bytes(fields[name]) for name in _CHARGED if _value(fields, name)]
+    live = b"\n".join(values)
     name = digest_of(b"charged\n" + live)
     known = desk.heard.get(name)
     if known is not None and not known[2]:
         return live.decode(), ""
-    clean = b"\n".join(map(desk.writer.clean_json, given))
+    clean = b"\n".join(map(desk.writer.clean_json, values))
     desk.keep_heard(name, ("", b"", clean != live))
     return clean.decode(), live.decode() if clean != live else ""
 
@@ -238,9 +238,9 @@ def _spoken(desk: Desk, raw: bytes, number: int) -> ResentMessage:
     if known is not None:
         return ResentMessage(raw, *known)
     clean = desk.writer.clean_json(raw)
-    said = read_message(clean, index=number)
-    known = desk.keep_heard(name, (said.role, openai_messages.digest(said), clean is not raw))
-    return ResentMessage(raw, *known, None if clean is not raw else said)
+    message_content = read_message(clean, index=number)
+    known = desk.keep_heard(name, (message_content.role, openai_messages.digest(message_content), clean is not raw))
+    return ResentMessage(raw, *known, None if clean is not raw else message_content)
 
 
 def _value(fields: Mapping[str, Raw], name: str) -> Any:
@@ -269,17 +269,17 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
 async def place_of(desk: Desk, scope: Scope, request: Request, call: RelayCall) -> HistoryPlace:
     """Find the stored path that a resent history continues."""
     history = request.history
-    named = request.conversation
+    name = request.conversation
     if call.server_history:
         owner = request.user or scope.user
-        return HistoryPlace(conversation=named or desk.dice.new_id("conv"), parent=call.parent, owner=owner)
+        return HistoryPlace(conversation=name or desk.dice.new_id("conv"), parent=call.parent, owner=owner)
     digests = [each.digest for each in history]
     answers = frozenset(n for n, each in enumerate(history) if each.role == ASSISTANT)
-    if named is not None:
-        found = await desk.store.align(scope, digests, conversation=named)
-        if found and found[0].conversation.last_seq:
-            return _place(continue_at(found[0], answers))
-        return HistoryPlace(conversation=named, owner=request.user or scope.user, begins=True)
+    if name is not None:
+        alignments = await desk.store.align(scope, digests, conversation=name)
+        if alignments and alignments[0].conversation.last_seq:
+            return _place(continue_at(alignments[0], answers))
+        return HistoryPlace(conversation=name, owner=request.user or scope.user, begins=True)
     return await _recognised(desk, scope, request, call, answers)
 
 
@@ -291,8 +291,8 @@ async def _recognised(
     digests = [each.digest for each in history]
     sought = anchors(digests, answers, most=ANCHORS)
     if not sought and call.retried:  # a retry after an unanswered call: its conversation has only these messages
-        found = _unnamed(await desk.store.align(scope, digests, conversation=None, anchors=digests[-1:]))
-        if continuation := same_request(found, len(history)):
+        alignments = _unnamed(await desk.store.align(scope, digests, conversation=None, anchors=digests[-1:]))
+        if continuation := same_request(alignments, len(history)):
             return _place(continuation)
     looked = sought or (digests[-1:] if call.lists else ())
     every = await desk.store.align(scope, digests, conversation=None, anchors=looked) if looked else []
@@ -300,15 +300,15 @@ async def _recognised(
         begun = [each for each in every if may_be_ours(each.conversation.id)]
         if kept := same_items(begun, len(history), since=desk.clock.now() - LISTED_S):
             return _place(kept)
-    found = _unnamed(every) if sought else []
-    if continuation := same_conversation(found, answers):
+    alignments = _unnamed(every) if sought else []
+    if continuation := same_conversation(alignments, answers):
         return _place(continuation)
     return HistoryPlace(conversation=desk.dice.new_id("conv"), owner=request.user or scope.user, begins=True)
 
 
-def _unnamed(found: Sequence[Alignment]) -> list[Alignment]:
+def _unnamed(alignments: Sequence[Alignment]) -> list[Alignment]:
     """Return the candidate conversations of a history. A conversation created by a client is named by its id."""
-    return [each for each in found if not may_be_ours(each.conversation.id)]
+    return [each for each in alignments if not may_be_ours(each.conversation.id)]
 
 
 def _place(continuation: Continuation) -> HistoryPlace:

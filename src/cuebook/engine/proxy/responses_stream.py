@@ -99,7 +99,7 @@ class ResponseHeard(Struct):
             self.items[place] = event["item"]
             self.texts.pop(place, None)
         elif kind == "error":
-            self.error = str(event.get("message") or "the provider reported an error")
+            self.error = str(event.get("message") or "The provider reported an error.")
         elif isinstance(event.get("response"), dict):
             self._take(event["response"])
         return ""
@@ -118,13 +118,13 @@ class ResponseHeard(Struct):
             self.items, self.texts = dict(enumerate(items)), {}
         error = answer.get("error")
         if isinstance(error, dict):
-            self.error = str(error.get("message") or "the provider reported an error")
+            self.error = str(error.get("message") or "The provider reported an error.")
 
     def message(self, choice: int = 0) -> bytes | None:
         """Return the answer as one chat message."""
         begun = {
-            place: {"type": "message", "role": "assistant", "content": "".join(said)}
-            for place, said in self.texts.items()
+            place: {"type": "message", "role": "assistant", "content": "".join(lines)}
+            for place, lines in self.texts.items()
         }
         items = [item for _, item in sorted((begun | self.items).items()) if item.get("type") in _SAID]
         try:
@@ -149,9 +149,9 @@ class AnswerIds:
         self._known: OrderedDict[str, Lease] = OrderedDict()
         self._most = most
 
-    def learn(self, heard: ResponseHeard, lease: Lease) -> None:
+    def learn(self, response_heard: ResponseHeard, lease: Lease) -> None:
         """Add an answer."""
-        if id_ := heard.frame.get("id"):
+        if id_ := response_heard.frame.get("id"):
             self._known[id_] = lease
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
@@ -161,15 +161,15 @@ class AnswerIds:
 
         Raises InvalidInput for content that a chat completion cannot represent, or for an unknown previous answer.
         """
-        asked = read_asked(call.body)
-        if asked.conversation is not None:
-            msg = "conversation: Its items are stored by the provider. Use previous_response_id or send all items."
+        response_request = read_asked(call.body)
+        if response_request.conversation is not None:
+            msg = "conversation: its items are stored by the provider. Use previous_response_id or send all items."
             raise InvalidInput(msg, where="conversation")
-        if asked.previous is None:
-            return msgspec.structs.replace(call, body=_encode(asked.fields))
-        lease = self._known.get(asked.previous)
+        if response_request.previous is None:
+            return msgspec.structs.replace(call, body=_encode(response_request.fields))
+        lease = self._known.get(response_request.previous)
         if lease is None:
-            msg = f"previous_response_id: Unknown response {asked.previous!r}. Send the full history."
+            msg = f"previous_response_id: unknown response {response_request.previous!r}. Send the full history."
             raise InvalidInput(msg, where="previous_response_id")
         try:
             turn = await desk.store.turn(lease.scope, lease.conversation, lease.turn)
@@ -177,8 +177,8 @@ class AnswerIds:
             raise InvalidInput(str(error), where="previous_response_id") from None
         end = turn.steps[lease.step - 1].reply_seq or turn.query_seq
         path = await desk.store.posts(lease.scope, lease.conversation, head=end)
-        said = [Raw(post.wire or write_message(post, user=lease.scope.user)) for post in path]
-        front = int(bool(asked.echo["instructions"]))
-        messages = asked.fields["messages"]
-        body = _encode(asked.fields | {"messages": [*messages[:front], *said, *messages[front:]]})
+        values = [Raw(post.wire or write_message(post, user=lease.scope.user)) for post in path]
+        front = int(bool(response_request.echo["instructions"]))
+        messages = response_request.fields["messages"]
+        body = _encode(response_request.fields | {"messages": [*messages[:front], *values, *messages[front:]]})
         return msgspec.structs.replace(call, body=body, conversation=lease.conversation)

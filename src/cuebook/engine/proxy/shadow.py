@@ -95,11 +95,11 @@ RESPONSES = msgspec.structs.replace(CHAT, hears=ResponseHeard)
 WIRES: Mapping[str, Wire] = {MESSAGES_PATH: MESSAGES, RESPONSES_PATH: RESPONSES}
 
 
-class _Forgotten(CuebookError):
+class _ConversationErased(CuebookError):
     """A queued call's conversation was erased before it was stored."""
 
 
-class Overheard(Struct, kw_only=True):
+class ShadowAnswer(Struct, kw_only=True):
     """A relayed call with a copy of its answer. Mutable."""
 
     desk: Desk
@@ -122,7 +122,7 @@ class Shadow:
         self._ledger = CallAccounting(upstream)
         self._answers = AnswerIds()
         self._most, self._most_bytes = most, most_bytes
-        self._waiting: deque[Overheard] = deque()
+        self._waiting: deque[ShadowAnswer] = deque()
         self._held = 0  # bytes of calls in progress or queued
         self._passing = 0  # calls being recorded
         self._lost: Counter[str] = Counter()  # since the last stored turn
@@ -175,42 +175,42 @@ class Shadow:
         Raises UpstreamError.
         """
         began, whole = time.perf_counter(), False
-        heard, wire = None, WIRES.get(request.path, CHAT)
+        overheard, wire = None, WIRES.get(request.path, CHAT)
         if call is not None:
-            heard = self._listen(Overheard(desk=desk, call=call, wire=wire, at=desk.clock.now()))
+            overheard = self._listen(ShadowAnswer(desk=desk, call=call, wire=wire, at=desk.clock.now()))
         try:
-            async with closing(self._pass(desk, request, heard, began)) as pieces:
+            async with closing(self._pass(desk, request, overheard, began)) as pieces:
                 async for piece in pieces:
                     yield piece
         except UpstreamError as error:
-            if heard is not None:
-                heard.broken = str(error)
+            if overheard is not None:
+                overheard.broken = str(error)
             raise
         else:
             whole = True
         finally:
-            if heard is not None and not whole and not heard.broken:
-                heard.broken = "the caller went away"
-            self._over(heard)
+            if overheard is not None and not whole and not overheard.broken:
+                overheard.broken = "the caller went away"
+            self._over(overheard)
 
     async def _pass(
-        self, desk: Desk, request: RelayRequest, heard: Overheard | None, began: float
+        self, desk: Desk, request: RelayRequest, overheard: ShadowAnswer | None, began: float
     ) -> AsyncGenerator[Head | bytes, None]:
         sent, first = time.perf_counter(), True
         answered = desk.urgent.begin()
         try:
             answer = await self._upstream.send(request)
             try:
-                if heard is not None:
-                    heard.status, heard.headers, heard.added_s = answer.status, answer.headers, sent - began
+                if overheard is not None:
+                    overheard.status, overheard.headers, overheard.added_s = answer.status, answer.headers, sent - began
                 yield Head(status=answer.status, headers=answer.headers)
                 async with closing(answer.chunks()) as chunks:
                     async for chunk in chunks:
                         came = time.perf_counter()
                         yield chunk
-                        if heard is not None:
-                            heard.added_s += time.perf_counter() - came if first else 0.0
-                            self._hear(heard, chunk)
+                        if overheard is not None:
+                            overheard.added_s += time.perf_counter() - came if first else 0.0
+                            self._hear(overheard, chunk)
                         if first:
                             first = False
                             answered()
@@ -221,43 +221,43 @@ class Shadow:
 
     # ---- Queue ---------------------------------------------------------------------------------------------------
 
-    def _listen(self, heard: Overheard) -> Overheard | None:
+    def _listen(self, overheard: ShadowAnswer) -> ShadowAnswer | None:
         """Start to record a call, or return None if the queue is full."""
-        size = len(heard.call.body) + ENTRY_BYTES
+        size = len(overheard.call.body) + ENTRY_BYTES
         if len(self._waiting) >= self._most or self._held + size > self._most_bytes:
             self._lose(OVERLOAD)
             return None
-        heard.size = size
+        overheard.size = size
         self._held += size
         self._passing += 1
         self._quiet.clear()
-        return heard
+        return overheard
 
-    def _hear(self, heard: Overheard, chunk: bytes) -> None:
-        if heard.size and self._held + len(chunk) <= self._most_bytes:
-            heard.pieces.append(chunk)
-            heard.size += len(chunk)
+    def _hear(self, overheard: ShadowAnswer, chunk: bytes) -> None:
+        if overheard.size and self._held + len(chunk) <= self._most_bytes:
+            overheard.pieces.append(chunk)
+            overheard.size += len(chunk)
             self._held += len(chunk)
         else:
-            self._release(heard)
+            self._release(overheard)
 
-    def _release(self, heard: Overheard) -> None:
-        self._held -= heard.size
-        heard.size = 0
-        heard.pieces.clear()
+    def _release(self, overheard: ShadowAnswer) -> None:
+        self._held -= overheard.size
+        overheard.size = 0
+        overheard.pieces.clear()
 
-    def _over(self, heard: Overheard | None) -> None:
+    def _over(self, overheard: ShadowAnswer | None) -> None:
         """Queue a call whose answer has ended."""
-        if heard is None:
+        if overheard is None:
             return
         self._passing -= 1
         if not self._passing:
             self._quiet.set()
-        if not heard.size or len(self._waiting) >= self._most:
-            self._release(heard)
+        if not overheard.size or len(self._waiting) >= self._most:
+            self._release(overheard)
             self._lose(OVERLOAD)
             return
-        self._waiting.append(heard)
+        self._waiting.append(overheard)
         self._idle.clear()
         self._come.set()
 
@@ -274,63 +274,63 @@ class Shadow:
                 await self._come.wait()
             if len(self._waiting) < HURRIES_AT:
                 await self._waiting[0].desk.urgent.stand_back(STANDS_BACK_S)
-            heard = self._waiting.popleft()
+            overheard = self._waiting.popleft()
             lost = Counter(self._lost)
             try:
                 async with asyncio.timeout(PATIENCE_S):
-                    await self._keep(heard, lost=self.lost)
+                    await self._keep(overheard, lost=self.lost)
                 self._lost -= lost
             except InvalidInput as error:
                 self._unkept(UNREAD, error)
-            except _Forgotten as error:
+            except _ConversationErased as error:
                 self._unkept(FORGOTTEN, error)
             except TimeoutError as error:
                 self._unkept(SLOW, error)
             except Exception as error:  # noqa: BLE001  # whatever it is, the next call is kept
                 self._unkept(FAILED, error)
             finally:
-                self._release(heard)
+                self._release(overheard)
 
-    async def _keep(self, heard: Overheard, *, lost: Mapping[str, int]) -> None:
+    async def _keep(self, overheard: ShadowAnswer, *, lost: Mapping[str, int]) -> None:
         """Store a relayed call with its window. Raises CuebookError."""
-        desk = heard.desk
+        desk = overheard.desk
         await desk.catch_up()
-        call = msgspec.structs.replace(heard.call, body=_unpacked(heard.call.body, heard.call.headers))
-        if heard.wire is RESPONSES:
+        call = msgspec.structs.replace(overheard.call, body=_unpacked(overheard.call.body, overheard.call.headers))
+        if overheard.wire is RESPONSES:
             call = await self._answers.as_chat(desk, call)
-        request = heard.wire.read(desk, call)
+        request = overheard.wire.read(desk, call)
         scope = Scope(user=call.user or request.user)
         place = await place_of(desk, scope, request, call)
-        named = request.conversation or place.conversation
-        request = msgspec.structs.replace(request, conversation=named)
-        async with desk.lines.hold(scope.tenant, named):
+        name = request.conversation or place.conversation
+        request = msgspec.structs.replace(request, conversation=name)
+        async with desk.lines.hold(scope.tenant, name):
             place = await place_of(desk, scope, request, call)
             truncated = await _truncated(desk, scope, request, place)
-            meant = _unless_forgotten(heard, scope, named, meaning(desk, scope, request, call, named))
+            meant = _unless_forgotten(overheard, scope, name, meaning(desk, scope, request, call, name))
             opened = await open_step(desk, scope, unsaid(meant), waits=False)
             if opened is None:
                 return
             async with OpenStep(desk, opened.lease, zone=opened.zone, timed=False) as step:
-                marks = heard.wire.breaks(desk, self._upstream, request.model)
-                refused = heard.status if heard.status >= HTTPStatus.BAD_REQUEST else 0
+                marks = overheard.wire.breaks(desk, self._upstream, request.model)
+                refused = overheard.status if overheard.status >= HTTPStatus.BAD_REQUEST else 0
                 reckoned = partial(
-                    self._ledger.entry, desk, request, place, opened, now=heard.at, marks=marks, refused=refused
+                    self._ledger.entry, desk, request, place, opened, now=overheard.at, marks=marks, refused=refused
                 )
                 entry = await asyncio.to_thread(reckoned)
-                added = round(heard.added_s * 1000, 3)
+                added = round(overheard.added_s * 1000, 3)
                 entry = msgspec.structs.replace(entry, added_ms=added, lost=dict(lost), truncated_seqs=truncated)
-                told = {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(entry)}
-                step.metadata = {SHADOW: told}
-                if not heard.status:
-                    await step.finish(state="failed", error=heard.broken)
+                values = {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(entry)}
+                step.metadata = {SHADOW: values}
+                if not overheard.status:
+                    await step.finish(state="failed", error=overheard.broken)
                     return
-                said = heard.wire.hears()
+                hearing = overheard.wire.hears()
                 with suppress(UpstreamError):  # the client received it
-                    async with closing(relay_answer(_Replayed(heard), step, said)) as pieces:
+                    async with closing(relay_answer(_RecordedStream(overheard), step, hearing)) as pieces:
                         async for _ in pieces:
                             pass
-                if isinstance(said, ResponseHeard):
-                    self._answers.learn(said, opened.lease)
+                if isinstance(hearing, ResponseHeard):
+                    self._answers.learn(hearing, opened.lease)
 
     def _unkept(self, reason: str, error: Exception) -> None:
         self._lose(reason)
@@ -338,15 +338,15 @@ class Shadow:
 
 
 def _unless_forgotten(
-    heard: Overheard, scope: Scope, conversation: str, intend: Callable[[], Awaitable[Intent]]
+    overheard: ShadowAnswer, scope: Scope, conversation: str, intend: Callable[[], Awaitable[Intent]]
 ) -> Callable[[], Awaitable[Intent]]:
     """Rebuild an intent on each attempt, unless its call's data was erased since it arrived."""
 
     async def intended() -> Intent:
         intent = await intend()
-        if await forgotten_since(heard.desk, scope, heard.at, user=scope.user, conversation=conversation):
+        if await forgotten_since(overheard.desk, scope, overheard.at, user=scope.user, conversation=conversation):
             msg = "its conversation was erased before it was stored"
-            raise _Forgotten(msg)
+            raise _ConversationErased(msg)
         return intent
 
     return intended
@@ -365,10 +365,10 @@ def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
     return unpacked(body, headers.get("content-encoding", ""), most=MOST_BYTES)
 
 
-class _Replayed:
+class _RecordedStream:
     """A recorded answer, as a stream to parse."""
 
-    def __init__(self, heard: Overheard) -> None:
+    def __init__(self, heard: ShadowAnswer) -> None:
         self._heard = heard
         self.status = heard.status
         self.headers = heard.headers

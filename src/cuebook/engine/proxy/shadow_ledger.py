@@ -19,7 +19,7 @@ from cuebook.interfaces.model import Upstream
 from cuebook.records.conversation import PathPost
 from cuebook.records.digest import digest_of
 from cuebook.records.turn import SHADOW
-from cuebook.records.usage import Reckoned, Shadowed
+from cuebook.records.usage import CacheEstimate, ShadowCallUsage
 from cuebook.window.anchors import FIELD
 from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator, CacheUse, rule_for
 from cuebook.window.post_forms import weigh
@@ -65,7 +65,7 @@ class CallAccounting:
         now: float,
         marks: bool,
         refused: int = 0,
-    ) -> Shadowed:
+    ) -> ShadowCallUsage:
         """Return the ledger entry of a call. It counts tokens, so run it in a thread.
 
         `now` is the arrival time. `marks`: our prompt would get cache markers. `refused`: the upstream's error status;
@@ -84,7 +84,7 @@ class CallAccounting:
         now: float,
         marks: bool,
         refused: int,
-    ) -> Shadowed:
+    ) -> ShadowCallUsage:
         body = bytes(request.fields["messages"])
         messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
         weights = [self._weigh(desk, raw, message) for raw, message in zip(raws, messages, strict=True)]
@@ -102,10 +102,12 @@ class CallAccounting:
                 chunks.append(CacheChunk(weight, digest_of(raw), str(message.get("role")), marked, raw))
             own_marks = rule.name in _MARKED_ALONE
             client = _reckoned(rows.client, chunks, now, explicit=own_marks)
-            placed = chunks_of(window, tools=request.tools)
-            placed = placed if marks else [msgspec.structs.replace(each, marked=False) for each in placed]
-            ours = _reckoned(rows.ours, placed, now, explicit=marks or own_marks)
-        return Shadowed(
+            cache_chunks = chunks_of(window, tools=request.tools)
+            cache_chunks = (
+                cache_chunks if marks else [msgspec.structs.replace(each, marked=False) for each in cache_chunks]
+            )
+            ours = _reckoned(rows.ours, cache_chunks, now, explicit=marks or own_marks)
+        return ShadowCallUsage(
             model=request.model,
             refused=refused,
             client_tokens=sum(weights) + tool_tokens,
@@ -150,9 +152,9 @@ async def reckoned(
 ) -> dict[str, Any]:
     """Return the ledger metadata of a call about to be sent. `began`: its `perf_counter` at arrival."""
     entry = partial(ledger.entry, desk, request, place, opened, now=desk.clock.now(), marks=marks)
-    found = await asyncio.to_thread(entry)
-    found = msgspec.structs.replace(found, added_ms=round((time.perf_counter() - began) * 1000, 3))
-    return {SHADOW: {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(found)}}
+    shadowed = await asyncio.to_thread(entry)
+    shadowed = msgspec.structs.replace(shadowed, added_ms=round((time.perf_counter() - began) * 1000, 3))
+    return {SHADOW: {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(shadowed)}}
 
 
 def _rule(desk: Desk, upstream: Upstream, model: str) -> CacheRule | None:
@@ -162,27 +164,27 @@ def _rule(desk: Desk, upstream: Upstream, model: str) -> CacheRule | None:
 
 def _reckoned(
     simulator: CacheSimulator, chunks: Sequence[CacheChunk], now: float, *, explicit: bool
-) -> Reckoned | None:
+) -> CacheEstimate | None:
     try:
         use: CacheUse = simulator.request(chunks, now, explicit=explicit)
     except InvalidInput:
         return None  # more markers than the provider allows
-    return Reckoned(uncached=use.uncached_tokens, read=use.read_tokens, write=use.write_tokens)
+    return CacheEstimate(uncached=use.uncached_tokens, read=use.read_tokens, write=use.write_tokens)
 
 
 def _posts(opened: Opened, place: HistoryPlace) -> dict[str, Any]:
     """Count the posts stored before a call by the prompts that contain them."""
     scene, planned = opened.scene, opened.planned
     sent = set(place.seqs.values())
-    shown = {placed.post.seq for placed in planned.sheet.partition.kept if placed.form != "cut"}
-    shown |= {hit.seq for hit in planned.hits if hit.seq}
+    entries = {post_in_form.post.seq for post_in_form in planned.sheet.partition.kept if post_in_form.form != "cut"}
+    entries |= {hit.seq for hit in planned.hits if hit.seq}
     path = [post.seq for post in scene.path]
     unread = [(each, {seq for seq in sent if each.first <= seq <= each.last}) for each in scene.unread]
     first = min([*path[:1], *(each.first for each in scene.unread)], default=None)
     covered = max(0, scene.path_count - len(path) - sum(each.count for each in scene.unread))
     sent_covered = len([seq for seq in sent if first is None or seq < first]) if covered else 0
-    neither = [seq for seq in path if seq not in sent and seq not in shown]
-    recalled = {seq for seq in shown if any(each.first <= seq <= each.last for each in scene.unread)}
+    neither = [seq for seq in path if seq not in sent and seq not in entries]
+    recalled = {seq for seq in entries if any(each.first <= seq <= each.last for each in scene.unread)}
     lost_unread = sum(each.count - len(theirs) for each, theirs in unread) - len(recalled - sent)
     return {
         "path": scene.path_count,
@@ -190,10 +192,10 @@ def _posts(opened: Opened, place: HistoryPlace) -> dict[str, Any]:
         "neither_seqs": tuple((neither or [each.last for each, _ in unread])[-NAMED:])
         if neither or lost_unread
         else (),
-        "client_alone": len([seq for seq in path if seq in sent and seq not in shown])
+        "client_alone": len([seq for seq in path if seq in sent and seq not in entries])
         + sum(len(theirs - recalled) for _, theirs in unread),
         "condensed": sent_covered,
-        "ours_alone": len([seq for seq in path if seq in shown and seq not in sent])
+        "ours_alone": len([seq for seq in path if seq in entries and seq not in sent])
         + len(recalled - sent)
         + max(0, covered - sent_covered),
     }
@@ -201,13 +203,13 @@ def _posts(opened: Opened, place: HistoryPlace) -> dict[str, Any]:
 
 def cut_short(before: Sequence[PathPost], drafts: Sequence[tuple[str, str]]) -> tuple[int, ...]:
     """Return the seqs of posts whose messages (role and text) are truncated copies."""
-    found = []
+    results = []
     for post, (role, text) in zip(before, drafts, strict=False):
         whole = post.message or ""
         same = next((n for n, (one, other) in enumerate(zip(whole, text, strict=False)) if one != other), len(text))
         if post.role == role and text and len(text) < len(whole) and 2 * same >= len(text):
-            found.append(post.seq)
-    return tuple(found)
+            results.append(post.seq)
+    return tuple(results)
 
 
 def parted(messages: Sequence[Mapping[str, Any]]) -> int:

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
-from cuebook.engine.core.memory_selection import Retrieved, retrieve
+from cuebook.engine.core.memory_selection import SelectedMemories, retrieve
 from cuebook.engine.core.model_call import closing
 from cuebook.engine.core.query_vector import sense
 from cuebook.engine.replay.prompt_impact import Versions
-from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, Recorded, plan_again, policy_of, read_recorded
+from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, RecordedTurn, plan_again, policy_of, read_recorded
 from cuebook.engine.turn.plan import Planned
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryQuery
 from cuebook.interfaces.model import ModelRequest
-from cuebook.memory.scopes import SHARED_WITH, SPOKEN_WITH, Whose, read_places
+from cuebook.memory.scopes import SHARED_WITH, SPOKEN_WITH, Participants, read_places
 from cuebook.prompts.names import parse_reference
 from cuebook.records.memory import NO_MODEL, Memory, Place, Scope
 from cuebook.records.prompt import Version
@@ -61,14 +61,14 @@ class Counterfactual(Struct, frozen=True, kw_only=True):
 
 
 async def counterfactual(
-    desk: Desk, scope: Scope, recorded: Recorded, change: WhatIf, *, ask: bool = False
+    desk: Desk, scope: Scope, recorded: RecordedTurn, change: WhatIf, *, ask: bool = False
 ) -> Counterfactual:
     """Build a recorded window with a change and compare it. With `ask`, also call the configured model.
 
     Raises InvalidInput for a change that does not apply to this window or if there is no model, and NotFound.
     """
     if ask and desk.model.name == NO_MODEL:
-        msg = "ask: No model is configured. Set [model] in cuebook.toml, or compare the windows without `ask`."
+        msg = "ask: no model is configured. Set [model] in cuebook.toml, or compare the windows without `ask`."
         raise InvalidInput(msg, where="ask")
     was = plan_again(desk, recorded, recorded.wish.front)
     reproduced = was.remembered.manifest.digest == recorded.manifest.digest
@@ -96,7 +96,7 @@ def compared(was: Planned, would: Planned) -> Counterfactual:
     )
 
 
-async def changed(desk: Desk, scope: Scope, recorded: Recorded, change: WhatIf) -> Recorded:
+async def changed(desk: Desk, scope: Scope, recorded: RecordedTurn, change: WhatIf) -> RecordedTurn:
     """Return the changed inputs of a turn. Raises InvalidInput, NotFound."""
     other = recorded
     if change.as_of is not None:
@@ -106,17 +106,17 @@ async def changed(desk: Desk, scope: Scope, recorded: Recorded, change: WhatIf) 
     return without(other, change.without) if change.without else other
 
 
-def without(recorded: Recorded, sources: Sequence[str]) -> Recorded:
+def without(recorded: RecordedTurn, sources: Sequence[str]) -> RecordedTurn:
     """Remove sources from a turn's recalled context. Raises InvalidInput naming the available sources."""
     wish, scene = recorded.wish, recorded.scene
     gone = {source if ":" in source else f"{MEMORY}{source}" for source in sources}
     known = [text.source for text in (*wish.advice, *([wish.mind] if wish.mind else []))]
     known += [hit.memory_id for hit in wish.memories.hits]
-    found = [f"{_POST}{each.id}" for each in scene.found.found]
-    if missing := sorted(gone - {*known, *found}):
-        said = [text.source for text in recorded.manifest.volatile]
-        there = ", ".join(said) or "nothing"
-        msg = f"without: Turn {recorded.turn.n} did not use {missing[0]}. Its recalled sources: {there}."
+    results = [f"{_POST}{each.id}" for each in scene.found.found]
+    if missing := sorted(gone - {*known, *results}):
+        lines = [text.source for text in recorded.manifest.volatile]
+        there = ", ".join(lines) or "nothing"
+        msg = f"without: turn {recorded.turn.n} did not use {missing[0]}. Its recalled sources: {there}."
         raise InvalidInput(msg, where="without")
     memories = replace(wish.memories, hits=tuple(each for each in wish.memories.hits if each.memory_id not in gone))
     left = tuple(each for each in scene.found.found if f"{_POST}{each.id}" not in gone)
@@ -135,7 +135,7 @@ def without(recorded: Recorded, sources: Sequence[str]) -> Recorded:
 # ---- Another prompt -------------------------------------------------------------------------------------------------
 
 
-async def _with_prompt(desk: Desk, recorded: Recorded, version: Version) -> Recorded:
+async def _with_prompt(desk: Desk, recorded: RecordedTurn, version: Version) -> RecordedTurn:
     """Replace a prompt's version in the system prompt and in the prompts that inherit from it.
 
     Raises InvalidInput if the turn did not use the prompt.
@@ -146,50 +146,54 @@ async def _with_prompt(desk: Desk, recorded: Recorded, version: Version) -> Reco
     versions = Versions(desk, before, version)
     if not await versions.concern(recorded.manifest):
         there = ", ".join(text.source for text in recorded.wish.front) or "none"
-        msg = f"with: Turn {recorded.turn.n} did not use prompt {version.slug!r}. Its prompts: {there}."
+        msg = f"with: turn {recorded.turn.n} did not use prompt {version.slug!r}. Its prompts: {there}."
         raise InvalidInput(msg, where="withPrompt")
-    said = await versions.front_with(recorded, "after")
-    if said.unsaid:
-        msg = f"with: Cannot render {version.source} in turn {recorded.turn.n}: {said.unsaid}"
+    version_front = await versions.front_with(recorded, "after")
+    if version_front.unsaid:
+        msg = f"with: cannot render {version.source} in turn {recorded.turn.n}: {version_front.unsaid}"
         raise InvalidInput(msg, where="withPrompt")
     if stood is not None:
         own = f"{_PROMPT}{stood}"
-        front = tuple(replace(text, source=version.source) if text.source == own else text for text in said.front)
+        front = tuple(
+            replace(text, source=version.source) if text.source == own else text for text in version_front.front
+        )
         return replace(recorded, wish=replace(recorded.wish, front=front))
-    return replace(recorded, wish=replace(recorded.wish, front=said.front))
+    return replace(recorded, wish=replace(recorded.wish, front=version_front.front))
 
 
 # ---- Another memory -------------------------------------------------------------------------------------------------
 
 
-async def _as_of(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> Recorded:
+async def _as_of(desk: Desk, scope: Scope, recorded: RecordedTurn, when: float) -> RecordedTurn:
     """Return a turn with the memory of a time: the summary and the memories valid then."""
     version = await _summary_at(desk, scope, recorded, when)
     if version != recorded.manifest.summary_version:
-        again = await read_recorded(desk, scope, recorded.conversation, recorded.turn, summary_version=version)
-        recorded = replace(recorded, scene=again.scene, wish=replace(again.wish, front=recorded.wish.front))
+        recorded_turn = await read_recorded(desk, scope, recorded.conversation, recorded.turn, summary_version=version)
+        recorded = replace(
+            recorded, scene=recorded_turn.scene, wish=replace(recorded_turn.wish, front=recorded.wish.front)
+        )
     memories = await _memories_at(desk, scope, recorded, when)
     return replace(recorded, wish=replace(recorded.wish, memories=memories))
 
 
-async def _summary_at(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> int:
+async def _summary_at(desk: Desk, scope: Scope, recorded: RecordedTurn, when: float) -> int:
     """Return the newest summary at a time whose posts all precede the query, 0 for none."""
     name, query = recorded.conversation.id, recorded.turn.query_seq
     newest = await desk.store.summary(scope, name)
     versions = range(newest.version, max(0, newest.version - SUMMARIES), -1) if newest else ()
     path: set[int] | None = None
     for version in versions:
-        found = await desk.store.summary(scope, name, version=version)
-        if found is None or found.created_at > when or not found.upto_seq < query:
+        summary = await desk.store.summary(scope, name, version=version)
+        if summary is None or summary.created_at > when or not summary.upto_seq < query:
             continue
         if path is None:
             path = {post.seq for post in await desk.store.posts(scope, name, head=query)}
-        if found.upto_seq in path:
+        if summary.upto_seq in path:
             return version
     return 0
 
 
-async def _memories_at(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> Retrieved:
+async def _memories_at(desk: Desk, scope: Scope, recorded: RecordedTurn, when: float) -> SelectedMemories:
     """Select again among the memories valid at a time, in the places that the turn may read."""
     turn = recorded.turn
     policy = policy_of(turn)
@@ -198,34 +202,34 @@ async def _memories_at(desk: Desk, scope: Scope, recorded: Recorded, when: float
     conversation = recorded.conversation
     persona = str(turn.metadata.get(SPOKEN_WITH) or conversation.persona or desk.default_persona)
     alone = not set(conversation.participants) - {conversation.user}
-    whose = Whose(user=conversation.user, persona=persona, organization=organization, alone=alone)
-    places = read_places(policy, whose, settings)
+    participants = Participants(user=conversation.user, persona=persona, organization=organization, alone=alone)
+    places = read_places(policy, participants, settings)
     if not places:
-        return Retrieved()
+        return SelectedMemories()
     query = recorded.query
     text = query.text if query else ""
     limit = MemoryLook().limit
-    asked = MemoryQuery(
+    memory_query = MemoryQuery(
         text=text, dense=await sense(desk, text) if text else None, at=when, limit=limit, standing=limit
     )
-    found = await desk.store.memories.find(scope, places, asked)
-    held = tuple(replace(each, valid_to=None) for each in found.memories if _held(each, when))
-    fields = {name: getattr(found, name) for name in found.__struct_fields__} | {"memories": held}
+    matched = await desk.store.memories.find(scope, places, memory_query)
+    memories = tuple(replace(each, valid_to=None) for each in matched.memories if _held(each, when))
+    fields = {name: getattr(matched, name) for name in matched.__struct_fields__} | {"memories": memories}
     scene = replace(
         recorded.scene, known=MemoryContext(policy=policy, places=places, settings=settings, **fields), told={}
     )
     every, hits = desk.review_every, desk.recall_hits
-    return retrieve(scene, query, turn=turn.n, every=every, hits=hits, count=desk.count) or Retrieved()
+    return retrieve(scene, query, turn=turn.n, every=every, hits=hits, count=desk.count) or SelectedMemories()
 
 
-async def _organization(desk: Desk, scope: Scope, recorded: Recorded) -> str | None:
+async def _organization(desk: Desk, scope: Scope, recorded: RecordedTurn) -> str | None:
     """Return a turn's organization, as far as it can be inferred from sharing or from its memories."""
     if shared := recorded.turn.metadata.get(SHARED_WITH):
         return str(shared)
     for each in (recorded.turn.metadata.get(RECALLED) or {}).get("hits", ()):
         if each.get("scope") == "organization":
-            known = await desk.store.memories.get(scope, str(each["memoryId"]).removeprefix(MEMORY))
-            place: Place | None = known[0].place if known else None
+            memories = await desk.store.memories.get(scope, str(each["memoryId"]).removeprefix(MEMORY))
+            place: Place | None = memories[0].place if memories else None
             if place is not None:
                 return place.id
     return None
@@ -238,9 +242,9 @@ def _held(memory: Memory, when: float) -> bool:
 # ---- The answer -----------------------------------------------------------------------------------------------------
 
 
-async def _answer(desk: Desk, scope: Scope, recorded: Recorded, planned: Planned) -> str:
+async def _answer(desk: Desk, scope: Scope, recorded: RecordedTurn, planned: Planned) -> str:
     answer = await asked(desk, recorded, planned)
-    told = receipt(
+    record = receipt(
         desk,
         Version(slug=f"turn/{recorded.turn.n}"),
         PURPOSE,
@@ -248,13 +252,13 @@ async def _answer(desk: Desk, scope: Scope, recorded: Recorded, planned: Planned
         output=answer,
         conversation=recorded.conversation.id,
     )
-    await desk.audit.append(scope, [replace(told, selection=None)])
+    await desk.audit.append(scope, [replace(record, selection=None)])
     return answer
 
 
 async def asked(
     desk: Desk,
-    recorded: Recorded,
+    recorded: RecordedTurn,
     planned: Planned,
     *,
     temperature: float | None = None,
@@ -269,15 +273,15 @@ async def asked(
         temperature=temperature,
         max_tokens=max_tokens,
     )
-    said, finish = [], ""
+    lines, finish = [], ""
     async with closing(desk.model.stream(request)) as pieces:
         async for piece in pieces:
-            said.append(piece.text)
+            lines.append(piece.text)
             finish = piece.finish or finish
     if not finish:
         msg = f"Incomplete answer from model {desk.model.name}. Try again."
         raise BackendError(msg, retryable=True)
-    return "".join(said)
+    return "".join(lines)
 
 
 def _digest(planned: Planned) -> str:

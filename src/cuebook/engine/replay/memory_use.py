@@ -12,7 +12,7 @@ from msgspec import Struct
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.query_vector import sense_all
 from cuebook.engine.replay.counterfactual import asked, without
-from cuebook.engine.replay.recorded_turn import MEMORY, Recorded, plan_again, read_recorded
+from cuebook.engine.replay.recorded_turn import MEMORY, RecordedTurn, plan_again, read_recorded
 from cuebook.engine.turn.plan import Planned
 from cuebook.memory.tokenizer import words
 from cuebook.records.conversation import Conversation
@@ -61,14 +61,14 @@ async def uses_by_words(desk: Desk, scope: Scope, conversation: Conversation, tu
     window = render(sheet, manifest.dropped, budget=manifest.budget, tools_tokens=manifest.tools_tokens)
     [reply] = await desk.store.posts_in(scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
     answer = set(words(reply.message or text_of(whole(reply, None))))
-    held = [(block.source, set(words(_DAY.sub("", block.text)))) for block in window.blocks]
-    found: list[Use] = []
-    for source, own in held:
+    contents = [(block.source, set(words(_DAY.sub("", block.text)))) for block in window.blocks]
+    uses: list[Use] = []
+    for source, own in contents:
         if source.startswith(MEMORY):
-            alone = own.difference(*(other for name, other in held if name != source))
+            alone = own.difference(*(other for name, other in contents if name != source))
             if alone:
-                found.append(_use(source, conversation, turn, len(alone & answer) / len(alone), WORDS))
-    return found
+                uses.append(_use(source, conversation, turn, len(alone & answer) / len(alone), WORDS))
+    return uses
 
 
 async def uses_by_asking(
@@ -92,7 +92,7 @@ async def uses_by_asking(
     ]
 
 
-async def _answer(desk: Desk, recorded: Recorded, planned: Planned) -> str:
+async def _answer(desk: Desk, recorded: RecordedTurn, planned: Planned) -> str:
     return await asked(desk, recorded, planned, temperature=0.0, max_tokens=ANSWER)
 
 

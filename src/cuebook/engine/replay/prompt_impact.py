@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.desk import Desk, prefix_ratio
 from cuebook.engine.core.prompt_reading import resolved_of
-from cuebook.engine.replay.recorded_turn import Recorded, plan_again
+from cuebook.engine.replay.recorded_turn import RecordedTurn, plan_again
 from cuebook.engine.turn.front import own_prompt, spoken, values_of
 from cuebook.engine.turn.plan import Planned
 from cuebook.errors import CuebookError, InvalidInput
@@ -21,9 +21,9 @@ from cuebook.interfaces.prompts import Family
 from cuebook.prompts.names import DEFAULT, Reference, parse_reference
 from cuebook.records.memory import Scope
 from cuebook.records.persona import Persona
-from cuebook.records.prompt import Resolved, Version
+from cuebook.records.prompt import ResolvedVersion, Version
 from cuebook.records.turn import Manifest
-from cuebook.window.post_forms import Placed
+from cuebook.window.post_forms import PostInForm
 from cuebook.window.window import Text
 
 #: A block in only one of two windows: its kind and its tokens.
@@ -65,13 +65,13 @@ class Versions:
         self._sides = {"before": before, "after": after}
         self._branches = {before.branch, after.branch}
         self._slug = after.slug
-        self._resolved: dict[tuple[str, str], Resolved | CuebookError | None] = {}
+        self._resolved: dict[tuple[str, str], ResolvedVersion | CuebookError | None] = {}
 
     async def concern(self, manifest: Manifest) -> bool:
         """Return whether a window used one of them, or a prompt that inherits from them."""
         return any([await self._find(text.source, "after") is not None for text in manifest.front])
 
-    async def front_with(self, recorded: Recorded, side: Literal["before", "after"]) -> VersionFront:
+    async def front_with(self, recorded: RecordedTurn, side: Literal["before", "after"]) -> VersionFront:
         """Return a turn's system texts with one of them in place."""
         persona = _persona_of(self._desk, recorded)
         mode = recorded.turn.metadata.get("mode")
@@ -85,21 +85,21 @@ class Versions:
         front: list[Text] = []
         tokens, unsaid = 0, ""
         for text in recorded.wish.front:
-            found = await self._find(text.source, side)
-            if found is None:
+            result = await self._find(text.source, side)
+            if result is None:
                 front.append(text)
                 continue
             try:
-                told = _speak(found, values)
+                content = _speak(result, values)
             except CuebookError as error:
                 unsaid = str(error)
                 continue
-            if told.strip():
-                tokens += self._desk.count(told)
-                front.append(replace(text, text=told, tokens=0))
+            if content.strip():
+                tokens += self._desk.count(content)
+                front.append(replace(text, text=content, tokens=0))
         return VersionFront(front=tuple(front), tokens=tokens, unsaid=unsaid)
 
-    async def _find(self, source: str, side: Literal["before", "after"]) -> Resolved | CuebookError | None:
+    async def _find(self, source: str, side: Literal["before", "after"]) -> ResolvedVersion | CuebookError | None:
         """Return the replacement of a block, or None if the block is unrelated to them."""
         if not source.startswith(_PROMPT):
             return None
@@ -110,34 +110,34 @@ class Versions:
                 self._resolved[source, side] = error
         return self._resolved[source, side]
 
-    async def _resolve(self, named: Reference, side: Literal["before", "after"]) -> Resolved | None:
+    async def _resolve(self, reference: Reference, side: Literal["before", "after"]) -> ResolvedVersion | None:
         version = self._sides[side]
-        if named.slug == self._slug:
-            return await resolved_of(self._desk, version) if named.branch in self._branches else None
-        numbers = [named.number or 0]
-        found = await self._desk.prompts.versions(Scope(), named.slug, branch=named.branch, numbers=numbers)
-        if not found or found[0].inherits is None:
+        if reference.slug == self._slug:
+            return await resolved_of(self._desk, version) if reference.branch in self._branches else None
+        numbers = [reference.number or 0]
+        versions = await self._desk.prompts.versions(Scope(), reference.slug, branch=reference.branch, numbers=numbers)
+        if not versions or versions[0].inherits is None:
             return None
-        slugs = [named.slug, parse_reference(found[0].inherits).slug]
+        slugs = [reference.slug, parse_reference(versions[0].inherits).slug]
         families = await self._desk.prompts.families(Scope(), slugs)
         family = families.get(self._slug)
         if family is None:
             return None
         stood = {name: replace(version, branch=name, number=0) for name in self._branches}
-        resolved = await resolved_of(self._desk, found[0], {**families, self._slug: _put(family, stood)})
+        resolved = await resolved_of(self._desk, versions[0], {**families, self._slug: _put(family, stood)})
         return resolved if {each.source for each in stood.values()} & set(resolved.lineage) else None
 
 
-async def shift(desk: Desk, recorded: Recorded, versions: Versions) -> Shift:
+async def shift(desk: Desk, recorded: RecordedTurn, versions: Versions) -> Shift:
     """Build a recorded window with each version and compare. Raises InvalidInput if even the first does not fit."""
     before, after = await versions.front_with(recorded, "before"), await versions.front_with(recorded, "after")
     known: dict[tuple[str, ...], Planned] = {}
 
     def planned(front: tuple[Text, ...]) -> Planned:
-        said = tuple(text.text for text in front)
-        if said not in known:
-            known[said] = plan_again(desk, recorded, front)
-        return known[said]
+        values = tuple(text.text for text in front)
+        if values not in known:
+            known[values] = plan_again(desk, recorded, front)
+        return known[values]
 
     was = planned(before.front)
     await asyncio.sleep(0)  # each takes up to 20 ms: do not block others
@@ -159,7 +159,7 @@ async def shift(desk: Desk, recorded: Recorded, versions: Versions) -> Shift:
     )
 
 
-def _reproduced(recorded: Recorded, planned: Callable[[tuple[Text, ...]], Planned]) -> bool:
+def _reproduced(recorded: RecordedTurn, planned: Callable[[tuple[Text, ...]], Planned]) -> bool:
     try:
         again = planned(recorded.wish.front)
     except InvalidInput:
@@ -173,10 +173,10 @@ def _gone(one: Planned, other: Planned) -> tuple[Gone, ...]:
     A post shown in full by the other window does not count when it is no longer recalled.
     """
     posts, others = _kept(one), _kept(other)
-    shown = {f"post:{placed.post.id}" for placed in others.values() if placed.form == "full"}
-    shown.update(text.source for text in other.sheet.volatile)
-    gone = [("post", placed.tokens) for seq, placed in posts.items() if seq not in others]
-    gone += [(text.kind, text.tokens) for text in one.sheet.volatile if text.source not in shown]
+    entries = {f"post:{post_in_form.post.id}" for post_in_form in others.values() if post_in_form.form == "full"}
+    entries.update(text.source for text in other.sheet.volatile)
+    gone = [("post", post_in_form.tokens) for seq, post_in_form in posts.items() if seq not in others]
+    gone += [(text.kind, text.tokens) for text in one.sheet.volatile if text.source not in entries]
     if one.sheet.summary and not other.sheet.summary:
         gone.append(("summary", one.sheet.summary.tokens))
     return tuple(gone)
@@ -184,18 +184,18 @@ def _gone(one: Planned, other: Planned) -> tuple[Gone, ...]:
 
 def _shortened(one: Planned, other: Planned) -> int:
     others = _kept(other)
-    both = [(placed, others[seq]) for seq, placed in _kept(one).items() if seq in others]
+    both = [(post_in_form, others[seq]) for seq, post_in_form in _kept(one).items() if seq in others]
     return sum(was.form == "full" and now.form != "full" for was, now in both)
 
 
-def _kept(planned: Planned) -> dict[int, Placed]:
-    return {placed.post.seq: placed for placed in planned.sheet.partition.kept}
+def _kept(planned: Planned) -> dict[int, PostInForm]:
+    return {post_in_form.post.seq: post_in_form for post_in_form in planned.sheet.partition.kept}
 
 
-def _speak(found: Resolved | CuebookError, values: Mapping[str, str]) -> str:
-    if isinstance(found, CuebookError):
-        raise found
-    return spoken(found, values)[1]
+def _speak(result: ResolvedVersion | CuebookError, values: Mapping[str, str]) -> str:
+    if isinstance(result, CuebookError):
+        raise result
+    return spoken(result, values)[1]
 
 
 def _put(family: Family, versions: Mapping[str, Version]) -> Family:
@@ -203,7 +203,7 @@ def _put(family: Family, versions: Mapping[str, Version]) -> Family:
     return replace(family, active=tuple(versions.get(each.branch, each) for each in family.active))
 
 
-def _persona_of(desk: Desk, recorded: Recorded) -> Persona:
+def _persona_of(desk: Desk, recorded: RecordedTurn) -> Persona:
     """Return a turn's persona: the one in its system prompt, else its conversation's, or the default one."""
     sources = [text.source for text in recorded.wish.front]
     for persona in desk.personas.values():

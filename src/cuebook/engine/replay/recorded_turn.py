@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.desk import Desk
-from cuebook.engine.core.memory_selection import Retrieved
+from cuebook.engine.core.memory_selection import SelectedMemories
 from cuebook.engine.core.query_vector import with_sense
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.turn.opening import CANDIDATES, look_of
@@ -39,7 +39,7 @@ RECALLED: Final = "longTermMemoryRetrieval"
 _OPENS, _SHUTS = "- [", "] "
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
+class RecordedTurn(Struct, frozen=True, kw_only=True):
     """A turn and the inputs of its first step. `wish` has the sent system prompt."""
 
     conversation: Conversation
@@ -52,7 +52,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
 
 async def read_recorded(
     desk: Desk, scope: Scope, conversation: Conversation, turn: Turn, *, summary_version: int | None = None
-) -> Recorded:
+) -> RecordedTurn:
     """Load a turn's inputs, optionally with another summary. Raises NotFound if a part of its window was erased."""
     manifest, query = turn.steps[0].manifest, turn.query_seq
     posts = await desk.store.posts_in(scope, conversation.id, ranges_of(manifest))
@@ -61,13 +61,15 @@ async def read_recorded(
     said = await desk.store.posts(scope, conversation.id, head=query, last=1) if query else []
     asked = said[-1].message if said else ""
     parent = said[-1].parent if said else posts[-1].seq if posts else 0
-    look = look_of(desk, conversation.id, asked, parent=parent, budget=manifest.budget)
+    path_query = look_of(desk, conversation.id, asked, parent=parent, budget=manifest.budget)
     newer = min(conversation.last_seq - parent, NEWER)
-    search = SearchLook(text=asked, limit=CANDIDATES + newer) if look.search else None
+    search = SearchLook(text=asked, limit=CANDIDATES + newer) if path_query.search else None
     version = manifest.summary_version if summary_version is None else summary_version
-    look = msgspec.structs.replace(look, search=search, summary_version=version)
-    scene = await desk.store.scene(scope, await with_sense(desk, look))
-    found = msgspec.structs.replace(scene.found, posts=query - 1) if query else scene.found  # as many as in the turn
+    path_query = msgspec.structs.replace(path_query, search=search, summary_version=version)
+    scene = await desk.store.scene(scope, await with_sense(desk, path_query))
+    search_result = (
+        msgspec.structs.replace(scene.found, posts=query - 1) if query else scene.found
+    )  # as many as in the turn
     drafts = tuple(post for post in posts if query and post.seq >= query)
     zone = zone_of(None, conversation, desk.zone)
     words = read_query(asked, speakers=scene.speakers, now=turn.created_at, zone=zone) if search else None
@@ -88,8 +90,8 @@ async def read_recorded(
         memories=memories,
         mind=next((text for text in sheet.volatile if text.kind == "mind"), None),
     )
-    scene = msgspec.structs.replace(scene, path=(*scene.path, *drafts), found=found, previous=None)
-    return Recorded(conversation=conversation, turn=turn, manifest=manifest, scene=scene, wish=wish, query=words)
+    scene = msgspec.structs.replace(scene, path=(*scene.path, *drafts), found=search_result, previous=None)
+    return RecordedTurn(conversation=conversation, turn=turn, manifest=manifest, scene=scene, wish=wish, query=words)
 
 
 def policy_of(turn: Turn) -> Policy:
@@ -97,7 +99,7 @@ def policy_of(turn: Turn) -> Policy:
     return effective({}, turn.metadata.get(KEPT), Policy())
 
 
-def plan_again(desk: Desk, recorded: Recorded, front: Sequence[Text]) -> Planned:
+def plan_again(desk: Desk, recorded: RecordedTurn, front: Sequence[Text]) -> Planned:
     """Build a recorded window with these system texts. Raises InvalidInput if they do not fit."""
     wish = msgspec.structs.replace(recorded.wish, front=tuple(front))
     marks = in_force(recorded.scene.tuning, recorded.turn.metadata)
@@ -106,11 +108,11 @@ def plan_again(desk: Desk, recorded: Recorded, front: Sequence[Text]) -> Planned
     )
 
 
-async def _memories(desk: Desk, scope: Scope, turn: Turn, volatile: Sequence[Text], zone: tzinfo) -> Retrieved:
+async def _memories(desk: Desk, scope: Scope, turn: Turn, volatile: Sequence[Text], zone: tzinfo) -> SelectedMemories:
     """Return a turn's cross-conversation memories: used ones in the window's words, omitted ones in today's words."""
-    told: Mapping[str, Any] = turn.metadata.get(RECALLED) or {}
-    noted = {each["memoryId"]: each for each in told.get("hits", ())}
-    durable = tuple(str(each) for each in told.get("durable", ()))
+    data: Mapping[str, Any] = turn.metadata.get(RECALLED) or {}
+    noted = {each["memoryId"]: each for each in data.get("hits", ())}
+    durable = tuple(str(each) for each in data.get("durable", ()))
     hits = [_hit(text, noted.get(text.source, {}), desk, zone) for text in volatile if text.source.startswith(MEMORY)]
     for each in turn.steps[0].manifest.dropped:
         if each.source.startswith(MEMORY):
@@ -124,21 +126,21 @@ async def _memories(desk: Desk, scope: Scope, turn: Turn, volatile: Sequence[Tex
             ]  # fmt: skip
     rank = {f"{MEMORY}{each}": number for number, each in enumerate(durable)}
     hits.sort(key=lambda hit: rank.get(hit.memory_id, len(rank)))
-    return Retrieved(hits=tuple(hits), durable=durable, reason=str(told.get("reviewReason", "")))
+    return SelectedMemories(hits=tuple(hits), durable=durable, reason=str(data.get("reviewReason", "")))
 
 
 def _hit(text: Text, noted: Mapping[str, Any], desk: Desk, zone: tzinfo) -> Hit:
     """Return a memory in its recorded words. Its time is only known to the day, in the zone."""
-    day, _, said = text.text.removeprefix(_OPENS).partition(_SHUTS)
+    day, _, content = text.text.removeprefix(_OPENS).partition(_SHUTS)
     noon = datetime.combine(datetime.fromisoformat(day), time(12), zone)
     return Hit(
         memory_id=text.source,
         kind="item",
-        text=said,
+        text=content,
         score=noted.get("score", 0.0),
         scope=noted.get("scope", ""),
         sources=tuple(noted.get("sources", ())),
-        tokens=desk.count(said),
+        tokens=desk.count(content),
         timestamp=noon.timestamp(),
         why=noted.get("why", ""),
     )

@@ -41,9 +41,9 @@ async def last_window(desk: Desk, scope: Scope, scene: Scene, conversation: str)
     """Return the conversation's last window, from the cache or rendered again from its manifest."""
     if scene.conversation is None or scene.previous is None:
         return None
-    known = desk.last.get((scope.tenant, conversation))
-    if known is not None and known.digest == scene.previous.digest:
-        return known
+    last = desk.last.get((scope.tenant, conversation))
+    if last is not None and last.digest == scene.previous.digest:
+        return last
     window = await render_again(desk, scope, conversation, scene.previous, owner=scene.conversation.user)
     return Last(scene.previous.digest, window.messages) if window else None
 

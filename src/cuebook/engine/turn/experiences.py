@@ -16,14 +16,14 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
-from cuebook.engine.core.desk import Desk, Selected
+from cuebook.engine.core.desk import Desk, ModelSelection
 from cuebook.engine.core.instructions import Work, instruct, instruction_record
 from cuebook.engine.core.model_call import BROKEN, closing
 from cuebook.engine.core.query_vector import check_size, sense, space_of
 from cuebook.errors import BackendError, CuebookError, UpstreamError
 from cuebook.interfaces.model import Model, ModelRequest
 from cuebook.interfaces.store import Scene
-from cuebook.memory.experience import Scored, choose, clauses, offered, score
+from cuebook.memory.experience import ScoredExperience, choose, clauses, offered, score
 from cuebook.memory.selection_reply import read_reply
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
@@ -44,8 +44,8 @@ SHARE = 2 / 3
 
 def advice_of(experience: Experience) -> Text:
     """Return an experience's prompt text: only `what`, because `when` is for the selection."""
-    told = f"Advice of this assistant's authors for such messages ({experience.exp_id}):\n{experience.what}"
-    return Text(kind="experience", source=SOURCE + experience.exp_id, text=told, role="user")
+    text = f"Advice of this assistant's authors for such messages ({experience.exp_id}):\n{experience.what}"
+    return Text(kind="experience", source=SOURCE + experience.exp_id, text=text, role="user")
 
 
 def fit_advice(texts: Sequence[Text], room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
@@ -111,22 +111,22 @@ class SelectedExperiences(Struct, frozen=True, kw_only=True):
     """The selection: each offered experience with its score, the selected ones in order, and the method."""
 
     chosen: tuple[str, ...]
-    scored: tuple[Scored, ...]
+    scored: tuple[ScoredExperience, ...]
     by: str  # a model's name, "meaning" or "words"
     instead: str = ""  # why the model did not decide
-    selected: Selected | None = None
+    selected: ModelSelection | None = None
 
 
 async def advise(desk: Desk, scope: Scope, scene: Scene, ask: Ask, *, asks_model: bool) -> Advice:
     """Return the experiences relevant to a query, or none for a query without words."""
     if desk.experiences is None or not ask.text.strip():
         return Advice()
-    known = scene.conversation
-    persona = desk.persona(ask.persona or (known.persona if known else None))
+    conversation = scene.conversation
+    persona = desk.persona(ask.persona or (conversation.persona if conversation else None))
     candidates = offered(await desk.experiences(), (persona.id, persona.role))
     if not candidates:
         return Advice()
-    project = project_of(ask.project, known.metadata.get("project") if known else None, desk.project)
+    project = project_of(ask.project, conversation.metadata.get("project") if conversation else None, desk.project)
     query = ExperienceQuery(
         text=desk.writer.clean(ask.text), context=context_of(scene.path), project=project, conversation=ask.conversation
     )
@@ -154,12 +154,12 @@ def told_of(choice: SelectedExperiences) -> dict[str, Any]:
     if not (choice.chosen or choice.instead):
         return {}
     scores = {each.exp_id: each.score for each in choice.scored}
-    said: dict[str, Any] = {
+    data: dict[str, Any] = {
         "by": choice.by,
         "chosen": {name: scores[name] for name in choice.chosen},
         "offered": len(choice.scored),
     }
-    return {"experienceSelection": said | ({"instead": choice.instead} if choice.instead else {})}
+    return {"experienceSelection": data | ({"instead": choice.instead} if choice.instead else {})}
 
 
 def clean(desk: Desk, experience: Experience) -> Experience:
@@ -178,8 +178,8 @@ async def choose_for(
     asks_model: bool,
 ) -> SelectedExperiences:
     """Select among the offered experiences: by the model if there is one, else by meaning, else by words."""
-    closeness, akin = await _closeness(desk, query.text, candidates)
-    scored = score(query.text, candidates, closeness, akin=akin)
+    closeness, min_similarity = await _closeness(desk, query.text, candidates)
+    scored = score(query.text, candidates, closeness, akin=min_similarity)
     without = choose(scored, most=desk.experience_most)
     plain = SelectedExperiences(
         chosen=tuple(each.exp_id for each in without if each.chosen),
@@ -189,8 +189,8 @@ async def choose_for(
     if desk.experience_model is None:
         return plain
     by_id = {each.exp_id: each for each in candidates}
-    shown = [by_id[each.exp_id] for each in scored[:CANDIDATES]]
-    selected = await _selected(desk, scope, persona, query, shown, asks=asks_model)
+    experiences = [by_id[each.exp_id] for each in scored[:CANDIDATES]]
+    selected = await _selected(desk, scope, persona, query, experiences, asks=asks_model)
     if selected is None or selected.ids is None:
         why = selected.failed if selected else ""
         return msgspec.structs.replace(plain, instead=why, selected=selected)
@@ -199,19 +199,19 @@ async def choose_for(
         msgspec.structs.replace(
             each,
             chosen=each.exp_id in chosen,
-            reason=_reason(each.exp_id, chosen, selected.ids, {one.exp_id for one in shown}),
+            reason=_reason(each.exp_id, chosen, selected.ids, {one.exp_id for one in experiences}),
         )
         for each in scored
     )
     return SelectedExperiences(chosen=chosen, scored=judged, by=selected.by, selected=selected)
 
 
-def _reason(name: str, chosen: Sequence[str], named: Sequence[str], shown: set[str]) -> str:
+def _reason(name: str, chosen: Sequence[str], named: Sequence[str], entries: set[str]) -> str:
     if name in chosen:
         return "the model found it relevant"
     if name in named:
         return f"the model found it relevant, but at most {len(chosen)} are selected"
-    return "the model found it irrelevant" if name in shown else "too far from the query to be shown to the model"
+    return "the model found it irrelevant" if name in entries else "too far from the query to be shown to the model"
 
 
 # ---- By meaning -----------------------------------------------------------------------------------------------------
@@ -242,14 +242,14 @@ async def _closeness(
     except BackendError as error:
         log.warning("Selecting experiences by words only: %s", desk.writer.clean(str(error)))
         return None, 0.0
-    held = {
+    contents = {
         name: [vector for text in own if (vector := desk.meant.get((space, text))) is not None]
         for name, own in texts.items()
     }
-    found = _cosines(dense.vector, held)
+    results = _cosines(dense.vector, contents)
     while len(desk.meant) > VECTORS:
         desk.meant.popitem(last=False)
-    return found, embedder.akin
+    return results, embedder.akin
 
 
 def batched(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
@@ -262,14 +262,14 @@ def _cosines(query: bytes, texts: Mapping[str, Sequence[bytes]]) -> dict[str, fl
 
     asked = np.frombuffer(query, "<f4")
     length = float(np.linalg.norm(asked)) or 1.0
-    found = dict.fromkeys(texts, 0.0)
+    results = dict.fromkeys(texts, 0.0)
     for name, vectors in texts.items():
         if not vectors:
             continue
         rows = np.stack([np.frombuffer(vector, "<f4") for vector in vectors])
         norms = np.linalg.norm(rows, axis=1)
-        found[name] = float((rows @ asked / (np.where(norms > 0, norms, 1.0) * length)).max())
-    return found
+        results[name] = float((rows @ asked / (np.where(norms > 0, norms, 1.0) * length)).max())
+    return results
 
 
 # ---- By a model -----------------------------------------------------------------------------------------------------
@@ -293,42 +293,44 @@ def context_of(path: Sequence[PathPost]) -> str:
 
 
 async def _selected(
-    desk: Desk, scope: Scope, persona: Persona, query: ExperienceQuery, shown: Sequence[Experience], *, asks: bool
-) -> Selected | None:
+    desk: Desk, scope: Scope, persona: Persona, query: ExperienceQuery, experiences: Sequence[Experience], *, asks: bool
+) -> ModelSelection | None:
     """Return the cached selection of the model, or else call it if allowed."""
     model = desk.experience_model
     if model is None:
         return None
     listed = "\n\n".join(
         f"--- Experience {number} (ID: {each.exp_id}) ---\n{desk.writer.clean(each.when)[:WHEN]}"
-        for number, each in enumerate(shown, 1)
+        for number, each in enumerate(experiences, 1)
     )
     values = {"experiences": listed, "agent_name": persona.name, "most": desk.experience_most}
     work = Work(agent=SELECTOR, key=KEY, otherwise=KEY, values=values, project=query.project)
     instruction = await instruct(desk, scope, work)
     messages = _messages(instruction.text, listed, query)
     key, now = _key(desk, model, messages), desk.clock.now()
-    kept = desk.selected.get(key)
-    if kept is not None and (kept.ids is not None or now - kept.at < AGAIN_S):
-        return kept
+    selected = desk.selected.get(key)
+    if selected is not None and (selected.ids is not None or now - selected.at < AGAIN_S):
+        return selected
     if not asks:
         return None
     down = desk.selected.get(_DOWN)
     if down is not None and now - down.at < AGAIN_S:  # do not wait for it again so soon
-        return Selected(ids=None, by=model.name, failed=f"{down.failed}. It is called again after {AGAIN_S:g} s.")
-    reply, failed = await _reply(desk, model, messages, shown)
+        return ModelSelection(ids=None, by=model.name, failed=f"{down.failed}. It is called again after {AGAIN_S:g} s.")
+    reply, failed = await _reply(desk, model, messages, experiences)
     if failed:
-        desk.selected[_DOWN] = Selected(ids=None, by=model.name, failed=failed, at=now)
-    ids = None if failed else read_reply(reply, [each.exp_id for each in shown])
+        desk.selected[_DOWN] = ModelSelection(ids=None, by=model.name, failed=failed, at=now)
+    ids = None if failed else read_reply(reply, [each.exp_id for each in experiences])
     if ids is None and not failed:
         failed = f"Model {model.name} returned an unreadable answer"
     if failed:
         log.warning("Selecting experiences without the model: %s", failed)
     await _tell(desk, scope, instruction_record(desk, instruction, work, conversation=query.conversation), reply)
-    found = desk.selected[key] = Selected(ids=ids, by=model.name, failed=failed, at=now, messages=messages)
+    model_selection = desk.selected[key] = ModelSelection(
+        ids=ids, by=model.name, failed=failed, at=now, messages=messages
+    )
     while len(desk.selected) > REMEMBERED:
         desk.selected.popitem(last=False)
-    return found
+    return model_selection
 
 
 def _messages(instruction: str, listed: str, query: ExperienceQuery) -> tuple[bytes, bytes]:
@@ -343,8 +345,8 @@ def _messages(instruction: str, listed: str, query: ExperienceQuery) -> tuple[by
 
 
 def _key(desk: Desk, model: Model, messages: Sequence[bytes]) -> bytes:
-    said = json.dumps([model.name, *(message.decode() for message in messages)])
-    return hashlib.blake2b(said.encode(), key=desk.key[:64]).digest()
+    text = json.dumps([model.name, *(message.decode() for message in messages)])
+    return hashlib.blake2b(text.encode(), key=desk.key[:64]).digest()
 
 
 async def _tell(desk: Desk, scope: Scope, record: Record, reply: str) -> None:
@@ -355,24 +357,26 @@ async def _tell(desk: Desk, scope: Scope, record: Record, reply: str) -> None:
         log.warning("Cannot write an audit record of an experience selection: %s", desk.writer.clean(str(error)))
 
 
-async def _reply(desk: Desk, model: Model, messages: tuple[bytes, ...], shown: Sequence[Experience]) -> tuple[str, str]:
+async def _reply(
+    desk: Desk, model: Model, messages: tuple[bytes, ...], experiences: Sequence[Experience]
+) -> tuple[str, str]:
     """Call the model. Return its answer or the reason why there is none."""
-    names = [each.exp_id for each in shown]
+    names = [each.exp_id for each in experiences]
     schema = {
         "type": "object",
         "properties": {name: {"type": "boolean"} for name in names},
         "required": names,
         "additionalProperties": False,
     }
-    held = ModelRequest(messages=messages, purpose=KEY, schema=schema, max_tokens=REPLY_TOKENS)
+    model_request = ModelRequest(messages=messages, purpose=KEY, schema=schema, max_tokens=REPLY_TOKENS)
     try:
         async with asyncio.timeout(desk.experience_s):
             try:
-                return await _said(model, held), ""
+                return await _said(model, model_request), ""
             except UpstreamError as error:
                 if error.status not in NO_SCHEMA:
                     raise
-            return await _said(model, msgspec.structs.replace(held, schema=None)), ""
+            return await _said(model, msgspec.structs.replace(model_request, schema=None)), ""
     except TimeoutError:
         return "", f"Model {model.name} timed out after {desk.experience_s:g} s"
     except BackendError as error:
@@ -383,12 +387,12 @@ async def _reply(desk: Desk, model: Model, messages: tuple[bytes, ...], shown: S
 
 async def _said(model: Model, request: ModelRequest) -> str:
     """Return a model's complete answer. Raises BackendError if it is too long."""
-    said, room = list[str](), LONGEST
+    lines, room = list[str](), LONGEST
     async with closing(model.stream(request)) as pieces:
         async for piece in pieces:
-            said.append(piece.text)
+            lines.append(piece.text)
             room -= len(piece.text)
             if room < 0:
                 msg = f"Answer of model {model.name} exceeds {LONGEST:,} characters"
                 raise BackendError(msg)
-    return "".join(said)
+    return "".join(lines)

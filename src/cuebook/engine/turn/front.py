@@ -33,7 +33,7 @@ from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.mind import TurnSignals
 from cuebook.records.persona import CHAIN, Persona
-from cuebook.records.prompt import MAIN, Resolved, Version
+from cuebook.records.prompt import MAIN, ResolvedVersion, Version
 from cuebook.records.turn import CLIENT, Ask, BlockKind, Dropped, Manifest
 from cuebook.window.window import Text
 
@@ -74,29 +74,29 @@ async def front_of(
 ) -> Front:
     """Build a turn's system prompt. Select variants by these signals, else by the caller's."""
     signals = ask.signals or {} if signals is None else signals
-    known = scene.conversation
-    persona = desk.persona(ask.persona or (known.persona if known else None))
+    conversation = scene.conversation
+    persona = desk.persona(ask.persona or (conversation.persona if conversation else None))
     profile = _profile(desk, scene, ask, turn)
     addons = profile.addon_keys if profile else ()
-    project = project_of(ask.project, known.metadata.get("project") if known else None, desk.project)
+    project = project_of(ask.project, conversation.metadata.get("project") if conversation else None, desk.project)
     own = _first(own_names(persona, project), scene.families)
     if not (addons or persona.chain or own):
         return Front(texts=_base(persona), metadata=_told(profile, project, {}))
     fresh = profile is not None and profile.was_reviewed
-    said = _Speaker(desk, scene, ask, persona, project, fresh=fresh, signals=signals)
-    links = {said.resolve_name(slug) for slug in persona.chain.values()}
+    speaker = _Speaker(desk, scene, ask, persona, project, fresh=fresh, signals=signals)
+    links = {speaker.resolve_name(slug) for slug in persona.chain.values()}
     texts: list[Text | None] = []
     if own is None or own not in links:  # a link that names it renders it in the link's place
-        own_text = await said.text("persona", own) if own else None
+        own_text = await speaker.text("persona", own) if own else None
         texts += [own_text] if own_text else _base(persona)
-    texts += [await said.link(persona, key) for key in CHAIN if key != "fallback" and key in persona.chain]
-    texts += [await said.addon(key) for key in addons]
+    texts += [await speaker.link(persona, key) for key in CHAIN if key != "fallback" and key in persona.chain]
+    texts += [await speaker.addon(key) for key in addons]
     kept = tuple(text for text in texts if text is not None)
     return Front(
         texts=kept,
-        dropped=tuple(said.dropped),
-        metadata=_told(profile, project, said.chosen) | _variant(kept, said.chosen, signals),
-        renders=tuple(said.renders),
+        dropped=tuple(speaker.dropped),
+        metadata=_told(profile, project, speaker.chosen) | _variant(kept, speaker.chosen, signals),
+        renders=tuple(speaker.renders),
     )
 
 
@@ -104,8 +104,8 @@ def is_silent(desk: Desk, scene: Scene, ask: Ask, *, own_text: bool) -> bool:
     """Return whether only the client's own system text applies. It came with this request, or with an earlier one after
     which persona and add-ons stayed silent. A request for a persona overrides it.
     """
-    known, last = scene.conversation, scene.last_turn
-    if not desk.persona_waits or ask.persona or (known and known.persona):
+    conversation, last = scene.conversation, scene.last_turn
+    if not desk.persona_waits or ask.persona or (conversation and conversation.persona):
         return False
     return own_text or bool(last and last.metadata.get(SILENT))
 
@@ -116,19 +116,19 @@ def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[
         if text.kind == "persona" and text.source.startswith("prompt:"):
             reference = parse_reference(text.source.removeprefix("prompt:"), where="prompt")
             propensity = chosen.get(reference.slug, {}).get("propensity", 1.0)
-            told = {"id": reference.slug, "version": reference.number, "branch": reference.branch}
-            return {"promptVariant": told | {"propensity": propensity, "signals": dict(signals)}}
+            values = {"id": reference.slug, "version": reference.number, "branch": reference.branch}
+            return {"promptVariant": values | {"propensity": propensity, "signals": dict(signals)}}
     return {}
 
 
 async def front_again(desk: Desk, scope: Scope, manifest: Manifest, metadata: Mapping[str, Any]) -> Front:
     """Return the system prompt of an earlier step of the turn."""
-    kept = [text for text in manifest.front if text.source != CLIENT and text.kind != "summary"]
-    texts = await desk.store.texts(scope, [text.digest for text in kept])
+    manifest_texts = [text for text in manifest.front if text.source != CLIENT and text.kind != "summary"]
+    texts = await desk.store.texts(scope, [text.digest for text in manifest_texts])
     return Front(
         texts=tuple(
             Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
-            for text in kept
+            for text in manifest_texts
             if text.digest in texts
         ),
         metadata={key: metadata[key] for key in _TOLD if key in metadata},
@@ -173,10 +173,10 @@ def _base(persona: Persona) -> tuple[Text, ...]:
 def _profile(desk: Desk, scene: Scene, ask: Ask, turn: int) -> Profile | None:
     if not desk.presets.presets:
         return None
-    told = scene.told.get("promptProfile")
+    value = scene.told.get("promptProfile")
     state = None
-    if isinstance(told, Mapping) and isinstance(told.get("reviewedAt"), int):
-        state = ProfileState(preset_id=str(told.get("presetId", "")), reviewed=told["reviewedAt"])
+    if isinstance(value, Mapping) and isinstance(value.get("reviewedAt"), int):
+        state = ProfileState(preset_id=str(value.get("presetId", "")), reviewed=value["reviewedAt"])
     kept = scene.conversation.metadata.get("mode") if scene.conversation else None
     before = scene.previous.summary_version if scene.previous else 0
     compacted = scene.summary is not None and scene.summary.version != before
@@ -185,16 +185,16 @@ def _profile(desk: Desk, scene: Scene, ask: Ask, turn: int) -> Profile | None:
 
 
 def _told(profile: Profile | None, project: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {"promptProject": project} if project else {}
+    data: dict[str, Any] = {"promptProject": project} if project else {}
     if profile is not None:
-        told["promptProfile"] = {
+        data["promptProfile"] = {
             "presetId": profile.preset_id,
             "addonPromptKeys": list(profile.addon_keys),
             "wasReviewed": profile.was_reviewed,
             "reason": profile.reason,
             "reviewedAt": profile.state.reviewed,
         }
-    return told | ({"promptVariants": dict(chosen)} if chosen else {})
+    return data | ({"promptVariants": dict(chosen)} if chosen else {})
 
 
 def values_of(
@@ -211,11 +211,11 @@ def values_of(
     }
 
 
-def spoken(found: Resolved, values: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
+def spoken(resolved: ResolvedVersion, values: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
     """Return the values that a prompt declares and its rendered text. Raises InvalidInput."""
-    declared = {param.name for param in found.params}
-    given = coerce(found.params, {key: values[key] for key in declared & set(values)})
-    return given, render(text_of(found), given, engine=found.engine, declared=declared)
+    declared = {param.name for param in resolved.params}
+    fields = coerce(resolved.params, {key: values[key] for key in declared & set(values)})
+    return fields, render(text_of(resolved), fields, engine=resolved.engine, declared=declared)
 
 
 class _Speaker:
@@ -240,9 +240,9 @@ class _Speaker:
         user = scene.conversation.user if scene.conversation else ask.user
         zone = zone_of(ask.time_zone, scene.conversation, desk.zone)
         self._values = values_of(persona, user=user, mode=ask.mode, now=desk.clock.now(), zone=zone)
-        told = scene.told.get("promptVariants")
-        self._told: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
-        self._kept: Mapping[str, Any] = told if isinstance(told, Mapping) and not fresh else {}
+        value = scene.told.get("promptVariants")
+        self._told: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+        self._kept: Mapping[str, Any] = value if isinstance(value, Mapping) and not fresh else {}
         self.chosen: dict[str, Any] = {}
         self.dropped: list[Dropped] = []
         self.renders: list[Record] = []
@@ -269,27 +269,27 @@ class _Speaker:
     async def text(self, kind: BlockKind, slug: str) -> Text | None:
         """Render a prompt. One that fails is skipped and its error stored."""
         try:
-            found = await self._resolved(slug)
-            given, text = spoken(found, self._values)
+            resolved = await self._resolved(slug)
+            data, text = spoken(resolved, self._values)
         except CuebookError as error:
             self.dropped.append(Dropped(kind=kind, source=f"prompt:{slug}", tokens=0, reason=str(error)))
             return None
         self.renders.append(
             receipt(
                 self._desk,
-                found.version,
+                resolved.version,
                 "render",
                 agent=self._agent,
-                context=given,
+                context=data,
                 text=text,
                 render_id=self._render_id,
                 selection=self.chosen.get(slug),
                 conversation=self._ask.conversation,
             )
         )
-        return Text(kind=kind, source=found.source, text=text) if text.strip() else None
+        return Text(kind=kind, source=resolved.source, text=text) if text.strip() else None
 
-    async def _resolved(self, slug: str) -> Resolved:
+    async def _resolved(self, slug: str) -> ResolvedVersion:
         family = self._families.get(slug)
         if family is None:
             msg = f"Unknown prompt {slug!r}"
@@ -299,8 +299,8 @@ class _Speaker:
     async def _drawn(self, family: Family) -> Version:
         """Return the version to use: the variant's, or by trial the one before it."""
         slug, version = family.slug, self._variant(family)
-        told, name = self._told.get(slug), self._ask.conversation
-        lot = await drawn(self._desk, family, version.branch, conversation=name, told=told)
+        value, name = self._told.get(slug), self._ask.conversation
+        lot = await drawn(self._desk, family, version.branch, conversation=name, told=value)
         if lot is None:
             return version
         choice = self.chosen.get(slug, {"branch": version.branch, "propensity": 1.0})

@@ -26,7 +26,7 @@ from cuebook.prompts.select import ALIASES
 from cuebook.records.conversation import TOOL, Conversation, Draft, PathPost
 from cuebook.records.mind import Counters, Event, Reflection, Sentiment, TurnSignals
 from cuebook.records.outcome import Outcome
-from cuebook.records.persona import Persona, Tracking
+from cuebook.records.persona import Persona, SentimentTracking
 from cuebook.records.turn import Ask
 from cuebook.signals.context import drift_by_meaning, drift_by_words
 from cuebook.signals.events import TRACE
@@ -85,12 +85,12 @@ def speaker_in(desk: Desk, scene: Scene, ask: Ask) -> Persona:
 
 def persona_in(desk: Desk, conversation: Conversation, turn: TurnOn | None) -> Persona:
     """Return the persona of a turn, else of its conversation. A deleted persona has no metaprompts."""
-    said = turn.metadata.get(SPOKEN_WITH) if turn else None
-    name = said if isinstance(said, str) else conversation.persona or desk.default_persona
+    value = turn.metadata.get(SPOKEN_WITH) if turn else None
+    name = value if isinstance(value, str) else conversation.persona or desk.default_persona
     return desk.personas.get(name) or Persona(id=name)
 
 
-def tracking_in(desk: Desk, scene: Scene, persona: Persona, mode: str | None) -> Tracking:
+def tracking_in(desk: Desk, scene: Scene, persona: Persona, mode: str | None) -> SentimentTracking:
     """Return the sentiment tracking of a persona in a turn."""
     kept = scene.conversation.metadata.get("mode") if scene.conversation else None
     return tracking_of(persona, mode or (kept if isinstance(kept, str) else None) or GENERAL, desk.profiles)
@@ -98,31 +98,31 @@ def tracking_in(desk: Desk, scene: Scene, persona: Persona, mode: str | None) ->
 
 def counters_on(scene: Scene) -> Counters:
     """Return the counters after a path's newest message, as judged by a model or else as detected."""
-    heard = heard_of(scene.last_turn.metadata) if scene.last_turn else None
-    if heard is None:
+    turn_signals = heard_of(scene.last_turn.metadata) if scene.last_turn else None
+    if turn_signals is None:
         return Counters()
-    return (judged_on(scene.reflection, heard) or heard).counters
+    return (judged_on(scene.reflection, turn_signals) or turn_signals).counters
 
 
-def judged_on(reflected: Reflection | None, heard: TurnSignals) -> TurnSignals | None:
+def judged_on(reflected: Reflection | None, turn_signals: TurnSignals) -> TurnSignals | None:
     """Return a model's judgement of this message, including one from an earlier answer or reflection, or None."""
     judged = reflected.heard if reflected else None
-    own = heard.counters
-    return judged if judged and (judged.counters.turns, judged.counters.at) == (own.turns, own.at) else None
+    counters = turn_signals.counters
+    return judged if judged and (judged.counters.turns, judged.counters.at) == (counters.turns, counters.at) else None
 
 
-def signals_for(ask: Ask, heard: TurnSignals | None) -> dict[str, float]:
+def signals_for(ask: Ask, turn_signals: TurnSignals | None) -> dict[str, float]:
     """Return the signals for prompt selection: the caller's values, then detected ones, by name.
 
     Detected values of 0 are omitted: a missing signal is 0.
     """
-    given = ask.signals or {}
-    named = {*given, *(ALIASES[name] for name in given if name in ALIASES)}
-    read = heard.signals if heard else {}
-    return {name: value for name, value in read.items() if value and name not in named} | given
+    values = ask.signals or {}
+    named = {*values, *(ALIASES[name] for name in values if name in ALIASES)}
+    read = turn_signals.signals if turn_signals else {}
+    return {name: value for name, value in read.items() if value and name not in named} | values
 
 
-def read_sentiment(desk: Desk, tracking: Tracking, text: str) -> Sentiment:
+def read_sentiment(desk: Desk, tracking: SentimentTracking, text: str) -> Sentiment:
     """Return a text's sentiment by the persona's method, or by the lexicon if that runs in a background job or is
     missing.
 
@@ -131,19 +131,19 @@ def read_sentiment(desk: Desk, tracking: Tracking, text: str) -> Sentiment:
     analyzer = desk.analyzers.get(tracking.method) or desk.analyzers[FALLBACK]
     try:
         found = analyzer.read(text)
-        told = msgspec.convert(msgspec.to_builtins(found), Sentiment)
+        sentiment = msgspec.convert(msgspec.to_builtins(found), Sentiment)
     except BROKEN as error:  # its message may contain the text, which must not be logged
         log.warning("Sentiment method %s failed: %s", tracking.method, type(error).__name__)
         return Sentiment(method=analyzer.name)
-    if not (-1.0 <= told.score <= 1.0 and 0.0 <= told.intensity <= 1.0):
+    if not (-1.0 <= sentiment.score <= 1.0 and 0.0 <= sentiment.intensity <= 1.0):
         log.warning(
             "Sentiment method %s returned score %r with confidence %r, outside -1..1 and 0..1",
             tracking.method,
-            told.score,
-            told.intensity,
+            sentiment.score,
+            sentiment.intensity,
         )
         return Sentiment(method=analyzer.name)
-    return told
+    return sentiment
 
 
 def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tuple[bool, ...]:
@@ -152,57 +152,61 @@ def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tupl
     if last is not None:
         posts = tuple(post for post in posts if post.seq > last.query_seq)
     results = [post for post in posts if _is_result(post)][-TRACE:]
-    found = [failed(_given(post), parts_of(post)) for post in results]
+    matches = [failed(_given(post), parts_of(post)) for post in results]
     if last is not None and last.state != "running":
-        found.append(last.state == "failed" or (last.state == "interrupted" and last.error not in _LEFT))
-    found += [failed(each.message, each.parts) for each in drafts if each.role == TOOL]
-    return tuple(found[-TRACE:])
+        matches.append(last.state == "failed" or (last.state == "interrupted" and last.error not in _LEFT))
+    matches += [failed(each.message, each.parts) for each in drafts if each.role == TOOL]
+    return tuple(matches[-TRACE:])
 
 
-def with_heard(front: Front, heard: TurnSignals | None) -> Front:
+def with_heard(front: Front, turn_signals: TurnSignals | None) -> Front:
     """Return the system prompt with a message's signals, which also go into the turn's metadata."""
-    if heard is None:
+    if turn_signals is None:
         return front
-    return msgspec.structs.replace(front, heard=heard, metadata={**front.metadata, SENTIMENT: heard_to_wire(heard)})
+    return msgspec.structs.replace(
+        front, heard=turn_signals, metadata={**front.metadata, SENTIMENT: heard_to_wire(turn_signals)}
+    )
 
 
-def heard_to_wire(heard: TurnSignals) -> dict[str, Any]:
-    """Return `metadata.sentiment`: A's fields, the reasons, and the state for the next turn."""
-    sentiment = heard.sentiment
+def heard_to_wire(turn_signals: TurnSignals) -> dict[str, Any]:
+    """Return `metadata.sentiment`: AgentOS's fields, the reasons, and the state for the next turn."""
+    sentiment = turn_signals.sentiment
     return {
         "score": sentiment.score,
         "intensity": sentiment.intensity,
         "polarity": sentiment.polarity,
         "method": sentiment.method,
-        "events": [event.name for event in heard.events],
-        "reasons": {each.name: {"severity": each.severity, "reason": each.reason} for each in heard.events},
-        "keywords": list(heard.keywords),
+        "events": [event.name for event in turn_signals.events],
+        "reasons": {each.name: {"severity": each.severity, "reason": each.reason} for each in turn_signals.events},
+        "keywords": list(turn_signals.keywords),
         "negatives": sentiment.negatives,
-        "corrections": heard.corrections,
-        "task": heard.task,
-        "signals": dict(heard.signals),
-        "counters": msgspec.json.decode(msgspec.json.encode(heard.counters)),  # as JSON returns it: lists, no tuples
+        "corrections": turn_signals.corrections,
+        "task": turn_signals.task,
+        "signals": dict(turn_signals.signals),
+        "counters": msgspec.json.decode(
+            msgspec.json.encode(turn_signals.counters)
+        ),  # as JSON returns it: lists, no tuples
     }
 
 
 def heard_of(metadata: Mapping[str, Any]) -> TurnSignals | None:
     """Parse a turn's signals from its metadata. Return None if there are none or they are invalid."""
-    told = metadata.get(SENTIMENT)
-    if not isinstance(told, dict):
+    value = metadata.get(SENTIMENT)
+    if not isinstance(value, dict):
         return None
     try:
-        reasons = msgspec.convert(told.get("reasons", {}), dict[str, dict[str, str]])
+        reasons = msgspec.convert(value.get("reasons", {}), dict[str, dict[str, str]])
         events = [
-            {"name": name, **reasons.get(name, {})} for name in msgspec.convert(told.get("events", []), list[str])
+            {"name": name, **reasons.get(name, {})} for name in msgspec.convert(value.get("events", []), list[str])
         ]
         return TurnSignals(
-            sentiment=msgspec.convert({key: told[key] for key in _SAID if key in told}, Sentiment),
-            counters=msgspec.convert(told.get("counters", {}), Counters),
+            sentiment=msgspec.convert({key: value[key] for key in _SAID if key in value}, Sentiment),
+            counters=msgspec.convert(value.get("counters", {}), Counters),
             events=msgspec.convert(events, tuple[Event, ...]),
-            keywords=msgspec.convert(told.get("keywords", []), tuple[str, ...]),
-            corrections=msgspec.convert(told.get("corrections", 0), int),
-            signals=msgspec.convert(told.get("signals", {}), dict[str, float]),
-            task=msgspec.convert(told.get("task", ""), str),
+            keywords=msgspec.convert(value.get("keywords", []), tuple[str, ...]),
+            corrections=msgspec.convert(value.get("corrections", 0), int),
+            signals=msgspec.convert(value.get("signals", {}), dict[str, float]),
+            task=msgspec.convert(value.get("task", ""), str),
         )
     except msgspec.ValidationError:
         return None
@@ -215,8 +219,8 @@ def _serves(desk: Desk, scene: Scene) -> bool:
     """Return whether prompts need signals: several variants are to select from, or a message is the outcome of one."""
     if any(len(family.active) > 1 for family in scene.families.values()):
         return True
-    told = scene.last_turn.metadata if scene.last_turn else {}
-    spoke = "promptVariants" in told or "promptVariant" in told
+    data = scene.last_turn.metadata if scene.last_turn else {}
+    spoke = "promptVariants" in data or "promptVariant" in data
     return (desk.observes != "off" and spoke) or (desk.observes == "all" and bool(scene.families))
 
 
@@ -230,9 +234,9 @@ def _answers_again(scene: Scene, last: TurnOn, drafts: Sequence[Draft]) -> bool:
 
 def _earlier(scene: Scene, drafts: Sequence[Draft]) -> list[str]:
     """Return the user's messages before this one, oldest first."""
-    said = [post.message or post.small or "" for post in scene.path if post.role == "user"]
+    lines = [post.message or post.small or "" for post in scene.path if post.role == "user"]
     new = [each.message for each in drafts if each.role == "user"]
-    before = said + new[:-1] if new else said[:-1]
+    before = lines + new[:-1] if new else lines[:-1]
     return [text for text in before if text.strip()][-EARLIER:]
 
 
@@ -266,25 +270,25 @@ async def _drift(desk: Desk, text: str, earlier: Sequence[str]) -> float | None:
 
 
 def outcome_before(
-    desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], heard: TurnSignals | None
+    desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], turn_signals: TurnSignals | None
 ) -> tuple[int, Outcome] | None:
     """Return a new message's feedback on the turn before it, with that turn's number, or None.
 
     Only a user's message counts, and only for a turn whose answer is on its path.
     """
     last = scene.last_turn
-    if desk.observes == "off" or heard is None or last is None or last.state != "finished" or not last.reply_seq:
+    if desk.observes == "off" or turn_signals is None or last is None or last.state != "finished" or not last.reply_seq:
         return None
     if not any(each.role == "user" for each in drafts):
         return None
     if not any(post.seq == last.reply_seq for post in reversed(scene.path)):
         return None
-    said = [post for post in scene.path if last.query_seq < post.seq < last.reply_seq and post.role == TOOL]
-    results = [failed(post.message or post.small or "", parts_of(post)) for post in said]
-    word = word_on(heard, ask.text, results=results)
+    path_posts = [post for post in scene.path if last.query_seq < post.seq < last.reply_seq and post.role == TOOL]
+    results = [failed(post.message or post.small or "", parts_of(post)) for post in path_posts]
+    word = word_on(turn_signals, ask.text, results=results)
     if word is None:
         return None
-    known = scene.conversation
+    conversation = scene.conversation
     return last.n, Outcome(
         by="next",
         at=desk.clock.now(),
@@ -293,5 +297,5 @@ def outcome_before(
         corrections=word.corrections,
         task=word.task,
         reasons=tuple(map(desk.writer.clean, word.reasons)),
-        user=ask.user or (known.user if known else None) or "",
+        user=ask.user or (conversation.user if conversation else None) or "",
     )

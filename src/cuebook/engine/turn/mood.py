@@ -12,7 +12,7 @@ from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import Scene
 from cuebook.records.conversation import Conversation
 from cuebook.records.mind import NEUTRAL, Mind, TurnSignals
-from cuebook.records.persona import Persona, Tracking
+from cuebook.records.persona import Persona, SentimentTracking
 from cuebook.records.turn import Ask, Dropped
 from cuebook.signals.metaprompts import NOTED_AS, SHIPPED, describe_mood, fires, metaprompts_of
 from cuebook.window.tokens import Counter
@@ -50,10 +50,10 @@ def _is_by_hand(scene: Scene) -> bool:
     return scene.reflection is not None and any(run.trigger == BY_HAND for run in scene.reflection.runs)
 
 
-def is_heard(scene: Scene, heard: TurnSignals) -> bool:
+def is_heard(scene: Scene, turn_signals: TurnSignals) -> bool:
     """Return whether the path's previous turn has the signals of the same message."""
     before = heard_of(scene.last_turn.metadata) if scene.last_turn else None
-    return before is not None and before.counters.turns == heard.counters.turns
+    return before is not None and before.counters.turns == turn_signals.counters.turns
 
 
 def mind_of(scene: Scene) -> Mind:
@@ -66,40 +66,42 @@ def said_of(scene: Scene) -> Text | None:
 
     Advice for an event is shown in the next answers. Then the event ends, unless a retrospective kept it.
     """
-    made = scene.reflection
-    if made is None:
+    reflection = scene.reflection
+    if reflection is None:
         return None
     turn = scene.conversation.turns + 1 if scene.conversation else 1
-    over = turn - made.turn > LASTS and all(run.trigger.startswith("event:") for run in made.runs)
-    text = describe_mood(replace(made.mind, strategy="") if over else made.mind)
-    return Text(kind="mind", source=f"mind:{made.turn}", text=text, role="user") if text else None
+    over = turn - reflection.turn > LASTS and all(run.trigger.startswith("event:") for run in reflection.runs)
+    text = describe_mood(replace(reflection.mind, strategy="") if over else reflection.mind)
+    return Text(kind="mind", source=f"mind:{reflection.turn}", text=text, role="user") if text else None
 
 
-def fit_mind(said: Text | None, room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
+def fit_mind(text: Text | None, room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
     """Return the part of a mood state that fits into the volatile block, the part that does not, and the tokens left.
 
     Notes are omitted first.
     """
-    if said is None:
+    if text is None:
         return [], [], room
-    whole = count(said.text) + 1
+    whole = count(text.text) + 1
     if whole <= room:
-        return [said], [], room - whole
+        return [text], [], room - whole
     reason = f"the block beside the query has {max(0, room)} tokens of this window"
-    bare = replace(said, text=said.text.partition(f"\n{NOTED_AS}")[0])
+    bare = replace(text, text=text.text.partition(f"\n{NOTED_AS}")[0])
     size = count(bare.text) + 1
     if size < whole and size <= room:
-        return [bare], [Dropped(kind="mind", source=said.source, tokens=whole - size, reason=reason)], room - size
-    return [], [Dropped(kind="mind", source=said.source, tokens=whole, reason=reason)], room
+        return [bare], [Dropped(kind="mind", source=text.source, tokens=whole - size, reason=reason)], room - size
+    return [], [Dropped(kind="mind", source=text.source, tokens=whole, reason=reason)], room
 
 
-def calls_of(persona: Persona, tracking: Tracking, heard: TurnSignals) -> tuple[MetapromptTask, ...]:
+def calls_of(persona: Persona, tracking: SentimentTracking, turn_signals: TurnSignals) -> tuple[MetapromptTask, ...]:
     """Return a reflection's tasks: the metaprompts to run, and whether to ask a model for the sentiment.
 
     If a model is asked, metaprompts for events are triggered by its answer.
     """
-    asked = fires(metaprompts_of(persona.metaprompts, tracking), events=heard.events, turns=heard.counters.turns)
-    calls = tuple(MetapromptTask(each.metaprompt.id, each.trigger) for each in asked)
+    due_metaprompts = fires(
+        metaprompts_of(persona.metaprompts, tracking), events=turn_signals.events, turns=turn_signals.counters.turns
+    )
+    calls = tuple(MetapromptTask(each.metaprompt.id, each.trigger) for each in due_metaprompts)
     return (MetapromptTask("", BY_MODEL), *calls) if tracking.enabled and tracking.method == BY_MODEL else calls
 
 

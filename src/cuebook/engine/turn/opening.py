@@ -26,7 +26,7 @@ from cuebook.engine.turn.step import to_the_end
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost
 from cuebook.interfaces.memories import MemoryLook
-from cuebook.interfaces.store import Closing, Lease, Look, Opening, Scene, SearchLook, Stretch
+from cuebook.interfaces.store import Lease, Opening, PathQuery, Scene, SearchLook, StepEnd, Stretch
 from cuebook.memory.profiles import choose
 from cuebook.memory.scopes import (
     BROUGHT,
@@ -35,7 +35,7 @@ from cuebook.memory.scopes import (
     SHARED_WITH,
     SHARING,
     SPOKEN_WITH,
-    Whose,
+    Participants,
     personal_places,
     policy_to_wire,
     published_place,
@@ -150,18 +150,18 @@ def _sent(intent: Intent, scene: Scene) -> dict[int, int]:
 
 async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Planned, Front, int]:
     """Load once and decide. Return the scene, the plan, the system prompt and the turn's number."""
-    look, turn = await with_sense(desk, _look(desk, intent)), intent.goes_on
-    scene = await desk.store.scene(scope, look)
+    path_query, turn = await with_sense(desk, _look(desk, intent)), intent.goes_on
+    scene = await desk.store.scene(scope, path_query)
     if turn is None and scene.summary and scene.summary.corrected < scene.corrected:
         await correct_summary(desk, scope, intent.ask.conversation, upto=scene.summary.upto_seq)
-        scene = await desk.store.scene(scope, look)
+        scene = await desk.store.scene(scope, path_query)
     desk.see(scene.epoch)
     if turn is not None:
         scene = await _with_query(desk, scope, scene, turn.query_seq)
     number = turn.n if turn else scene.conversation.turns + 1 if scene.conversation else 1
     if turn is None:
-        heard = await hear_turn(desk, scene, intent.ask, intent.drafts, aside=not intent.moves_head)
-        front = await _front(desk, scene, intent, number, heard)
+        turn_signals = await hear_turn(desk, scene, intent.ask, intent.drafts, aside=not intent.moves_head)
+        front = await _front(desk, scene, intent, number, turn_signals)
     else:
         front = await front_again(desk, scope, turn.steps[0].manifest, turn.metadata)
     wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped, mind=front.mind)
@@ -170,17 +170,17 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
         if front.texts or not intent.relayed:
             advice = await advise(desk, scope, scene, intent.ask, asks_model=intent.asks_model)
             wish = msgspec.structs.replace(wish, advice=advice.texts)
-            told = {**front.metadata, **advice.metadata}
-            front = msgspec.structs.replace(front, metadata=told, asked=advice.asked)
+            data = {**front.metadata, **advice.metadata}
+            front = msgspec.structs.replace(front, metadata=data, asked=advice.asked)
     return scene, plan_tuned(desk, scene, wish, turn=number, goes_on=turn), front, number
 
 
-async def _front(desk: Desk, scene: Scene, intent: Intent, number: int, heard: TurnSignals | None) -> Front:
+async def _front(desk: Desk, scene: Scene, intent: Intent, number: int, turn_signals: TurnSignals | None) -> Front:
     """Return the system prompt of a turn's first step. An inactive persona has no mood state either."""
     if intent.relayed and is_silent(desk, scene, intent.ask, own_text=intent.own_text):
-        return with_heard(Front(metadata={SILENT: True}), heard)
-    front = await front_of(desk, scene, intent.ask, turn=number, signals=signals_for(intent.ask, heard))
-    return with_mind(desk, scene, intent.ask, with_heard(front, heard))
+        return with_heard(Front(metadata={SILENT: True}), turn_signals)
+    front = await front_of(desk, scene, intent.ask, turn=number, signals=signals_for(intent.ask, turn_signals))
+    return with_mind(desk, scene, intent.ask, with_heard(front, turn_signals))
 
 
 def _with_memories(desk: Desk, scene: Scene, wish: Wish, number: int) -> Wish:
@@ -189,14 +189,14 @@ def _with_memories(desk: Desk, scene: Scene, wish: Wish, number: int) -> Wish:
     if scene.known is not None and not scene.known.policy.recalls:
         wish = msgspec.structs.replace(wish, query=None)
     hits, every = desk.recall_hits, desk.review_every
-    found = retrieve(scene, query, turn=number, every=every, hits=hits, count=desk.count)
-    return wish if found is None else msgspec.structs.replace(wish, memories=found)
+    retrieved = retrieve(scene, query, turn=number, every=every, hits=hits, count=desk.count)
+    return wish if retrieved is None else msgspec.structs.replace(wish, memories=retrieved)
 
 
-def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> Look:
+def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> PathQuery:
     """Return a turn's store query: as much of the path as may fit, and full-text results for the query."""
     far = reach(desk.limits, budget)
-    return Look(
+    return PathQuery(
         conversation=conversation,
         parent=parent,
         full_tokens=far.full,
@@ -207,18 +207,20 @@ def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, bud
     )
 
 
-def _look(desk: Desk, intent: Intent) -> Look:
+def _look(desk: Desk, intent: Intent) -> PathQuery:
     """Return a step's store query. A later step repeats the first step's, so that its text stays the same."""
     ask, turn = intent.ask, intent.goes_on
-    look = look_of(desk, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget)
+    path_query = look_of(
+        desk, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget
+    )
     if turn is None:
         names, memory = wanted(desk, ask.persona), memory_look(desk, ask)
         profile = choose(desk.compaction, ask.mode)
         steady = profile.tail + profile.most if profile.trigger == "posts" else 0
         return msgspec.structs.replace(
-            look, prompts=names, project=ask.project, otherwise=desk.project, memory=memory, steady_posts=steady
+            path_query, prompts=names, project=ask.project, otherwise=desk.project, memory=memory, steady_posts=steady
         )
-    return msgspec.structs.replace(look, summary_version=turn.steps[0].manifest.summary_version)
+    return msgspec.structs.replace(path_query, summary_version=turn.steps[0].manifest.summary_version)
 
 
 def memory_look(desk: Desk, ask: Ask) -> MemoryLook:
@@ -243,10 +245,10 @@ async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Sce
     small = any(post.seq == query and post.message is None for post in scene.path)
     if scene.conversation is None or not (gap or small):
         return scene
-    found = await desk.store.posts_in(scope, scene.conversation.id, [(query, query)])
-    if not found:
+    path_posts = await desk.store.posts_in(scope, scene.conversation.id, [(query, query)])
+    if not path_posts:
         return scene  # erased meanwhile
-    post = found[0]
+    post = path_posts[0]
     if gap is None:
         return msgspec.structs.replace(scene, path=tuple(post if each.seq == query else each for each in scene.path))
     newer = sum(each.tokens for each in scene.unread if each.first > query)
@@ -299,42 +301,44 @@ def _opening(
 
 def _kept_policy(scene: Scene, ask: Ask) -> dict[str, Any] | None:
     """Return the conversation's new policy, or None without one in the request. A guest's request cannot change it."""
-    known = scene.conversation
-    guest = known is not None and ask.user is not None and known.user not in (None, ask.user)
+    conversation = scene.conversation
+    guest = conversation is not None and ask.user is not None and conversation.user not in (None, ask.user)
     return policy_to_wire(scene.known.policy) if scene.known and ask.memory_control is not None and not guest else None
 
 
 def _delivers(scene: Scene, ask: Ask) -> bool:
     if scene.known is None:
         return False
-    whose = _whose(scene, ask)
-    return bool(personal_places(scene.known.policy, whose)) or bool(_published(scene, ask))
+    participants = _whose(scene, ask)
+    return bool(personal_places(scene.known.policy, participants)) or bool(_published(scene, ask))
 
 
 def _published(scene: Scene, ask: Ask) -> str:
     if scene.known is None:
         return ""
-    known = scene.known
-    place = published_place(known.policy, _whose(scene, ask), known.settings, may_publish=ask.may_publish)
+    memory_context = scene.known
+    place = published_place(
+        memory_context.policy, _whose(scene, ask), memory_context.settings, may_publish=ask.may_publish
+    )
     return place.id if place else ""
 
 
 def _terms(scene: Scene, intent: Intent) -> dict[str, Any]:
     """Add the memory policy and the new posts to a turn's metadata. Later steps use the first step's policy."""
     if intent.goes_on is not None:
-        told = intent.goes_on.metadata
-        return {name: told[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SHARING, SPOKEN_WITH) if name in told}
+        data = intent.goes_on.metadata
+        return {name: data[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SHARING, SPOKEN_WITH) if name in data}
     first = scene.conversation.last_seq + 1 if scene.conversation else 1
     brought = first if len(intent.drafts) > 1 else None
     shared = _published(scene, intent.ask)
-    said = {
+    values = {
         SHARED_WITH: shared,
         SHARED_BY: intent.ask.key if shared else "",
         SPOKEN_WITH: intent.ask.persona,
         BROUGHT: brought,
         SHARING: _sharing(scene, intent.ask),
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def _shadow(intent: Intent) -> dict[str, Any]:
@@ -347,22 +351,22 @@ def _told(intent: Intent) -> dict[str, Any]:
     """Return the request data of a turn's steps, by step number."""
     before = intent.goes_on.metadata.get(ASKED, {}) if intent.goes_on else {}
     step = str(len(intent.goes_on.steps) + 1 if intent.goes_on else 1)
-    told = {**before, step: dict(intent.told)} if intent.told else before
-    return {ASKED: told} if told else {}
+    values = {**before, step: dict(intent.told)} if intent.told else before
+    return {ASKED: values} if values else {}
 
 
 def _sharing(scene: Scene, ask: Ask) -> dict[str, Any] | None:
     """Return a turn's request to share with an organization, or None without one."""
-    known = scene.known
-    if known is None or not known.policy.share:
+    memory_context = scene.known
+    if memory_context is None or not memory_context.policy.share:
         return None
-    reason = unshared(known.policy, _whose(scene, ask), known.settings, may_publish=ask.may_publish)
+    reason = unshared(memory_context.policy, _whose(scene, ask), memory_context.settings, may_publish=ask.may_publish)
     return {"shared": False, "reason": reason} if reason else {"shared": True}
 
 
-def _whose(scene: Scene, ask: Ask) -> Whose:
+def _whose(scene: Scene, ask: Ask) -> Participants:
     user = scene.conversation.user if scene.conversation else ask.user
-    return Whose(user=user, persona=ask.persona or "-", organization=ask.organization)
+    return Participants(user=user, persona=ask.persona or "-", organization=ask.organization)
 
 
 def _role(desk: Desk, intent: Intent, scene: Scene) -> str:
@@ -381,7 +385,7 @@ async def _open(desk: Desk, scope: Scope, opening: Opening) -> Lease:
 
 
 async def _give_back(desk: Desk, opening: Awaitable[Lease]) -> None:
-    closing = Closing(state="interrupted", now=desk.clock.now(), error="the caller went away")
+    closing = StepEnd(state="interrupted", now=desk.clock.now(), error="the caller went away")
     await desk.store.close(await opening, closing)
 
 

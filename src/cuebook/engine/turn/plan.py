@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.memory_selection import Retrieved, line_of
+from cuebook.engine.core.memory_selection import SelectedMemories, line_of
 from cuebook.engine.turn.experiences import fit_advice
 from cuebook.engine.turn.mood import fit_mind
 from cuebook.engine.turn.recall_results import rank_found, shown_of
@@ -64,7 +64,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     live_drafts: Mapping[int, bytes] = {}  # by number: the live message of a draft
     frozen: tuple[Text, ...] | None = None  # in a later step of a turn: the volatile block of the first
     query_seq: int | None = None  # the open turn's query; None = the newest user post
-    memories: Retrieved = Retrieved()  # cross-conversation memories
+    memories: SelectedMemories = SelectedMemories()  # cross-conversation memories
     advice: tuple[Text, ...] = ()  # experiences selected for the query, best first
     mind: Text | None = None  # rendered mood state of the path
     zone: tzinfo = UTC  # time zone of dates
@@ -83,13 +83,13 @@ class Planned(Struct, frozen=True, kw_only=True):
     summary: Summary | None
     sheet: Sheet
     marks: Marks = NO_MARKS  # the conversation's tuning in this window
-    retrieved: Retrieved = Retrieved()
+    retrieved: SelectedMemories = SelectedMemories()
 
     @property
     def uses(self) -> tuple[int, ...]:
         """Return the numbers of memories that this window uses for the first time."""
-        said = {text.source for text in self.sheet.volatile}
-        return tuple(no for source, no in self.retrieved.uses.items() if source in said)
+        values = {text.source for text in self.sheet.volatile}
+        return tuple(no for source, no in self.retrieved.uses.items() if source in values)
 
 
 def plan(
@@ -149,7 +149,7 @@ class _Room(Struct, frozen=True):
     count: Counter
 
 
-class _Fitted(Struct, frozen=True, kw_only=True):
+class _FixedBlocks(Struct, frozen=True, kw_only=True):
     """The blocks before the path, and the room that they leave."""
 
     front: tuple[Text, ...]
@@ -200,17 +200,17 @@ def _query(path: Sequence[PathPost]) -> int:
 
 
 def _cut_down(parted: Partition, owner: str | None, count: Counter) -> Partition:
-    kept, tokens = list(parted.kept), parted.tokens
-    for at in [at for at, placed in enumerate(kept) if placed.form == "cut"]:
-        tokens -= kept[at].tokens
-        kept[at] = cut_down(kept[at], owner, count)
-        tokens += kept[at].tokens
-    return Partition(kept=tuple(kept), dropped=parted.dropped, tokens=tokens)
+    post_in_forms, tokens = list(parted.kept), parted.tokens
+    for at in [at for at, post_in_form in enumerate(post_in_forms) if post_in_form.form == "cut"]:
+        tokens -= post_in_forms[at].tokens
+        post_in_forms[at] = cut_down(post_in_forms[at], owner, count)
+        tokens += post_in_forms[at].tokens
+    return Partition(kept=tuple(post_in_forms), dropped=parted.dropped, tokens=tokens)
 
 
 def _lighten(room: _Room, parted: Partition, marks: Marks, posts: int, query: int) -> tuple[Partition, list[PathPost]]:
     """Apply compression marks once the posts after the summary exceed the conversation's trigger."""
-    taken = sum(placed.post.tokens for placed in parted.kept) + sum(post.tokens for post in parted.dropped)
+    taken = sum(post_in_form.post.tokens for post_in_form in parted.kept) + sum(post.tokens for post in parted.dropped)
     taken += sum(each.tokens for each in room.scene.unread)
     if not marks.run or taken <= posts * marks.trigger:
         return parted, []
@@ -249,7 +249,7 @@ def _shortened(summary: Text, most: int, count: Counter) -> Text | None:
     return msgspec.structs.replace(summary, text=f"{heading}\n\n{text}") if text else None
 
 
-def _fit_front(room: _Room, least: int, path: int) -> _Fitted:
+def _fit_front(room: _Room, least: int, path: int) -> _FixedBlocks:
     """Divide the token budget. Cut a summary that is too large to its most important lines.
 
     `least` and `path` are the tokens of the required posts and of all posts.
@@ -269,23 +269,23 @@ def _fit_front(room: _Room, least: int, path: int) -> _Fitted:
 
     summary = _summary_text(room.scene.summary, wish.zone)
     if summary is None:
-        return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
+        return _FixedBlocks(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
     frame = 0 if own else MESSAGE_OVERHEAD
     summary = weigh_text(summary, count, frame=frame)
     alone = allotted(own)
     left = alone.budget - own - tools
-    shown = _shortened(summary, max(int((left - least) * SUMMARY_SHARE), left - path - alone.memory), count)
-    if shown is not None:
-        shown = weigh_text(shown, count, frame=frame)
+    content = _shortened(summary, max(int((left - least) * SUMMARY_SHARE), left - path - alone.memory), count)
+    if content is not None:
+        content = weigh_text(content, count, frame=frame)
         try:
-            allotment = allotted(own + shown.tokens)
+            allotment = allotted(own + content.tokens)
         except InvalidInput:
             pass
         else:
-            return _Fitted(front=front, client=client, summary=shown, tools=tools, allotment=allotment)
+            return _FixedBlocks(front=front, client=client, summary=content, tools=tools, allotment=allotment)
     reason = "exceeds the token budget"
     dropped = (Dropped(kind="summary", source=summary.source, tokens=summary.tokens, reason=reason),)
-    return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=alone, dropped=dropped)
+    return _FixedBlocks(front=front, client=client, summary=None, tools=tools, allotment=alone, dropped=dropped)
 
 
 # ---- The volatile block ---------------------------------------------------------------------------------------------
@@ -304,12 +304,14 @@ def _volatile(
     dropped += unfit
     used: list[Hit] = []
     if scene.summary and scene.summary.tainted and left > 2 * LEAST_TEXT:
-        source, told = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
-        texts.append(Text(kind="memory", source=source, text=told, role="user"))
-        left -= count(told) + 1
+        source, content = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
+        texts.append(Text(kind="memory", source=source, text=content, role="user"))
+        left -= count(content) + 1
     left = _say_memories(wish, left, count, (texts, used, dropped))
-    shown = {placed.post.seq for placed in parted.kept if placed.form == "full"} if wish.query else set()
-    for hit in _hits(scene, wish, {*shown, query}):
+    entries = (
+        {post_in_form.post.seq for post_in_form in parted.kept if post_in_form.form == "full"} if wish.query else set()
+    )
+    for hit in _hits(scene, wish, {*entries, query}):
         text = Text(
             kind="memory",
             source=hit.memory_id,
@@ -331,9 +333,9 @@ def _volatile(
     return tuple(used), weighed, dropped
 
 
-def _say_memories(wish: Wish, left: int, count: Counter, told: tuple[list[Text], list[Hit], list[Dropped]]) -> int:
+def _say_memories(wish: Wish, left: int, count: Counter, values: tuple[list[Text], list[Hit], list[Dropped]]) -> int:
     """Select cross-conversation memories for half of the room. Return the rest of the room too."""
-    texts, used, dropped = told
+    texts, used, dropped = values
     room = most = max(0, left // 2)
     for hit in wish.memories.hits:
         text = line_of(hit, wish.zone)
@@ -347,10 +349,10 @@ def _say_memories(wish: Wish, left: int, count: Counter, told: tuple[list[Text],
     return left
 
 
-def _hits(scene: Scene, wish: Wish, shown: set[int]) -> list[Hit]:
+def _hits(scene: Scene, wish: Wish, entries: set[int]) -> list[Hit]:
     if wish.query is None:
         return []
-    return rank_found(scene.found, wish.query, limit=wish.recall_hits, skip=shown)
+    return rank_found(scene.found, wish.query, limit=wish.recall_hits, skip=entries)
 
 
 def _frozen(
@@ -377,7 +379,7 @@ def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window) -> tuple[bytes
     live = {**wish.live, **{last + 1 + number: raw for number, raw in wish.live_drafts.items()}}
     if not live and not wish.live_client:
         return window.messages
-    whole = {placed.post.seq for placed in sheet.partition.kept if placed.form == "full"}
+    whole = {post_in_form.post.seq for post_in_form in sheet.partition.kept if post_in_form.form == "full"}
     live = {seq: raw for seq, raw in live.items() if seq in whole}
     own = msgspec.structs.replace(sheet, live=live, client=wish.live_client or sheet.client)
     return render(own, (), budget=window.budget, tools_tokens=0).messages

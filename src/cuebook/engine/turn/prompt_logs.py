@@ -24,10 +24,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Chore, Desk
+from cuebook.engine.core.desk import Desk, Job
 from cuebook.engine.turn.opening import Opened
 from cuebook.errors import CuebookError, NotFound
-from cuebook.interfaces.store import Look
+from cuebook.interfaces.store import PathQuery
 from cuebook.records.digest import keyed_digest
 from cuebook.records.memory import Scope
 
@@ -72,35 +72,35 @@ class PromptLogs:
         self._told = ""
 
     @property
-    def chore(self) -> Chore:
+    def job(self) -> Job:
         """Return the job that waits for queued logs."""
 
         async def due() -> int:
             return len(self._tasks)
 
-        return Chore(name="prompt logs", run=self.drain, due=due)
+        return Job(name="prompt logs", run=self.drain, due=due)
 
     async def drain(self) -> None:
         """Wait until all queued logs are written."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
-    def keep(self, made: PromptLog) -> None:
+    def keep(self, prompt_log: PromptLog) -> None:
         """Queue a log for writing."""
         if len(self._tasks) >= MOST:
             self._tell(f"Prompt log queue full: {MOST} prompts. This prompt is not logged.")
             return
-        task = asyncio.get_running_loop().create_task(self._keep(made))
+        task = asyncio.get_running_loop().create_task(self._keep(prompt_log))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _keep(self, made: PromptLog) -> None:
+    async def _keep(self, prompt_log: PromptLog) -> None:
         """Write a log, then remove it if an erasure ran meanwhile, because it may contain erased text."""
-        folder = self._folder / folder_of(made.index.tenant, made.index.conversation, self._desk.key)
+        folder = self._folder / folder_of(prompt_log.index.tenant, prompt_log.index.conversation, self._desk.key)
         try:
-            written = await asyncio.to_thread(_write, folder, made)
+            written = await asyncio.to_thread(_write, folder, prompt_log)
             try:
-                away = await self._outdated(made, folder, written)
+                away = await self._outdated(prompt_log, folder, written)
             except CuebookError as error:  # unknown whether it may stay
                 self._tell(f"Prompt log removed: {error}")
                 away = written
@@ -108,13 +108,16 @@ class PromptLogs:
         except OSError as error:
             self._tell(f"Cannot write prompt logs to {str(self._folder)!r}: {error.strerror or error}")
 
-    async def _outdated(self, made: PromptLog, folder: Path, written: Sequence[Path]) -> Sequence[Path]:
+    async def _outdated(self, prompt_log: PromptLog, folder: Path, written: Sequence[Path]) -> Sequence[Path]:
         """Return the files of a log to remove: none if nothing was erased since its turn opened."""
-        scope, look = Scope(made.index.tenant), Look(conversation=made.index.conversation, use_summary=False)
-        scene = await self._desk.store.scene(scope, look)
-        if scene.conversation is None or scene.conversation.no != made.index.no:
+        scope, path_query = (
+            Scope(prompt_log.index.tenant),
+            PathQuery(conversation=prompt_log.index.conversation, use_summary=False),
+        )
+        scene = await self._desk.store.scene(scope, path_query)
+        if scene.conversation is None or scene.conversation.no != prompt_log.index.no:
             return [folder]
-        return () if scene.epoch == made.epoch else written
+        return () if scene.epoch == prompt_log.epoch else written
 
     def _tell(self, what: str) -> None:
         """Log an error, unless it is the same as the last one."""
@@ -128,8 +131,8 @@ class PromptLogs:
             await asyncio.wait(list(self._tasks))
         everything = any(kind != "conversation" for kind in kinds)
         try:
-            found = [each for folder in self._folders for each in await asyncio.to_thread(_folders, folder)]
-            away = [folder for folder, index in found if everything or await self._goes(index)]
+            results = [each for folder in self._folders for each in await asyncio.to_thread(_folders, folder)]
+            away = [folder for folder, index in results if everything or await self._goes(index)]
             await asyncio.to_thread(_remove, away)
         except OSError as error:
             where, why = error.filename or str(self._folder), error.strerror or error
@@ -141,10 +144,10 @@ class PromptLogs:
         if index is None or index.quotes:
             return True
         try:
-            found = await self._desk.store.conversation(Scope(index.tenant), index.conversation)
+            conversation = await self._desk.store.conversation(Scope(index.tenant), index.conversation)
         except NotFound:
             return True
-        return found.no != index.no
+        return conversation.no != index.no
 
 
 def logging_of(desk: Desk, opened: Opened) -> Callable[[int], None] | None:
@@ -192,19 +195,19 @@ def folder_of(tenant: str, conversation: str, key: bytes) -> str:
 # ---- Files ----------------------------------------------------------------------------------------------------------
 
 
-def _write(folder: Path, made: PromptLog) -> list[Path]:
+def _write(folder: Path, prompt_log: PromptLog) -> list[Path]:
     index = _index(folder)
-    if index is not None and index.no != made.index.no:
+    if index is not None and index.no != prompt_log.index.no:
         _remove([folder])  # of an erased conversation with the same id
         index = None
     folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE_FOLDER)
-    if index is None or (made.index.quotes and not index.quotes):
-        _put(folder / INDEX, msgspec.json.encode(made.index))
-    written = [folder / made.name.format("prompt")]
-    _put(written[0], _listed(made.messages))
-    if made.selection:
-        written.append(folder / made.name.format("experience_selection"))
-        _put(written[1], _listed(made.selection))
+    if index is None or (prompt_log.index.quotes and not index.quotes):
+        _put(folder / INDEX, msgspec.json.encode(prompt_log.index))
+    written = [folder / prompt_log.name.format("prompt")]
+    _put(written[0], _listed(prompt_log.messages))
+    if prompt_log.selection:
+        written.append(folder / prompt_log.name.format("experience_selection"))
+        _put(written[1], _listed(prompt_log.selection))
     return written
 
 
@@ -236,10 +239,10 @@ def _folders(root: Path) -> list[tuple[Path, Index | None]]:
     """Return the folders of conversations. Other content of the directory is left alone."""
     ours = re.compile(rf"[a-z0-9-]+-[0-9a-f]{{{DIGEST}}}")
     try:
-        found = [entry for entry in root.iterdir() if ours.fullmatch(entry.name) and entry.is_dir()]
+        results = [entry for entry in root.iterdir() if ours.fullmatch(entry.name) and entry.is_dir()]
     except FileNotFoundError:
         return []
-    return [(folder, _index(folder)) for folder in found if not folder.is_symlink()]
+    return [(folder, _index(folder)) for folder in results if not folder.is_symlink()]
 
 
 def _remove(places: Sequence[Path]) -> None:

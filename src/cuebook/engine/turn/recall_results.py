@@ -15,16 +15,16 @@ QUOTE = 160
 
 
 def rank_found(
-    found: SearchResult,
+    search_result: SearchResult,
     query: Query,
     *,
     limit: int,
     skip: Collection[int] = (),
 ) -> list[Hit]:
     """Rank search results, best first, as hits of kind `post`."""
-    if all(each.seq in skip for each in found.found):
+    if all(each.seq in skip for each in search_result.found):
         return []  # usual case: a window shows a whole short path
-    by_place = {(each.no << 32) | each.seq: each for each in found.found}
+    by_place = {(each.no << 32) | each.seq: each for each in search_result.found}
     candidates = [
         RecallCandidate(
             place,
@@ -37,7 +37,7 @@ def rank_found(
         )
         for place, each in by_place.items()
     ]
-    corpus = Corpus(found.posts, found.frequencies, found.mean_cosine, found.akin)
+    corpus = Corpus(search_result.posts, search_result.frequencies, search_result.mean_cosine, search_result.akin)
     hits: list[Hit] = []
     for ranked in rank(query, candidates, corpus, limit=limit + len(skip)):
         each = by_place[ranked.seq]

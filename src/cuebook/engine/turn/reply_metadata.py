@@ -1,4 +1,4 @@
-"""Build a reply's `metadata`, with A's names as on the wire."""
+"""Build a reply's `metadata`, with AgentOS's names as on the wire."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,7 @@ from cuebook.memory.scopes import policy_to_wire
 def metadata_of(
     desk: Desk, scene: Scene, planned: Planned, front: Front, *, cache: dict[str, Any], turn: int, mode: str | None
 ) -> dict[str, Any]:
-    """Return A's `metadata` of a reply."""
+    """Return AgentOS's `metadata` of a reply."""
     kept = scene.conversation.metadata.get("mode") if scene.conversation else None
     profile = choose(desk.compaction, mode or kept)
     retrieved = planned.retrieved

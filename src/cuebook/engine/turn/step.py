@@ -14,7 +14,7 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import recipient_of
 from cuebook.engine.core.time_zones import dated
 from cuebook.errors import BackendError, InvalidInput, LeaseLost
-from cuebook.interfaces.store import Closing, Lease
+from cuebook.interfaces.store import Lease, StepEnd
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, Draft
 from cuebook.records.turn import TurnState, Usage
@@ -112,7 +112,7 @@ class OpenStep:
         others: tuple[bytes, ...] = (),
     ) -> int:
         reply = self._whole(wire, self._reply_id) if wire else self._partial(state)
-        closing = Closing(
+        closing = StepEnd(
             state=state,
             now=self._desk.clock.now(),
             reply=reply,
@@ -141,24 +141,33 @@ class OpenStep:
 
     def _partial(self, state: TurnState) -> Draft | None:
         """Return the partial answer, or None if it is empty. A key cut off at its end is removed."""
-        said = self.so_far() if self.so_far else None
-        said = said or MessageContent(ASSISTANT, None, "".join(self.text))
+        message_content = self.so_far() if self.so_far else None
+        message_content = message_content or MessageContent(ASSISTANT, None, "".join(self.text))
         if state != "finished":
-            said = MessageContent(said.role, said.name, self._desk.writer.settled(said.message), said.parts)
-        return self._draft(said, self._reply_id, state, None) if said.message or said.parts else None
+            message_content = MessageContent(
+                message_content.role,
+                message_content.name,
+                self._desk.writer.settled(message_content.message),
+                message_content.parts,
+            )
+        return (
+            self._draft(message_content, self._reply_id, state, None)
+            if message_content.message or message_content.parts
+            else None
+        )
 
     def _draft(
         self,
-        said: MessageContent,
+        message_content: MessageContent,
         id_: str,
         state: TurnState,
         wire: bytes | None,
         *,
         clean: bool = False,
     ) -> Draft:
-        text = said.message.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+        text = message_content.message.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
         draft = self._desk.writer.draft(
-            MessageContent(said.role, said.name, text, said.parts),
+            MessageContent(message_content.role, message_content.name, text, message_content.parts),
             id=id_,
             sender=ASSISTANT,
             recipient=recipient_of(ASSISTANT),
@@ -166,7 +175,7 @@ class OpenStep:
             state="complete" if state == "finished" else "interrupted",
             wire=wire,
             limited=False,  # a model's answer is stored at any length
-            clean=clean and text == said.message,
+            clean=clean and text == message_content.message,
         )
         return dated([draft], self._zone)[0]
 
@@ -214,7 +223,7 @@ def _counted(usage: Usage | None) -> Usage | None:
 
 def _say(error: BaseException | None) -> str:
     if error is None:
-        return "the answer was not finished"
+        return "The answer was not finished."
     if isinstance(error, Exception):
         return str(error) or type(error).__name__
     return "the caller went away"

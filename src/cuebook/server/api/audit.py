@@ -68,9 +68,9 @@ class RenderedAgain(Struct, frozen=True, kw_only=True):
 @get(ALL, responses=answers(RecordPage))
 async def list_records(request: AnyRequest, after: After = 0, cursor: Cursor = 0, limit: Limit = 50) -> Response[bytes]:
     """List audit records, oldest first; `next` is the `cursor` of the next page."""
-    found = await cue_of(request).audit.records(after=max(after, cursor), limit=limit + 1)
-    page = found[:limit]
-    more = {"next": page[-1].seq} if len(found) > limit else {}
+    records = await cue_of(request).audit.records(after=max(after, cursor), limit=limit + 1)
+    page = records[:limit]
+    more = {"next": page[-1].seq} if len(records) > limit else {}
     return json_of({"items": [shapes.record(each) for each in page]} | more)
 
 

@@ -28,7 +28,7 @@ from cuebook.server.authorization import (
 )
 from cuebook.server.error_responses import failure_of
 from cuebook.server.json_body import JsonBody
-from cuebook.server.streaming import Running, Start, Streamed, encoded
+from cuebook.server.streaming import RunningTurns, Start, StreamResponse, encoded
 
 UserQuery = Annotated[str | None, QueryParameter(name="userId", description="The acting user, if not in the body")]
 EVENTS = "text/event-stream"
@@ -66,7 +66,7 @@ async def chat(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: User
     ask = _asked(request, wire.ask_of(data, conversation=conversation, user=user, idempotency_key=key))
     accepts = header(request.scope, b"accept") or ""
     if data.stream or (data.stream is None and EVENTS in accepts):
-        return Streamed(running, _events(cue, ask), to_the_end=key is not None)
+        return StreamResponse(running, _events(cue, ask), to_the_end=key is not None)
     body = _encode(await _answer(cue, ask, request, running))
     return ASGIResponse(body=body, media_type="application/json")
 
@@ -79,7 +79,7 @@ def _asked(request: AnyRequest, ask: Ask) -> Ask:
     return msgspec.structs.replace(ask, authenticated=proven, may_publish=caller.may("admin"), key=caller.key)
 
 
-async def _answer(cue: Cuebook, ask: Ask, request: AnyRequest, running: Running) -> dict[str, Any]:
+async def _answer(cue: Cuebook, ask: Ask, request: AnyRequest, running: RunningTurns) -> dict[str, Any]:
     """Return the answer. Without an Idempotency-Key it is canceled when the client disconnects."""
     if ask.idempotency_key:
         reply = await running.to_the_end(cue.ask(ask))
@@ -132,12 +132,12 @@ async def assemble(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: 
     conversation = data.conversation_id or fresh_conversation(cue, user=user, key=None)
     ask = _asked(request, wire.ask_of(data, conversation=conversation, user=user))
     window, metadata = await cue.assemble_with_metadata(ask)
-    shown = {
+    entries = {
         "messages": [Raw(message) for message in window.messages],
         "window": shapes.window(window),
         "metadata": metadata,
     }
-    return Response(_encode(shown), media_type="application/json")
+    return Response(_encode(entries), media_type="application/json")
 
 
 ROUTES = [chat, assemble]

@@ -82,14 +82,14 @@ async def get_rounds(
 
     Returns all, or with `limit` or `cursor` a page.
     """
-    talk, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    conversations, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
     view: Any = {"user": user, "role": role, "include_failed": include_failed}
     if limit is None and cursor is None:
-        rounds, more = await talk.rounds(name, **view), None
+        rounds, more = await conversations.rounds(name, **view), None
     else:
-        page = await talk.rounds_page(name, **view, limit=limit or LIMIT, cursor=cursor)
+        page = await conversations.rounds_page(name, **view, limit=limit or LIMIT, cursor=cursor)
         rounds, more = page.items, page.cursor
-    ids = await talk.ids(name, [each for round_ in rounds for each in round_.posts], user=user)
+    ids = await conversations.ids(name, [each for round_ in rounds for each in round_.posts], user=user)
     return listed([shapes.round_(each, ids) for each in rounds], more)
 
 
@@ -109,14 +109,14 @@ async def get_posts(
     Returns all, with `last` the newest, or with `limit` or `cursor` a page. Pages stay on the same branch if the head
     moves.
     """
-    talk, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    conversations, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
     if limit is None and cursor is None:
-        posts, more = await talk.posts(name, user=user, branches=branches, last=last), None
+        posts, more = await conversations.posts(name, user=user, branches=branches, last=last), None
     else:
         _only_one("last", last)
-        page = await talk.posts_page(name, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor)
+        page = await conversations.posts_page(name, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor)
         posts, more = page.items, page.cursor
-    ids = await talk.ids(name, posts, user=user)
+    ids = await conversations.ids(name, posts, user=user)
     return listed([shapes.post(each, ids) for each in posts], more)
 
 
@@ -187,9 +187,9 @@ async def get_turns(
         _only_one("last", last)
         page = await cue.turns.page(name, user=user, limit=limit or LIMIT, cursor=cursor)
         turns, more = page.items, page.cursor
-    shown = [shapes.turn(each, query="", reply="", shown=None) for each in turns]
+    items = [shapes.turn(each, query="", reply="", shown=None) for each in turns]
     hidden = ("query", "reply", "window")
-    return listed([{key: value for key, value in each.items() if key not in hidden} for each in shown], more)
+    return listed([{key: value for key, value in each.items() if key not in hidden} for each in items], more)
 
 
 @get(f"{PATH}/turns/{{n:int}}", responses=wire.answers(wire.TurnAnswer))
@@ -242,11 +242,11 @@ async def get_items(
     """
     memory, name, user = cue_of(request).memory, name_in(conversation), user_of(request, user_id)
     items: Sequence[Item]
-    asked: Any = {"user": user, "ended": ended, "as_of": moment(as_of)}
+    value: Any = {"user": user, "ended": ended, "as_of": moment(as_of)}
     if limit is None and cursor is None:
-        items, more = await memory.items(name, **asked), None
+        items, more = await memory.items(name, **value), None
     else:
-        page = await memory.items_page(name, **asked, limit=limit or LIMIT, cursor=cursor)
+        page = await memory.items_page(name, **value, limit=limit or LIMIT, cursor=cursor)
         items, more = page.items, page.cursor
     return listed([shapes.item(each, name) for each in items], more)
 

@@ -48,10 +48,12 @@ async def list_experiences(
     request: AnyRequest, role: RoleQuery = None, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
     """List the handwritten experiences of the current files."""
-    found = await cue_of(request).experiences.list(role)
-    page = short_page([listed(each) for each in found.items], f"experiences {role}", limit=limit, cursor=cursor)
+    experience_list = await cue_of(request).experiences.list(role)
+    page = short_page(
+        [listed(each) for each in experience_list.items], f"experiences {role}", limit=limit, cursor=cursor
+    )
     more = {"next": page.cursor} if page.cursor is not None else {}
-    return json_of({"items": page.items, "problems": list(found.problems)} | more)
+    return json_of({"items": page.items, "problems": list(experience_list.problems)} | more)
 
 
 @post(

@@ -74,7 +74,7 @@ async def give_feedback(
     user_id: UserQuery = None,
 ) -> Response[bytes]:
     """Store feedback on a turn. It replaces earlier feedback, also in the scores of prompt versions."""
-    known = await cue_of(request).turns.feedback(
+    stored_outcome = await cue_of(request).turns.feedback(
         name_in(conversation),
         number_of(n),
         score=data.score,
@@ -85,7 +85,7 @@ async def give_feedback(
         user=user_of(request, data.user_id, user_id),
         idempotency_key=idempotency_key(request.scope),
     )
-    return json_of(to_wire(known))
+    return json_of(to_wire(stored_outcome))
 
 
 ROUTES = [give_feedback]

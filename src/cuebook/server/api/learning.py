@@ -26,13 +26,13 @@ async def compress(request: AnyRequest, data: JSONBody[wire.TextBody]) -> Respon
     """Compress a text as a full window does: first line, last line, every fact; unchanged if not smaller."""
     memory = cue_of(request).memory
     large = len(data.text) > LARGE
-    made = await asyncio.to_thread(memory.compress, data.text) if large else memory.compress(data.text)
-    shown: dict[str, Any] = {
-        "text": made.text,
-        "tokensBefore": made.tokens_before,
-        "tokensAfter": made.tokens_after,
+    compressed = await asyncio.to_thread(memory.compress, data.text) if large else memory.compress(data.text)
+    fields: dict[str, Any] = {
+        "text": compressed.text,
+        "tokensBefore": compressed.tokens_before,
+        "tokensAfter": compressed.tokens_after,
     }
-    return json_of(shown)
+    return json_of(fields)
 
 
 @post(

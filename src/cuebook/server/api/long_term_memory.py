@@ -19,7 +19,7 @@ from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PageCursor, UserQuery, json_of, listed
-from cuebook.server.streaming import Start, Streamed, encoded
+from cuebook.server.streaming import Start, StreamResponse, encoded
 
 ALL = "/api/memories"
 ONE = ALL + "/{memory:str}"
@@ -108,7 +108,7 @@ async def export_memories(
 ) -> ASGIResponse:
     """Return all memories of a user or an organization with history and sources, as one streamed list."""
     found = cue_of(request).memories.export(user=user_of(request, None, user_id), organization=organization)
-    return Streamed(request.app.state.running, exported(request, found))
+    return StreamResponse(request.app.state.running, exported(request, found))
 
 
 async def exported(request: AnyRequest, found: AsyncGenerator[Memory, None]) -> AsyncGenerator[Start | bytes, None]:
@@ -173,8 +173,8 @@ async def put_knowledge(
     """Store knowledge. Repeating it raises its confidence; another value supersedes it and keeps the history."""
     user = user_of(request, data.user_id, user_id)
     memories = cue_of(request).memories
-    kept = await memories.put(data.category, data.key, data.value, user=user, confidence=data.confidence)
-    return json_of(_counted(shapes.knowledge(kept)), 201)
+    memory = await memories.put(data.category, data.key, data.value, user=user, confidence=data.confidence)
+    return json_of(_counted(shapes.knowledge(memory)), 201)
 
 
 @post(KNOWLEDGE + "/{memory:str}/use", status_code=200, responses=answers(KnowledgeAnswer))
@@ -186,11 +186,11 @@ async def use_knowledge(request: AnyRequest, memory: FromPath[str], user_id: Use
 
 async def read_memory(request: AnyRequest, name: str, user: str | None, organization: str | None) -> Memory:
     """Return a memory if the caller may read it. Raises NotFound."""
-    found = await cue_of(request).memories.get(name, user=user, organization=organization)
-    if not may_know(request, found):
+    memory = await cue_of(request).memories.get(name, user=user, organization=organization)
+    if not may_know(request, memory):
         msg = f"Unknown memory {name!r}. List memories with `cuebook memory list`."
         raise NotFound(msg)
-    return found
+    return memory
 
 
 async def correct_one(request: AnyRequest, name: str, text: str, user: str | None, organization: str | None) -> Memory:
@@ -212,8 +212,8 @@ def may_know(request: AnyRequest, memory: Memory) -> bool:
     return memory.place.kind != "organization" or caller_of(request).belongs_to(memory.place.id)
 
 
-def _counted(shown: Wire) -> Wire:
-    return {name: shown[name] for name in ("id", "confidence", "usageCount")}
+def _counted(data: Wire) -> Wire:
+    return {name: data[name] for name in ("id", "confidence", "usageCount")}
 
 
 ROUTES = [

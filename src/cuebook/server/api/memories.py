@@ -54,13 +54,13 @@ def healthz() -> dict[str, str]:
 async def readyz(request: AnyRequest) -> Response[bytes]:
     """Check that the store answers, and report the model. A model or an embedder is not required."""
     try:
-        found = await cue_of(request).check()
+        data = await cue_of(request).check()
     except BackendError as error:
         raise BackendError(f"The store does not answer: {error}", retryable=True) from error
     if await cue_of(request).keys.configured():
-        found |= {"store": {}, "model": "", "upstream": None, "personas": []}  # this route needs no key
-        found["embedderError"] = found["embedderError"] and "failed. See the server log."
-    return Response(_encode({"status": "ready", **found}), media_type="application/json")
+        data |= {"store": {}, "model": "", "upstream": None, "personas": []}  # this route needs no key
+        data["embedderError"] = data["embedderError"] and "failed. See the server log."
+    return Response(_encode({"status": "ready", **data}), media_type="application/json")
 
 
 ROUTES = [search, settle, healthz, readyz]

@@ -95,15 +95,15 @@ async def utility(request: AnyRequest, data: JSONBody[UtilityBody], user_id: Use
     if data.budget > most:
         msg = f"budget: {data.budget:,} calls exceed server.max_calls ({most:,}). Use fewer, or raise it."
         raise InvalidInput(msg, where="budget")
-    asked: Any = {"user": user_of(request, data.user_id, user_id), "turns": data.turns, "budget": data.budget}
+    value: Any = {"user": user_of(request, data.user_id, user_id), "turns": data.turns, "budget": data.budget}
     asks = data.budget > 0 and not data.estimate
     async with request.app.state.measures.hold("memory measurements by model" if asks else "a memory measurement"):
         if data.estimate:
-            cost = await cue.memory.utility_cost(data.conversation_ids, **asked)
-            found = Utilities(items=(), by=cost.by, turns=cost.turns)
-            return json_of(to_wire(found) | {"cost": cost_to_wire(cost)})
-        found = await cue.memory.utility(data.conversation_ids, **asked)
-    return json_of(to_wire(known_of(request, found)))
+            cost = await cue.memory.utility_cost(data.conversation_ids, **value)
+            utilities = Utilities(items=(), by=cost.by, turns=cost.turns)
+            return json_of(to_wire(utilities) | {"cost": cost_to_wire(cost)})
+        utilities = await cue.memory.utility(data.conversation_ids, **value)
+    return json_of(to_wire(known_of(request, utilities)))
 
 
 def known_of(request: AnyRequest, found: Utilities) -> Utilities:

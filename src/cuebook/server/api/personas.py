@@ -20,8 +20,8 @@ async def list_all(
     request: AnyRequest, mode: Mode = None, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
     """List the personas of the current files, without their texts."""
-    found = await list_personas(cue_of(request).desk, mode=mode)
-    page = short_page(found.items, "personas", limit=limit, cursor=cursor)
+    persona_list = await list_personas(cue_of(request).desk, mode=mode)
+    page = short_page(persona_list.items, "personas", limit=limit, cursor=cursor)
     return json_of(PersonaList(items=list(page.items), next=page.cursor))
 
 

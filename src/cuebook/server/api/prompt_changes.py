@@ -31,7 +31,7 @@ async def save(request: AnyRequest, data: JSONBody[bodies.SaveBody], user_id: Us
         for name in data.__struct_fields__
         if name not in ("slug", "sections", "branch", "inherits", "author", "user_id")
     }
-    made = await cue_of(request).prompts.save(
+    version = await cue_of(request).prompts.save(
         data.slug,
         data.sections,
         branch=data.branch or MAIN,
@@ -41,7 +41,7 @@ async def save(request: AnyRequest, data: JSONBody[bodies.SaveBody], user_id: Us
         idempotency_key=idempotency_key(request.scope),
         **fields,
     )
-    return json_of(shapes.written(made), 201)
+    return json_of(shapes.written(version), 201)
 
 
 @post(f"{ONE}/branches", dto=JsonBody[bodies.ForkBody], responses=answers(wire.Written, 201))
@@ -50,7 +50,7 @@ async def fork(
 ) -> Response[bytes]:
     """Create a branch with a copy of a version. 409 if the name exists."""
     origin = data.origin or bodies.Origin()
-    made = await cue_of(request).prompts.fork(
+    version = await cue_of(request).prompts.fork(
         name_in(prompt),
         data.name,
         branch=origin.branch,
@@ -59,7 +59,7 @@ async def fork(
         by=user_of(request, data.user_id, user_id) or "",
         idempotency_key=idempotency_key(request.scope),
     )
-    return json_of(shapes.written(made), 201)
+    return json_of(shapes.written(version), 201)
 
 
 @post(f"{ONE}/merge", dto=JsonBody[bodies.MergeBody], responses=answers(wire.Written, 201, 409))
@@ -137,8 +137,8 @@ async def migrate(
     """Import all prompts of a migration file or none: 201 if something is new, else 200. Repeatable."""
     by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
     asked: dict[str, Any] = {"dry_run": data.dry_run, "by": by, "idempotency_key": key}
-    done = await prompt_migration.migrate(cue_of(request).desk, data.document, **asked)
-    return json_of(shapes.migrated(done), 201 if done.written and not done.dry_run else 200)
+    migrated = await prompt_migration.migrate(cue_of(request).desk, data.document, **asked)
+    return json_of(shapes.migrated(migrated), 201 if migrated.written and not migrated.dry_run else 200)
 
 
 ROUTES = [save, fork, merge, put_label, roll_back, clear, migrate]

@@ -111,9 +111,9 @@ async def get_diff(
 ) -> Response[bytes]:
     """Return the changes from version `a` to `b`, the change in tokens, and the impact on recorded turns."""
     desk = cue_of(request).desk
-    asked: Any = {"branch": branch or None, "turns": turns, "user": user_of(request)}
+    value: Any = {"branch": branch or None, "turns": turns, "user": user_of(request)}
     async with request.app.state.measures.hold("a prompt measurement"):
-        return json_of(await views.compare(desk, name_in(prompt), a, b, **asked))
+        return json_of(await views.compare(desk, name_in(prompt), a, b, **value))
 
 
 @get(f"{ONE}/branches", responses=answers(wire.BranchPage))
@@ -191,7 +191,7 @@ async def render(
     """
     if data.log:
         caller_of(request).need("editor", "log: storing an audit record")
-    made = await cue_of(request).prompts.render(
+    rendered = await cue_of(request).prompts.render(
         name_in(prompt),
         data.params,
         branch=data.branch,
@@ -202,15 +202,15 @@ async def render(
         by=user_of(request, data.user_id, user_id) or "",
         idempotency_key=idempotency_key(request.scope),
     )
-    return json_of(shapes.rendered(made))
+    return json_of(shapes.rendered(rendered))
 
 
 @post(f"{ONE}/select", dto=JsonBody[bodies.SelectBody], status_code=200, responses=answers(wire.SelectAnswer))
 async def select(request: AnyRequest, prompt: Name, data: JSONBody[bodies.SelectBody]) -> Response[bytes]:
     """Select a variant of a prompt (an active version of its branches). Stores nothing."""
-    given: dict[str, Any] = {} if data.epsilon is None else {"epsilon": data.epsilon}
+    fields: dict[str, Any] = {} if data.epsilon is None else {"epsilon": data.epsilon}
     picked = await cue_of(request).prompts.select(
-        name_in(prompt), data.signals, strategy=data.strategy, seed=data.seed, **given
+        name_in(prompt), data.signals, strategy=data.strategy, seed=data.seed, **fields
     )
     return json_of(shapes.selection(picked))
 
@@ -223,7 +223,7 @@ async def observe(
 
     Send an Idempotency-Key, so that a retry does not count twice.
     """
-    seen = await cue_of(request).prompts.observe(
+    observed = await cue_of(request).prompts.observe(
         name_in(prompt),
         sentiment=data.sentiment,
         corrections=data.correction_count,
@@ -237,7 +237,7 @@ async def observe(
         user=user_of(request, data.user_id, user_id) or "",
         idempotency_key=idempotency_key(request.scope),
     )
-    return json_of(shapes.observed(seen), 201)
+    return json_of(shapes.observed(observed), 201)
 
 
 ROUTES = [

@@ -26,9 +26,9 @@ async def get_session(
     cursor: PageCursor = None,
 ) -> Response[bytes]:
     """Return a conversation as a session: the summary first, then the posts after it."""
-    talk, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
-    found = await talk.get(name, user=user)
-    rows = await talk.session(name, user=user, include_compressed=include_compressed)
+    conversations, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    found = await conversations.get(name, user=user)
+    rows = await conversations.session(name, user=user, include_compressed=include_compressed)
     page = page_of(
         rows, no=found.no, name=f"session {include_compressed}", state=found.mark, limit=limit, cursor=cursor
     )
@@ -47,9 +47,9 @@ async def get_shared_entries(
     cursor: PageCursor = None,
 ) -> Response[bytes]:
     """Return the notes that roles share; those of scope `round` only for the last round."""
-    talk, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
-    found = await talk.get(name, user=user)
-    rows = await talk.shared_entries(name, user=user, entry_type=type_, include_failed=include_failed)
+    conversations, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    found = await conversations.get(name, user=user)
+    rows = await conversations.shared_entries(name, user=user, entry_type=type_, include_failed=include_failed)
     view = f"shared {type_} {include_failed}"
     page = page_of(rows, no=found.no, name=view, state=found.last_seq, limit=limit, cursor=cursor)
     return listed([shapes.shared_entry(each) for each in page.items], page.cursor)

@@ -80,8 +80,8 @@ async def history(
 ) -> Response[bytes]:
     """Return optimizer runs, newest first."""
     user = user_of(request, user_id)
-    found = await cue_of(request).optimizer.history(conversation_id, user=user, limit=MOST)
-    page = short_page(found, f"runs {conversation_id}", limit=limit, cursor=cursor, grows=True)
+    snapshots = await cue_of(request).optimizer.history(conversation_id, user=user, limit=MOST)
+    page = short_page(snapshots, f"runs {conversation_id}", limit=limit, cursor=cursor, grows=True)
     return listed([snapshot(each) for each in page.items], page.cursor)
 
 

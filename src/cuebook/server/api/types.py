@@ -289,11 +289,11 @@ def answers(
 
     `pending`: the route may return 202 while work is pending.
     """
-    said = {status: ResponseSpec(good, description="Success", generate_examples=False)}
+    values = {status: ResponseSpec(good, description="Success", generate_examples=False)}
     if pending:
-        said[202] = ResponseSpec(good, description="Pending", generate_examples=False)
+        values[202] = ResponseSpec(good, description="Pending", generate_examples=False)
     problem = ResponseSpec(Problem, description="Error", media_type=PROBLEM_TYPE, generate_examples=False)
-    return said | dict.fromkeys((*ERRORS, *others), problem)
+    return values | dict.fromkeys((*ERRORS, *others), problem)
 
 
 def openai_answers(good: type[Any], bad: type[Struct] = OpenAIError) -> dict[int, ResponseSpec]:

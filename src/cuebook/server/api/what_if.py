@@ -95,7 +95,7 @@ async def what_if(
     user_id: UserQuery = None,
 ) -> Response[bytes]:
     """Return a turn's prompt as it would be with other prompt versions, another memory state, or fewer blocks."""
-    found = await cue_of(request).turns.replay(
+    replay = await cue_of(request).turns.replay(
         name_in(conversation),
         number_of(n),
         user=user_of(request, data.user_id, user_id),
@@ -104,7 +104,7 @@ async def what_if(
         without=data.without,
         ask=data.ask,
     )
-    return json_of(replay_shape(found))
+    return json_of(replay_shape(replay))
 
 
 ROUTES = [what_if]

@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 Again = Callable[[], Awaitable[Asker]]
 
 
-class Watched:
+class ChangeWatcher:
     """Digests of the watched lists and resources at the last poll."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Watched:
 
     async def changed(self, asker: Asker) -> list[str]:
         """Return the names that changed since the last poll. One that became unreadable is returned once."""
-        found = []
+        results = []
         for name, before in list(self._seen.items()):
             try:
                 now = await _sign(asker, name)
@@ -54,23 +54,23 @@ class Watched:
                 now = b""
             if now != before and name in self._seen:
                 self._seen[name] = now
-                found.append(name)
-        return found
+                results.append(name)
+        return results
 
 
 async def readable(asker: Asker, uris: Iterable[str]) -> list[str]:
     """Return the URIs that can be read."""
-    found = []
+    results = []
     for uri in uris:
         try:
             await _sign(asker, uri)
         except CuebookError:
             continue
-        found.append(uri)
-    return found
+        results.append(uri)
+    return results
 
 
-async def news(watched: Watched, again: Again) -> AsyncGenerator[str, None]:
+async def news(watched: ChangeWatcher, again: Again) -> AsyncGenerator[str, None]:
     """Yield each list and URI when it changes. Raises Unproven when the caller's key becomes invalid."""
     asker = await again()
     async with aclosing(asker.cue.live.writes()) as looks:
@@ -84,8 +84,8 @@ async def news(watched: Watched, again: Again) -> AsyncGenerator[str, None]:
 async def _sign(asker: Asker, name: str) -> bytes:
     """Return a digest of a list or a resource. Raises NotFound, Denied."""
     lists = {TOOLS: _tools, PROMPTS: _prompts, RESOURCES: _resources}
-    found = await lists[name](asker) if name in lists else await _resource(asker, name)
-    return blake2b(_encode(found), digest_size=16).digest()
+    result = await lists[name](asker) if name in lists else await _resource(asker, name)
+    return blake2b(_encode(result), digest_size=16).digest()
 
 
 async def _tools(asker: Asker) -> Any:
@@ -94,15 +94,15 @@ async def _tools(asker: Asker) -> Any:
 
 async def _prompts(asker: Asker) -> Any:
     """Return each prompt with the digest of its version and its labels."""
-    found, after = list[Any](), ""
+    results, after = list[Any](), ""
     while True:
         page = await asker.cue.prompts.page(limit=_PAGE, after=after)
         for each in page.items:
             spoken = each.version()
             labels = sorted((label.name, label.branch, label.number) for label in each.labels)
-            found.append((each.slug, spoken.digest if spoken else "", labels))
+            results.append((each.slug, spoken.digest if spoken else "", labels))
         if page.next is None:
-            return found
+            return results
         after = page.next
 
 
@@ -114,6 +114,6 @@ async def _resources(asker: Asker) -> Any:
 
 async def _resource(asker: Asker, uri: str) -> Any:
     if uri.startswith(CONVERSATIONS):
-        found = await asker.cue.conversations.get(named_in(uri, CONVERSATIONS), user=asker.user())
-        return found.last_seq, found.head, found.generation, found.updated_at
+        conversation = await asker.cue.conversations.get(named_in(uri, CONVERSATIONS), user=asker.user())
+        return conversation.last_seq, conversation.head, conversation.generation, conversation.updated_at
     return await read_resource(asker, uri)

@@ -15,9 +15,9 @@ from typing import Any
 
 from cuebook import Config, Cuebook
 from cuebook.records.key import Caller
-from cuebook.server.mcp.schemas import Asker, Asking
+from cuebook.server.mcp.schemas import Asker, CallContext
 from cuebook.server.mcp.speak import new_server
-from cuebook.server.mcp.telling import Unasked, ending
+from cuebook.server.mcp.telling import StdioNotifier, ending
 
 #: Bytes read at once.
 PIECE = 65_536
@@ -32,12 +32,12 @@ def serve_pipe(settings: Config, *, user: str | None) -> None:
 async def _serve(settings: Config, user: str | None) -> None:
     cue = Cuebook.open(settings)
     asker = Asker(cue=cue, caller=Caller(user=user or None))
-    unasked = Unasked(asker)
+    unasked = StdioNotifier(asker)
 
     async def look_up_asker(_: Any) -> Asker:
         return asker
 
-    server = new_server(Asking(now=lambda _: asker, later=look_up_asker, seat=nullcontext), unasked)
+    server = new_server(CallContext(now=lambda _: asker, later=look_up_asker, seat=nullcontext), unasked)
     from mcp.server.lowlevel import NotificationOptions
     from mcp.server.stdio import stdio_server
 
@@ -47,8 +47,8 @@ async def _serve(settings: Config, user: str | None) -> None:
     if task is not None:
         with suppress(NotImplementedError):  # Windows ends the process without a handler
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    given: Any = LineReader(sys.stdin.fileno())
-    async with cue, stdio_server(stdin=given) as (reads, writes), ending(unasked):
+    value: Any = LineReader(sys.stdin.fileno())
+    async with cue, stdio_server(stdin=value) as (reads, writes), ending(unasked):
         await server.run(reads, writes, options)
 
 

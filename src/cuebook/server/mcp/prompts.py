@@ -11,7 +11,7 @@ PAGE = 100
 
 async def list_prompts(asker: Asker, cursor: str | None) -> Wire:
     """Return a page of prompts by name, each with its arguments. Raises InvalidInput."""
-    prompts, shown = asker.cue.prompts, []
+    prompts, items = asker.cue.prompts, []
     page, more = await prompts_page(prompts, limit=PAGE, cursor=cursor or None)
     for each in page:
         if each["branch"] != MAIN:
@@ -19,22 +19,22 @@ async def list_prompts(asker: Asker, cursor: str | None) -> Wire:
         resolved = await prompts.resolve(each["slug"], branch=each["branch"], version=each["version"])
         about = each["description"] or f"{each['slug']} {each['semver']}"
         arguments = [_argument(param) for param in resolved.params]
-        shown.append({"name": each["slug"], "description": about, "arguments": arguments})
-    return {"prompts": shown} | ({"nextCursor": more} if more is not None else {})
+        items.append({"name": each["slug"], "description": about, "arguments": arguments})
+    return {"prompts": items} | ({"nextCursor": more} if more is not None else {})
 
 
 async def get_prompt(asker: Asker, name: str, arguments: dict[str, str] | None) -> Wire:
     """Render a prompt. Raises NotFound, and InvalidInput that names a missing or unknown parameter."""
-    made = await asker.cue.prompts.render(name, arguments or {})
-    found = await asker.cue.prompts.get(made.slug, branch=made.branch, version=made.version)
+    rendered = await asker.cue.prompts.render(name, arguments or {})
+    version = await asker.cue.prompts.get(rendered.slug, branch=rendered.branch, version=rendered.version)
     return {
-        "description": found.description or f"{made.slug} {made.semver}",
-        "messages": [{"role": "user", "content": {"type": "text", "text": made.text}}],
+        "description": version.description or f"{rendered.slug} {rendered.semver}",
+        "messages": [{"role": "user", "content": {"type": "text", "text": rendered.text}}],
     }
 
 
 def _argument(param: Param) -> Wire:
-    said = param.description if param.type == "string" else f"{param.description} ({param.type})".strip()
-    default = f"{said} Default: {param.default}".strip() if param.default else said
+    text = param.description if param.type == "string" else f"{param.description} ({param.type})".strip()
+    default = f"{text} Default: {param.default}".strip() if param.default else text
     required = param.required and param.default is None
     return {"name": param.name, **({"description": default} if default else {}), "required": required}

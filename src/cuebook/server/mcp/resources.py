@@ -49,7 +49,7 @@ async def list_resources(asker: Asker, cursor: str | None) -> Wire:
         raise InvalidInput(msg, where="cursor")
     if kind == _OF_CONVERSATIONS:
         page = await cue.conversations.list(user=user, limit=PAGE, cursor=rest or None)
-        shown = [
+        entries = [
             {
                 "uri": f"{CONVERSATIONS}{quote(each.id, safe='')}",
                 "name": each.id,
@@ -60,7 +60,7 @@ async def list_resources(asker: Asker, cursor: str | None) -> Wire:
             for each in page.items
         ]
         more = f"{_OF_CONVERSATIONS}{page.cursor}" if page.cursor else _OF_MEMORIES
-        return {"resources": shown, "nextCursor": more}
+        return {"resources": entries, "nextCursor": more}
     memories = await cue.memories.page(user=user, limit=PAGE, cursor=rest or None)
     known = [_memory(each) for each in memories.items if asker.may_know(each)]
     return {"resources": known} | ({"nextCursor": f"{_OF_MEMORIES}{memories.cursor}"} if memories.cursor else {})
@@ -102,11 +102,11 @@ async def _conversation(asker: Asker, name: str) -> tuple[str, str]:
 
 
 async def _one_memory(asker: Asker, name: str) -> tuple[str, str]:
-    found = await asker.cue.memories.get(name, user=asker.user())
-    if not asker.may_know(found):
+    memory = await asker.cue.memories.get(name, user=asker.user())
+    if not asker.may_know(memory):
         msg = f"Unknown memory {name!r}. List the resources, or call recall."
         raise NotFound(msg)
-    return "application/json", msgspec.json.encode(memory_shapes.memory(found)).decode()
+    return "application/json", msgspec.json.encode(memory_shapes.memory(memory)).decode()
 
 
 # ---- completions ----------------------------------------------------------------------------------------------------
@@ -128,13 +128,13 @@ async def complete(asker: Asker, ref: Any, argument: Any) -> Wire:
     """
     name, begun = argument.name, argument.value.lower()
     values = _of_prompt(asker, ref.name, name) if ref.type == "ref/prompt" else _of_address(asker, ref.uri, name)
-    found: list[str] = []
+    results: list[str] = []
     async for each in values:
         if each.lower().startswith(begun):
-            if len(found) == MOST:
-                return {"completion": {"values": found, "hasMore": True}}
-            found.append(each)
-    return {"completion": {"values": found, "hasMore": False}}
+            if len(results) == MOST:
+                return {"completion": {"values": results, "hasMore": True}}
+            results.append(each)
+    return {"completion": {"values": results, "hasMore": False}}
 
 
 async def _of_prompt(asker: Asker, slug: str, name: str) -> AsyncIterator[str]:

@@ -9,7 +9,7 @@ from litestar.types import Receive, Scope, Send
 from cuebook.errors import BackendError
 from cuebook.server.authorization import AnyRequest, admit
 from cuebook.server.concurrency_limits import seat
-from cuebook.server.mcp.schemas import Asker, Asking, asker_of
+from cuebook.server.mcp.schemas import Asker, CallContext, asker_of
 from cuebook.server.mcp.speak import new_server, speak_on_request
 from cuebook.server.route_parts import UserQuery
 
@@ -49,7 +49,7 @@ async def _later(context: Any) -> Asker:
     return asker_of(request.scope)
 
 
-_ASKING = Asking(
+_ASKING = CallContext(
     now=lambda context: asker_of(context.request.scope),
     later=_later,
     seat=lambda context: seat(AnyRequest(context.request.scope)),

@@ -36,7 +36,7 @@ class Asker(Struct, frozen=True, kw_only=True):
         return memory.place.kind != "organization" or self.caller.belongs_to(memory.place.id)
 
 
-class Asking(Struct, frozen=True, kw_only=True):
+class CallContext(Struct, frozen=True, kw_only=True):
     """Functions of a message's context: return the caller, check it again, and reserve a live connection."""
 
     now: Callable[[Any], Asker]
@@ -203,18 +203,18 @@ class TranscriptResult(Out, frozen=True, kw_only=True):
 def schema_of(kind: type[Struct], *, without: str | None = None) -> Wire:
     """Return a type's JSON Schema with `object` at its root, omitting property `without`."""
     [made], named = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
-    shown: Wire = dict(named.pop(made["$ref"].removeprefix("#/$defs/")))
+    data: Wire = dict(named.pop(made["$ref"].removeprefix("#/$defs/")))
     if issubclass(kind, In):
-        shown["properties"] = {name: _plain(each) for name, each in shown["properties"].items() if name != without}
-    return shown | ({"$defs": named} if named else {})
+        data["properties"] = {name: _plain(each) for name, each in data["properties"].items() if name != without}
+    return data | ({"$defs": named} if named else {})
 
 
-def _plain(shown: Wire) -> Wire:
+def _plain(data: Wire) -> Wire:
     """Return an optional property's schema without null (still accepted), because many clients expect one type."""
-    types = [each for each in shown.get("anyOf", ()) if each != {"type": "null"}]
+    types = [each for each in data.get("anyOf", ()) if each != {"type": "null"}]
     if len(types) != 1:
-        return shown
-    said: Wire = {name: each for name, each in shown.items() if name not in ("anyOf", "default")} | types[0]
-    if "enum" in said:
-        said["enum"] = [each for each in said["enum"] if each is not None]
-    return said
+        return data
+    fields: Wire = {name: each for name, each in data.items() if name not in ("anyOf", "default")} | types[0]
+    if "enum" in fields:
+        fields["enum"] = [each for each in fields["enum"] if each is not None]
+    return fields

@@ -10,8 +10,8 @@ from cuebook.errors import CuebookError, InvalidInput
 from cuebook.server.authorization import header
 from cuebook.server.mcp.prompts import get_prompt, list_prompts
 from cuebook.server.mcp.resources import TEMPLATES, complete, list_resources, read_resource
-from cuebook.server.mcp.schemas import Asker, Asking
-from cuebook.server.mcp.telling import Unasked, listen
+from cuebook.server.mcp.schemas import Asker, CallContext
+from cuebook.server.mcp.telling import StdioNotifier, listen
 from cuebook.server.mcp.tools import call_tool, list_tools
 
 INSTRUCTIONS = """\
@@ -30,7 +30,7 @@ _LISTS: tuple[_Listed, ...] = get_args(_Listed)
 Answering = Callable[[Any, Any], Awaitable[Wire]]
 
 
-def new_server(asking: Asking, unasked: Unasked | None = None) -> Any:
+def new_server(asking: CallContext, unasked: StdioNotifier | None = None) -> Any:
     """Create an MCP server that handles each message for its sender. Raises InvalidInput.
 
     Over stdio, `unasked` sends the notifications of older protocol revisions.
@@ -75,7 +75,7 @@ def new_server(asking: Asking, unasked: Unasked | None = None) -> Any:
     return server
 
 
-def _answers(asking: Asking, unasked: Unasked | None) -> dict[str, Answering]:
+def _answers(asking: CallContext, unasked: StdioNotifier | None) -> dict[str, Answering]:
     """Return the message handlers by the SDK's argument names."""
 
     async def call(context: Any, params: Any) -> Wire:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cuebook.app.json_shapes import Wire
 from cuebook.errors import CuebookError
-from cuebook.server.mcp.changes import PROMPTS, RESOURCES, TOOLS, Again, Watched, news, readable
+from cuebook.server.mcp.changes import PROMPTS, RESOURCES, TOOLS, Again, ChangeWatcher, news, readable
 from cuebook.server.mcp.schemas import Asker
 
 #: Seconds until a failed poll is retried.
@@ -28,19 +28,19 @@ async def listen(asker: Asker, again: Again, context: Any, params: Any) -> Any:
         ToolsListChanged,
     )
 
-    asked = params.notifications
-    uris = await readable(asker, dict.fromkeys(asked.resource_subscriptions or ()))
+    value = params.notifications
+    uris = await readable(asker, dict.fromkeys(value.resource_subscriptions or ()))
     flags = {
-        TOOLS: asked.tools_list_changed,
-        PROMPTS: asked.prompts_list_changed,
-        RESOURCES: asked.resources_list_changed,
+        TOOLS: value.tools_list_changed,
+        PROMPTS: value.prompts_list_changed,
+        RESOURCES: value.resources_list_changed,
     }
     events: dict[str, Any] = {
         TOOLS: ToolsListChanged(),
         PROMPTS: PromptsListChanged(),
         RESOURCES: ResourcesListChanged(),
     }
-    watched = Watched()
+    watched = ChangeWatcher()
     await watched.add(asker, [*(name for name, wanted in flags.items() if wanted), *uris])
     bus = InMemorySubscriptionBus()
     stream = ListenHandler(bus)
@@ -56,7 +56,7 @@ async def listen(asker: Asker, again: Again, context: Any, params: Any) -> Any:
 
     publishing = asyncio.create_task(publish())  # starts when the stream, which subscribes at once, first awaits
     try:
-        granted = asked.model_copy(update={"resource_subscriptions": uris})
+        granted = value.model_copy(update={"resource_subscriptions": uris})
         return await stream(context, params.model_copy(update={"notifications": granted}))
     finally:
         publishing.cancel()
@@ -64,12 +64,12 @@ async def listen(asker: Asker, again: Again, context: Any, params: Any) -> Any:
             await publishing
 
 
-class Unasked:
+class StdioNotifier:
     """Sends notifications over stdio to clients of protocol revisions without subscription streams."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
-        self._watched = Watched()
+        self._watched = ChangeWatcher()
         self._telling: asyncio.Task[None] | None = None
 
     async def begin(self, context: Any, _: Any) -> None:
@@ -110,7 +110,7 @@ class Unasked:
 
 
 @asynccontextmanager
-async def ending(unasked: Unasked) -> AsyncIterator[None]:
+async def ending(unasked: StdioNotifier) -> AsyncIterator[None]:
     """Stop notifications at the end of the context."""
     try:
         yield

@@ -83,21 +83,21 @@ class Tool(Struct, frozen=True, kw_only=True):
 async def remember(asker: Asker, given: schemas.Remember) -> Answer:
     """Store a text as a memory or as a post."""
     user = asker.user(given.user)
-    kept = await by_hand.remember(
+    stored_at = await by_hand.remember(
         asker.cue, given.text, category=given.category, key=given.key, conversation=given.conversation, user=user
     )
-    if kept.memory is None:
-        said = schemas.RememberResult(kept="conversation", conversation_id=kept.conversation, seq=kept.seq)
-        return f"Stored as post {kept.seq} of conversation {kept.conversation}.", _wire(said)
-    memory = kept.memory
-    told = schemas.RememberResult(
+    if stored_at.memory is None:
+        said = schemas.RememberResult(kept="conversation", conversation_id=stored_at.conversation, seq=stored_at.seq)
+        return f"Stored as post {stored_at.seq} of conversation {stored_at.conversation}.", _wire(said)
+    memory = stored_at.memory
+    remember_result = schemas.RememberResult(
         kept="memory",
         id=memory.id,
         category=memory.category,
         key=memory.name,
         confidence=round(memory.confidence, 6),
     )
-    return f"Stored memory {memory.id} ({memory.category}).", _wire(told)
+    return f"Stored memory {memory.id} ({memory.category}).", _wire(remember_result)
 
 
 async def recall(asker: Asker, given: schemas.RecallArguments) -> Answer:
@@ -129,19 +129,23 @@ async def forget(asker: Asker, given: schemas.Forget) -> Answer:
         msg = "ids: pass either ids to forget, or a query to list candidates."
         raise InvalidInput(msg, where="ids")
     if given.ids is None:
-        found = await by_hand.matching_memories(
+        memories = await by_hand.matching_memories(
             asker.cue, given.query or "", conversation=given.conversation, user=user
         )
-        shown = [schemas.MemoryCandidate(id=each.id, text=each.text, category=each.category) for each in found]
-        if not shown:
+        memory_candidates = [
+            schemas.MemoryCandidate(id=each.id, text=each.text, category=each.category) for each in memories
+        ]
+        if not memory_candidates:
             return "Nothing was forgotten: no memory matches.", _wire(schemas.ForgetResult())
-        listed = "\n".join(f"{each.id}: {each.text}" for each in shown)
-        said = "Nothing was forgotten yet. Ask the user which of these to forget, then call forget with their ids:"
-        return f"{said}\n{listed}", _wire(schemas.ForgetResult(candidates=tuple(shown)))
+        listed = "\n".join(f"{each.id}: {each.text}" for each in memory_candidates)
+        text = "Nothing was forgotten yet. Ask the user which of these to forget, then call forget with their ids:"
+        return f"{text}\n{listed}", _wire(schemas.ForgetResult(candidates=tuple(memory_candidates)))
     receipt = await by_hand.forget(asker.cue, given.ids, user=user, reason=given.reason)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in receipt.counts.items() if count)
-    told = schemas.ForgetResult(receipt=receipt_shape(receipt))
-    return f"Forgotten permanently ({counts or 'nothing'}). Receipt {receipt.id}, {receipt.state}.", _wire(told)
+    forget_result = schemas.ForgetResult(receipt=receipt_shape(receipt))
+    return f"Forgotten permanently ({counts or 'nothing'}). Receipt {receipt.id}, {receipt.state}.", _wire(
+        forget_result
+    )
 
 
 async def why(asker: Asker, given: schemas.Why) -> Answer:
@@ -154,15 +158,15 @@ async def why(asker: Asker, given: schemas.Why) -> Answer:
             msg = f"Conversation {given.conversation!r} has no turns. Send a message through Cuebook first."
             raise NotFound(msg)
         n = last[0].n
-    shown = await turns.show(given.conversation, n, user=user)
-    window = shown["window"]
-    reasons = list(told_of(shown))
-    told = schemas.Explained(
+    data = await turns.show(given.conversation, n, user=user)
+    window = data["window"]
+    reasons = list(told_of(data))
+    explained = schemas.Explained(
         conversation_id=given.conversation,
         turn=n,
-        state=shown["state"],
-        query=_beginning(shown["query"], given.full),
-        reply=_beginning(shown["reply"], given.full),
+        state=data["state"],
+        query=_beginning(data["query"], given.full),
+        reply=_beginning(data["reply"], given.full),
         tokens=window["tokens"] if window else None,
         budget=window["budget"] if window else None,
         blocks=[
@@ -171,24 +175,24 @@ async def why(asker: Asker, given: schemas.Why) -> Answer:
         ],
         dropped=window["dropped"] if window else [],
         why=reasons,
-        replay=shown["replay"],
+        replay=data["replay"],
     )
-    gone = f"prompt not available: {shown['replay']}"
+    gone = f"prompt not available: {data['replay']}"
     lines = [
-        f"turn {n} of {given.conversation}, {shown['state']}, {shown['createdAt']}",
-        f"asked: {told.query}",
-        f"answered: {told.reply}",
+        f"turn {n} of {given.conversation}, {data['state']}, {data['createdAt']}",
+        f"asked: {explained.query}",
+        f"answered: {explained.reply}",
         *(window_lines(window) if window else [gone]),
         *reasons,
     ]
-    return "\n".join(lines), _wire(told)
+    return "\n".join(lines), _wire(explained)
 
 
 async def history(asker: Asker, given: schemas.History) -> Answer:
     """Return the newest posts of a conversation."""
     user = asker.user(given.user)
     posts = await asker.cue.conversations.posts(given.conversation, user=user, last=given.last)
-    said = [
+    transcript_posts = [
         schemas.TranscriptPost(
             id=each.id,
             seq=each.seq,
@@ -200,9 +204,9 @@ async def history(asker: Asker, given: schemas.History) -> Answer:
         )
         for each in posts
     ]
-    lines = [f"{each.seq}. {each.send_from}: {each.message}{'…' if each.cut else ''}" for each in said]
-    told = schemas.TranscriptResult(conversation_id=given.conversation, posts=said)
-    return "\n".join(lines) or "No posts yet.", _wire(told)
+    lines = [f"{each.seq}. {each.send_from}: {each.message}{'…' if each.cut else ''}" for each in transcript_posts]
+    transcript_result = schemas.TranscriptResult(conversation_id=given.conversation, posts=transcript_posts)
+    return "\n".join(lines) or "No posts yet.", _wire(transcript_result)
 
 
 _READS: Final = {"readOnlyHint": True}
@@ -284,20 +288,20 @@ async def call_tool(asker: Asker, name: str, arguments: Wire | None, tell: Tell)
         given = check(arguments or {}, tool.takes)
         if tool.long:
             await tell(0, tool.long)
-        said, told = await at_work(tool.run(asker, given), tell, tool.long or tool.title)
+        text, data = await at_work(tool.run(asker, given), tell, tool.long or tool.title)
     except CuebookError as error:
         hint = "" if not isinstance(error, Denied) else " Nothing was changed."
         return {"content": [{"type": "text", "text": f"{error}{hint}"}], "isError": True}
-    return {"content": [{"type": "text", "text": said}], "structuredContent": told, "isError": False}
+    return {"content": [{"type": "text", "text": text}], "structuredContent": data, "isError": False}
 
 
 def _wire(value: Out) -> Wire:
-    shown: Wire = msgspec.to_builtins(value)
-    return shown
+    data: Wire = msgspec.to_builtins(value)
+    return data
 
 
-def _block(shown: Wire) -> Wire:
-    return {name: shown[name] for name in ("kind", "source", "role", "tokens")}
+def _block(data: Wire) -> Wire:
+    return {name: data[name] for name in ("kind", "source", "role", "tokens")}
 
 
 def _beginning(text: str, full: bool) -> str:  # noqa: FBT001

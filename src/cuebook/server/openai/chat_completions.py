@@ -23,7 +23,7 @@ from cuebook.server.authorization import AnyRequest, caller_of, cue_of, header, 
 from cuebook.server.error_responses import Failure, failure_of
 from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in
 from cuebook.server.json_body import JsonBody, check_json
-from cuebook.server.streaming import Headers, Start, Streamed, encoded
+from cuebook.server.streaming import Headers, Start, StreamResponse, encoded
 
 #: Timeout for the upstream's list of models, in seconds.
 MODELS_WAIT_S = 5.0
@@ -71,7 +71,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     """
     body: Any = data
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
-    return Streamed(
+    return StreamResponse(
         request.app.state.running,
         answer_of(cue_of(request).relay(call), _said),
         begin,
@@ -83,7 +83,7 @@ def sends_new(request: AnyRequest) -> bool:
     """Return whether a request contains only new messages. Raises InvalidInput."""
     history = (header(request.scope, b"x-history") or "client").lower()
     if history not in ("client", "server"):
-        msg = f"X-History: unknown value {history!r}. Use client or server."
+        msg = f"X-History: unknown value {history!r}. Available: client, server."
         raise InvalidInput(msg, where="X-History")
     return history == "server"
 
@@ -180,8 +180,8 @@ async def _upstream_models(cue: Cuebook, headers: Mapping[str, str], *, known: s
         async with asyncio.timeout(MODELS_WAIT_S):
             answer = [piece async for piece in cue.pass_through(request)]
         body = b"".join(piece for piece in answer if isinstance(piece, bytes))
-        found = msgspec.json.decode(body, type=_Models).data
-        return [each for each in found if msgspec.json.decode(each, type=_Model).id not in known]
+        results = msgspec.json.decode(body, type=_Models).data
+        return [each for each in results if msgspec.json.decode(each, type=_Model).id not in known]
     except (CuebookError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError):
         return []
 
@@ -218,14 +218,14 @@ async def pass_through(request: AnyRequest) -> ASGIResponse:
         verbatim=cue.shadows,
     )
     if not cue.shadows:
-        return Streamed(request.app.state.running, _passed(cue.pass_through(passed), encoded))
+        return StreamResponse(request.app.state.running, _passed(cue.pass_through(passed), encoded))
     call = None
     way = cue.config.settings.upstream
     unkept = {"/responses": way.responses, "/messages": way.messages}.get(place.rest) == "pass"
     if place.rest in _KEPT and scope["method"] == "POST" and not unkept:
         new = (header(scope, b"x-history") or "").lower() == "server"
         call = call_of(request, passed.body, server_history=new, key=None)
-    return Streamed(request.app.state.running, _passed(cue.pass_through(passed, call), _as_they_came))
+    return StreamResponse(request.app.state.running, _passed(cue.pass_through(passed, call), _as_they_came))
 
 
 async def _passed(

@@ -29,7 +29,7 @@ class ConversationAsked(Struct, frozen=True):
     metadata: dict[str, Any] | None = None
 
 
-class Attached(Struct, frozen=True):
+class ConversationMetadata(Struct, frozen=True):
     """The new metadata of a conversation, which replaces the old."""
 
     metadata: dict[str, Any] | None
@@ -87,8 +87,10 @@ async def conversation_(request: AnyRequest, conversation: FromPath[str]) -> ASG
     return await from_project(cue_of(request).openai_conversations.get(name, user=asked_by(request)))
 
 
-@post(PATH, dto=JsonBody[Attached], status_code=200, responses=wire.openai_answers(dict[str, Any]))
-async def attach(request: AnyRequest, conversation: FromPath[str], data: JSONBody[Attached]) -> ASGIResponse:
+@post(PATH, dto=JsonBody[ConversationMetadata], status_code=200, responses=wire.openai_answers(dict[str, Any]))
+async def attach(
+    request: AnyRequest, conversation: FromPath[str], data: JSONBody[ConversationMetadata]
+) -> ASGIResponse:
     """Replace a conversation's metadata."""
     name = name_in(conversation)
     if await _is_theirs(request, name):
@@ -134,8 +136,10 @@ async def list_items(
     name = name_in(conversation)
     if await _is_theirs(request, name):
         return await pass_through(request)
-    talk = cue_of(request).openai_conversations
-    return await from_project(talk.items(name, user=asked_by(request), order=order, after=after, limit=limit))
+    open_aiconversations = cue_of(request).openai_conversations
+    return await from_project(
+        open_aiconversations.items(name, user=asked_by(request), order=order, after=after, limit=limit)
+    )
 
 
 @get(f"{PATH}/items/{{item:str}}", responses=wire.openai_answers(dict[str, Any]))

@@ -14,7 +14,7 @@ from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody, check_json
 from cuebook.server.openai.chat_completions import begin, call_of, pass_through, sends_new
 from cuebook.server.openai.conversations import After, Limit, Sorted, asked_by, from_project
-from cuebook.server.streaming import Streamed
+from cuebook.server.streaming import StreamResponse
 
 
 class ResponseAsked(Struct, frozen=True):
@@ -60,7 +60,7 @@ async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIR
     if cue.upstream_url and (passes or await cue.responses.refused(body, user=user)):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
-    return Streamed(
+    return StreamResponse(
         request.app.state.running, cue.respond(call), begin, to_the_end=call.idempotency_key is not None
     )  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""Render the inspector: HTML pages of a project, live, with a few small scripts and no build step."""
+"""Render the inspector: the HTML pages that show a project. A few small scripts update them; there is no build step."""

@@ -14,7 +14,7 @@ from cuebook.server.page.render import show
 
 ALL = "/page/audit"
 ONE = ALL + "/{n:int}"
-#: Most records on a page.
+#: Maximum number of records on a page.
 LISTED = 50
 VIEW = "Audit"
 
@@ -33,17 +33,17 @@ async def records(
     before: Before = None,
 ) -> Response[bytes]:
     """Render the newest records, optionally filtered by event, prompt or conversation."""
-    found = await cue_of(request).audit.find(
+    found_records = await cue_of(request).audit.find(
         event=event, prompt=prompt_id, conversation=conversation_id, before=before, limit=LISTED
     )
-    asked = {"event": event, "promptId": prompt_id, "conversationId": conversation_id}
-    named = {name: value for name, value in asked.items() if value}
+    filters = {"event": event, "promptId": prompt_id, "conversationId": conversation_id}
+    query = {name: value for name, value in filters.items() if value}
     return show(
         "audit.html",
         view=VIEW,
-        asked=asked,
-        records=[shapes.record(each) for each in found.records],
-        more="?" + urlencode({**named, "before": found.before}) if found.before else "",
+        filters=filters,
+        records=[shapes.record(each) for each in found_records.records],
+        more="?" + urlencode({**query, "before": found_records.before}) if found_records.before else "",
         verdict=None,
     )
 
@@ -51,7 +51,7 @@ async def records(
 @get(ONE, include_in_schema=False)
 async def record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
     """Render a record: text, prompt version, selection and its place in the hash chain."""
-    return _shown(await cue_of(request).audit.get(n))
+    return _record_page(await cue_of(request).audit.get(n))
 
 
 @post(ALL + "/verify", include_in_schema=False, status_code=200)
@@ -60,13 +60,13 @@ async def verify(request: AnyRequest) -> Response[bytes]:
     audit = cue_of(request).audit
     async with request.app.state.measures.hold("an audit verification"):
         verdict = await audit.verify()
-    found = await audit.find(limit=LISTED)
+    found_records = await audit.find(limit=LISTED)
     return show(
         "audit.html",
         view=VIEW,
-        asked={"event": None, "promptId": None, "conversationId": None},
-        records=[shapes.record(each) for each in found.records],
-        more=f"{ALL}?before={found.before}" if found.before else "",
+        filters={"event": None, "promptId": None, "conversationId": None},
+        records=[shapes.record(each) for each in found_records.records],
+        more=f"{ALL}?before={found_records.before}" if found_records.before else "",
         verdict=verdict,
     )
 
@@ -75,16 +75,16 @@ async def verify(request: AnyRequest) -> Response[bytes]:
 async def replay(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
     """Render a record's prompt again, and show whether the text is identical."""
     audit = cue_of(request).audit
-    again = await audit.replay(n)
-    return _shown(await audit.get(n), shapes.replayed(again))
+    replayed_render = await audit.replay(n)
+    return _record_page(await audit.get(n), shapes.replayed(replayed_render))
 
 
-def _shown(record: Record, again: dict[str, Any] | None = None) -> Response[bytes]:
+def _record_page(record: Record, replay: dict[str, Any] | None = None) -> Response[bytes]:
     chosen = record.selection or {}
-    kept = "branch" in chosen and bool(chosen.get("number"))  # a built-in prompt has no number in the database
-    at = f"{chosen['branch']}:{chosen['number']}" if kept else ""
-    how = {name: value for name, value in chosen.items() if name not in ("branch", "number")}
-    return show("audit_record.html", view=VIEW, record=shapes.record(record), at=at, how=how, again=again)
+    is_stored = "branch" in chosen and bool(chosen.get("number"))  # a built-in prompt has no number in the database
+    at = f"{chosen['branch']}:{chosen['number']}" if is_stored else ""
+    selection = {name: value for name, value in chosen.items() if name not in ("branch", "number")}
+    return show("audit_record.html", view=VIEW, record=shapes.record(record), at=at, selection=selection, replay=replay)
 
 
 ROUTES = [records, record, verify, replay]

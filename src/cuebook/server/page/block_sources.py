@@ -27,34 +27,38 @@ async def name_blocks(
     posts = [each["source"].removeprefix(_POST) for each in window["blocks"] if each["source"].startswith(_POST)]
     places = await cue.live.talks.places(conversation, posts, user=user)
     then = datetime.fromisoformat(turn["createdAt"]).timestamp()
-    window["blocks"] = [{**each, **named(each, conversation, places, then, owner)} for each in window["blocks"]]
+    window["blocks"] = [{**each, **source_of(each, conversation, places, then, owner)} for each in window["blocks"]]
     return window
 
 
-def named(
+def source_of(
     block: Mapping[str, Any], conversation: str, places: Mapping[str, PostPlace], then: float, owner: str | None
 ) -> dict[str, str]:
     """Return the source of a block; the age of a post is relative to `then`."""
     source: str = block["source"]
     kind, _, rest = source.partition(":")
     if kind == "post" and rest in places:
-        found = places[rest]
-        who = found.sender if found.sender not in (found.role, "") else found.role
-        seq = f"{found.seq}" if block["kind"] in ("post", "query") else f"post {found.seq}"
+        post_place = places[rest]
+        who = post_place.sender if post_place.sender not in (post_place.role, "") else post_place.role
+        seq = f"{post_place.seq}" if block["kind"] in ("post", "query") else f"post {post_place.seq}"
         href = post_address(conversation, rest)
         return {
-            "name": f"{seq} · {who}{_before(then - found.at)}", "href": href,
-            "title": f"{rest} · {(iso(found.at) or '')[:19].replace('T', ' ')}",
+            "name": f"{seq} · {who}{_age(then - post_place.at)}", "href": href,
+            "title": f"{rest} · {(iso(post_place.at) or '')[:19].replace('T', ' ')}",
         }  # fmt: skip
-    return {"name": _words(kind, rest, source), "href": _address(kind, rest, conversation, owner), "title": source}
+    return {
+        "name": _source_name(kind, rest, source),
+        "href": _address(kind, rest, conversation, owner),
+        "title": source,
+    }
 
 
 def post_address(conversation: str, post: str) -> str:
     """Return the address of a post in its conversation."""
-    return f"/page/conversations/{place(conversation)}?at={quote(post, safe='')}#said-{quote(post, safe='')}"
+    return f"/page/conversations/{place(conversation)}?at={quote(post, safe='')}#post-id-{quote(post, safe='')}"
 
 
-def _words(kind: str, rest: str, source: str) -> str:
+def _source_name(kind: str, rest: str, source: str) -> str:
     if kind == "summary":
         version, _, part = rest.partition(":")
         return f"version {version}" + (f", from {part}" if part else "")
@@ -76,9 +80,9 @@ def _address(kind: str, rest: str, conversation: str, owner: str | None) -> str:
     return ""
 
 
-def _before(seconds: float) -> str:
+def _age(seconds: float) -> str:
     for unit, size in _UNITS:
         if seconds >= size:
             count = round(seconds / size)
-            return f" · {counted(count, unit)} before"
+            return f" · {counted(count, unit)} earlier"
     return ""

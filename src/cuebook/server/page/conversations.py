@@ -26,29 +26,29 @@ from cuebook.server.page.transcript import entries_of
 ALL = "/page/conversations"
 ONE = ALL + "/{conversation:str}"
 VIEW = "Conversations"
-#: Most conversations on a page, and characters of the first words of each.
+#: Maximum number of conversations on a page, and length of each preview in characters.
 LISTED = 50
-SAID = 100
+PREVIEW = 100
 
-#: Most turns in the table of a conversation.
+#: Maximum number of turns in the table of a conversation.
 TURNS = 200
 Behind = Annotated[int | None, QueryParameter(name="behind", ge=0, le=HIGHEST, description="Posts after this number")]
 Branch = Annotated[int | None, QueryParameter(name="branch", ge=1, le=HIGHEST, description="The branch of this post")]
-Words = Annotated[str | None, QueryParameter(name="q", description="Words of an ID, a user or a first post")]
+Words = Annotated[str | None, QueryParameter(name="q", description="Words of the ID, the user or the first post")]
 
 
 @get(ALL, include_in_schema=False)
 async def conversations(request: AnyRequest, q: Words = None, cursor: FromQuery[str | None] = None) -> Response[bytes]:
     """Render the list of conversations, most recent first, optionally filtered by words."""
-    asked = (q or "").strip()
-    page = await cue_of(request).live.talks.find(asked, user=user_of(request), limit=LISTED, cursor=cursor)
-    query = {**({"q": asked} if asked else {}), "cursor": page.cursor or ""}
+    words = (q or "").strip()
+    page = await cue_of(request).live.talks.find(words, user=user_of(request), limit=LISTED, cursor=cursor)
+    query = {**({"q": words} if words else {}), "cursor": page.cursor or ""}
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "conversations.html",
         view=VIEW,
-        items=[_listed(each) for each in page.items],
-        q=asked,
+        items=[_conversation_row(each) for each in page.items],
+        q=words,
         paged=cursor is not None,
         next=f"?{urlencode(query)}" if page.cursor else None,
         base=f"http://{host}",
@@ -68,52 +68,52 @@ async def conversation(
     Shows the newest posts, those around post `at`, or those after number `behind`.
     """
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
-    known = await cue.conversations.describe(name, user=user)
-    told = await cue.live.talks.read(name, user=user, branch=branch, behind=behind, around=at)
+    description = await cue.conversations.describe(name, user=user)
+    page = await cue.live.talks.read(name, user=user, branch=branch, behind=behind, around=at)
     summary = await cue.memory.summary(name, user=user)
     return show(
         "conversation.html",
         view=VIEW,
         name=name,
-        known=known,
-        turns=_lines(await cue.turns.last(name, user=user, last=TURNS)),
-        told=told,
-        entries=entries_of(told, summary),
+        conversation=description,
+        turns=_turn_rows(await cue.turns.last(name, user=user, last=TURNS)),
+        page=page,
+        entries=entries_of(page, summary),
         summary=summary,
         mind=mind_shape(await cue.mind.show(name, user=user)),
-        own="" if told.current else f"branch={told.last}&",
-        changes=caller_of(request).may("editor"),
+        branch_query="" if page.current else f"branch={page.last}&",
+        may_edit=caller_of(request).may("editor"),
     )
 
 
-def _listed(talk: ConversationSummary) -> dict[str, Any]:
-    known, said = talk.conversation, " ".join(talk.said.split())
+def _conversation_row(summary: ConversationSummary) -> dict[str, Any]:
+    conversation, preview = summary.conversation, " ".join(summary.said.split())
     return {
-        "id": known.id,
-        "user": known.user or "",
-        "said": said if len(said) <= SAID else f"{said[: SAID - 1]}…",
-        "turns": known.turns,
-        "posts": known.last_seq,
-        "branches": talk.branches,
-        "tokens": talk.tokens,
-        "state": talk.state,
-        "shadow": talk.shadow,
-        "at": shapes.iso(known.updated_at),
+        "id": conversation.id,
+        "user": conversation.user or "",
+        "preview": preview if len(preview) <= PREVIEW else f"{preview[: PREVIEW - 1]}…",
+        "turns": conversation.turns,
+        "posts": conversation.last_seq,
+        "branches": summary.branches,
+        "tokens": summary.tokens,
+        "state": summary.state,
+        "shadow": summary.shadow,
+        "at": shapes.iso(conversation.updated_at),
     }
 
 
-def _lines(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+def _turn_rows(turns: Sequence[Turn]) -> list[dict[str, Any]]:
     """Return turns as table rows, newest first, with their prompts as bars on one scale."""
-    lines = [_line(each) for each in reversed(turns)]
-    most = max((each["tokens"] for each in lines), default=0) or 1
-    return [{**each, "bar": kinds_shown(each["kinds"], of=max(most, sum(each["kinds"].values())))} for each in lines]
+    rows = [_turn_row(each) for each in reversed(turns)]
+    most = max((each["tokens"] for each in rows), default=0) or 1
+    return [{**each, "bar": kinds_shown(each["kinds"], of=max(most, sum(each["kinds"].values())))} for each in rows]
 
 
-def _line(turn: Turn) -> dict[str, Any]:
+def _turn_row(turn: Turn) -> dict[str, Any]:
     """Return a turn as a table row."""
-    told, manifest = turn.metadata, turn.steps[-1].manifest if turn.steps else None
-    sentiment = told.get("sentiment") or {}
-    cache = (told.get("window") or {}).get("cache") or {}
+    data, manifest = turn.metadata, turn.steps[-1].manifest if turn.steps else None
+    sentiment = data.get("sentiment") or {}
+    cache = (data.get("window") or {}).get("cache") or {}
     return {
         "n": turn.n,
         "state": turn.state,
@@ -124,7 +124,7 @@ def _line(turn: Turn) -> dict[str, Any]:
         "dropped": sum(each.count for each in manifest.dropped) if manifest else 0,
         "score": sentiment.get("score"),
         "events": sentiment.get("events") or [],
-        "mood": (told.get("mind") or {}).get("mood", ""),
+        "mood": (data.get("mind") or {}).get("mood", ""),
         "at": shapes.iso(turn.created_at),
     }
 
@@ -142,7 +142,7 @@ async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Respon
         text=name,
         back=f"{ALL}/{place(name)}",
         address=f"{ALL}/{place(name)}/forget",
-        would=preview_shape(await would_forget(request, {"conversation": name, "by": user})),
+        preview=preview_shape(await would_forget(request, {"conversation": name, "by": user})),
     )
 
 
@@ -152,8 +152,8 @@ async def forget(request: AnyRequest, conversation: FromPath[str]) -> Redirect:
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
     await cue.conversations.get(name, user=user)
     await check_first(request, name, user, "Forgetting another user's conversation")
-    gone = await cue.memory.forget(conversation=name, by=user)
-    return go(f"/page/receipts/{place(gone.id)}")
+    receipt = await cue.memory.forget(conversation=name, by=user)
+    return go(f"/page/receipts/{place(receipt.id)}")
 
 
 ROUTES = [conversations, conversation, ask_forget, forget]

@@ -84,8 +84,8 @@ def _row(method: str, path: str, operation: dict[str, Any]) -> str:
     query = f"<br>?{escape(', '.join(queries))}" if queries else ""
     content: dict[str, Any] = operation.get("requestBody", {}).get("content", {})
     schemas = [each["schema"]["$ref"].rpartition("/")[2] for each in content.values() if "$ref" in each["schema"]]
-    takes = f"<br>body: {escape(', '.join(schemas))}" if schemas else ""
+    body = f"<br>body: {escape(', '.join(schemas))}" if schemas else ""
     return (
         f"<tr><td><code>{method.upper()} {escape(path)}</code></td>"
-        f"<td>{escape(operation.get('description') or '')}{query}{takes}</td></tr>"
+        f"<td>{escape(operation.get('description') or '')}{query}{body}</td></tr>"
     )

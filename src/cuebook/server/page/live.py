@@ -14,39 +14,39 @@ from cuebook.server.authorization import AnyRequest, admit, cue_of, user_of
 from cuebook.server.concurrency_limits import seat
 from cuebook.server.page.prompt_bar import kinds_shown
 from cuebook.server.page.render import HEADERS, money, number, percent, place, plain, seconds, show
-from cuebook.server.streaming import Start, Streamed, encoded
+from cuebook.server.streaming import Start, StreamResponse, encoded
 
 #: Idle polls after which a comment is sent, to detect clients that disconnected.
 _QUIET = 20
 #: Idle polls after which the caller's API key is checked again.
-_LET_IN = 2
+_RECHECK_KEY = 2
 _HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("x-accel-buffering", "no"), *HEADERS.items()]
 _encode = msgspec.json.Encoder().encode
 
 
 @get("/", include_in_schema=False)
 async def front(request: AnyRequest) -> Response[bytes]:
-    """Render the newest turns with what their prompts contain, cost and leave out."""
+    """Render the newest turns with the contents and cost of their prompts, and what they leave out."""
     cue, user = cue_of(request), user_of(request)
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "live.html",
         view="Live",
         turns=[live_row(each) for each in await cue.live.newest(user=user)],
-        sums=summed(await cue.live.sums(user=user)),
+        sums=totals(await cue.live.sums(user=user)),
         base=f"http://{host}",
         upstream=cue.upstream_url or "",
-        shadows=cue.shadows,
+        shadow_mode=cue.shadows,
     )
 
 
 @get("/page/live", include_in_schema=False)
-async def changes(request: AnyRequest) -> Streamed:
+async def changes(request: AnyRequest) -> StreamResponse:
     """Stream each change of a turn as an event (a JSON object), followed by the totals.
 
     429 if too many streams are open.
     """
-    return Streamed(request.app.state.running, _events(request))
+    return StreamResponse(request.app.state.running, _events(request))
 
 
 async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
@@ -59,12 +59,12 @@ async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
             yield b": watching\n\n"
             async for each in found:
                 quiet = 0 if each else quiet + 1
-                if each is not None or quiet % _LET_IN == 0:
+                if each is not None or quiet % _RECHECK_KEY == 0:
                     await admit(request)
                 if isinstance(each, LiveTurn):
                     yield b"event: turn\ndata: " + _encode(live_row(each)) + b"\n\n"
                 elif isinstance(each, Sums):
-                    yield b"event: sums\ndata: " + _encode(summed(each)) + b"\n\n"
+                    yield b"event: sums\ndata: " + _encode(totals(each)) + b"\n\n"
                 elif quiet % _QUIET == 0:
                     yield b": quiet\n\n"
 
@@ -86,21 +86,21 @@ def live_row(turn: LiveTurn) -> dict[str, Any]:
 
 
 def _facts(turn: LiveTurn) -> Iterator[str]:
-    spent = turn.spent
-    calls = f" in {number(spent.calls)} model calls" if spent.calls > 1 else ""
-    yield f"{number(spent.tokens or turn.tokens)} tokens{calls}"
-    if spent.whole > spent.tokens:
-        yield f"{percent(spent.tokens / spent.whole)} of the whole history ({number(spent.whole)})"
+    usage = turn.spent
+    calls = f" in {number(usage.calls)} model calls" if usage.calls > 1 else ""
+    yield f"{number(usage.tokens or turn.tokens)} tokens{calls}"
+    if usage.whole > usage.tokens:
+        yield f"{percent(usage.tokens / usage.whole)} of the full history ({number(usage.whole)})"
     if turn.cached and turn.tokens:
-        yield f"{percent(min(1.0, turn.cached / turn.tokens))} from cache"
-    if spent.costs:
-        yield money(spent.costs)
+        yield f"{percent(min(1.0, turn.cached / turn.tokens))} read from cache"
+    if usage.costs:
+        yield money(usage.costs)
     if turn.dropped:
         yield f"{number(turn.dropped)} left out"
     if turn.first_s is not None:
         yield f"first token after {seconds(turn.first_s)}"
     if turn.seconds:
-        yield f"{'answered in' if turn.state == 'finished' else 'ended after'} {seconds(turn.seconds)}"
+        yield f"{'response time' if turn.state == 'finished' else 'ended after'} {seconds(turn.seconds)}"
     yield from turn.events
     if turn.mood not in ("", "neutral"):
         yield f"mood {turn.mood}"
@@ -110,28 +110,30 @@ def _facts(turn: LiveTurn) -> Iterator[str]:
         yield turn.error
 
 
-def summed(sums: Sums) -> Mapping[str, Any]:
-    """Return the totals as the page and its script show them: texts by name, and `part`, a width in percent."""
-    taken = sums.taken
-    share = taken.tokens / taken.whole if taken.whole else 1.0
-    saved = {name: value for name, value in taken.cache_saved.items() if value}
+def totals(sums: Sums) -> Mapping[str, Any]:
+    """Return the totals as the page and its script show them: texts by name, and `part`, a bar width in percent."""
+    usage = sums.taken
+    share = usage.tokens / usage.whole if usage.whole else 1.0
+    saved = {name: value for name, value in usage.cache_saved.items() if value}
     return {
         "turns": number(sums.turns),
         "turns_of": f"{counted(sums.conversations, 'conversation')}, {counted(sums.posts, 'post')}"
         + ("" if sums.all else "; only the newest turns are counted"),
-        "tokens": number(taken.tokens),
-        "tokens_of": f"{percent(share)} of the {number(taken.whole)} that full histories would use",
-        "cached": percent(taken.cached / taken.cache_known) if taken.cache_known else "none",
+        "tokens": number(usage.tokens),
+        "tokens_of": f"{percent(share)} of the {number(usage.whole)} that full histories would use",
+        "cached": percent(usage.cached / usage.cache_known) if usage.cache_known else "none",
         "cached_of": f"of prompt tokens; saved {money(saved)}" if saved else "of prompt tokens",
-        "cost": money(taken.costs) or "–",
-        "cost_of": f"at the price of {_named(taken.models)}" if taken.costs else "no model with a known price",
+        "cost": money(usage.costs) or "–",
+        "cost_of": f"at the prices of {_model_names(usage.models)}"
+        if usage.costs
+        else "prices of these models are unknown",
         "memories": number(sums.memories),
-        "memories_of": "each with its source posts",
+        "memories_of": "linked to their source posts",
         "part": round(max(0.5, 100 * min(1.0, share)), 2),
     }
 
 
-def _named(models: Sequence[str]) -> str:
+def _model_names(models: Sequence[str]) -> str:
     return models[0] if len(models) == 1 else counted(len(models), "model")
 
 

@@ -15,32 +15,32 @@ from cuebook.server.error_responses import Failure
 from cuebook.server.page.render import HEADERS, show
 
 KEY = "/page/key"
-#: Characters of a field of the form: a key, or an address.
-_MOST = 4_096
+#: Maximum length of a form field in characters.
+_MAX_FIELD = 4_096
 
 
 @get(KEY, include_in_schema=False)
 async def ask_key(to: FromQuery[str] = "/") -> Response[bytes]:
     """Render the form that asks for an API key."""
-    return show("key.html", view="", to=_own(to), refused="")
+    return show("key.html", view="", to=_local_address(to), error="")
 
 
 @post(KEY, include_in_schema=False, status_code=303)
 async def keep_key(request: AnyRequest) -> Response[Any]:
     """Store an API key in a cookie for this server's pages; an empty key deletes the cookie."""
     form = await request.form()
-    key, to = str(form.get("key", ""))[:_MOST].strip(), _own(str(form.get("to", "/"))[:_MOST])
+    key, to = str(form.get("key", ""))[:_MAX_FIELD].strip(), _local_address(str(form.get("to", "/"))[:_MAX_FIELD])
     cue: Cuebook = request.app.state.cue
     if key:
         try:
             await cue.keys.admit(key, closed=request.app.state.exposed)
         except CuebookError as error:
-            return show("key.html", 401, view="", to=to, refused=str(error))
-    kept = Cookie(
+            return show("key.html", 401, view="", to=to, error=str(error))
+    cookie = Cookie(
         COOKIE, value=key or "gone", path="/", httponly=True, samesite="strict",
-        secure=_is_safe(request), max_age=None if key else 0,
+        secure=_uses_tls(request), max_age=None if key else 0,
     )  # fmt: skip
-    return Redirect(to, status_code=303, cookies=[kept], headers=dict(HEADERS))
+    return Redirect(to, status_code=303, cookies=[cookie], headers=dict(HEADERS))
 
 
 def error_page(request: AnyRequest, failure: Failure) -> Response[bytes] | None:
@@ -49,17 +49,17 @@ def error_page(request: AnyRequest, failure: Failure) -> Response[bytes] | None:
         return None
     if failure.status == 401:
         query = request.url.query
-        asked = quote(request.url.path, safe="/~") + (f"?{query}" if query else "")
-        return show("key.html", 401, view="", to=_own(asked), refused="")
+        address = quote(request.url.path, safe="/~") + (f"?{query}" if query else "")
+        return show("key.html", 401, view="", to=_local_address(address), error="")
     return show("fault.html", failure.status, view="", code=failure.status, detail=failure.detail)
 
 
-def _is_safe(request: AnyRequest) -> bool:
+def _uses_tls(request: AnyRequest) -> bool:
     """Return whether the browser uses TLS, to this server or to a proxy before it (by the Origin header)."""
     return "https" in (request.url.scheme, request.headers.get("origin", "").lower().partition("://")[0])
 
 
-def _own(address: str) -> str:
+def _local_address(address: str) -> str:
     """Return an address of this server unchanged, and `/` for any other."""
     return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
 

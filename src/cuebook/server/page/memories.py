@@ -35,21 +35,21 @@ from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.render import HEADERS, place, show
 from cuebook.server.route_parts import PageCursor, UserQuery
-from cuebook.server.streaming import Streamed
+from cuebook.server.streaming import StreamResponse
 
 ALL = "/page/memories"
 ONE = ALL + "/{memory:str}"
-#: Most memories on a page, search results, and superseded memories in a history.
+#: Maximum number of memories on a page, of search results, and of superseded memories in a history.
 LISTED = 50
-FOUND = 30
-BACK = 20
-#: Most turns named as evidence of a memory's use.
+MAX_RESULTS = 30
+MAX_HISTORY = 20
+#: Maximum number of turns shown as evidence of a memory's usefulness.
 EVIDENCE = 3
-#: Most conversations on the overview, and items of each.
-TELLING = 8
+#: Maximum number of conversations on the overview, and of memories of each.
+CONVERSATIONS = 8
 NEWEST = 4
-#: Most characters of a form field.
-_MOST = 100_000
+#: Maximum length of a form field in characters.
+_MAX_FIELD = 100_000
 VIEW = "Memories"
 
 Measured = Annotated[bool, QueryParameter(name="measured", description="Measure its usefulness")]
@@ -74,7 +74,7 @@ async def memories(
 ) -> Response[bytes]:
     """Render cross-conversation memories, the memories of one conversation, or search results, best first."""
     cue, user = cue_of(request), user_of(request, None, user_id)
-    asked = {
+    filters = {
         "q": q, "userId": user_id, "personaId": persona, "organizationId": organization,
         "conversationId": conversation, "category": category, "ended": "true" if ended else None,
         "asOf": as_of,
@@ -85,27 +85,27 @@ async def memories(
     at = moment(as_of)
     more: str | None = None
     if q:
-        found = await cue.memory.search(q, conversation=conversation or None, **named, as_of=at, limit=FOUND)
+        found = await cue.memory.search(q, conversation=conversation or None, **named, as_of=at, limit=MAX_RESULTS)
         hits = [{**shapes.hit(each), "page": page_of(each.memory_id)} for each in found]
     elif conversation:
-        told = await cue.memory.items_page(conversation, user=user, ended=ended, as_of=at, limit=LISTED, cursor=cursor)
-        items, more = [_item(shapes.item(each, conversation), conversation) for each in told.items], told.cursor
+        paged = await cue.memory.items_page(conversation, user=user, ended=ended, as_of=at, limit=LISTED, cursor=cursor)
+        items, more = [_item_row(shapes.item(each, conversation), conversation) for each in paged.items], paged.cursor
     else:
         page = await cue.memories.page(
             **named, category=category or None, ended=ended, as_of=at, limit=LISTED, cursor=cursor
         )
-        items, more = [_shown(each) for each in page.items if may_know(request, each)], page.cursor
-    plain = cursor is None and not any(asked[name] for name in asked if name != "userId")
+        items, more = [_memory_row(each) for each in page.items if may_know(request, each)], page.cursor
+    unfiltered = cursor is None and not any(filters[name] for name in filters if name != "userId")
     return show(
         "memories.html",
         view=VIEW,
-        asked=asked,
+        filters=filters,
         items=items,
-        told=await _told(cue, user) if plain else [],
-        narrowed=any(asked[name] for name in asked if name not in ("q", "userId")),
+        by_conversation=await _recent_memories(cue, user) if unfiltered else [],
+        filtered=any(filters[name] for name in filters if name not in ("q", "userId")),
         hits=hits,
-        own=query_of(user_id, organization),
-        more=query_of(**asked, cursor=more) if more else "",
+        owner_query=query_of(user_id, organization),
+        more=query_of(**filters, cursor=more) if more else "",
         categories=KINDS,
         single=caller_of(request).user is not None,
     )
@@ -128,9 +128,9 @@ async def memory(
     found = await read_memory(request, name_in(memory), user, organization or None)
     after = await _others(request, found, "ended_by", user, organization or None)
     newest = after[-1] if after else found
-    line = [newest, *await _others(request, newest, "supersedes", user, organization or None)]
-    if found.id not in {each.id for each in line}:
-        line = [*reversed(after), found, *await _others(request, found, "supersedes", user, organization or None)]
+    history = [newest, *await _others(request, newest, "supersedes", user, organization or None)]
+    if found.id not in {each.id for each in history}:
+        history = [*reversed(after), found, *await _others(request, found, "supersedes", user, organization or None)]
     use = None
     if measured:
         async with request.app.state.measures.hold("a memory measurement"):
@@ -139,12 +139,12 @@ async def memory(
     return show(
         "memory.html",
         view=VIEW,
-        memory=_shown(found),
-        history=[_shown(each) for each in line] if len(line) > 1 else [],
-        own=query_of(user_id, organization),
+        memory=_memory_row(found),
+        history=[_memory_row(each) for each in history] if len(history) > 1 else [],
+        owner_query=query_of(user_id, organization),
         use=use,
         measure=query_of(user_id, organization, measured="true"),
-        changes=caller_of(request).may("editor"),
+        may_edit=caller_of(request).may("editor"),
     )
 
 
@@ -154,7 +154,7 @@ async def export(
 ) -> ASGIResponse:
     """Stream all memories of a user or an organization with history and sources, as a file."""
     found = cue_of(request).memories.export(user=user_of(request, None, user_id), organization=organization or None)
-    return Streamed(request.app.state.running, exported(request, found))
+    return StreamResponse(request.app.state.running, exported(request, found))
 
 
 @post(ONE + "/correct", include_in_schema=False, status_code=303)
@@ -162,7 +162,7 @@ async def correct(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[Any]:
     """Replace a memory's text, then redirect to the corrected memory."""
-    text = str((await request.form()).get("text", ""))[:_MOST]
+    text = str((await request.form()).get("text", ""))[:_MAX_FIELD]
     user = user_of(request, None, user_id)
     new = await correct_one(request, name_in(memory), text, user, organization or None)
     return go(f"{ALL}/{place(new.id)}{query_of(user_id, organization)}")
@@ -183,7 +183,7 @@ async def ask_forget(
         text=found.text,
         back=f"{ALL}/{place(found.id)}{query_of(user_id, organization)}",
         address=f"{ALL}/{place(found.id)}/forget{query_of(user_id, organization)}",
-        would=preview_shape(await would_forget(request, {"memories": [found.id], "by": by})),
+        preview=preview_shape(await would_forget(request, {"memories": [found.id], "by": by})),
     )
 
 
@@ -192,26 +192,26 @@ async def forget(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[Any]:
     """Forget a memory, then redirect to the receipt."""
-    gone = await forget_one(request, name_in(memory), user_of(request, None, user_id), organization or None)
-    return go(f"/page/receipts/{place(gone.id)}{query_of(user_id)}")
+    receipt = await forget_one(request, name_in(memory), user_of(request, None, user_id), organization or None)
+    return go(f"/page/receipts/{place(receipt.id)}{query_of(user_id)}")
 
 
 @get("/page/receipts/{receipt:str}", include_in_schema=False)
 async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
     """Render a receipt: counts of what was deleted."""
     found = await read_receipt(request, name_in(receipt), user_of(request, None, user_id))
-    return show("receipt.html", view=VIEW, receipt=receipt_shape(found), own=query_of(user_id))
+    return show("receipt.html", view=VIEW, receipt=receipt_shape(found), owner_query=query_of(user_id))
 
 
-async def _told(cue: Cuebook, user: str | None) -> list[dict[str, Any]]:
+async def _recent_memories(cue: Cuebook, user: str | None) -> list[dict[str, Any]]:
     """Return the newest memories of the most recent conversations, which only those conversations use."""
-    told = []
-    for each in (await cue.conversations.list(user=user, limit=TELLING)).items:
+    recent = []
+    for each in (await cue.conversations.list(user=user, limit=CONVERSATIONS)).items:
         items = await cue.memory.items(each.id, user=user)
-        newest = [_item(shapes.item(item, each.id), each.id) for item in reversed(items[-NEWEST:])]
+        newest = [_item_row(shapes.item(item, each.id), each.id) for item in reversed(items[-NEWEST:])]
         if newest:
-            told.append({"conversation": each.id, "count": len(items), "newest": newest})
-    return told
+            recent.append({"conversation": each.id, "count": len(items), "newest": newest})
+    return recent
 
 
 async def _others(
@@ -220,7 +220,7 @@ async def _others(
     """Return the memories that supersede one, or those it supersedes, nearest first."""
     found: list[Memory] = []
     seen, other = {memory.id}, getattr(memory, link)
-    while other and other not in seen and len(found) < BACK:
+    while other and other not in seen and len(found) < MAX_HISTORY:
         seen.add(other)
         try:
             next_one = await read_memory(request, other, user, organization)
@@ -231,20 +231,20 @@ async def _others(
     return found
 
 
-def _shown(memory: Memory) -> dict[str, Any]:
-    return {"key": "", **memory_shapes.memory(memory), "whose": _whose(memory), "endedBy": memory.ended_by}
+def _memory_row(memory: Memory) -> dict[str, Any]:
+    return {"key": "", **memory_shapes.memory(memory), "owner": _owner(memory), "endedBy": memory.ended_by}
 
 
-def _item(item: Mapping[str, Any], conversation: str) -> dict[str, Any]:
+def _item_row(item: Mapping[str, Any], conversation: str) -> dict[str, Any]:
     """Return a conversation's item in the shape of a memory."""
     sources = [{"conversationId": conversation, "postId": each} for each in item["sources"]]
-    return {**item, "id": item["memoryId"], "key": "", "sources": sources, "whose": "this conversation"}
+    return {**item, "id": item["memoryId"], "key": "", "sources": sources, "owner": "this conversation"}
 
 
-def _whose(memory: Memory) -> str:
-    shown = memory_shapes.owner(memory.place)
-    names = (shown.get(each) for each in ("personaId", "userId", "organizationId", "conversationId"))
-    return " ".join([shown["scope"], *(str(each) for each in names if each)])
+def _owner(memory: Memory) -> str:
+    data = memory_shapes.owner(memory.place)
+    names = (data.get(each) for each in ("personaId", "userId", "organizationId", "conversationId"))
+    return " ".join([data["scope"], *(str(each) for each in names if each)])
 
 
 def shown_use(found: Utility) -> dict[str, Any]:
@@ -256,7 +256,7 @@ def shown_use(found: Utility) -> dict[str, Any]:
         "category": found.memory.category,
         "text": found.memory.text,
         "utility": found.utility,
-        "said": found.said,
+        "prompts": found.said,
         "measured": len(found.uses),
         "best": [each for each in best if each.score > 0],
         "verdict": VERDICTS[found.verdict],
@@ -270,9 +270,9 @@ def page_of(found: str) -> str:
 
 def query_of(user_id: str | None = None, organization: str | None = None, **more: str | None) -> str:
     """Return a query string that names the user and organization."""
-    given = {"userId": user_id, "organizationId": organization, **more}
-    said = urlencode({name: value for name, value in given.items() if value})
-    return f"?{said}" if said else ""
+    values = {"userId": user_id, "organizationId": organization, **more}
+    text = urlencode({name: value for name, value in values.items() if value})
+    return f"?{text}" if text else ""
 
 
 def go(address: str) -> Redirect:

@@ -14,47 +14,47 @@ from cuebook.server.page.memories import ALL, VIEW, ConversationQuery, go, query
 from cuebook.server.page.render import place, show
 from cuebook.server.route_parts import UserQuery
 
-OF_USE = ALL + "/of-use"
-#: Most memories on a page in each list.
+USEFULNESS = ALL + "/of-use"
+#: Maximum number of memories in each list.
 LISTED = 200
 #: The reason in the receipt.
 REASON = "not useful in the turns whose prompt contained it; confirmed in the inspector"
-#: Most characters of an ID in a form.
-_MOST = 400
+#: Maximum length of an ID in a form, in characters.
+_MAX_ID = 400
 Turns = Annotated[int, QueryParameter(name="turns", ge=1, le=MOST_TURNS, description="Last turns per conversation")]
 
 
-@get(OF_USE, include_in_schema=False)
-async def of_use(
+@get(USEFULNESS, include_in_schema=False)
+async def usefulness(
     request: AnyRequest, *, user_id: UserQuery = None, conversation: ConversationQuery = None, turns: Turns = TURNS
 ) -> Response[bytes]:
     """Render the usefulness of memories in recorded answers, first the ones proposed for deletion."""
     cue, user = cue_of(request), user_of(request, None, user_id)
     named = [conversation] if conversation else []
     async with request.app.state.measures.hold("a memory measurement"):
-        found = known_of(request, await cue.memory.utility(named, user=user, turns=turns))
+        utilities = known_of(request, await cue.memory.utility(named, user=user, turns=turns))
     return show(
-        "of_use.html",
+        "memory_usefulness.html",
         view=VIEW,
-        asked={"userId": user_id, "conversationId": conversation, "turns": turns},
-        found=found,
+        filters={"userId": user_id, "conversationId": conversation, "turns": turns},
+        result=utilities,
         often=SAID,
         most_turns=MOST_TURNS,
-        useless=[shown_use(each) for each in found.items if each.prunes][:LISTED],
-        others=[shown_use(each) for each in found.items if not each.prunes][:LISTED],
-        own=query_of(user_id),
+        useless=[shown_use(each) for each in utilities.items if each.prunes][:LISTED],
+        others=[shown_use(each) for each in utilities.items if not each.prunes][:LISTED],
+        owner_query=query_of(user_id),
         single=caller_of(request).user is not None,
-        changes=caller_of(request).may("editor" if user is not None else "owner"),
+        may_edit=caller_of(request).may("editor" if user is not None else "owner"),
     )
 
 
-@post(OF_USE + "/forget", include_in_schema=False, status_code=303)
-async def let_go(request: AnyRequest, user_id: UserQuery = None) -> Redirect:
+@post(USEFULNESS + "/forget", include_in_schema=False, status_code=303)
+async def forget_selected(request: AnyRequest, user_id: UserQuery = None) -> Redirect:
     """Forget the selected memories, then redirect to the receipt."""
     form = await request.form()
-    names = [str(each)[:_MOST] for each in form.getall("memory", [])]
-    gone = await forget_several(request, names, user_of(request, None, user_id), REASON)
-    return go(f"/page/receipts/{place(gone.id)}{query_of(user_id)}")
+    names = [str(each)[:_MAX_ID] for each in form.getall("memory", [])]
+    receipt = await forget_several(request, names, user_of(request, None, user_id), REASON)
+    return go(f"/page/receipts/{place(receipt.id)}{query_of(user_id)}")
 
 
-ROUTES = [of_use, let_go]
+ROUTES = [usefulness, forget_selected]

@@ -1,4 +1,4 @@
-"""Render the pages over time: sentiment and mood of a conversation, and the tuning history of the optimizer."""
+"""Render the history pages: sentiment and mood of a conversation, and the tuning history of the optimizer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
@@ -13,36 +13,38 @@ from cuebook.records.tuning import Snapshot
 from cuebook.records.turn import Turn
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
-from cuebook.server.page.plots import WIDTH, plotted, plotted_over_time
+from cuebook.server.page.plots import WIDTH, plot_lines, plot_over_time
 from cuebook.server.page.render import show
 from cuebook.server.route_parts import UserQuery
 
-#: Most turns, reflections and optimizer runs a page shows, newest first.
+#: Maximum number of turns, reflections and optimizer runs on a page, newest first.
 TURNS: Final = 200
 REFLECTIONS: Final = 200
 RUNS: Final = 200
 
-ConversationQuery = Annotated[str | None, QueryParameter(name="conversationId", description="Only this conversation")]
+ConversationQuery = Annotated[
+    str | None, QueryParameter(name="conversationId", description="Show only this conversation")
+]
 
 
 @get("/page/conversations/{conversation:str}/mind", include_in_schema=False)
 async def mind(request: AnyRequest, conversation: FromPath[str]) -> Response[bytes]:
     """Render each message's sentiment, the events, the mood and the metaprompt runs of a conversation."""
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
-    turns = await cue.turns.last(name, user=user, last=TURNS)
+    recorded = await cue.turns.last(name, user=user, last=TURNS)
     state = await cue.mind.show(name, user=user, limit=REFLECTIONS)
-    heard = [_heard(each) for each in turns]
-    scored = [(float(each["n"]), each["score"]) for each in heard if each["score"] is not None]
-    fired = [(float(each["n"]), f"turn {each['n']}: {event['name']}") for each in heard for event in each["events"]]
+    turns = [_turn_row(each) for each in recorded]
+    scored = [(float(each["n"]), each["score"]) for each in turns if each["score"] is not None]
+    events = [(float(each["n"]), f"turn {each['n']}: {event['name']}") for each in turns for event in each["events"]]
     return show(
         "mind.html",
         view="Conversations",
         name=name,
         mind=state.mind,
         due=state.due,
-        heard=list(reversed(heard)),
-        plot=plotted({"sentiment": scored}, low=-1.0, high=1.0, events=fired),
-        moods=_moods(heard),
+        turns=list(reversed(turns)),
+        plot=plot_lines({"sentiment": scored}, low=-1.0, high=1.0, events=events),
+        moods=_moods(turns),
         width=WIDTH,
         reflections=[reflection_shape(each) for each in state.reflections],
     )
@@ -54,9 +56,9 @@ async def optimizer(
 ) -> Response[bytes]:
     """Render the optimizer's runs: tokens before and after, and the resulting parameters."""
     cue, user = cue_of(request), user_of(request, user_id)
-    named = conversation or None
-    totals = await cue.optimizer.status(named, user=user)
-    runs = await cue.optimizer.history(named, user=user, limit=RUNS)
+    name = conversation or None
+    totals = await cue.optimizer.status(name, user=user)
+    runs = await cue.optimizer.history(name, user=user, limit=RUNS)
     oldest_first = list(reversed(runs))
     most = max((each.tokens_before for each in runs), default=0)
     return show(
@@ -65,20 +67,20 @@ async def optimizer(
         conversation=conversation or "",
         totals=msgspec.to_builtins(totals),
         runs=[snapshot(each) for each in runs],
-        tokens=plotted_over_time(
-            _lines(oldest_first, {"before": "tokens_before", "after": "tokens_after"}), low=0.0, high=float(most)
+        tokens=plot_over_time(
+            _plot_lines(oldest_first, {"before": "tokens_before", "after": "tokens_after"}), low=0.0, high=float(most)
         ),
-        parameters=plotted_over_time(
-            _lines(oldest_first, {
+        parameters=plot_over_time(
+            _plot_lines(oldest_first, {
                 "compression trigger": "compression_trigger_ratio", "minimum relevance": "min_relevance_score",
-                "applied": "served",
+                "mean feedback score": "served",
             }),
             low=0.0, high=1.0,
         ),
     )  # fmt: skip
 
 
-def _lines(runs: Sequence[Snapshot], fields: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
+def _plot_lines(runs: Sequence[Snapshot], fields: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
     """Return fields of runs as lines over time, without fields that have no value."""
     lines = {
         name: [(each.timestamp, float(getattr(each, field))) for each in runs if getattr(each, field) is not None]
@@ -87,15 +89,15 @@ def _lines(runs: Sequence[Snapshot], fields: Mapping[str, str]) -> dict[str, lis
     return {name: points for name, points in lines.items() if points}
 
 
-def _heard(turn: Turn) -> dict[str, Any]:
+def _turn_row(turn: Turn) -> dict[str, Any]:
     """Return the sentiment and events of a turn's message, and the mood of the answer."""
     sentiment, mind = turn.metadata.get("sentiment") or {}, turn.metadata.get("mind") or {}
     reasons = sentiment.get("reasons") or {}
-    known = sentiment.get("polarity", "unknown") != "unknown"
+    has_score = sentiment.get("polarity", "unknown") != "unknown"
     return {
         "n": turn.n,
-        "score": sentiment.get("score") if known else None,
-        "intensity": sentiment.get("intensity") if known else None,
+        "score": sentiment.get("score") if has_score else None,
+        "intensity": sentiment.get("intensity") if has_score else None,
         "method": sentiment.get("method", ""),
         "events": [
             {"name": name, "severity": "", "reason": "", **reasons.get(name, {})}
@@ -106,24 +108,24 @@ def _heard(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _moods(heard: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _moods(turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return runs of consecutive turns in one mood; the width is proportional to the number of turns."""
-    found: list[dict[str, Any]] = []
-    for each in heard:
-        if found and found[-1]["mood"] == each["mood"]:
-            found[-1]["last"] = each["n"]
+    items: list[dict[str, Any]] = []
+    for each in turns:
+        if items and items[-1]["mood"] == each["mood"]:
+            items[-1]["last"] = each["n"]
         else:
-            found.append({"mood": each["mood"], "first": each["n"], "last": each["n"], "style": len(found) % 2})
-    if not found:
+            items.append({"mood": each["mood"], "first": each["n"], "last": each["n"], "style": len(items) % 2})
+    if not items:
         return []
-    start, unit = found[0]["first"], WIDTH / (found[-1]["last"] - found[0]["first"] + 1)
+    start, unit = items[0]["first"], WIDTH / (items[-1]["last"] - items[0]["first"] + 1)
     return [
         {
             **each,
             "x": round((each["first"] - start) * unit, 1),
             "width": round((each["last"] - each["first"] + 1) * unit, 1),
         }
-        for each in found
+        for each in items
     ]
 
 

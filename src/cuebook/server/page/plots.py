@@ -7,20 +7,20 @@ from typing import Any, Final
 from cuebook.app.json_shapes import iso
 
 #: Width and height of the picture in units, and the margins for labels.
-WIDTH, HEIGHT, EDGE, TOP = 1000, 240, 84, 12
-#: Most points of a line; of more, every nth and the last are drawn.
-MOST: Final = 300
-#: Points of a line up to which each also has a dot.
-DOTTED: Final = 100
+WIDTH, HEIGHT, LEFT, TOP = 1000, 240, 84, 12
+#: Maximum number of points drawn per line. Of a longer line, every nth point and the last are drawn.
+MAX_POINTS: Final = 300
+#: Maximum number of points of a line that has a dot for each.
+MAX_DOTS: Final = 100
 #: Multiples of a power of ten that the top of a picture from 0 may have.
-ROUND: Final = (1, 2, 3, 4, 5, 6, 8, 10)
+ROUND_TOPS: Final = (1, 2, 3, 4, 5, 6, 8, 10)
 #: Number of distinct line styles.
 STYLES: Final = 6
 
 Point = tuple[float, float]
 
 
-def plotted(
+def plot_lines(
     lines: Mapping[str, Sequence[Point]], *, low: float, high: float, events: Sequence[tuple[float, str]] = ()
 ) -> dict[str, Any] | None:
     """Return lines of (x, y) as polylines and dots, with `events` marked at their x. None without a point.
@@ -29,7 +29,7 @@ def plotted(
     """
     if low == 0 and high > 1:
         power = 10 ** math.floor(math.log10(high))
-        high = next(power * each for each in ROUND if power * each >= high)
+        high = next(power * each for each in ROUND_TOPS if power * each >= high)
     xs = [x for points in lines.values() for x, _ in points]
     if not xs:
         return None
@@ -39,27 +39,27 @@ def plotted(
     def place(x: float, y: float) -> tuple[float, float]:
         across = (x - first) / (last - first) if last > first else 0.5
         up = (min(max(y, low), high) - low) / (high - low) if high > low else 0.5
-        return round(EDGE + across * (WIDTH - EDGE - TOP), 1), round(HEIGHT - 2 * TOP - up * (HEIGHT - 3 * TOP), 1)
+        return round(LEFT + across * (WIDTH - LEFT - TOP), 1), round(HEIGHT - 2 * TOP - up * (HEIGHT - 3 * TOP), 1)
 
-    drawn = []
+    drawn_lines = []
     for number, (name, points) in enumerate(lines.items()):
-        step = max(1, -(-len(points) // MOST))
-        shown = [*points[:-1:step], *points[-1:]]
-        at = [(*place(x, y), y) for x, y in shown]
-        drawn.append(
+        step = max(1, -(-len(points) // MAX_POINTS))
+        entries = [*points[:-1:step], *points[-1:]]
+        at = [(*place(x, y), y) for x, y in entries]
+        drawn_lines.append(
             {
                 "name": name,
                 "style": number % STYLES,
                 "path": " ".join(f"{x},{y}" for x, y, _ in at),
-                "dots": at if len(at) <= DOTTED else [],
+                "dots": at if len(at) <= MAX_DOTS else [],
             }
         )
     return {
         "width": WIDTH,
         "height": HEIGHT,
-        "left": EDGE,
+        "left": LEFT,
         "right": WIDTH - TOP,
-        "lines": drawn,
+        "lines": drawn_lines,
         "ticks": [{"y": place(first, y)[1], "value": y} for y in (low, (low + high) / 2, high)],
         "events": [{"x": place(x, low)[0], "what": what} for x, what in events],
         "first": first,
@@ -67,9 +67,9 @@ def plotted(
     }
 
 
-def plotted_over_time(
+def plot_over_time(
     lines: Mapping[str, Sequence[Point]], *, low: float, high: float, events: Sequence[tuple[float, str]] = ()
 ) -> dict[str, Any] | None:
-    """Return the same plot for points whose x are Unix seconds."""
-    made = plotted(lines, low=low, high=high, events=events)
-    return made and made | {"first": iso(made["first"]), "last": iso(made["last"])}
+    """Return the same plot for points with Unix seconds as x."""
+    plot = plot_lines(lines, low=low, high=high, events=events)
+    return plot and plot | {"first": iso(plot["first"]), "last": iso(plot["last"])}

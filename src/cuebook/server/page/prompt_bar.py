@@ -5,24 +5,27 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
-#: Minimum width of a block in percent, so that each is visible; all minimums take half of the bar at most.
-LEAST: Final = 0.35
+#: Minimum width of a block in percent, so that each is visible. All minimums together take at most half of the bar.
+MIN_WIDTH: Final = 0.35
 _HALF: Final = 50.0
 #: Number of blocks above which there are no gaps between them.
 DENSE: Final = 120
 #: Minimum distance in percent of two anchor names in one row.
 _APART: Final = 22.0
-#: Most characters of a block's preview.
-PEEK: Final = 240
+#: Maximum length of a block's preview in characters.
+PREVIEW: Final = 240
 #: The prefix of a recalled post.
-_QUOTED: Final = re.compile(r"^- \[[^\]]*\] [^:\n]{1,60}: ")
+_RECALL_PREFIX: Final = re.compile(r"^- \[[^\]]*\] [^:\n]{1,60}: ")
 #: The fields of a block without a name.
 _UNNAMED: Final = {"name": "", "href": "", "title": "", "mark": ""}
 TOOLS: Final = "tools and response format of the request"
 
 
-def drawn(window: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a window (JSON shape) with `spans`, `kinds`, `marks`, `cached` and `out`, in percent of the bar."""
+def lay_out(window: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a window (JSON shape) with positions of its parts in percent of the bar.
+
+    Adds `spans`, `kinds`, `anchor_marks`, `cached` and `left_out`.
+    """
     blocks: Sequence[Mapping[str, Any]] = window["blocks"]
     pieces = [(each["kind"], each["source"], each["tokens"]) for each in blocks]
     if window["toolsTokens"]:
@@ -35,7 +38,7 @@ def drawn(window: Mapping[str, Any]) -> dict[str, Any]:
     read = min(cache.get("readTokens") or 0, total)
     return {
         **window,
-        "blocks": [{**_UNNAMED, **each, "form": _form(each), "peek": _peek(each)} for each in blocks],
+        "blocks": [{**_UNNAMED, **each, "form": _form(each), "preview": _preview(each)} for each in blocks],
         "dropped": [{**each, "which": _which(each)} for each in window["dropped"]],
         "spans": [
             {"kind": kind, "source": source, "tokens": tokens, "x": round(start, 3), "width": round(end - start, 3)}
@@ -43,11 +46,11 @@ def drawn(window: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "dense": len(pieces) > DENSE,
         "kinds": kinds_shown(_kinds(pieces)),
-        "marks": _marks(window, at),
+        "anchor_marks": _anchor_marks(window, at),
         "cached": round(at(read), 3),
         "read": read,
         "read_share": read / total if total else 0.0,
-        "out": _out(window["dropped"], total),
+        "left_out": _left_out(window["dropped"], total),
     }
 
 
@@ -74,7 +77,7 @@ def _kinds(pieces: Sequence[tuple[str, str, int]]) -> dict[str, int]:
 
 def _widths(sizes: Sequence[int]) -> list[float]:
     """Return sizes in percent of their sum, with a visible minimum."""
-    total, least = sum(sizes), min(LEAST, _HALF / max(1, len(sizes)))
+    total, least = sum(sizes), min(MIN_WIDTH, _HALF / max(1, len(sizes)))
     if not total:
         return [100.0 / len(sizes)] * len(sizes)
     rest = 100.0 - least * len(sizes)
@@ -93,8 +96,11 @@ def _scale(ends: Sequence[int], edges: Sequence[float]) -> Callable[[int], float
     return at
 
 
-def _out(dropped: Sequence[Mapping[str, Any]], total: int) -> dict[str, Any] | None:
-    """Return what was left out as a bar on the prompt's scale; if it is longer, also the prompt's end."""
+def _left_out(dropped: Sequence[Mapping[str, Any]], total: int) -> dict[str, Any] | None:
+    """Return a bar of the left-out content on the prompt's scale.
+
+    If the content is longer than the prompt, `prompt` is the position of the prompt's end.
+    """
     tokens = sum(each["tokens"] or 0 for each in dropped)
     if not tokens:
         return None
@@ -105,7 +111,7 @@ def _out(dropped: Sequence[Mapping[str, Any]], total: int) -> dict[str, Any] | N
             **each,
             "which": _which(each),
             "x": round(100 * start / scale, 3),
-            "width": round(max(LEAST, 100 * (each["tokens"] or 0) / scale), 3),
+            "width": round(max(MIN_WIDTH, 100 * (each["tokens"] or 0) / scale), 3),
         }
         for each, start in zip(dropped, starts, strict=False)
     ]
@@ -121,10 +127,10 @@ def _form(block: Mapping[str, Any]) -> str:
     return "cut" if block.get("cut") else "short form" if block.get("compressed") else ""
 
 
-def _peek(block: Mapping[str, Any]) -> str:
-    """Return a block's preview; for a recalled post without date and sender, which its name contains."""
-    text = block["text"][: 2 * PEEK]
-    return " ".join((_QUOTED.sub("", text) if block["kind"] == "memory" else text).split())[:PEEK]
+def _preview(block: Mapping[str, Any]) -> str:
+    """Return a block's preview. For a recalled post, omit the date and sender, which its name contains."""
+    text = block["text"][: 2 * PREVIEW]
+    return " ".join((_RECALL_PREFIX.sub("", text) if block["kind"] == "memory" else text).split())[:PREVIEW]
 
 
 def _which(dropped: Mapping[str, Any]) -> str:
@@ -134,23 +140,23 @@ def _which(dropped: Mapping[str, Any]) -> str:
     return f"post {first}" if first == last else f"posts {first}–{last}"
 
 
-def _marks(window: Mapping[str, Any], at: Callable[[int], float]) -> list[dict[str, Any]]:
-    """Return the anchors' positions: each is after a message."""
+def _anchor_marks(window: Mapping[str, Any], at: Callable[[int], float]) -> list[dict[str, Any]]:
+    """Return the anchors' positions, each at the end of a message."""
     ends: list[int] = []
-    taken = 0
+    tokens = 0
     for each in window["blocks"]:
-        taken += each["tokens"]
+        tokens += each["tokens"]
         joins = bool(ends) and each["role"] in ("system", "developer") and not each.get("seq")
         if joins or (ends and each["kind"] in ("mind", "memory", "experience")):
-            ends[-1] = taken
+            ends[-1] = tokens
         else:
-            ends.append(taken)
-    found: list[dict[str, Any]] = []
+            ends.append(tokens)
+    items: list[dict[str, Any]] = []
     rows: list[float] = []  # position of the last name in each row
     for anchor in window["anchors"] if ends else ():
         x = round(at(ends[min(anchor["after"], len(ends) - 1)]), 3)
         row = next((n for n, last in enumerate(rows) if x - last >= _APART), len(rows))
         rows[row:] = [x, *rows[row + 1 :]]
         side = "start" if x < 2 * _APART else "end" if x > 100 - _APART else "middle"
-        found.append({"name": anchor["name"], "x": x, "row": row, "side": side})
-    return found
+        items.append({"name": anchor["name"], "x": x, "row": row, "side": side})
+    return items

@@ -18,96 +18,99 @@ from cuebook.app.prompts.learning import Course, PromptEvent
 from cuebook.errors import CuebookError
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
-from cuebook.server.page.plots import plotted_over_time
+from cuebook.server.page.plots import plot_over_time
 from cuebook.server.page.render import show
 
 # ---- rollbacks ------------------------------------------------------------------------------------------------------
 
 
-#: Most rollbacks shown with their evidence, newest first.
-MOST_ROLLBACKS: Final = 5
-#: The smallest log10 of a stake that a plot shows.
-_LEAST: Final = -3.0
+#: Maximum number of rollbacks shown with their evidence, newest first.
+MAX_ROLLBACKS: Final = 5
+#: The smallest log10 of the evidence that a plot shows.
+_MIN_LOG: Final = -3.0
 #: Names of the groups of conversations that the evidence compares.
-_ARMS: Final = {"baseline": "before", "window": "since", "control": "control group", "new": "trial group"}
-_BETS: Final = {"began": "by first turns of conversations", "whole": "by full conversations"}
+_GROUPS: Final = {"baseline": "before", "window": "since", "control": "control group", "new": "trial group"}
+_STAKES: Final = {"began": "first turns of conversations", "whole": "full conversations"}
 
 
-async def taken_back(cue: Cuebook, slug: str, undone: Sequence[PromptEvent]) -> list[dict[str, Any]]:
+async def describe_rollbacks(cue: Cuebook, slug: str, events: Sequence[PromptEvent]) -> list[dict[str, Any]]:
     """Return the newest rollbacks, each with its statistics and plots. Raises NotFound."""
     return [
-        _shown(each, await cue.prompts.course(slug, each) if each.evidence else None)
-        for each in undone[:MOST_ROLLBACKS]
+        _rollback(each, await cue.prompts.course(slug, each) if each.evidence else None)
+        for each in events[:MAX_ROLLBACKS]
     ]
 
 
-def _shown(event: PromptEvent, course: Course | None) -> dict[str, Any]:
-    told, new, old = event.evidence, f"{event.branch}:{event.number}", f"{event.branch}:{event.to}"
-    shown: dict[str, Any] = {
-        "what": new,
+def _rollback(event: PromptEvent, course: Course | None) -> dict[str, Any]:
+    evidence, new, old = event.evidence, f"{event.branch}:{event.number}", f"{event.branch}:{event.to}"
+    rollback: dict[str, Any] = {
+        "version": new,
         "to": old,
         "at": iso(event.at),
         "by": event.by,
         "reason": event.reason,
-        "since": iso(told["since"]) if told.get("since") else "",
-        "arms": _arms(told, new, old),
-        "checks": _checks(told),
-        "means": None,
-        "bets": None,
+        "since": iso(evidence["since"]) if evidence.get("since") else "",
+        "groups": _groups(evidence, new, old),
+        "checks": _checks(evidence),
+        "score_plot": None,
+        "evidence_plot": None,
     }
     if course is None:
-        return shown
-    fell = [(event.at, f"{new} rolled back")]
+        return rollback
+    markers = [(event.at, f"{new} rolled back")]
     means = {
         name: course.means[number] for name, number in ((old, event.to), (new, event.number)) if course.means[number]
     }
-    shown["means"] = plotted_over_time(means, low=0.0, high=1.0, events=fell)
-    bound = told.get("thresholds", {}).get("wealth")
-    bets = {_BETS[name]: [(at, _power(held)) for at, held in points] for name, points in course.wealth.items()}
-    if bets and bound:
-        first = min(points[0][0] for points in bets.values())
-        bets["rollback threshold"] = [(first, math.log10(bound)), (event.at, math.log10(bound))]
-        tops = [power for points in bets.values() for _, power in points]
-        shown["bets"] = plotted_over_time(bets, low=min(tops), high=max(tops), events=fell)
-    return shown
+    rollback["score_plot"] = plot_over_time(means, low=0.0, high=1.0, events=markers)
+    bound = evidence.get("thresholds", {}).get("wealth")
+    evidence_lines = {
+        _STAKES[name]: [(at, _log(stake)) for at, stake in points] for name, points in course.wealth.items()
+    }
+    if evidence_lines and bound:
+        first = min(points[0][0] for points in evidence_lines.values())
+        evidence_lines["rollback threshold"] = [(first, math.log10(bound)), (event.at, math.log10(bound))]
+        tops = [value for points in evidence_lines.values() for _, value in points]
+        rollback["evidence_plot"] = plot_over_time(evidence_lines, low=min(tops), high=max(tops), events=markers)
+    return rollback
 
 
-def _arms(told: Mapping[str, Any], new: str, old: str) -> list[dict[str, Any]]:
-    """Return the number of conversations and the mean score of each version; `which` names the group."""
-    means, counts = told.get("means", {}), told.get("n", {})
+def _groups(evidence: Mapping[str, Any], new: str, old: str) -> list[dict[str, Any]]:
+    """Return the mean score and the number of conversations of each group, with the group's version."""
+    means, counts = evidence.get("means", {}), evidence.get("n", {})
     versions = {"baseline": old, "control": old, "window": new, "new": new}
     return [
-        {"name": versions[arm], "which": which, "n": counts.get(arm), "mean": means[arm]}
-        for arm, which in _ARMS.items()
-        if arm in means
+        {"name": versions[key], "group": name, "n": counts.get(key), "mean": means[key]}
+        for key, name in _GROUPS.items()
+        if key in means
     ]
 
 
-def _checks(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the statistics of a rollback, each with its bound and its meaning."""
-    found, bounds = told.get("statistics", {}), told.get("thresholds", {})
+def _checks(evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the statistics of a rollback, each with its threshold and its meaning."""
+    statistics, bounds = evidence.get("statistics", {}), evidence.get("thresholds", {})
     chance = f"{bounds['alpha']:.1%}" if "alpha" in bounds else "a small share"
-    means = {
-        "drop": "drop of the mean score; the bound is the smallest drop that triggers a rollback",
-        "sd": "standard deviation of the scores before",
+    meanings = {
+        "drop": "drop of the mean score; the threshold is the smallest drop that triggers a rollback",
+        "sd": "standard deviation of the earlier scores",
         "effect": "effect of the new version on a conversation's score",
-        "wealth": f"evidence that it is worse (a stake starting at 1); by chance {chance} at most reach the bound",
-        "detector": "the same evidence since its promotion, to detect late regressions",
+        "wealth": "evidence that the version is worse, starting at 1; "
+        f"by chance, at most {chance} of harmless versions reach the threshold",
+        "detector": "the same evidence since the version was promoted, to detect late regressions",
         "margin": "distance of the drop from its confidence sequence",
-        "ratio_p": "p-value of the traffic split; below the bound no decision is made",
+        "ratio_p": "p-value of the traffic split; below the threshold, no version is rolled back",
     }
     return [
-        {"name": name, "value": _said(value), "bound": _said(bounds.get(name)), "means": means.get(name, "")}
-        for name, value in found.items()
+        {"name": name, "value": _format(value), "bound": _format(bounds.get(name)), "meaning": meanings.get(name, "")}
+        for name, value in statistics.items()
     ]
 
 
-def _said(value: float | None) -> str:
+def _format(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
-def _power(held: float) -> float:
-    return max(_LEAST, math.log10(held)) if held > 0 else _LEAST
+def _log(stake: float) -> float:
+    return max(_MIN_LOG, math.log10(stake)) if stake > 0 else _MIN_LOG
 
 
 # ---- the version graph ----------------------------------------------------------------------------------------------
@@ -115,13 +118,13 @@ def _power(held: float) -> float:
 
 #: Units between two versions, between two branches, and at the margin.
 STEP, ROW, EDGE = 60, 64, 44
-#: Most versions drawn, newest first.
-MOST: Final = 200
+#: Maximum number of versions drawn, newest first.
+MAX_VERSIONS: Final = 200
 
 
 def graph_of(versions: Sequence[Mapping[str, Any]], branches: Sequence[str]) -> dict[str, Any]:
     """Return the newest versions (JSON shape) with their coordinates, and the lines between them."""
-    newest = sorted(versions, key=lambda each: (each["createdAt"] or "", each["version"]))[-MOST:]
+    newest = sorted(versions, key=lambda each: (each["createdAt"] or "", each["version"]))[-MAX_VERSIONS:]
     rows = {name: number for number, name in enumerate(branches)}
     dots: dict[tuple[str, int], dict[str, Any]] = {}
     for number, each in enumerate(newest):
@@ -146,10 +149,10 @@ def graph_of(versions: Sequence[Mapping[str, Any]], branches: Sequence[str]) -> 
 
 ALL = "/page/prompts"
 ONE = ALL + "/{prompt:str}"
-#: Most prompts and events on a page.
+#: Maximum number of prompts and of events on a page.
 LISTED = 50
 EVENTS = 100
-#: Turns a change is measured on; each assembles two or three prompts.
+#: Default number of turns to measure a change on. Each turn assembles two or three prompts.
 TURNS = 20
 VIEW = "Prompts"
 
@@ -172,8 +175,8 @@ async def prompts(
 @get("/page/prompt-clusters", include_in_schema=False)
 async def clusters(request: AnyRequest, prefix: FromQuery[str] = "") -> Response[bytes]:
     """Render groups of similar prompts and near duplicates."""
-    found = await cue_of(request).prompts.clusters(prefix=prefix)
-    return show("prompt_clusters.html", view=VIEW, found=found, prefix=prefix)
+    groups = await cue_of(request).prompts.clusters(prefix=prefix)
+    return show("prompt_clusters.html", view=VIEW, clusters=groups, prefix=prefix)
 
 
 @get(ONE, include_in_schema=False)
@@ -182,31 +185,31 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
     cue = cue_of(request)
     family = await cue.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
-    named = await lookup.find_beside(cue.prompts, active, at) if at else active
-    shown = await prompt_views.show(cue.prompts, family.slug, branch=named.branch, version=named.number, project="")
+    version = await lookup.find_beside(cue.prompts, active, at) if at else active
+    data = await prompt_views.show(cue.prompts, family.slug, branch=version.branch, version=version.number, project="")
     versions, _ = await prompt_views.versions_page(cue.prompts, family.slug)
     events, _ = await prompt_views.history_page(cue.prompts, family.slug, limit=EVENTS)
     weights = await cue.prompts.weights(family.slug)
-    undone = [each for each in await cue.prompts.events(family.slug, limit=EVENTS) if each.kind == "rollback"]
-    plot = plotted_over_time(
+    rollbacks = [each for each in await cue.prompts.events(family.slug, limit=EVENTS) if each.kind == "rollback"]
+    plot = plot_over_time(
         {f"{each.branch}:{each.number}": [(when, weight) for when, _, weight in each.points] for each in weights},
-        low=0.0, high=1.0, events=[(each.at, f"{each.branch}:{each.number} rolled back") for each in undone],
+        low=0.0, high=1.0, events=[(each.at, f"{each.branch}:{each.number} rolled back") for each in rollbacks],
     )  # fmt: skip
     return show(
         "prompt.html",
         view=VIEW,
         slug=family.slug,
-        shown=shown,
-        lineage=await _lineage(cue, family.slug, named.branch, named.number),
+        version=data,
+        lineage=await _lineage(cue, family.slug, version.branch, version.number),
         versions=list(reversed(versions)),
         names=[f"{each['branch']}:{each['version']}" for each in versions],
         graph=graph_of(versions, [each.name for each in family.branches]),
         branches=[shapes.branch(each, family) for each in family.branches],
         labels=[shapes.label(each) for each in family.labels],
         plot=plot,
-        learnt=[_learnt(each.branch, each.number, each.points) for each in weights],
+        scores=[_score_row(each.branch, each.number, each.points) for each in weights],
         events=events,
-        undone=await taken_back(cue, family.slug, undone),
+        rollbacks=await describe_rollbacks(cue, family.slug, rollbacks),
         turns=TURNS,
     )
 
@@ -217,10 +220,10 @@ async def quality(request: AnyRequest, prompt: FromPath[str], at: At = None) -> 
     cue = cue_of(request)
     family = await cue.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
-    named = await lookup.find_beside(cue.prompts, active, at) if at else active
-    rated = await prompt_views.rating(cue.prompts, family.slug, branch=named.branch, version=named.number)
-    found = await prompt_views.findings(cue.prompts, family.slug)
-    return show("prompt_quality.html", view=VIEW, slug=family.slug, rated=rated, findings=found)
+    version = await lookup.find_beside(cue.prompts, active, at) if at else active
+    rating = await prompt_views.rating(cue.prompts, family.slug, branch=version.branch, version=version.number)
+    items = await prompt_views.findings(cue.prompts, family.slug)
+    return show("prompt_quality.html", view=VIEW, slug=family.slug, rating=rating, findings=items)
 
 
 @get(ONE + "/diff", include_in_schema=False)
@@ -240,7 +243,7 @@ async def diff(
     before = await lookup.find_beside(cue.prompts, active, a)
     after = await lookup.find_beside(cue.prompts, active, b)
     async with request.app.state.measures.hold("a prompt measurement"):
-        found = await lookup.compare(cue.desk, before, after, turns=turns, user=user_of(request))
+        data = await lookup.compare(cue.desk, before, after, turns=turns, user=user_of(request))
     versions, _ = await prompt_views.versions_page(cue.prompts, family.slug)
     return show(
         "prompt_diff.html",
@@ -249,17 +252,17 @@ async def diff(
         a=f"{before.branch}:{before.number}",
         b=f"{after.branch}:{after.number}",
         names=[f"{each['branch']}:{each['version']}" for each in versions],
-        diff=found,
-        impact=found.get("impact"),
+        diff=data,
+        impact=data.get("impact"),
         turns=turns,
         sides=sides,
-        paired=[paired(each["lines"]) for each in found["sections"]] if sides else [],
+        paired=[paired(each["lines"]) for each in data["sections"]] if sides else [],
     )
 
 
 def paired(lines: Sequence[str]) -> list[tuple[str, str]]:
     """Return a diff as pairs of lines, the old text beside the new."""
-    found: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
     gone: list[str] = []
     new: list[str] = []
     for line in lines:
@@ -267,13 +270,13 @@ def paired(lines: Sequence[str]) -> list[tuple[str, str]]:
             new.append(line)
             continue
         if new or not line.startswith("-"):
-            found += zip_longest(gone, new, fillvalue="")
+            results += zip_longest(gone, new, fillvalue="")
             gone, new = [], []
         if line.startswith("-"):
             gone.append(line)
         else:
-            found.append((line, line))
-    return [*found, *zip_longest(gone, new, fillvalue="")]
+            results.append((line, line))
+    return [*results, *zip_longest(gone, new, fillvalue="")]
 
 
 async def _lineage(cue: Cuebook, slug: str, branch: str, version: int) -> list[dict[str, str]]:
@@ -286,7 +289,7 @@ async def _lineage(cue: Cuebook, slug: str, branch: str, version: int) -> list[d
     return [{"name": each, "slug": each.partition("@")[0], "at": each.partition("@")[2]} for each in names]
 
 
-def _learnt(branch: str, number: int, points: tuple[tuple[float, float, float], ...]) -> dict[str, Any]:
+def _score_row(branch: str, number: int, points: tuple[tuple[float, float, float], ...]) -> dict[str, Any]:
     return {
         "name": f"{branch}:{number}",
         "observations": len(points),

@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 #: Characters up to which a text is parsed as Markdown; longer texts are shown verbatim.
-MOST: Final = 100_000
-_MOST_BRACKETS: Final = 5_000
-#: Nesting levels of quotes and lists that are parsed.
-_DEEPEST: Final = 50
+MAX_MARKUP: Final = 100_000
+_MAX_BRACKETS: Final = 5_000
+#: Maximum nesting of quotes and lists that is parsed.
+_MAX_NESTING: Final = 50
 _SCHEMES: Final = ("http", "https", "mailto")
-#: Invisible characters and those that change the reading direction; shown as code points. A joiner is kept between two
-#: characters of scripts with joined letters, and of emoji.
-_UNSEEN: Final = (
+#: Characters that are invisible or change the reading direction. They are shown as code points, except a joiner between
+#: two emoji or two characters of a script with joined letters.
+_INVISIBLE: Final = (
     "\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
 )
-_JOINED: Final = f"[^\u0000-\u02ff\u200c\u200d{_UNSEEN}]"
-_HIDDEN: Final = re.compile(f"[{_UNSEEN}]|[\u200c\u200d](?!{_JOINED})|(?<!{_JOINED})[\u200c\u200d]")
+_JOINING: Final = f"[^\u0000-\u02ff\u200c\u200d{_INVISIBLE}]"
+_HIDDEN: Final = re.compile(f"[{_INVISIBLE}]|[\u200c\u200d](?!{_JOINING})|(?<!{_JOINING})[\u200c\u200d]")
 
 
 def markup(text: str | None) -> Any:
     """Return a Markdown text as escaped HTML that is safe to include in a template."""
     from jinja2.filters import do_mark_safe
 
-    shown = plain(text)
-    if len(shown) > MOST or shown.count("[") > _MOST_BRACKETS:
-        return do_mark_safe(f'<pre class="plain">{escape(shown)}</pre>')
+    content = plain(text)
+    if len(content) > MAX_MARKUP or content.count("[") > _MAX_BRACKETS:
+        return do_mark_safe(f'<pre class="plain">{escape(content)}</pre>')
     try:
-        return do_mark_safe(_parser().render(shown))
+        return do_mark_safe(_parser().render(content))
     except RecursionError:
-        return do_mark_safe(f'<pre class="plain">{escape(shown)}</pre>')
+        return do_mark_safe(f'<pre class="plain">{escape(content)}</pre>')
 
 
 def plain(text: str | None) -> str:
@@ -57,11 +57,11 @@ def plain(text: str | None) -> str:
 def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
-    made = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
-    made.validateLink = _is_web  # type: ignore[method-assign]
-    made.add_render_rule("image", _image)
-    made.add_render_rule("link_open", _link)
-    return made
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING}).enable(["table", "strikethrough"])
+    parser.validateLink = _is_web  # type: ignore[method-assign]
+    parser.add_render_rule("image", _image)
+    parser.add_render_rule("link_open", _link)
+    return parser
 
 
 def _is_web(url: str) -> bool:
@@ -86,7 +86,7 @@ def _link(self: Any, tokens: Sequence[Any], at: int, options: Any, env: Any) -> 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-#: A page may load styles and scripts of this server, connect only to it, and not be framed.
+#: A page may load styles and scripts only from this server, connect only to it, and not be framed.
 POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -99,7 +99,7 @@ HEADERS: Final = {
 }
 #: Seconds.
 _MINUTE: Final = 60
-_ROOM: Final = "cuebook.server.page"
+_PACKAGE: Final = "cuebook.server.page"
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
@@ -111,10 +111,10 @@ def show(template: str, /, status: int = 200, **values: Any) -> Response[bytes]:
 
 def asset(name: str) -> Response[bytes] | None:
     """Return a file of this package's `static` folder, None if it does not exist."""
-    found = _assets().get(name)
-    if found is None:
+    content = _assets().get(name)
+    if content is None:
         return None
-    return Response(found, media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
+    return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
 
 
 def place(name: str) -> str:
@@ -124,7 +124,7 @@ def place(name: str) -> str:
 
 @functools.cache
 def _assets() -> Mapping[str, bytes]:
-    files = resources.files(_ROOM).joinpath("static").iterdir()
+    files = resources.files(_PACKAGE).joinpath("static").iterdir()
     return {file.name: file.read_bytes() for file in files if file.name.rpartition(".")[2] in _TYPES}
 
 
@@ -137,11 +137,11 @@ def _template(name: str) -> "Template":
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
-        loader=PackageLoader(_ROOM), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    environment = Environment(
+        loader=PackageLoader(_PACKAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {"markup": markup, "plain": plain, "place": place, "number": number, "figure": _figure}
-    made.filters |= {
+    environment.filters |= {"markup": markup, "plain": plain, "place": place, "number": number, "figure": _figure}
+    environment.filters |= {
         "percent": percent,
         "when": _when,
         "money": money,
@@ -149,7 +149,7 @@ def _environment() -> "Environment":
         "counted": counted,
         "counted_what": in_words,
     }
-    return made
+    return environment
 
 
 def number(value: float | None) -> str:
@@ -176,8 +176,8 @@ def money(costs: Mapping[str, float]) -> str:
 
 def _amount(currency: str, value: float) -> str:
     digits = 2 if abs(value) >= 1 or not value else min(6, 1 - math.floor(math.log10(abs(value))))
-    said = f"{value:,.{max(2, digits)}f}"
-    return f"${said}" if currency == "USD" else f"{said} {currency}"
+    text = f"{value:,.{max(2, digits)}f}"
+    return f"${text}" if currency == "USD" else f"{text} {currency}"
 
 
 def seconds(value: float | None) -> str:

@@ -10,11 +10,11 @@ from cuebook.app.reports.shadow import ModelCost, ShadowCall
 from cuebook.server.api.tuning import ConversationQuery
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.page.block_sources import post_address
-from cuebook.server.page.plots import plotted
+from cuebook.server.page.plots import plot_lines
 from cuebook.server.page.render import show
 from cuebook.server.route_parts import UserQuery
 
-#: Most calls in the table, newest first.
+#: Maximum number of calls in the table, newest first.
 CALLS: Final = 200
 
 
@@ -23,21 +23,21 @@ async def shadow(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
     """Render shadow calls and their totals: tokens and costs of both prompts, and posts that either lacked."""
-    cue, user, named = cue_of(request), user_of(request, user_id), conversation_id or None
-    found = await cue.shadow.report(named, user=user)
-    calls = await cue.shadow.calls(named, user=user)
+    cue, user, name = cue_of(request), user_of(request, user_id), conversation_id or None
+    shadow_report = await cue.shadow.report(name, user=user)
+    calls = await cue.shadow.calls(name, user=user)
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "shadow.html",
         view="Shadow",
-        conversation=named or "",
-        found=found,
-        lost=sum(found.lost.values()),
-        costs=_costs(found.models),
+        conversation=name or "",
+        report=shadow_report,
+        unrecorded=sum(shadow_report.lost.values()),
+        costs=_costs(shadow_report.models),
         plot=_plot(calls),
         calls=list(reversed(calls[-CALLS:])),
-        examples=[(each, _address(each.conversation, each.seq)) for each in found.examples],
-        shadows=cue.shadows,
+        examples=[(each, _address(each.conversation, each.seq)) for each in shadow_report.examples],
+        shadow_mode=cue.shadows,
         base=f"http://{host}",
     )
 
@@ -45,21 +45,21 @@ async def shadow(
 def _plot(calls: Sequence[ShadowCall]) -> dict[str, Any] | None:
     """Return a plot of the cumulative tokens of both prompts by call."""
     lines = {"sent": [each.client_tokens for each in calls], "would have sent": [each.window_tokens for each in calls]}
-    drawn = {
-        name: [(float(n), float(sum_)) for n, sum_ in enumerate(accumulate(each), 1)] for name, each in lines.items()
+    points_by_line = {
+        name: [(float(n), float(total)) for n, total in enumerate(accumulate(each), 1)] for name, each in lines.items()
     }
-    high = max((y for points in drawn.values() for _, y in points), default=0.0)
-    return plotted(drawn, low=0.0, high=high)
+    high = max((y for points in points_by_line.values() for _, y in points), default=0.0)
+    return plot_lines(points_by_line, low=0.0, high=high)
 
 
 def _costs(models: Sequence[ModelCost]) -> Mapping[str, dict[str, float]]:
     """Return the input cost of both prompts by currency, for models with a known price and cache rule."""
-    found: dict[str, dict[str, float]] = {"client": {}, "window": {}}
+    costs: dict[str, dict[str, float]] = {"client": {}, "window": {}}
     for each in models:
         if each.currency is not None and each.client_cost is not None and each.window_cost is not None:
             for side, cost in (("client", each.client_cost), ("window", each.window_cost)):
-                found[side][each.currency] = found[side].get(each.currency, 0.0) + cost
-    return found
+                costs[side][each.currency] = costs[side].get(each.currency, 0.0) + cost
+    return costs
 
 
 def _address(conversation: str, seq: int) -> str:

@@ -15,107 +15,109 @@ from cuebook.server.api.conversations import HIGHEST
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.block_sources import name_blocks
-from cuebook.server.page.prompt_bar import drawn
+from cuebook.server.page.prompt_bar import lay_out
 from cuebook.server.page.render import asset, show
 from cuebook.server.page.what_if import ask, blank_what_if, what_if
 
 # ---- two turns side by side -----------------------------------------------------------------------------------------
 
 
-Blocks = Mapping[tuple[str, str], str]
+BlockTexts = Mapping[tuple[str, str], str]
 
 
-async def beside(cue: Cuebook, conversation: str, turns: tuple[int, int], *, user: str | None) -> Response[bytes]:
-    """Render two turns side by side; blocks of their prompts that differ are marked.
+async def compare_turns(
+    cue: Cuebook, conversation: str, turns: tuple[int, int], *, user: str | None
+) -> Response[bytes]:
+    """Render two turns side by side, and mark the blocks of their prompts that differ.
 
     Raises NotFound.
     """
-    shown = [await cue.turns.show(conversation, n, user=user) for n in turns]
+    items = [await cue.turns.show(conversation, n, user=user) for n in turns]
     owner = (await cue.conversations.get(conversation, user=user)).user
-    for each in shown:
+    for each in items:
         if each["window"]:
             each["window"] = await name_blocks(cue, conversation, each, user=user, owner=owner)
-    held = [_blocks(each["window"]) for each in shown]
-    sides = [_side(each, other) for each, other in zip(shown, reversed(held), strict=True)]
+    texts = [_block_texts(each["window"]) for each in items]
+    sides = [_side(each, other) for each, other in zip(items, reversed(texts), strict=True)]
     return show("turns.html", view="Conversations", conversation=conversation, sides=sides)
 
 
-def _side(turn: Mapping[str, Any], other: Blocks) -> dict[str, Any]:
-    window, told = turn["window"], turn["metadata"]
+def _side(turn: Mapping[str, Any], other: BlockTexts) -> dict[str, Any]:
+    window, metadata = turn["window"], turn["metadata"]
     return {
         "turn": turn,
         "cache": (window or {}).get("cache") or {},
-        "heard": told.get("sentiment") or {},
-        "mind": told.get("mind") or {},
-        "window": _marked(window, other),
+        "sentiment": metadata.get("sentiment") or {},
+        "mind": metadata.get("mind") or {},
+        "window": _mark_differences(window, other),
     }
 
 
-def _blocks(window: Mapping[str, Any] | None) -> Blocks:
+def _block_texts(window: Mapping[str, Any] | None) -> BlockTexts:
     return {(each["kind"], each["source"]): each["text"] for each in (window["blocks"] if window else ())}
 
 
-def _marked(window: Mapping[str, Any] | None, other: Blocks) -> dict[str, Any] | None:
-    """Return a window to draw; blocks that are missing or different in the other window are marked."""
+def _mark_differences(window: Mapping[str, Any] | None, other: BlockTexts) -> dict[str, Any] | None:
+    """Return a window to draw. Mark blocks that are missing or different in the other window."""
     if window is None:
         return None
-    made = drawn(window)
-    for each in made["blocks"]:
-        there = other.get((each["kind"], each["source"]))
-        each["mark"] = "only here" if there is None else "" if there == each["text"] else "different text"
-    return made
+    result = lay_out(window)
+    for each in result["blocks"]:
+        other_text = other.get((each["kind"], each["source"]))
+        each["mark"] = "only here" if other_text is None else "" if other_text == each["text"] else "different text"
+    return result
 
 
 ONE = "/page/conversations/{conversation:str}"
 StepQuery = Annotated[int | None, QueryParameter(name="step", ge=1, description="Model call. Default: the last.")]
-Beside = Annotated[int | None, QueryParameter(name="with", ge=1, le=HIGHEST, description="Turn to compare with")]
+OtherTurn = Annotated[int | None, QueryParameter(name="with", ge=1, le=HIGHEST, description="Turn to compare with")]
 
 
 @get("/page/static/{name:str}", include_in_schema=False)
 async def static(name: FromPath[str]) -> Response[bytes]:
     """Return a style sheet, script or icon of the inspector."""
-    found = asset(name_in(name))
-    if found is None:
-        raise NotFoundException(detail=f"No file {name_in(name)!r}.")
-    return found
+    response = asset(name_in(name))
+    if response is None:
+        raise NotFoundException(detail=f"Unknown file {name_in(name)!r}.")
+    return response
 
 
 @get(f"{ONE}/turns/{{n:int}}", include_in_schema=False)
 async def turn(
-    request: AnyRequest, conversation: FromPath[str], n: FromPath[int], step: StepQuery = None, with_: Beside = None
+    request: AnyRequest, conversation: FromPath[str], n: FromPath[int], step: StepQuery = None, with_: OtherTurn = None
 ) -> Response[bytes]:
-    """Render a turn: its prompt as blocks with sources, what was left out, and why. `with` compares two turns."""
+    """Render a turn: its prompt as blocks with sources, and the content left out. `with` compares two turns."""
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
     if with_ is not None:
-        return await beside(cue, name, (n, with_), user=user)
-    shown = await cue.turns.show(name, n, step=step, user=user)
+        return await compare_turns(cue, name, (n, with_), user=user)
+    data = await cue.turns.show(name, n, step=step, user=user)
     known = await cue.conversations.get(name, user=user)
     window = None
-    if shown["window"]:
-        window = drawn(await name_blocks(cue, name, shown, user=user, owner=known.user))
-    first_ms = shown["metadata"].get("firstTokenMs")
+    if data["window"]:
+        window = lay_out(await name_blocks(cue, name, data, user=user, owner=known.user))
+    first_ms = data["metadata"].get("firstTokenMs")
     return show(
         "turn.html",
         view="Conversations",
         conversation=name,
-        turn=shown,
+        turn=data,
         window=window,
         cache=window["cache"] if window else None,
-        spent=await cue.live.spent.step(name, n, shown["step"], user=user),
-        took=None if shown["metadata"].get(SHADOW) else _between(shown["createdAt"], shown["closedAt"]),
-        first=None if first_ms is None else first_ms / 1000,
-        steps=[each["step"] for each in shown["steps"]],
+        usage=await cue.live.spent.step(name, n, data["step"], user=user),
+        duration=None if data["metadata"].get(SHADOW) else _seconds_between(data["createdAt"], data["closedAt"]),
+        first_token=None if first_ms is None else first_ms / 1000,
+        steps=[each["step"] for each in data["steps"]],
         before=n - 1,
         after=n + 1 if n < known.turns else 0,
-        why=list(told_of(shown)),
-        what_if=blank_what_if(shown["window"], request) if window else None,
+        explanation=list(told_of(data)),
+        what_if=blank_what_if(data["window"], request) if window else None,
     )
 
 
-def _between(began: str | None, ended: str | None) -> float | None:
-    if not (began and ended):
+def _seconds_between(start: str | None, end: str | None) -> float | None:
+    if not (start and end):
         return None
-    return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
 
 
 ROUTES = [static, turn, what_if, ask]

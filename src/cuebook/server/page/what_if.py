@@ -10,15 +10,15 @@ from cuebook.app.turns.turns import replay_shape
 from cuebook.records.memory import NO_MODEL
 from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
-from cuebook.server.page.prompt_bar import drawn
+from cuebook.server.page.prompt_bar import lay_out
 from cuebook.server.page.render import show
 
-#: Kinds of blocks beside the query that can be left out.
-BESIDE = ("mind", "memory", "experience")
+#: Kinds of blocks that can be left out.
+REMOVABLE = ("mind", "memory", "experience")
 ONE = "/page/conversations/{conversation:str}/turns/{n:int}/what-if"
 _SUMMARY = "summary:"
-#: Most characters of a form field.
-_MOST = 4_096
+#: Maximum length of a form field in characters.
+_MAX_FIELD = 4_096
 With = Annotated[str, QueryParameter(name="with", description="Prompt versions, separated by spaces")]
 AsOf = Annotated[str, QueryParameter(name="asOf", description="A time or a turn number")]
 Without = Annotated[list[str] | None, QueryParameter(name="without", description="Sources of blocks to leave out")]
@@ -35,23 +35,23 @@ async def what_if(
     without: Without = None,
 ) -> Response[bytes]:
     """Render a turn's prompt beside the prompt with changes."""
-    return await _compared(
+    return await _comparison_page(
         request, name_in(conversation), n, with_prompt=with_prompt, as_of=as_of, without=without or ()
     )
 
 
 @post(ONE, include_in_schema=False, status_code=200)
 async def ask(request: AnyRequest, conversation: FromPath[str], n: FromPath[int]) -> Response[bytes]:
-    """Render the same with the model's answer to the changed prompt beside the original answer: one model call."""
+    """Call the model once with the changed prompt, and render the same page with the original and the new answer."""
     form = await request.form()
-    with_prompt, as_of = (str(form.get(name, ""))[:_MOST] for name in ("with", "asOf"))
-    without = [str(each)[:_MOST] for each in form.getall("without", [])]
-    return await _compared(
+    with_prompt, as_of = (str(form.get(name, ""))[:_MAX_FIELD] for name in ("with", "asOf"))
+    without = [str(each)[:_MAX_FIELD] for each in form.getall("without", [])]
+    return await _comparison_page(
         request, name_in(conversation), n, with_prompt=with_prompt, as_of=as_of, without=without, asks=True
     )
 
 
-async def _compared(
+async def _comparison_page(
     request: AnyRequest,
     name: str,
     n: int,
@@ -62,54 +62,64 @@ async def _compared(
     asks: bool = False,
 ) -> Response[bytes]:
     cue, user = cue_of(request), user_of(request)
-    found = await cue.turns.replay(
+    replay = await cue.turns.replay(
         name, n, user=user, with_prompt=with_prompt.split(), as_of=as_of.strip() or None, without=without, ask=asks
     )
-    shape = replay_shape(found)
-    said = shape.get("counterfactual")
-    only = {side: {(each["kind"], each["source"]) for each in said[key]} for side, key in _SIDES} if said else {}
-    changed = {each["source"] for each in said["changed"]} if said else set()
-    sides = [_side(said[side], side, only[side], changed) for side in ("before", "after") if said[side]] if said else []
-    answered = (await cue.turns.show(name, n, user=user))["reply"] if said and said["answer"] is not None else ""
-    asked = {"with": with_prompt, "as_of": as_of, "without": set(without)}
-    form = blank_what_if(said["before"] if said else shape["window"], request) | asked
+    shape = replay_shape(replay)
+    comparison = shape.get("counterfactual")
+    only = (
+        {side: {(each["kind"], each["source"]) for each in comparison[key]} for side, key in _SIDES}
+        if comparison
+        else {}
+    )
+    changed = {each["source"] for each in comparison["changed"]} if comparison else set()
+    sides = (
+        [_side(comparison[side], side, only[side], changed) for side in ("before", "after") if comparison[side]]
+        if comparison
+        else []
+    )
+    original_answer = (
+        (await cue.turns.show(name, n, user=user))["reply"] if comparison and comparison["answer"] is not None else ""
+    )
+    entered = {"with": with_prompt, "as_of": as_of, "without": set(without)}
+    form = blank_what_if(comparison["before"] if comparison else shape["window"], request) | entered
     return show(
         "what_if.html",
         view="Conversations",
         conversation=name,
         turn={"turn": n},
-        said=said,
+        comparison=comparison,
         sides=sides,
-        answered=answered,
+        original_answer=original_answer,
         what_if=form,
     )
 
 
-#: The lists of a comparison that name blocks of one side only.
+#: For each side, the list in a comparison that names blocks of only that side.
 _SIDES = (("before", "leftOut"), ("after", "letIn"))
 
 
 def blank_what_if(window: Mapping[str, Any] | None, request: AnyRequest) -> dict[str, Any]:
     """Return an empty form for a window: the blocks that can be left out, and the model that can be called."""
     blocks: Sequence[Mapping[str, Any]] = window["blocks"] if window else ()
-    beside = [each for each in blocks if each["kind"] in BESIDE and not each["source"].startswith(_SUMMARY)]
+    removable = [each for each in blocks if each["kind"] in REMOVABLE and not each["source"].startswith(_SUMMARY)]
     prompts = [each["source"].removeprefix("prompt:") for each in blocks if each["source"].startswith("prompt:")]
     model = cue_of(request).desk.model.name
     return {
-        "beside": beside,
+        "blocks": removable,
         "prompts": prompts,
         "with": "",
         "as_of": "",
         "without": set(),
         "model": "" if model == NO_MODEL else model,
-        "may": caller_of(request).may("editor"),
+        "may_ask": caller_of(request).may("editor"),
     }
 
 
 def _side(window: Mapping[str, Any], name: str, only: set[tuple[str, str]], changed: set[str]) -> dict[str, Any]:
-    """Return a window to draw; blocks that are missing or different in the other window are marked."""
-    made = drawn(window)
-    for each in made["blocks"]:
+    """Return a window to draw. Mark blocks that are missing or different in the other window."""
+    result = lay_out(window)
+    for each in result["blocks"]:
         alone = (each["kind"], each["source"]) in only
         each["mark"] = f"only {name}" if alone else "changed" if each["source"] in changed else ""
-    return {"name": name, "window": made}
+    return {"name": name, "window": result}

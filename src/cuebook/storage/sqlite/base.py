@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import Once
+from cuebook.interfaces.prompts import StoredKey
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Correction, Memory, Scope
 from cuebook.storage.sqlite.rows import Row
@@ -48,14 +48,14 @@ class Statement(Struct, frozen=True):
 
 def read_statements(text: str) -> dict[str, Statement]:
     """Parse named statements; a duplicate name is an error."""
-    found: dict[str, Statement] = {}
+    statements: dict[str, Statement] = {}
     for match in _ENTRY.finditer(text):
         name = match["name"]
-        if name in found:
+        if name in statements:
             msg = f"Duplicate statement {name!r}. Rename one of them."
             raise ValueError(msg)
-        found[name] = Statement(name, match["sentence"], match["sql"].strip().rstrip(";"))
-    return found
+        statements[name] = Statement(name, match["sentence"], match["sql"].strip().rstrip(";"))
+    return statements
 
 
 def load_statements() -> dict[str, str]:
@@ -133,7 +133,7 @@ def not_found(conversation: str) -> NotFound:
 
 def moved(conversation: str) -> Conflict:
     """Return the error for a conversation that changed since it was read."""
-    return Conflict(f"conversation {conversation!r} has changed since it was read. Read it again.")
+    return Conflict(f"Conversation {conversation!r} has changed since it was read. Read it again.")
 
 
 def own_key(scope: Scope, key: str) -> str:
@@ -147,25 +147,31 @@ def own_key(scope: Scope, key: str) -> str:
 _encode = msgspec.json.Encoder().encode
 
 
-def bound(connection: sqlite3.Connection, scope: Scope, once: Once | None, work: Callable[[], T]) -> T:
+def bound(connection: sqlite3.Connection, scope: Scope, stored_key: StoredKey | None, work: Callable[[], T]) -> T:
     """Run a write, bound to an idempotency key if given. Raises Conflict and does nothing if the key is in use."""
-    if once is None:
+    if stored_key is None:
         return work()
-    place = {"tenant": scope.tenant, "key": own_key(Scope(user=once.user), once.key)}
+    place = {"tenant": scope.tenant, "key": own_key(Scope(user=stored_key.user), stored_key.key)}
     if one(connection, "idempotency_get", **place) is not None:
         msg = "The Idempotency-Key is in use by another request. Use a new key."
         raise Conflict(msg)
     result = work()
-    told = {"digest": once.digest, "no": 0, "turn": 0, "response": _encode(once.answer(result)), "now": once.at}
-    run(connection, "idempotency_insert", **place, **told)
+    values = {
+        "digest": stored_key.digest,
+        "no": 0,
+        "turn": 0,
+        "response": _encode(stored_key.answer(result)),
+        "now": stored_key.at,
+    }
+    run(connection, "idempotency_insert", **place, **values)
     return result
 
 
-def retold(connection: sqlite3.Connection, scope: Scope, once: Once, result: Any) -> None:
+def retold(connection: sqlite3.Connection, scope: Scope, stored_key: StoredKey, result: Any) -> None:
     """Replace the stored answer of an idempotency key."""
-    key = own_key(Scope(user=once.user), once.key)
-    response = _encode(once.answer(result))
-    run(connection, "idempotency_retell", tenant=scope.tenant, key=key, digest=once.digest, response=response)
+    key = own_key(Scope(user=stored_key.user), stored_key.key)
+    response = _encode(stored_key.answer(result))
+    run(connection, "idempotency_retell", tenant=scope.tenant, key=key, digest=stored_key.digest, response=response)
 
 
 # ---- stored texts ---------------------------------------------------------------------------------------------------
@@ -190,8 +196,8 @@ def current_epoch(connection: sqlite3.Connection, tenant: str, kind: str = "", o
 
 def raise_epoch(connection: sqlite3.Connection, tenant: str, kind: str = "", owner: str = "") -> int:
     """Increment an epoch; return the new one."""
-    found = run(connection, "epoch_raise", tenant=tenant, kind=kind, owner=_named(kind, owner)).fetchone()
-    return int(found[0])
+    result = run(connection, "epoch_raise", tenant=tenant, kind=kind, owner=_named(kind, owner)).fetchone()
+    return int(result[0])
 
 
 def bar_epoch(connection: sqlite3.Connection, tenant: str, row: Row, no: int, post: str) -> None:

@@ -88,12 +88,12 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 def _check_folder(path: Path) -> None:
     if path.is_dir():
-        msg = f"database {str(path)!r} is a folder. Use a file."
+        msg = f"Database {str(path)!r} is a folder. Use a file."
         raise InvalidInput(msg)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"the folder of database {str(path)!r} cannot be created ({error.strerror}). Use a writable folder."
+        msg = f"The folder of database {str(path)!r} cannot be created ({error.strerror}). Use a writable folder."
         raise BackendError(msg) from error
 
 
@@ -107,7 +107,7 @@ def _look(connection: sqlite3.Connection, path: str) -> set[str]:
     """Return the existing tables; refuse a database of another program."""
     tables = _tables(connection)
     if tables and connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        msg = f"{path!r} is a SQLite database of another program. Use another file."
+        msg = f"Database {path!r} belongs to another program. Use another file."
         raise InvalidInput(msg)
     return tables
 
@@ -173,7 +173,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorname", "") != "SQLITE_NOTADB":
             raise
-        msg = f"the file is not a SQLite database ({error}). Use another file or restore it from a backup."
+        msg = f"The file is not a SQLite database ({error}). Use another file, or restore it from a backup."
         raise BackendError(msg) from error
 
 

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from cuebook.records.conversation_list import Answering, ConversationSummaries, ConversationSummary, PostPlace, PostRun
+from cuebook.records.conversation_list import ConversationSummaries, ConversationSummary, PostPlace, PostRun, TurnEntry
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Manifest, Usage
-from cuebook.records.usage import Shadowed, ShadowedCall, Spent
+from cuebook.records.usage import CallUsageRecord, ShadowCallUsage, ShadowedCall
 from cuebook.storage.sqlite import base
 from cuebook.storage.sqlite import rows as records
 from cuebook.storage.sqlite.base import SQL, one, rows
@@ -48,15 +48,15 @@ class SqliteTalks:
         """Return the runs of a conversation's tree, ordered by first post. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> list[PostRun]:
-            known = base.need(connection, scope, conversation)
-            return _runs(connection, scope.tenant, known["no"], known["last_seq"])
+            data = base.need(connection, scope, conversation)
+            return _runs(connection, scope.tenant, data["no"], data["last_seq"])
 
         return await self._read(read)
 
-    async def answering(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Answering]:
+    async def answering(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[TurnEntry]:
         """Return the turns of the rounds `first`..`last`, inclusive, oldest first. Raises NotFound."""
 
-        def read(connection: sqlite3.Connection) -> list[Answering]:
+        def read(connection: sqlite3.Connection) -> list[TurnEntry]:
             no = base.need(connection, scope, conversation)["no"]
             return _answering(connection, scope.tenant, no, first, last)
 
@@ -89,21 +89,21 @@ def _found(
     """List the caller's conversations, most recent first; `words` filters for those with every word."""
     before, before_no = read_cursor(cursor)
     wanted = [each.casefold() for each in words]
-    found: list[Row] = []
+    items: list[Row] = []
     for row in _all(connection, scope, before, before_no, limit + 1 if not wanted else _AT_ONCE):
-        heard = " ".join((row["id"], row["user_id"] or "", row["said"])).casefold()
-        if all(each in heard for each in wanted):
-            found.append(row)
-        if len(found) > limit:
+        text = " ".join((row["id"], row["user_id"] or "", row["said"])).casefold()
+        if all(each in text for each in wanted):
+            items.append(row)
+        if len(items) > limit:
             break
-    shown = found[:limit]
-    more = f"{shown[-1]['updated_at']!r}:{shown[-1]['no']}" if len(found) > limit else None
-    return ConversationSummaries(tuple(_talk(connection, row) for row in shown), more)
+    entries = items[:limit]
+    more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None
+    return ConversationSummaries(tuple(_talk(connection, row) for row in entries), more)
 
 
 def _all(connection: sqlite3.Connection, scope: Scope, before: float, before_no: int, at_once: int) -> Iterator[Row]:
     while True:
-        found = rows(
+        items = rows(
             connection,
             "talks_page",
             tenant=scope.tenant,
@@ -113,10 +113,10 @@ def _all(connection: sqlite3.Connection, scope: Scope, before: float, before_no:
             before_no=before_no,
             limit=at_once,
         )
-        yield from found
-        if len(found) < at_once:
+        yield from items
+        if len(items) < at_once:
             return
-        before, before_no = found[-1]["updated_at"], found[-1]["no"]
+        before, before_no = items[-1]["updated_at"], items[-1]["no"]
 
 
 def _talk(connection: sqlite3.Connection, row: Row) -> ConversationSummary:
@@ -136,22 +136,22 @@ def _talk(connection: sqlite3.Connection, row: Row) -> ConversationSummary:
 
 def _runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) -> list[PostRun]:
     """Return the runs of a tree, ordered by first post. The cost grows with the runs, not with the posts."""
-    found: list[PostRun] = []
+    post_runs: list[PostRun] = []
     while last_seq:
         row = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": last_seq}).fetchone()
         if row is None:
             break
-        found.append(PostRun(row[0], last_seq, row[1]))
+        post_runs.append(PostRun(row[0], last_seq, row[1]))
         last_seq = row[0] - 1
-    return found[::-1]
+    return post_runs[::-1]
 
 
-def _answering(connection: sqlite3.Connection, tenant: str, no: int, first: int, last: int) -> list[Answering]:
+def _answering(connection: sqlite3.Connection, tenant: str, no: int, first: int, last: int) -> list[TurnEntry]:
     """Return the turns of the rounds `first`..`last`, inclusive, oldest first."""
-    found: dict[int, Answering] = {}
+    answerings: dict[int, TurnEntry] = {}
     for row in rows(connection, "turns_answering", tenant=tenant, no=no, first=first, last=last):
-        before = found.get(row["turn"])
-        found[row["turn"]] = Answering(
+        before = answerings.get(row["turn"])
+        answerings[row["turn"]] = TurnEntry(
             turn=row["turn"],
             round=row["round"],
             state=row["state"],
@@ -161,7 +161,7 @@ def _answering(connection: sqlite3.Connection, tenant: str, no: int, first: int,
             error=row["error"],
             shadow=bool(row["shadow"]),
         )
-    return list(found.values())
+    return list(answerings.values())
 
 
 # ---- usage and shadow mode ------------------------------------------------------------------------------------------
@@ -178,10 +178,10 @@ class SqliteSpent:
     def __init__(self, read: Reader) -> None:
         self._read = read
 
-    async def calls(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Spent]:
+    async def calls(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[CallUsageRecord]:
         """Return the calls of turns `first`..`last` of a conversation, inclusive. Raises NotFound."""
 
-        def read(connection: sqlite3.Connection) -> list[Spent]:
+        def read(connection: sqlite3.Connection) -> list[CallUsageRecord]:
             no = base.need(connection, scope, conversation)["no"]
             values = {"tenant": scope.tenant, "no": no, "first": first, "last": last}
             return [_spent(row) for row in rows(connection, "calls_spent", **values)]
@@ -189,11 +189,11 @@ class SqliteSpent:
         return await self._read(read)
 
 
-def _spent(row: Row) -> Spent:
+def _spent(row: Row) -> CallUsageRecord:
     manifest = _manifest(row["manifest"])
     front = sum(text.tokens for text in manifest.front if text.kind not in _IN_PLACE)
     newest = row["step"] == row["steps"]
-    return Spent(
+    return CallUsageRecord(
         turn=row["turn"],
         step=row["step"],
         state=row["state"],
@@ -224,18 +224,18 @@ class SqliteShadow:
         def read(connection: sqlite3.Connection) -> list[ShadowedCall]:
             no = base.need(connection, scope, conversation)["no"] if conversation is not None else None
             who = {"tenant": scope.tenant, "user": scope.user, "proven": scope.proven}
-            found = rows(connection, "shadow_calls", **who, no=no)
-            kept = [(row, json.loads(row["kept"]).get(str(row["step"]))) for row in found]
+            items = rows(connection, "shadow_calls", **who, no=no)
+            remaining = [(row, json.loads(row["kept"]).get(str(row["step"]))) for row in items]
             return [
                 ShadowedCall(
                     conversation=row["conversation"],
                     turn=row["turn"],
                     step=row["step"],
-                    entry=msgspec.convert(entry, Shadowed),
+                    entry=msgspec.convert(entry, ShadowCallUsage),
                     usage=_usage(row["usage"]) if row["usage"] else None,
                     reply_tokens=row["reply_tokens"],
                 )
-                for row, entry in kept
+                for row, entry in remaining
                 if entry is not None  # the step ended before it was recorded, or was not in shadow mode
             ]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cuebook.interfaces.memories import Corrected, Correcting
+from cuebook.interfaces.memories import CorrectionInput, SummaryCorrection
 from cuebook.memory.corrections import OWN, says
 from cuebook.records.memory import Correction, Memory, Scope
 from cuebook.records.turn import Manifest
@@ -75,17 +75,17 @@ class SqliteCorrections:
         """Return conversations whose current summary lacks their newest correction."""
         return await self._read(lambda c: c.execute(SQL["corrections_due"], {"limit": limit}).fetchall())
 
-    async def read(self, scope: Scope, conversation: str, *, upto: int | None = None) -> Correcting | None:
+    async def read(self, scope: Scope, conversation: str, *, upto: int | None = None) -> CorrectionInput | None:
         """Return the summary that ends at a post, by default the head's; None if it includes all corrections."""
 
-        def read(connection: sqlite3.Connection) -> Correcting | None:
+        def read(connection: sqlite3.Connection) -> CorrectionInput | None:
             row = base.need(connection, scope, conversation)
             tenant, no = row["tenant"], row["no"]
             version = _standing(connection, row, row["mark"] if upto is None else upto)
             summary = reads.summary(connection, row, version) if version else None
             if summary is None or summary.corrected >= last_correction(connection, tenant, no):
                 return None
-            return Correcting(
+            return CorrectionInput(
                 conversation=records.conversation(row),
                 summary=summary,
                 items=tuple(derived.items(connection, row, version, ended=True)),
@@ -95,7 +95,7 @@ class SqliteCorrections:
 
         return await self._read(read)
 
-    async def save(self, scope: Scope, corrected: Corrected) -> bool:
+    async def save(self, scope: Scope, corrected: SummaryCorrection) -> bool:
         """Store a corrected summary; return False and store nothing if a pass or another correction came first."""
         return await self._write(lambda c: _save(c, scope, corrected))
 
@@ -103,24 +103,24 @@ class SqliteCorrections:
 def _standing(connection: sqlite3.Connection, row: Row, upto: int) -> int:
     """Return the newest summary version that ends at a post, 0 for none."""
     values = {"tenant": row["tenant"], "no": row["no"], "mark": upto}
-    found = connection.execute(SQL["summary_ending"], values).fetchone()
-    return int(found[0]) if found else 0
+    result = connection.execute(SQL["summary_ending"], values).fetchone()
+    return int(result[0]) if result else 0
 
 
-def _save(connection: sqlite3.Connection, scope: Scope, corrected: Corrected) -> bool:
-    read, summary = corrected.read, corrected.summary
-    row = base.find(connection, scope, read.conversation.id)
-    if row is None or row["no"] != read.conversation.no:
+def _save(connection: sqlite3.Connection, scope: Scope, corrected: SummaryCorrection) -> bool:
+    correcting, summary = corrected.read, corrected.summary
+    row = base.find(connection, scope, correcting.conversation.id)
+    if row is None or row["no"] != correcting.conversation.no:
         return False
     tenant, no = row["tenant"], row["no"]
-    if read.epoch != current_epoch(connection, tenant, "conversation", str(no)):
+    if correcting.epoch != current_epoch(connection, tenant, "conversation", str(no)):
         return False
-    if _standing(connection, row, summary.upto_seq) != read.summary.version:
+    if _standing(connection, row, summary.upto_seq) != correcting.summary.version:
         return False
     if last_correction(connection, tenant, no) != summary.corrected:
         return False
     version = connection.execute(SQL["summary_last"], {"tenant": tenant, "no": no}).fetchone()[0] + 1
-    derived.insert_summary(connection, row, summary, version=version, previous=read.summary.version)
+    derived.insert_summary(connection, row, summary, version=version, previous=correcting.summary.version)
     derived.save_items(connection, row, (*corrected.gone, *corrected.added), version)
     run(connection, "delivery_again", tenant=tenant, no=no)
     if summary.upto_seq == row["mark"]:
@@ -132,11 +132,11 @@ def _save(connection: sqlite3.Connection, scope: Scope, corrected: Corrected) ->
 
 def rows_said_in(connection: sqlite3.Connection, row: Row, posts: Sequence[str]) -> list[Row]:
     """Return memory rows of users and personas with sources among these posts of a conversation."""
-    found: dict[int, Row] = {}
+    results: dict[int, Row] = {}
     for each in rows(connection, "memories_from", tenant=row["tenant"], no=row["no"]):
         if each.pop("post") in posts and each["kind"] in OWN:
-            found[each["no"]] = each
-    return list(found.values())
+            results[each["no"]] = each
+    return list(results.values())
 
 
 def forgotten(connection: sqlite3.Connection, row: Row, correction: Correction) -> Counter[str]:
@@ -148,15 +148,15 @@ def forgotten(connection: sqlite3.Connection, row: Row, correction: Correction) 
     place = {"tenant": tenant, "no": no}
     keep_corrections(connection, Scope(tenant), correction)
     posts = set(correction.posts)
-    told = [
+    entries = [
         each
         for each in rows(connection, "items_of", **place)
         if posts.intersection(json.loads(each["sources"])) and says(each["text"], correction)
     ]
     lines = [line for (text,) in run(connection, "summaries_told", **place) for line in text.split("\n")]
-    if not told and not any(says(line, correction) for line in lines):
+    if not entries and not any(says(line, correction) for line in lines):
         return Counter()
-    items = len({each["id"] for each in told})
+    items = len({each["id"] for each in entries})
     run(connection, "delete_items", **place)
     counts = Counter({"items": items, "summaries": run(connection, "delete_summaries", **place).rowcount})
     counts["texts"] = _from_windows(connection, row)
@@ -179,9 +179,9 @@ def _from_windows(connection: sqlite3.Connection, row: Row) -> int:
         if text.source.startswith(_SUMMARY)
     }
     for turn in rows(connection, "turns_told", tenant=tenant, no=no):
-        told = json.loads(turn["metadata"])
-        if told.pop(_ROLLING, None) is not None:
-            metadata = json.dumps(told, ensure_ascii=False)
+        value = json.loads(turn["metadata"])
+        if value.pop(_ROLLING, None) is not None:
+            metadata = json.dumps(value, ensure_ascii=False)
             run(connection, "turn_metadata", tenant=tenant, no=no, n=turn["n"], metadata=metadata)
     return sum(unuse(connection, tenant, no, digest) for digest in digests)
 

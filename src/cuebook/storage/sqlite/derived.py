@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 
-from cuebook.interfaces.store import Compacted, CompactionInput, DueConversation
+from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Item, Scope, Summary
 from cuebook.storage.failpoints import Failpoints
@@ -63,8 +63,8 @@ def compaction(
 def _before(connection: sqlite3.Connection, row: Row, mark: int) -> Post | None:
     """Return the last post covered by the summary, which may be the question of a short answer after it."""
     values = {"tenant": row["tenant"], "no": row["no"], "first": mark, "last": mark}
-    found = reads.whole_posts(connection, row["tenant"], connection.execute(SQL["posts_stretch"], values).fetchall())
-    return found[0] if found else None
+    posts = reads.whole_posts(connection, row["tenant"], connection.execute(SQL["posts_stretch"], values).fetchall())
+    return posts[0] if posts else None
 
 
 def items(connection: sqlite3.Connection, row: Row, version: int, *, ended: bool) -> list[Item]:
@@ -77,8 +77,8 @@ def items(connection: sqlite3.Connection, row: Row, version: int, *, ended: bool
     for each in rows(connection, "items_of", tenant=row["tenant"], no=row["no"]):
         if each["made_in"] in line:
             newest[each["id"]] = each
-    found = [records.item(each) for each in newest.values() if each["text"] and (ended or each["ended_in"] is None)]
-    return sorted(found, key=lambda item: (item.seq, item.id))
+    entries = [records.item(each) for each in newest.values() if each["text"] and (ended or each["ended_in"] is None)]
+    return sorted(entries, key=lambda item: (item.seq, item.id))
 
 
 def lineage(connection: sqlite3.Connection, row: Row, version: int) -> set[int]:
@@ -97,7 +97,9 @@ def head_summary(connection: sqlite3.Connection, row: Row) -> int:
     return mark_on(connection, row["tenant"], row["no"], runs_to(connection, row["tenant"], row["no"], row["head"]))[1]
 
 
-def save_summary(connection: sqlite3.Connection, scope: Scope, compacted: Compacted, failpoints: Failpoints) -> bool:
+def save_summary(
+    connection: sqlite3.Connection, scope: Scope, compacted: CompactionResult, failpoints: Failpoints
+) -> bool:
     """Store a pass's result, unless its path is no longer the head's or another pass came first."""
     failpoints("summary.begin")
     row = base.find(connection, scope, compacted.conversation)
@@ -198,7 +200,7 @@ def postpone(
 def current(connection: sqlite3.Connection, scope: Scope, conversation: str, version: int | None) -> Summary | None:
     """Return a summary of a conversation: the head's current one, or the given version."""
     row = base.need(connection, scope, conversation)
-    found = one(
+    data = one(
         connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version or head_summary(connection, row)
     )
-    return records.summary(found) if found else None
+    return records.summary(data) if data else None

@@ -12,11 +12,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import BackendError
-from cuebook.interfaces.erasure import Erasing
+from cuebook.interfaces.erasure import ErasureInput
 from cuebook.records.audit import CommittedText, Record
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost
 from cuebook.records.digest import digest_of
-from cuebook.records.erasure import MemoryToErase, Receipt, Staying, Target, Touched, WouldForget, no_receipt, salted
+from cuebook.records.erasure import (
+    AffectedConversation,
+    MemoryToErase,
+    Receipt,
+    Staying,
+    Target,
+    WouldForget,
+    no_receipt,
+    salted,
+)
 from cuebook.records.memory import Correction, Scope
 from cuebook.records.prompt import Observation
 from cuebook.storage.failpoints import Failpoints
@@ -25,7 +34,7 @@ from cuebook.storage.sqlite.base import SnapshotRunner, one, raise_epoch, rows, 
 from cuebook.storage.sqlite.correction_store import conversation_of, forgotten
 from cuebook.storage.sqlite.memories import ErasedMemories, take, unlearn
 from cuebook.storage.sqlite.prompts import nameless
-from cuebook.storage.sqlite.redact import Redacted, redact, redact_posts, stop
+from cuebook.storage.sqlite.redact import ErasedData, redact, redact_posts, stop
 from cuebook.storage.sqlite.rows import Row
 from cuebook.storage.sqlite.tree import SPEAKERS
 from cuebook.storage.sqlite.writes import take_out
@@ -55,7 +64,7 @@ NAMES = {
 }
 
 
-class Taking:
+class ErasureRun:
     """One running erasure: the counts of erased objects, and the erased texts by conversation."""
 
     def __init__(self, connection: sqlite3.Connection, scope: Scope, *, now: float) -> None:
@@ -66,7 +75,7 @@ class Taking:
         self.running: set[int] = set()
         self.rows: Counter[str] = Counter()
         self.more: Counter[str] = Counter()
-        self.touched: list[Touched] = []
+        self.touched: list[AffectedConversation] = []
         self.gone: list[Row] = []  # memories
         self.stays: Counter[Staying] = Counter()
         self._whole: set[int] = set()  # erased conversations
@@ -78,7 +87,7 @@ class Taking:
         counts = take_out(self.connection, row)
         self._whole.add(row["no"])
         self.rows.update(counts)
-        self.touched.append(Touched(conversation_id=row["id"], posts=counts["posts"], left=0))
+        self.touched.append(AffectedConversation(conversation_id=row["id"], posts=counts["posts"], left=0))
         self.took(unlearn(self.connection, tenant, row["no"]))
         self.more["auditTexts"] += _erase_audit(self.connection, tenant, row["id"], lambda _: True)
         self.more["observations"] += _rename(self.connection, tenant, self.salt, conversation=row["id"])
@@ -87,17 +96,20 @@ class Taking:
         """Erase a user's posts in a conversation of others."""
         self.redacted(row, redact(self.connection, row, user, weigh=weigh, now=self.now))
 
-    def redacted(self, row: Row, found: Redacted | None) -> None:
+    def redacted(self, row: Row, erased_data: ErasedData | None) -> None:
         """Record an erasure in a remaining conversation, and erase audit texts that repeat the erased text."""
-        if found is None:
+        if erased_data is None:
             return
-        self.rows.update(found.counts)
-        posts, [left] = found.counts["posts"], run(self.connection, "posts_left", tenant=row["tenant"], no=row["no"])
-        self.touched.append(Touched(conversation_id=row["id"], posts=posts, left=left[0]))
+        self.rows.update(erased_data.counts)
+        posts, [left] = (
+            erased_data.counts["posts"],
+            run(self.connection, "posts_left", tenant=row["tenant"], no=row["no"]),
+        )
+        self.touched.append(AffectedConversation(conversation_id=row["id"], posts=posts, left=left[0]))
         self.stays.update({"othersPosts": left[0], "emptyPlaces": posts})
-        self._told_of(found.taken)
+        self._told_of(erased_data.taken)
         self.more["auditTexts"] += _erase_audit(
-            self.connection, self.scope.tenant, row["id"], lambda record: _repeats(record, found)
+            self.connection, self.scope.tenant, row["id"], lambda record: _repeats(record, erased_data)
         )
 
     def user(self, user: str, weigh: Callable[[PathPost], int]) -> None:
@@ -126,16 +138,16 @@ class Taking:
         if counts and row["lease_until"]:
             self.running.add(row["no"])
 
-    def took(self, taken: ErasedMemories) -> None:
+    def took(self, erased_memories: ErasedMemories) -> None:
         """Record erased memories."""
-        self.more.update(taken.counts)
-        self._told_of(taken)
+        self.more.update(erased_memories.counts)
+        self._told_of(erased_memories)
 
-    def _told_of(self, taken: ErasedMemories) -> None:
-        self.running |= taken.running
-        self.gone += taken.gone
-        self._others += taken.anew
-        self.stays["memoriesByHand"] += taken.by_hand
+    def _told_of(self, erased_memories: ErasedMemories) -> None:
+        self.running |= erased_memories.running
+        self.gone += erased_memories.gone
+        self._others += erased_memories.anew
+        self.stays["memoriesByHand"] += erased_memories.by_hand
 
     def counts(self) -> Counter[str]:
         """Return the counts of erased objects, by kind as in a receipt."""
@@ -146,7 +158,7 @@ class Taking:
 
     def left(self) -> Counter[Staying]:
         """Return the counts of affected objects that remain."""
-        from_others = sum(bool(told - self._whole) for told in self._others)
+        from_others = sum(bool(values - self._whole) for values in self._others)
         more: Counter[Staying] = Counter({
             "memoriesFromOthers": from_others,
             "auditRecords": self.more["auditTexts"],
@@ -167,10 +179,10 @@ def conversations_of_others(connection: sqlite3.Connection, tenant: str, user: s
 
     With many speakers, not all names are stored, so such conversations may be included.
     """
-    found = rows(connection, "conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
+    items = rows(connection, "conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
     return [
         row
-        for row in found
+        for row in items
         if user in json.loads(row["participants"])
         or user in json.loads(row["speakers"])
         or one(connection, "post_sent_by", tenant=tenant, no=row["no"], user=user)
@@ -197,7 +209,7 @@ def _erase_audit(
     return erased
 
 
-def _repeats(record: Record, redacted: Redacted) -> bool:
+def _repeats(record: Record, redacted: ErasedData) -> bool:
     return record.turn in redacted.turns or any(redacted.quoted.stand_in(text.text) for text in record.texts.values())
 
 
@@ -265,17 +277,17 @@ class SqliteErasure:
         self._unclean = unclean
         self._failpoints = failpoints
 
-    async def forget(self, scope: Scope, erasing: Erasing) -> Receipt:
+    async def forget(self, scope: Scope, erasing: ErasureInput) -> Receipt:
         """Erase the target and store the receipt as pending."""
         return await self._write(lambda c: _forget(c, scope, erasing, self._failpoints))
 
-    async def would_forget(self, scope: Scope, erasing: Erasing) -> WouldForget:
+    async def would_forget(self, scope: Scope, erasing: ErasureInput) -> WouldForget:
         """Return the preview of an erasure."""
         try:
             await self._write(lambda c: _would_forget(c, scope, erasing))
         except _UndoneError as undone:
             return undone.found
-        msg = "the preview of the erasure is missing"
+        msg = "The preview of the erasure is missing."
         raise BackendError(msg)
 
     @property
@@ -296,13 +308,13 @@ class SqliteErasure:
 
     async def receipts(self, scope: Scope, *, limit: int = 100) -> list[Receipt]:
         """Return the newest receipts."""
-        found = await self._read(lambda c: rows(c, "receipts_last", tenant=scope.tenant, limit=limit))
-        return [_receipt(row["body"]) for row in found]
+        items = await self._read(lambda c: rows(c, "receipts_last", tenant=scope.tenant, limit=limit))
+        return [_receipt(row["body"]) for row in items]
 
     async def pending(self, *, limit: int = 100) -> list[tuple[str, Receipt]]:
         """Return unsigned receipts."""
-        found = await self._read(lambda c: rows(c, "receipts_pending", limit=limit))
-        return [(row["tenant"], _receipt(row["body"])) for row in found]
+        items = await self._read(lambda c: rows(c, "receipts_pending", limit=limit))
+        return [(row["tenant"], _receipt(row["body"])) for row in items]
 
     async def finish(self, scope: Scope, receipt: Receipt) -> bool:
         """Store a signed receipt."""
@@ -311,13 +323,13 @@ class SqliteErasure:
 
     async def idle(self, *, before: float, limit: int) -> list[tuple[str, str]]:
         """Return conversations without a post since a time: tenant and id, oldest first."""
-        found = await self._read(lambda c: rows(c, "conversations_idle", before=before, limit=limit))
-        return [(row["tenant"], row["id"]) for row in found]
+        items = await self._read(lambda c: rows(c, "conversations_idle", before=before, limit=limit))
+        return [(row["tenant"], row["id"]) for row in items]
 
     async def untouched(self, *, before: float, limit: int) -> list[tuple[str, str]]:
         """Return memories that were not stated, repeated or changed since a time: tenant and id, oldest first."""
-        found = await self._read(lambda c: rows(c, "memories_untouched", before=before, limit=limit))
-        return [(row["tenant"], row["id"]) for row in found]
+        items = await self._read(lambda c: rows(c, "memories_untouched", before=before, limit=limit))
+        return [(row["tenant"], row["id"]) for row in items]
 
 
 # ---- targets --------------------------------------------------------------------------------------------------------
@@ -335,7 +347,7 @@ class _ErasureSubject(Struct, frozen=True):
         return [*self.conversations, *{row["no"]: row for row, _ in self.told}.values()]
 
 
-def _find(connection: sqlite3.Connection, scope: Scope, erasing: Erasing) -> _ErasureSubject:
+def _find(connection: sqlite3.Connection, scope: Scope, erasing: ErasureInput) -> _ErasureSubject:
     target = erasing.target
     named = Target("conversation", tuple(erasing.posts)) if target.kind == "item" else target
     return _ErasureSubject(
@@ -345,37 +357,39 @@ def _find(connection: sqlite3.Connection, scope: Scope, erasing: Erasing) -> _Er
     )
 
 
-def _erase(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, named: _ErasureSubject) -> Taking:
+def _erase(
+    connection: sqlite3.Connection, scope: Scope, erasing: ErasureInput, erasure_subject: _ErasureSubject
+) -> ErasureRun:
     target = erasing.target
-    taking = Taking(connection, scope, now=erasing.now)
-    for row in named.conversations if target.kind == "conversation" else ():
+    taking = ErasureRun(connection, scope, now=erasing.now)
+    for row in erasure_subject.conversations if target.kind == "conversation" else ():
         taking.conversation(row)
-    for row in named.conversations if target.kind == "item" else ():
+    for row in erasure_subject.conversations if target.kind == "item" else ():
         posts = erasing.posts[row["id"]]
         taking.redacted(row, redact_posts(connection, row, posts, weigh=erasing.weigh, now=erasing.now))
     for user in _users(scope, target):
         taking.user(user, erasing.weigh)
-    taken = take(connection, scope.tenant, named.memories, anew=False)
-    taking.took(taken)
-    taking.stays["sourcePosts"] += taken.sources
-    for row, each in named.told:
+    erased_memories = take(connection, scope.tenant, erasure_subject.memories, anew=False)
+    taking.took(erased_memories)
+    taking.stays["sourcePosts"] += erased_memories.sources
+    for row, each in erasure_subject.told:
         taking.take_derived(row, each)
     taking.stop()
     return taking
 
 
-def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, failpoints: Failpoints) -> Receipt:
+def _forget(connection: sqlite3.Connection, scope: Scope, erasing: ErasureInput, failpoints: Failpoints) -> Receipt:
     failpoints("forget.begin")
     tenant, target = scope.tenant, erasing.target
-    named = _find(connection, scope, erasing)
+    erasure_subject = _find(connection, scope, erasing)
     epoch = raise_epoch(connection, tenant)
     for owner in target.ids:
         raise_epoch(connection, tenant, target.kind, owner)
-    taking = _erase(connection, scope, erasing, named)
+    taking = _erase(connection, scope, erasing, erasure_subject)
     if sum(taking.rows.values()):
         run(connection, "optimize_text")
     bare = erasing.receipt
-    concerned = _concerned(scope, target, named.reached(), named.memories)
+    concerned = _concerned(scope, target, erasure_subject.reached(), erasure_subject.memories)
     concerns = tuple(sorted(salted(user, bare.salt) for user in concerned))
     receipt = replace(bare, counts=dict(sorted(taking.counts().items())), epoch=epoch, concerns=concerns)
     values = {"id": receipt.id, "state": receipt.state, "body": _encode(receipt), "now": erasing.now}
@@ -392,11 +406,11 @@ class _UndoneError(Exception):
         self.found = found
 
 
-def _would_forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing) -> None:
+def _would_forget(connection: sqlite3.Connection, scope: Scope, erasing: ErasureInput) -> None:
     """Erase, record the result and roll back, so that the preview is exact. Raises _UndoneError."""
     target = erasing.target
-    named = _find(connection, scope, erasing)
-    taking = _erase(connection, scope, erasing, named)
+    erasure_subject = _find(connection, scope, erasing)
+    taking = _erase(connection, scope, erasing, erasure_subject)
     stays = taking.left()
     if target.kind == "user":
         keys = rows(connection, "keys_of", tenant=scope.tenant)
@@ -422,7 +436,7 @@ def delete(connection: sqlite3.Connection, scope: Scope, conversation: str, fail
     """Delete a conversation and all data derived from it, without a receipt. Return the rows per table."""
     row = base.need(connection, scope, conversation)
     raise_epoch(connection, scope.tenant)
-    taking = Taking(connection, scope, now=row["updated_at"])
+    taking = ErasureRun(connection, scope, now=row["updated_at"])
     taking.conversation(row)
     taking.stop()
     run(connection, "optimize_text")
@@ -453,18 +467,18 @@ def _named_rows(connection: sqlite3.Connection, scope: Scope, target: Target) ->
 def _named_memories(connection: sqlite3.Connection, scope: Scope, target: Target) -> list[Row]:
     """Return memories of a persona or an organization, or by id; users can only name their own."""
     tenant, user = scope.tenant, scope.user
-    found: list[Row] = []
+    items: list[Row] = []
     for name in target.ids:
         if target.kind == "persona":
-            found += rows(connection, "memories_of_persona", tenant=tenant, persona=name, user=user)
+            items += rows(connection, "memories_of_persona", tenant=tenant, persona=name, user=user)
         elif target.kind == "organization" and user is None:
-            found += rows(connection, "memory_of_place", tenant=tenant, kind="organization", owner=name)
+            items += rows(connection, "memory_of_place", tenant=tenant, kind="organization", owner=name)
         elif target.kind == "memory":
-            found += rows(connection, "memory_by_id", tenant=tenant, id=name.removeprefix("memory:"))
+            items += rows(connection, "memory_by_id", tenant=tenant, id=name.removeprefix("memory:"))
     if target.kind == "memory" and user is not None:
         own = {row["no"] for row in rows(connection, "memories_of_user", tenant=tenant, user=user)}
-        found = [row for row in found if row["no"] in own]
-    return found
+        items = [row for row in items if row["no"] in own]
+    return items
 
 
 def _users_of(memory: Row) -> list[str]:
@@ -473,10 +487,10 @@ def _users_of(memory: Row) -> list[str]:
     return [*([owner] if memory["kind"] == "user" else []), *([user] if user else [])]
 
 
-def _concerned(scope: Scope, target: Target, found: Iterable[Row], memories: Iterable[Row]) -> set[str]:
+def _concerned(scope: Scope, target: Target, results: Iterable[Row], memories: Iterable[Row]) -> set[str]:
     """Return the users whose data is erased, and the requesting user."""
     asking = {scope.user} if scope.user else set()
     if target.kind == "user":
         return asking | set(_users(scope, target))
     owners = {user for row in memories for user in _users_of(row)}
-    return asking | owners | {row["user_id"] for row in found if row["user_id"]}
+    return asking | owners | {row["user_id"] for row in results if row["user_id"]}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.keys import Presented
+from cuebook.interfaces.keys import PresentedKey
 from cuebook.records.audit import Record
 from cuebook.records.key import Key
 from cuebook.records.memory import Scope
@@ -26,14 +26,14 @@ class SqliteKeys:
         self._read = read
         self._write = write
 
-    async def present(self, id_: str | None) -> Presented:
+    async def present(self, id_: str | None) -> PresentedKey:
         """Return a key by its id."""
 
-        def read(connection: sqlite3.Connection) -> Presented:
+        def read(connection: sqlite3.Connection) -> PresentedKey:
             row = one(connection, "key_by_id", id=id_) if id_ is not None else None
             if row is None:
-                return Presented(configured=one(connection, "key_any") is not None)
-            return Presented(configured=True, key=key_record(row), digest=row["digest"])
+                return PresentedKey(configured=one(connection, "key_any") is not None)
+            return PresentedKey(configured=True, key=key_record(row), digest=row["digest"])
 
         return await self._read(read)
 

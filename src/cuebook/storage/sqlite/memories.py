@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.interfaces.memories import Matched, MemoryContext, MemoryLook, MemoryQuery, PlaceChange
+from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
 from cuebook.memory.item_keys import memory_key
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
-from cuebook.memory.scopes import KEPT, Whose, effective, read_places
+from cuebook.memory.scopes import KEPT, Participants, effective, read_places
 from cuebook.memory.supersede import nearest
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Dense, Memory, Place, Scope, Source
@@ -38,9 +38,9 @@ _COLUMNS = (
 def memory_context(
     connection: sqlite3.Connection,
     scope: Scope,
-    look: MemoryLook,
+    memory_look: MemoryLook,
     row: Row | None,
-    kept: SearchCache,
+    search_cache: SearchCache,
     *,
     dense: Dense | None = None,
     keep: Sequence[str] = (),
@@ -50,24 +50,24 @@ def memory_context(
     `dense` is its query's vector; `keep` are ids of memories that it used before.
     """
     metadata = json.loads(row["metadata"]) if row else {}
-    policy = effective(look.control, metadata.get(KEPT), look.defaults)
-    settings = settings_of(connection, scope.tenant, look.organization) if look.organization else {}
-    user = row["user_id"] if row else look.user or scope.user
+    policy = effective(memory_look.control, metadata.get(KEPT), memory_look.defaults)
+    settings = settings_of(connection, scope.tenant, memory_look.organization) if memory_look.organization else {}
+    user = row["user_id"] if row else memory_look.user or scope.user
     others = [each for each in json.loads(row["participants"]) if each != user] if row else []
-    persona = look.persona or (row["persona"] if row else "") or look.otherwise
-    whose = Whose(user=user, persona=persona, organization=look.organization, alone=not others)
-    places = read_places(policy, whose, settings)
-    if others and not _all_of(connection, scope.tenant, look.organization, others):
+    persona = memory_look.persona or (row["persona"] if row else "") or memory_look.otherwise
+    participants = Participants(user=user, persona=persona, organization=memory_look.organization, alone=not others)
+    places = read_places(policy, participants, settings)
+    if others and not _all_of(connection, scope.tenant, memory_look.organization, others):
         places = tuple(each for each in places if each.kind != "organization")
     if not places:
         return MemoryContext(policy=policy, settings=settings)
-    asked = MemoryQuery(text=look.text, dense=dense, limit=look.limit, standing=look.limit)
-    found = find(connection, scope.tenant, places, asked, kept)
-    memories = list(found.memories)
+    memory_query = MemoryQuery(text=memory_look.text, dense=dense, limit=memory_look.limit, standing=memory_look.limit)
+    matched = find(connection, scope.tenant, places, memory_query, search_cache)
+    memories = list(matched.memories)
     for id_ in set(keep) - {each.id for each in memories}:
         again = memories_of(connection, rows(connection, "memory_by_id", tenant=scope.tenant, id=id_))
         memories += [each for each in again if each.place in places]
-    fields = msgspec.structs.asdict(found) | {"memories": tuple(memories)}
+    fields = msgspec.structs.asdict(matched) | {"memories": tuple(memories)}
     return MemoryContext(policy=policy, places=places, settings=settings, **fields)
 
 
@@ -84,44 +84,50 @@ def used(connection: sqlite3.Connection, tenant: str, nos: Sequence[int], *, by:
 
 
 def find(
-    connection: sqlite3.Connection, tenant: str, places: Sequence[Place], asked: MemoryQuery, kept: SearchCache
-) -> Matched:
+    connection: sqlite3.Connection,
+    tenant: str,
+    places: Sequence[Place],
+    memory_query: MemoryQuery,
+    search_cache: SearchCache,
+) -> MemoryMatches:
     """Return memories of places that match a query by words and vectors, and standing memories.
 
     Each place is searched by itself: other places do not affect the cost or the ranking.
     """
-    query = read_query(asked.text) if asked.text else None
-    found: list[int] = []
+    query = read_query(memory_query.text) if memory_query.text else None
+    results: list[int] = []
     cosines, vectors = 0.0, 0
     held, frequencies = 0, Counter[str]()
     keys: dict[int, str] = {}
     known: dict[int, Row] = {}
     close: dict[Place, Close] = {}
     for place in places:
-        told = matching(connection, tenant, place, asked, kept, query=query) if query else OwnerMatches()
-        held, frequencies = held + told.held, frequencies + Counter(told.frequencies)
-        keys |= told.keys
-        near = _close(connection, tenant, place, asked, kept)
+        owner_matches = (
+            matching(connection, tenant, place, memory_query, search_cache, query=query) if query else OwnerMatches()
+        )
+        held, frequencies = held + owner_matches.held, frequencies + Counter(owner_matches.frequencies)
+        keys |= owner_matches.keys
+        near = _close(connection, tenant, place, memory_query, search_cache)
         if near is not None:
             close[place] = near
             cosines, vectors = cosines + near.total, vectors + len(near.seqs)
-        closest = _closest(connection, tenant, place, asked, near)
+        closest = _closest(connection, tenant, place, memory_query, near)
         known |= {each["no"]: each for each in closest}
-        found += in_turn(told.found, [each["no"] for each in closest])
-        for each in rows(connection, "memory_standing", limit=asked.standing, **place_values(tenant, place)):
+        results += in_turn(owner_matches.found, [each["no"] for each in closest])
+        for each in rows(connection, "memory_standing", limit=memory_query.standing, **place_values(tenant, place)):
             known[each["no"]] = each
-    if left := [no for no in found if no not in known]:
+    if left := [no for no in results if no not in known]:
         known |= {each["no"]: each for each in rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(left))}
-    _add_newer(connection, tenant, known, asked.at)
-    return Matched(
+    _add_newer(connection, tenant, known, memory_query.at)
+    return MemoryMatches(
         memories=tuple(memories_of(connection, list(known.values()))),
-        found=tuple(no for no in found if no in known),
+        found=tuple(no for no in results if no in known),
         cosines=_cosines(known.values(), close),
         held=max(held, len(known)),
         frequencies=dict(frequencies),
         keys=keys,
         mean_cosine=usual(cosines, vectors),
-        akin=akin_among(asked.dense.akin, vectors) if asked.dense else 1.0,
+        akin=akin_among(memory_query.dense.akin, vectors) if memory_query.dense else 1.0,
     )
 
 
@@ -140,47 +146,61 @@ def _add_newer(connection: sqlite3.Connection, tenant: str, known: dict[int, Row
 
 
 def matching(
-    connection: sqlite3.Connection, tenant: str, place: Place, asked: MemoryQuery, kept: SearchCache, *, query: Query
+    connection: sqlite3.Connection,
+    tenant: str,
+    place: Place,
+    memory_query: MemoryQuery,
+    search_cache: SearchCache,
+    *,
+    query: Query,
 ) -> OwnerMatches:
     """Find a place's memories that share words with a query, among those valid now or at a time.
 
     A small place is scanned: full-text search would have to walk over the words of all other memories.
     """
     values = place_values(tenant, place)
-    here = kept.words.of(connection, values) if asked.at is None else words_at(connection, values, asked.at)
+    here = (
+        search_cache.words.of(connection, values)
+        if memory_query.at is None
+        else words_at(connection, values, memory_query.at)
+    )
     if here.holding is not None:
-        return here.sharing(query, asked.limit)
+        return here.sharing(query, memory_query.limit)
     token = place_token(tenant, place)
     query, counts = rarest_words(connection, here, query, token)
     match = match_expression(query, token)
     if match is None:
         return OwnerMatches(held=here.held, frequencies=counts)
-    at = {} if asked.at is None else {"at": asked.at}
-    name = "memory_find" if asked.at is None else "memory_find_at"
-    found = connection.execute(SQL[name], {"match": match, "limit": asked.limit} | at).fetchall()
-    return OwnerMatches([no for (no,) in found], here.held, counts)
+    at = {} if memory_query.at is None else {"at": memory_query.at}
+    name = "memory_find" if memory_query.at is None else "memory_find_at"
+    results = connection.execute(SQL[name], {"match": match, "limit": memory_query.limit} | at).fetchall()
+    return OwnerMatches([no for (no,) in results], here.held, counts)
 
 
 def _close(
-    connection: sqlite3.Connection, tenant: str, place: Place, asked: MemoryQuery, kept: SearchCache
+    connection: sqlite3.Connection, tenant: str, place: Place, memory_query: MemoryQuery, search_cache: SearchCache
 ) -> Close | None:
-    return kept.matrices.close(connection, tenant, scope_of_place(place), asked.dense) if asked.dense else None
+    return (
+        search_cache.matrices.close(connection, tenant, scope_of_place(place), memory_query.dense)
+        if memory_query.dense
+        else None
+    )
 
 
 def _closest(
-    connection: sqlite3.Connection, tenant: str, place: Place, asked: MemoryQuery, close: Close | None
+    connection: sqlite3.Connection, tenant: str, place: Place, memory_query: MemoryQuery, close: Close | None
 ) -> list[Row]:
     """Return the rows of a place's memories with the highest cosine similarity to the query, closest first."""
     if close is None:
         return []
-    values, most = place_values(tenant, place), min(asked.limit, CLOSEST)
-    count, found = most, list[Row]()
+    values, most = place_values(tenant, place), min(memory_query.limit, CLOSEST)
+    count, items = most, list[Row]()
     while True:
         best = close.best(count, EVERYWHERE)
         by_said = {each["said"]: each for each in rows(connection, "memories_by_said", said=json.dumps(best), **values)}
-        found = [by_said[said] for said in best if said in by_said and _held(by_said[said], asked.at)]
-        if len(found) >= most or count >= len(close.seqs):
-            return found[:most]
+        items = [by_said[said] for said in best if said in by_said and _held(by_said[said], memory_query.at)]
+        if len(items) >= most or count >= len(close.seqs):
+            return items[:most]
         count *= 4  # the closest are no longer valid
 
 
@@ -191,10 +211,10 @@ def _held(row: Row, at: float | None) -> bool:
     return bool(row["valid_from"] <= at and (row["valid_to"] is None or row["valid_to"] > at))
 
 
-def _cosines(found: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, float]:
+def _cosines(results: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, float]:
     """Return the cosines of memories with the query by number; memories without a vector are omitted."""
     by_place: dict[Place, dict[int, int]] = {}
-    for row in found:
+    for row in results:
         by_place.setdefault(Place(row["kind"], row["owner"]), {})[row["said"]] = row["no"]
     return {
         nos[said]: cosine
@@ -217,11 +237,11 @@ def like(
     if near is not None and connection.execute(SQL["memory_count"], values).fetchone()[0] > ALL:
         wanted = {no for (no,) in connection.execute(SQL["memory_corrected"], values)}
         wanted |= {no for (no,) in connection.execute(SQL["memories_named"], values | {"ids": json.dumps(list(ids))})}
-        told = connection.execute(SQL["memory_words"], values).fetchall()
+        fields = connection.execute(SQL["memory_words"], values).fetchall()
         for over in (False, True):  # ended memories take no slots from valid ones
-            some = [(no, f"{text} {subject}") for no, text, subject, ended in told if bool(ended) == over]
-            found = nearest(near, [text for _, text in some], ALIKE)
-            wanted |= {some[at][0] for at in found}
+            some = [(no, f"{text} {subject}") for no, text, subject, ended in fields if bool(ended) == over]
+            results = nearest(near, [text for _, text in some], ALIKE)
+            wanted |= {some[at][0] for at in results}
         return memories_of(
             connection, rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(sorted(wanted)))
         )
@@ -294,21 +314,21 @@ def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, number
 
 def remove(connection: sqlite3.Connection, tenant: str, no: int) -> int:
     """Delete a memory with its index entry, vectors and sources."""
-    told = one(connection, "memory_told", no=no)
-    if told is not None:
-        drop(connection, told["tenant"], Place(told["kind"], told["owner"]), told["said"])
+    data = one(connection, "memory_told", no=no)
+    if data is not None:
+        drop(connection, data["tenant"], Place(data["kind"], data["owner"]), data["said"])
     run(connection, "memory_sources_delete", tenant=tenant, no=no)
     run(connection, "memory_text_delete", no=no)
     return run(connection, "memory_delete", no=no).rowcount
 
 
-def memories_of(connection: sqlite3.Connection, found: Sequence[Row]) -> list[Memory]:
+def memories_of(connection: sqlite3.Connection, results: Sequence[Row]) -> list[Memory]:
     """Return memories from their rows, with their sources."""
-    if not found:
+    if not results:
         return []
     sources: dict[int, list[Source]] = {}
-    nos = json.dumps([each["no"] for each in found])
-    for each in rows(connection, "memory_sources", tenant=found[0]["tenant"], nos=nos):
+    nos = json.dumps([each["no"] for each in results])
+    for each in rows(connection, "memory_sources", tenant=results[0]["tenant"], nos=nos):
         sources.setdefault(each["memory"], []).append(Source(each["id"], each["post"]))
     return [
         Memory(
@@ -317,15 +337,15 @@ def memories_of(connection: sqlite3.Connection, found: Sequence[Row]) -> list[Me
             sources=tuple(sources.get(row["no"], ())),
             **{name: row[name] for name in _COLUMNS},
         )
-        for row in found
+        for row in results
     ]
 
 
 def settings_of(connection: sqlite3.Connection, tenant: str, organization: str) -> Mapping[str, Any]:
     """Return an organization's settings, empty if none are stored."""
     row = one(connection, "organization_settings", tenant=tenant, id=organization)
-    found: Mapping[str, Any] = json.loads(row["settings"]) if row else {}
-    return found
+    data: Mapping[str, Any] = json.loads(row["settings"]) if row else {}
+    return data
 
 
 def place_values(tenant: str, place: Place) -> dict[str, str]:
@@ -360,29 +380,29 @@ def unlearn(
     connection: sqlite3.Connection, tenant: str, no: int, posts: Collection[str] | None = None
 ) -> ErasedMemories:
     """Erase memories from a conversation, or from some of its posts (ids)."""
-    found: dict[int, Row] = {}
+    results: dict[int, Row] = {}
     counts: Counter[str] = Counter()
     for row in rows(connection, "memories_from", tenant=tenant, no=no):
         post = row.pop("post")
         if posts is None or post in posts:
-            found[row["no"]] = row
+            results[row["no"]] = row
             gone = run(connection, "memory_source_drop", tenant=tenant, memory=row["no"], no=no, post=post)
             counts["memorySources"] += gone.rowcount
-    by_hand = [row for row in found.values() if row["written"]]
+    by_hand = [row for row in results.values() if row["written"]]
     for row in by_hand:
         run(connection, "place_changed", **_place_of(row))
-    taken = take(connection, tenant, [row for row in found.values() if not row["written"]], anew=True)
-    taken.counts.update(counts)
-    taken.by_hand = len(by_hand)
-    return taken
+    erased_memories = take(connection, tenant, [row for row in results.values() if not row["written"]], anew=True)
+    erased_memories.counts.update(counts)
+    erased_memories.by_hand = len(by_hand)
+    return erased_memories
 
 
-def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, anew: bool) -> ErasedMemories:
+def take(connection: sqlite3.Connection, tenant: str, results: Iterable[Row], *, anew: bool) -> ErasedMemories:
     """Delete memories, and their text from windows that showed them.
 
     `anew`: deliver their remaining sources again. Otherwise their sources never restore them.
     """
-    waiting = deque(found)
+    waiting = deque(results)
     gone: dict[int, Row] = {}
     again: set[int] = set()
     others: list[set[int]] = []
@@ -394,9 +414,9 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
         gone[row["no"]] = row
         sources = rows(connection, "sources_of", tenant=tenant, no=row["no"])
         if anew:
-            told = {each["conversation"] for each in sources}
-            again |= told
-            others += [told] if told else []
+            values = {each["conversation"] for each in sources}
+            again |= values
+            others += [values] if values else []
             ended = {"before": row["supersedes"], "id": row["id"]}  # their validity is derived again
             waiting += rows(connection, "memories_superseded", **_place_of(row), **ended)
         else:
@@ -413,11 +433,13 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
         run(connection, "place_changed", **place)
     for no in sorted(again):
         deliver_anew(connection, tenant, no)
-    taken = ErasedMemories(Counter({"memories": len(gone)}), set(), list(gone.values()), others, sources=barred)
+    erased_memories = ErasedMemories(
+        Counter({"memories": len(gone)}), set(), list(gone.values()), others, sources=barred
+    )
     if gone:
-        _from_windows(connection, tenant, list(gone.values()), taken)
+        _from_windows(connection, tenant, list(gone.values()), erased_memories)
         run(connection, "optimize_memory_text")
-    return taken
+    return erased_memories
 
 
 def deliver_anew(connection: sqlite3.Connection, tenant: str, no: int) -> None:
@@ -430,17 +452,19 @@ def _place_of(row: Row) -> dict[str, str]:
     return place_values(row["tenant"], Place(row["kind"], row["owner"]))
 
 
-def _from_windows(connection: sqlite3.Connection, tenant: str, gone: list[Row], taken: ErasedMemories) -> None:
+def _from_windows(
+    connection: sqlite3.Connection, tenant: str, gone: list[Row], erased_memories: ErasedMemories
+) -> None:
     """Remove the text of memories from the windows that showed them."""
     names = {f"memory:{row['id']}" for row in gone}
     owners = {_owner(row) for row in gone}
     user = owners.pop() if len(owners) == 1 else None
     for step in rows(connection, "windows_naming", tenant=tenant, user=user):
-        said = [text for text in _manifest(step["manifest"]).volatile if text.source in names]
-        for text in said:
-            taken.counts["texts"] += unuse(connection, tenant, step["no"], bytes.fromhex(text.digest))
-        if said and step["state"] == "running":
-            taken.running.add(step["no"])
+        manifest_texts = [text for text in _manifest(step["manifest"]).volatile if text.source in names]
+        for text in manifest_texts:
+            erased_memories.counts["texts"] += unuse(connection, tenant, step["no"], bytes.fromhex(text.digest))
+        if manifest_texts and step["state"] == "running":
+            erased_memories.running.add(step["no"])
 
 
 def _owner(row: Row) -> str | None:

@@ -5,7 +5,14 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cuebook.interfaces.memories import Cited, Delivered, Delivering, Matched, MemoryQuery, PlaceChange
+from cuebook.interfaces.memories import (
+    CitedPost,
+    DeliveryInput,
+    DeliveryResult,
+    MemoryMatches,
+    MemoryQuery,
+    PlaceChange,
+)
 from cuebook.memory.knowledge import FIRST, REPEAT
 from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_BY, SHARED_WITH, SPOKEN_WITH, Policy, PolicyTerms, read_policy
 from cuebook.records.conversation import Post
@@ -38,7 +45,7 @@ _CONTEXT = 4
 _TERMS = {"kept": KEPT, "shared": SHARED_WITH, "persona": SPOKEN_WITH, "brought": BROUGHT, "by": SHARED_BY}
 
 
-def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, limit: int) -> Delivering | None:
+def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, limit: int) -> DeliveryInput | None:
     """Load the input of a delivery, at most `limit` posts; None if nothing is due."""
     row = base.find(connection, scope, conversation)
     if row is None:
@@ -50,7 +57,7 @@ def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, 
     known, done = records.conversation(row), (mark["seq"], mark["version"])
     runs = runs_to(connection, tenant, no, row["head"])
     if mark["seq"] and not on_path(runs, mark["seq"]):
-        return Delivering(conversation=known, seq=mark["seq"], version=mark["version"], done=done, left=True)
+        return DeliveryInput(conversation=known, seq=mark["seq"], version=mark["version"], done=done, left=True)
     posts = _stretch(connection, tenant, no, after(runs, mark["seq"]), limit)
     before: Sequence[Post] = ()
     if mark["seq"]:
@@ -60,15 +67,15 @@ def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, 
     ids = {post.id for post in (*before, *posts)}.union(*(item.sources for item in items))
     cited = _cited(connection, row, ids)
     under = [terms for post in cited.values() for terms in post.terms]
-    told, keys = ({terms.shared for terms in under} - {""}, {terms.by for terms in under} - {""})
+    values, keys = ({terms.shared for terms in under} - {""}, {terms.by for terms in under} - {""})
     last = posts[-1].seq if posts else row["head"]
-    return Delivering(
+    return DeliveryInput(
         conversation=known,
         seq=last,
         version=version,
         done=done,
         again=current_epoch(connection, tenant, "delivery", str(no)) > 0,
-        settings={each: memories.settings_of(connection, tenant, each) for each in sorted(told)},
+        settings={each: memories.settings_of(connection, tenant, each) for each in sorted(values)},
         keys={each: _key(connection, tenant, each) for each in sorted(keys)},
         before=tuple(before),
         posts=tuple(posts),
@@ -89,23 +96,23 @@ def _fresh(connection: sqlite3.Connection, row: Row, done: int, version: int) ->
     return tuple(records.item(each) for each in newest.values() if each["text"])
 
 
-def _cited(connection: sqlite3.Connection, row: Row, ids: Iterable[str]) -> Mapping[str, Cited]:
+def _cited(connection: sqlite3.Connection, row: Row, ids: Iterable[str]) -> Mapping[str, CitedPost]:
     """Return the senders of posts, and the sharing terms of their turns."""
     tenant, no = row["tenant"], row["no"]
     posts = rows(connection, "posts_cited", tenant=tenant, no=no, ids=json.dumps(sorted(ids)))
     company: list[tuple[int, int]] = json.loads(row["company"])
     began = _began(connection, row)
-    known: dict[int, tuple[PolicyTerms, ...]] = {}
-    found: dict[str, Cited] = {}
+    policy_terms: dict[int, tuple[PolicyTerms, ...]] = {}
+    citeds: dict[str, CitedPost] = {}
     for post in posts:
         terms: tuple[PolicyTerms, ...] = ()
         if post["role"] == "user":
-            if post["round"] not in known:
-                known[post["round"]] = _terms(connection, tenant, no, post["round"])
-            terms = known[post["round"]]
+            if post["round"] not in policy_terms:
+                policy_terms[post["round"]] = _terms(connection, tenant, no, post["round"])
+            terms = policy_terms[post["round"]]
         alone = not any(first <= post["seq"] and (not last or post["seq"] <= last) for first, last in company)
-        found[post["id"]] = Cited(post["role"], post["sender"], alone and post["sender"] in ("User", began), terms)
-    return found
+        citeds[post["id"]] = CitedPost(post["role"], post["sender"], alone and post["sender"] in ("User", began), terms)
+    return citeds
 
 
 def _began(connection: sqlite3.Connection, row: Row) -> str | None:
@@ -155,7 +162,7 @@ def _stretch(
     return posts
 
 
-def deliver(connection: sqlite3.Connection, scope: Scope, delivered: Delivered) -> bool:
+def deliver(connection: sqlite3.Connection, scope: Scope, delivered: DeliveryResult) -> bool:
     """Store a delivery; return False and store nothing if its input has changed.
 
     The input is the mark, the path, the places, the permissions, and the keys used for an organization.
@@ -175,7 +182,7 @@ def deliver(connection: sqlite3.Connection, scope: Scope, delivered: Delivered) 
     return True
 
 
-def _stands(connection: sqlite3.Connection, row: Row, delivered: Delivered) -> bool:
+def _stands(connection: sqlite3.Connection, row: Row, delivered: DeliveryResult) -> bool:
     """Return whether the input of a delivery is unchanged."""
     tenant, no = row["tenant"], row["no"]
     mark = one(connection, "delivery_get", tenant=tenant, no=no)
@@ -199,7 +206,7 @@ def _stands(connection: sqlite3.Connection, row: Row, delivered: Delivered) -> b
 # ---- withdrawals ----------------------------------------------------------------------------------------------------
 
 
-def withdraw(connection: sqlite3.Connection, scope: Scope, left: Delivering, *, now: float) -> bool:
+def withdraw(connection: sqlite3.Connection, scope: Scope, left: DeliveryInput, *, now: float) -> bool:
     """Remove memories of posts that are no longer on the head's path, and restart delivery at the fork.
 
     Return False and change nothing if the mark has moved.
@@ -212,11 +219,11 @@ def withdraw(connection: sqlite3.Connection, scope: Scope, left: Delivering, *, 
     if mark is None or (mark["seq"], mark["version"]) != left.done:
         return False
     runs = runs_to(connection, tenant, no, row["head"])
-    found: dict[int, list[Row]] = {}
+    results: dict[int, list[Row]] = {}
     for each in rows(connection, "sources_in", tenant=tenant, no=no):
         if not on_path(runs, each["seq"]):
-            found.setdefault(each["no"], []).append(each)
-    for lost in found.values():
+            results.setdefault(each["no"], []).append(each)
+    for lost in results.values():
         _lose(connection, tenant, no, lost, now=now)
     seq, version = left.done
     fork = _fork(runs, runs_to(connection, tenant, no, seq))
@@ -255,8 +262,8 @@ def _lose(connection: sqlite3.Connection, tenant: str, no: int, lost: Sequence[R
         sure = max(min(memory["confidence"], FIRST), memory["confidence"] - REPEAT * (len(sources) - len(rest)))
         times = [each["created_at"] for each in rest if each["created_at"] is not None]
         since = max(memory["valid_from"], min(times, default=memory["valid_from"]))
-        said = {"valid_from": since, "repeated_at": max(times, default=since)}
-        values = {"confidence": round(sure, 6), "now": now} | said
+        data = {"valid_from": since, "repeated_at": max(times, default=since)}
+        values = {"confidence": round(sure, 6), "now": now} | data
         run(connection, "memory_rests", no=memory["no"], **values)
     else:
         values = {"id": memory["id"], "now": now}
@@ -280,15 +287,15 @@ class SqliteMemories:
         """Return conversations due for delivery: tenant and id."""
         return await self._read(lambda c: c.execute(SQL["deliveries_due"], {"limit": limit}).fetchall())
 
-    async def delivering(self, scope: Scope, conversation: str, *, limit: int) -> Delivering | None:
+    async def delivering(self, scope: Scope, conversation: str, *, limit: int) -> DeliveryInput | None:
         """Load the input of a delivery, at most `limit` posts; None if nothing is due."""
         return await self._read(lambda c: delivering(c, scope, conversation, limit))
 
-    async def deliver(self, scope: Scope, delivered: Delivered) -> bool:
+    async def deliver(self, scope: Scope, delivered: DeliveryResult) -> bool:
         """Store a delivery; return False and store nothing if the mark or a place has changed."""
         return await self._write(lambda c: deliver(c, scope, delivered))
 
-    async def withdraw(self, scope: Scope, left: Delivering, *, now: float) -> bool:
+    async def withdraw(self, scope: Scope, left: DeliveryInput, *, now: float) -> bool:
         """Remove memories of abandoned branches; return False and change nothing if the mark has moved."""
         return await self._write(lambda c: withdraw(c, scope, left, now=now))
 
@@ -313,8 +320,8 @@ class SqliteMemories:
         values = {"tenant": scope.tenant if scope.proven else None, "before": before, "limit": limit}
 
         def read(connection: sqlite3.Connection) -> list[tuple[str, Memory]]:
-            found = rows(connection, "memory_idle", categories=json.dumps(list(categories)), **values)
-            return [(row["tenant"], memory) for row in found for memory in memories.memories_of(connection, [row])]
+            items = rows(connection, "memory_idle", categories=json.dumps(list(categories)), **values)
+            return [(row["tenant"], memory) for row in items for memory in memories.memories_of(connection, [row])]
 
         return await self._read(read)
 
@@ -337,9 +344,9 @@ class SqliteMemories:
 
         return await self._read(read)
 
-    async def find(self, scope: Scope, places: Sequence[Place], asked: MemoryQuery) -> Matched:
+    async def find(self, scope: Scope, places: Sequence[Place], memory_query: MemoryQuery) -> MemoryMatches:
         """Return memories of places that match a query by words and vectors, and standing memories."""
-        return await self._read(lambda c: memories.find(c, scope.tenant, places, asked, self._kept))
+        return await self._read(lambda c: memories.find(c, scope.tenant, places, memory_query, self._kept))
 
     async def page(
         self,
@@ -357,11 +364,11 @@ class SqliteMemories:
             values = {"tenant": scope.tenant, "after": after, "ended": ended, "category": category, "limit": limit}
             if places is None:
                 return memories.memories_of(connection, rows(connection, "memory_page_of_all", **values))
-            found: list[Row] = []
+            items: list[Row] = []
             for place in places:
-                found += rows(connection, "memory_page", kind=place.kind, owner=place.id, **values)
-            found.sort(key=lambda each: each["no"])
-            return memories.memories_of(connection, found[:limit])
+                items += rows(connection, "memory_page", kind=place.kind, owner=place.id, **values)
+            items.sort(key=lambda each: each["no"])
+            return memories.memories_of(connection, items[:limit])
 
         return await self._read(read)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import msgspec
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import DueOutcome, Lesson, Once
-from cuebook.memory.copied_text import Quoted
+from cuebook.interfaces.prompts import DueOutcome, Lesson, StoredKey
+from cuebook.memory.copied_text import CopyIndex
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Outcome, StoredOutcome, Taught
 from cuebook.storage.failpoints import Failpoints
@@ -50,7 +50,7 @@ class SqliteOutcomes:
         return await self._read(read)
 
     async def give(
-        self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: Once | None
+        self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: StoredKey | None
     ) -> StoredOutcome:
         """Replace the outcome of a turn."""
         return await self._write(
@@ -62,15 +62,15 @@ class SqliteOutcomes:
         return await self._read(lambda c: [DueOutcome(**row) for row in rows(c, "outcomes_due", limit=limit)])
 
     async def fold(
-        self, scope: Scope, conversation: str, turn: int, known: StoredOutcome, lessons: Sequence[Lesson]
+        self, scope: Scope, conversation: str, turn: int, stored_outcome: StoredOutcome, lessons: Sequence[Lesson]
     ) -> StoredOutcome | None:
         """Apply an outcome to its prompts, once."""
 
         def write(connection: sqlite3.Connection) -> StoredOutcome | None:
             row = base.find(connection, scope, conversation)
-            if row is None or row["no"] != known.no:
+            if row is None or row["no"] != stored_outcome.no:
                 return None
-            return _fold(connection, row, turn, known, lessons, failpoints=self._failpoints)
+            return _fold(connection, row, turn, stored_outcome, lessons, failpoints=self._failpoints)
 
         return await self._write(write)
 
@@ -81,7 +81,7 @@ def note(connection: sqlite3.Connection, row: Row, outcome: Outcome, *, turn: in
     run(connection, "outcome_note", **values)
 
 
-def forget(connection: sqlite3.Connection, row: Row, user: str | None, quoted: Quoted) -> int:
+def forget(connection: sqlite3.Connection, row: Row, user: str | None, quoted: CopyIndex) -> int:
     """Delete a user's feedback on a conversation's turns, and feedback of others that repeats their text."""
     place = {"tenant": row["tenant"], "no": row["no"]}
     gone = [
@@ -107,45 +107,51 @@ def _known(connection: sqlite3.Connection, tenant: str, no: int, turn: int) -> S
 
 def _give(connection: sqlite3.Connection, row: Row, turn: int, outcome: Outcome) -> StoredOutcome:
     place = {"tenant": row["tenant"], "no": row["no"]}
-    found = one(connection, "turn_get", **place, n=turn)
-    if found is None:
-        msg = f"Unknown turn {turn} in conversation {row['id']!r}. It has {row['turns']} turns."
+    data = one(connection, "turn_get", **place, n=turn)
+    if data is None:
+        msg = f"Unknown turn {turn} of conversation {row['id']!r}. Number of turns: {row['turns']}."
         raise NotFound(msg)
-    if found["state"] == "running":
-        msg = f"turn {turn} of conversation {row['id']!r} is still running. Send feedback after it has ended."
+    if data["state"] == "running":
+        msg = f"Turn {turn} of conversation {row['id']!r} is still running. Send feedback after it has ended."
         raise Conflict(msg)
     run(connection, "outcome_give", **place, turn=turn, user=outcome.user, body=_encode(outcome))
-    known = _known(connection, row["tenant"], row["no"], turn)
-    if known is None:
+    stored_outcome = _known(connection, row["tenant"], row["no"], turn)
+    if stored_outcome is None:
         raise base.moved(row["id"])
-    return known
+    return stored_outcome
 
 
 def _fold(
     connection: sqlite3.Connection,
     row: Row,
     turn: int,
-    known: StoredOutcome,
+    stored_outcome: StoredOutcome,
     lessons: Sequence[Lesson],
     *,
     failpoints: Failpoints,
 ) -> StoredOutcome | None:
     tenant, no = row["tenant"], row["no"]
     stands = _known(connection, tenant, no, turn)
-    if stands is None or not stands.due or stands.revision != known.revision:
+    if stands is None or not stands.due or stands.revision != stored_outcome.revision:
         return None
     before = {(each.slug, each.branch, each.number): each for each in stands.taught}
     taught: list[Taught] = []
     for lesson in lessons:
-        seen = lesson.observation
-        place = (seen.slug, seen.branch, seen.number)
+        observation = lesson.observation
+        place = (observation.slug, observation.branch, observation.number)
         had = before.get(place)
-        if had is not None and revised(connection, tenant, had.observation, seen):
+        if had is not None and revised(connection, tenant, had.observation, observation):
             taught.append(had)
         else:
-            number, counted = observed(connection, tenant, seen)
+            number, counted = observed(connection, tenant, observation)
             taught.append(
-                Taught(slug=seen.slug, branch=seen.branch, number=seen.number, observation=number, counted=counted)
+                Taught(
+                    slug=observation.slug,
+                    branch=observation.branch,
+                    number=observation.number,
+                    observation=number,
+                    counted=counted,
+                )
             )
         chained(connection, tenant, [lesson.audit] if lesson.audit else [])
     failpoints("outcome.folded")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import DEPTH, EventKind, Family, FamilyPage, Once, PromptEvent, Write
+from cuebook.interfaces.prompts import DEPTH, EventKind, Family, FamilyPage, PromptEvent, StoredKey, Write
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, ema_revised, update, update_revised
 from cuebook.prompts.names import parse_reference
@@ -57,7 +57,7 @@ class SqlitePrompts:
         return await self._read(read)
 
     async def save(
-        self, scope: Scope, writes: Sequence[Write], *, by: str, now: float, once: Once | None = None
+        self, scope: Scope, writes: Sequence[Write], *, by: str, now: float, once: StoredKey | None = None
     ) -> list[Version]:
         """Store versions, all or none."""
         return await self._write(
@@ -65,7 +65,7 @@ class SqlitePrompts:
         )
 
     async def move_label(
-        self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None, once: Once | None = None
+        self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None, once: StoredKey | None = None
     ) -> Label:
         """Point a label to a version."""
 
@@ -98,7 +98,7 @@ class SqlitePrompts:
         return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
 
     async def activate(
-        self, scope: Scope, slug: str, event: PromptEvent, *, audit: Record | None = None, once: Once | None = None
+        self, scope: Scope, slug: str, event: PromptEvent, *, audit: Record | None = None, once: StoredKey | None = None
     ) -> Branch:
         """Activate another version: `rollback` marks the previous one, `clear` removes the mark."""
 
@@ -118,7 +118,7 @@ class SqlitePrompts:
         return await self._read(lambda c: [_event(body) for (body,) in run(c, name, **values)])
 
     async def observe(
-        self, scope: Scope, observation: Observation, *, audit: Record | None = None, once: Once | None = None
+        self, scope: Scope, observation: Observation, *, audit: Record | None = None, once: StoredKey | None = None
     ) -> Branch:
         """Store an observation and update the version's weight."""
 
@@ -130,20 +130,20 @@ class SqlitePrompts:
 
         return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
 
-    async def log(self, scope: Scope, record: Record, *, once: Once) -> Record:
+    async def log(self, scope: Scope, record: Record, *, once: StoredKey) -> Record:
         """Append an audit record under an idempotency key."""
         return await self._write(lambda c: bound(c, scope, once, lambda: chained(c, scope.tenant, [record])[0]))
 
-    async def tell(self, scope: Scope, once: Once, result: Any) -> None:
+    async def tell(self, scope: Scope, stored_key: StoredKey, result: Any) -> None:
         """Replace the stored answer of an idempotency key."""
-        await self._write(lambda c: retold(c, scope, once, result))
+        await self._write(lambda c: retold(c, scope, stored_key, result))
 
     async def observed(self, scope: Scope, *, after: int) -> tuple[list[str], int]:
         """Return the prompts with observations after a mark."""
 
         def read(connection: sqlite3.Connection) -> tuple[list[str], int]:
-            found = rows(connection, "prompt_observed", tenant=scope.tenant, after=after)
-            return [row["slug"] for row in found], max((row["last"] for row in found), default=after)
+            items = rows(connection, "prompt_observed", tenant=scope.tenant, after=after)
+            return [row["slug"] for row in items], max((row["last"] for row in items), default=after)
 
         return await self._read(read)
 
@@ -160,9 +160,9 @@ class SqlitePrompts:
         span = {"one": first, "other": other, "after": after, "limit": limit}
 
         def read(connection: sqlite3.Connection) -> tuple[list[Observation], int, int]:
-            found = run(connection, "prompt_observations_behind", **place, **span).fetchall()
+            results = run(connection, "prompt_observations_behind", **place, **span).fetchall()
             corrected = run(connection, "prompt_observations_revised", **place).fetchone()[0] or 0
-            return [_observation(body) for _, body in reversed(found)], found[0][0] if found else after, corrected
+            return [_observation(body) for _, body in reversed(results)], results[0][0] if results else after, corrected
 
         return await self._read(read)
 
@@ -184,31 +184,31 @@ class SqlitePrompts:
 
 def families_of(connection: sqlite3.Connection, tenant: str, slugs: Sequence[str], depth: int) -> dict[str, Family]:
     """Return existing prompts by name, with their ancestors up to a depth."""
-    found: dict[str, Family] = {}
+    families: dict[str, Family] = {}
     wanted = list(dict.fromkeys(slugs))
     for _ in range(depth + 1):
         parents: list[str] = []
         for slug in wanted:
-            if slug not in found and (family := _family(connection, tenant, slug)) is not None:
-                found[slug] = family
+            if slug not in families and (family := _family(connection, tenant, slug)) is not None:
+                families[slug] = family
                 parents += [parse_reference(each.inherits).slug for each in family.active if each.inherits]
-        wanted = [slug for slug in dict.fromkeys(parents) if slug not in found]
+        wanted = [slug for slug in dict.fromkeys(parents) if slug not in families]
         if not wanted:
             break
-    return found
+    return families
 
 
 def _family(connection: sqlite3.Connection, tenant: str, slug: str) -> Family | None:
-    found = rows(connection, "prompt_branches", tenant=tenant, slug=slug, branch=None)
-    if not found:
+    items = rows(connection, "prompt_branches", tenant=tenant, slug=slug, branch=None)
+    if not items:
         return None
     labels = rows(connection, "prompt_labels", tenant=tenant, slug=slug)
     return Family(
         slug=slug,
-        branches=tuple(_branch(row) for row in found),
-        active=tuple(_version(row["body"]) for row in found),
+        branches=tuple(_branch(row) for row in items),
+        active=tuple(_version(row["body"]) for row in items),
         labels=tuple(Label(**row) for row in labels),
-        evidence={row["name"]: _posterior(row["evidence"]) for row in found if row["evidence"]},
+        evidence={row["name"]: _posterior(row["evidence"]) for row in items if row["evidence"]},
     )
 
 
@@ -226,8 +226,8 @@ def _branch(row: dict[str, Any]) -> Branch:
 def _page(connection: sqlite3.Connection, tenant: str, prefix: str, limit: int, after: str) -> FamilyPage:
     span = {"after": after, "first": prefix, "last": prefix + "\U0010ffff", "limit": limit + 1}
     names = [row["slug"] for row in rows(connection, "prompt_names", tenant=tenant, **span)]
-    shown = [family for name in names[:limit] if (family := _family(connection, tenant, name)) is not None]
-    return FamilyPage(tuple(shown), names[limit - 1] if len(names) > limit else None)
+    families = [family for name in names[:limit] if (family := _family(connection, tenant, name)) is not None]
+    return FamilyPage(tuple(families), names[limit - 1] if len(names) > limit else None)
 
 
 def _need(connection: sqlite3.Connection, tenant: str, slug: str, branch: str, number: int) -> dict[str, Any]:
@@ -263,7 +263,7 @@ def _save(connection: sqlite3.Connection, tenant: str, write: Write, by: str, no
     if write.base is not None and write.base != (stands["head"] if stands else 0):
         head = f"its head is {stands['head']}" if stands else "the branch does not exist"
         msg = (
-            f"branch {version.branch!r} of prompt {version.slug!r} has changed: {head}, expected {write.base}."
+            f"Branch {version.branch!r} of prompt {version.slug!r} has changed: {head}, expected {write.base}."
             " Read it again and reapply your change."
         )
         raise Conflict(msg)
@@ -313,7 +313,10 @@ def _activate(connection: sqlite3.Connection, tenant: str, slug: str, event: Pro
     else:
         cleared = not marked and event.to == stands["active"]  # it was explored: mark it again
         if stands["active"] != event.number and not cleared:
-            msg = f"version {event.number} of {slug!r} is not active on {event.branch!r}, but {stands['active']} is"
+            msg = (
+                f"Version {event.number} of prompt {slug!r} is not active on branch {event.branch!r}:"
+                f" version {stands['active']} is. Read it again."
+            )
             raise Conflict(msg)
         _need(connection, tenant, slug, event.branch, event.to)
         run(connection, "prompt_version_mark", **place, number=event.number, rolled_back=1)
@@ -330,22 +333,22 @@ def _standing(connection: sqlite3.Connection, tenant: str, slug: str, branch: st
     return _branch(row)
 
 
-def observed(connection: sqlite3.Connection, tenant: str, seen: Observation) -> tuple[int, bool]:
+def observed(connection: sqlite3.Connection, tenant: str, observation: Observation) -> tuple[int, bool]:
     """Store an observation and update its version's weight; return its number and whether it counted.
 
     For a turn without a user, the conversation counts as the user.
     """
-    place = {"tenant": tenant, "slug": seen.slug, "branch": seen.branch, "number": seen.number}
-    row = _need(connection, tenant, seen.slug, seen.branch, seen.number)
-    who = seen.user or (nameless(seen.conversation) if seen.turn else "")
+    place = {"tenant": tenant, "slug": observation.slug, "branch": observation.branch, "number": observation.number}
+    row = _need(connection, tenant, observation.slug, observation.branch, observation.number)
+    who = observation.user or (nameless(observation.conversation) if observation.turn else "")
     lately = run(connection, "prompt_observed_lately", **place, limit=CAP_WINDOW - 1).fetchall()
     counted = capped([(user, weight) for user, weight in reversed(lately)], who) if who else 1.0
-    cursor = run(connection, "prompt_observation_insert", **place, user=who, counted=counted, body=_encode(seen))
+    cursor = run(connection, "prompt_observation_insert", **place, user=who, counted=counted, body=_encode(observation))
     weight, evidence = row["weight"], row["evidence"]
     if counted:
-        before = aligned(_posterior(evidence) if evidence else Posterior(), known_signals(seen.signals))
-        evidence = _encode(update(before, features(before.signals, seen.signals), seen.score))
-        weight = ema(weight, seen.score)
+        before = aligned(_posterior(evidence) if evidence else Posterior(), known_signals(observation.signals))
+        evidence = _encode(update(before, features(before.signals, observation.signals), observation.score))
+        weight = ema(weight, observation.score)
     run(connection, "prompt_version_learn", **place, weight=weight, evidence=evidence)
     return cursor.lastrowid or 0, counted > 0
 
@@ -355,7 +358,7 @@ def nameless(conversation: str) -> str:
     return f"\x1f{conversation}"
 
 
-def revised(connection: sqlite3.Connection, tenant: str, no: int, seen: Observation) -> bool:
+def revised(connection: sqlite3.Connection, tenant: str, no: int, observation: Observation) -> bool:
     """Replace an observation, and recompute its version's weight as if it had been stored first.
 
     Return False if it does not exist.
@@ -365,7 +368,11 @@ def revised(connection: sqlite3.Connection, tenant: str, no: int, seen: Observat
         return False
     before = _observation(row["body"])
     after = msgspec.structs.replace(
-        before, score=seen.score, sentiment=seen.sentiment, corrections=seen.corrections, outcome=seen.outcome
+        before,
+        score=observation.score,
+        sentiment=observation.sentiment,
+        corrections=observation.corrections,
+        outcome=observation.outcome,
     )
     run(connection, "prompt_observation_revise", no=no, tenant=tenant, slug=row["slug"], branch=row["branch"],
         body=_encode(after))  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.memories import MemoryContext
 from cuebook.interfaces.prompts import DEPTH
-from cuebook.interfaces.store import Alignment, Look, PageOfConversations, PostSpot, Scene
+from cuebook.interfaces.store import Alignment, PageOfConversations, PathQuery, PostSpot, Scene
 from cuebook.prompts.names import overrides, project_of
 from cuebook.records.conversation import PathPost, Post, RoundState
 from cuebook.records.memory import Scope, Summary
@@ -52,30 +52,34 @@ _LARGEST = (1 << 63) - 1  # number SQLite can store
 
 
 def scene(
-    connection: sqlite3.Connection, scope: Scope, look: Look, remembered: search.SearchCache, paths: Paths | None = None
+    connection: sqlite3.Connection,
+    scope: Scope,
+    path_query: PathQuery,
+    remembered: search.SearchCache,
+    paths: Paths | None = None,
 ) -> Scene:
     """Load everything that a turn needs, in one snapshot. `paths` is the cache of recent posts."""
-    row = base.find(connection, scope, look.conversation)
-    kept = json.loads(row["metadata"]).get("project") if row and look.prompts else None
-    own = overrides(look.prompts, project_of(look.project, kept, look.otherwise))
-    families = families_of(connection, scope.tenant, (*own, *look.prompts), DEPTH) if look.prompts else {}
+    row = base.find(connection, scope, path_query.conversation)
+    kept = json.loads(row["metadata"]).get("project") if row and path_query.prompts else None
+    own = overrides(path_query.prompts, project_of(path_query.project, kept, path_query.otherwise))
+    families = families_of(connection, scope.tenant, (*own, *path_query.prompts), DEPTH) if path_query.prompts else {}
     epoch = current_epoch(connection, scope.tenant)
     if row is None:
-        known = _known(connection, scope, look, None, remembered)
-        return Scene(conversation=None, families=families, known=known, epoch=epoch)
+        memory_context = _known(connection, scope, path_query, None, remembered)
+        return Scene(conversation=None, families=families, known=memory_context, epoch=epoch)
     if paths:
         paths.see(scope.tenant, epoch)
     if base.awaits_owner(row):
         row["user_id"] = scope.user
     tenant, no = row["tenant"], row["no"]
-    parent = row["head"] if look.parent is None else look.parent
+    parent = row["head"] if path_query.parent is None else path_query.parent
     runs = runs_to(connection, tenant, no, parent)
     turns = rows(connection, "turns_last", tenant=tenant, no=no, limit=1)
     last = _turn(connection, turns[0]) if turns else None
     previous = last.steps[-1].manifest if last and last.steps else None
-    mark, version = read_mark(connection, row, runs, look, shown=previous.summary_version if previous else 0)
+    mark, version = read_mark(connection, row, runs, path_query, shown=previous.summary_version if previous else 0)
     behind = after(runs, mark)
-    path, left = _read_path(connection, (tenant, no), behind, look, paths, epoch=epoch)
+    path, left = _read_path(connection, (tenant, no), behind, path_query, paths, epoch=epoch)
     said = last.metadata.get("longTermMemoryRetrieval", {}).get("durable", ()) if last else ()
     return Scene(
         conversation=records.conversation(row),
@@ -86,7 +90,9 @@ def scene(
         summary=summary(connection, row, version) if version else None,
         open_turn=last if last and last.state == "running" else None,
         previous=previous,
-        found=search.search(connection, row, runs, look.search, remembered) if look.search else search.NOTHING,
+        found=search.search(connection, row, runs, path_query.search, remembered)
+        if path_query.search
+        else search.NOTHING,
         speakers=tuple(json.loads(row["speakers"])),
         told=last.metadata if last else {},
         last_turn=turn_on(connection, tenant, no, runs),
@@ -95,80 +101,86 @@ def scene(
         families=families,
         epoch=epoch,
         corrected=last_correction(connection, tenant, no) if version else 0,
-        known=_known(connection, scope, look, row, remembered, said=said),
+        known=_known(connection, scope, path_query, row, remembered, said=said),
     )
 
 
 def _known(
     connection: sqlite3.Connection,
     scope: Scope,
-    look: Look,
+    path_query: PathQuery,
     row: Row | None,
     remembered: search.SearchCache,
     *,
     said: Sequence[str] = (),
 ) -> MemoryContext | None:
     """Load the memories of other conversations, if requested; `said` are ids of memories used before."""
-    if look.memory is None:
+    if path_query.memory is None:
         return None
-    dense = look.search.dense if look.search else None
-    return memories.memory_context(connection, scope, look.memory, row, remembered, dense=dense, keep=said)
+    dense = path_query.search.dense if path_query.search else None
+    return memories.memory_context(connection, scope, path_query.memory, row, remembered, dense=dense, keep=said)
 
 
 def _read_path(
-    connection: sqlite3.Connection, key: tuple[str, int], runs: Runs, look: Look, paths: Paths | None, *, epoch: int
+    connection: sqlite3.Connection,
+    key: tuple[str, int],
+    runs: Runs,
+    path_query: PathQuery,
+    paths: Paths | None,
+    *,
+    epoch: int,
 ) -> tuple[tuple[PathPost, ...], Runs]:
     """Read the newest posts in full up to one cap, then older ones compressed up to the other cap."""
     tenant, no = key
-    most = look.post_tokens or _LARGEST
-    held = paths.stretch(connection, tenant, no, runs) if paths else None
-    newest = held or stretch(connection, "path_stretch", tenant, no, runs)
-    taken, left = _take(newest, runs, _TOKENS, look.full_tokens, most=most)
+    most = path_query.post_tokens or _LARGEST
+    contents = paths.stretch(connection, tenant, no, runs) if paths else None
+    newest = contents or stretch(connection, "path_stretch", tenant, no, runs)
+    taken, left = _take(newest, runs, _TOKENS, path_query.full_tokens, most=most)
     if left and not taken:  # at least one post, however long
         last = left[0][1]
         taken = _all(stretch(connection, "path_stretch", tenant, no, [(last, last)]))
         left = _until(left, last - 1)
     if paths and taken:
         paths.hold(tenant, no, taken[: runs[0][1] - runs[0][0] + 1], epoch=epoch)
-    cap = look.small_tokens - _compressed(taken, look.small_after or look.full_tokens, most)
-    found = with_bodies(connection, tenant, taken)
+    cap = path_query.small_tokens - _compressed(taken, path_query.small_after or path_query.full_tokens, most)
+    path_posts = with_bodies(connection, tenant, taken)
     if left:
         older = stretch(connection, "small_stretch", tenant, no, left)
         taken, left = _take(older, left, _SMALL_TOKENS, cap)
-        found += with_bodies(connection, tenant, taken, small=True)
-    found.reverse()
-    return tuple(found), left
+        path_posts += with_bodies(connection, tenant, taken, small=True)
+    path_posts.reverse()
+    return tuple(path_posts), left
 
 
-def _all(found: Iterator[list[PathPost]]) -> list[PathPost]:
-    return [post for posts in found for post in posts]
+def _all(results: Iterator[list[PathPost]]) -> list[PathPost]:
+    return [post for posts in results for post in posts]
 
 
 def _take(
     newest: Iterator[list[PathPost]], runs: Runs, size: _Size, cap: int, *, most: int = _LARGEST
 ) -> tuple[list[PathPost], Runs]:
     """Take posts until their sizes, at most `most` each, exceed the cap; return them and the remaining runs."""
-    taken: list[PathPost] = []
+    path_posts: list[PathPost] = []
     used = 0
     for found in newest:
         sizes = _sizes(found, size, most)
         fit = max(0, bisect_right(list(accumulate(sizes, initial=used)), cap) - 1)
-        taken += found[:fit]
+        path_posts += found[:fit]
         if fit < len(found):
-            return taken, _until(runs, found[fit].seq)
+            return path_posts, _until(runs, found[fit].seq)
         used += sum(sizes)
-    return taken, []
+    return path_posts, []
 
 
-def _sizes(found: Sequence[PathPost], size: _Size, most: int) -> list[int]:
-    sizes = list(map(size, found))
+def _sizes(path_posts: Sequence[PathPost], size: _Size, most: int) -> list[int]:
+    sizes = list(map(size, path_posts))
     return sizes if max(sizes, default=0) <= most else [min(each, most) for each in sizes]
 
 
-def _compressed(taken: Sequence[PathPost], after: int, most: int) -> int:
+def _compressed(path_posts: Sequence[PathPost], after: int, most: int) -> int:
     """Return the compressed tokens of the posts beyond a number of full tokens."""
-    used = list(accumulate(_sizes(taken, _TOKENS, most)))
-    return sum(map(_SMALL_TOKENS, taken[bisect_right(used, after) :]))
+    used = list(accumulate(_sizes(path_posts, _TOKENS, most)))
+    return sum(map(_SMALL_TOKENS, path_posts[bisect_right(used, after) :]))
 
 
 def _until(runs: Runs, seq: int) -> Runs:
@@ -183,8 +195,8 @@ def _turn(connection: sqlite3.Connection, row: Row) -> Turn:
 
 def summary(connection: sqlite3.Connection, row: Row, version: int) -> Summary | None:
     """Return one summary of a conversation."""
-    found = one(connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version)
-    return records.summary(found) if found else None
+    data = one(connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version)
+    return records.summary(data) if data else None
 
 
 def posts(
@@ -204,20 +216,20 @@ def posts(
 
 
 def _newest(runs: Runs, count: int) -> Runs:
-    kept: Runs = []
+    remaining: Runs = []
     for first, last in runs:
         if count <= 0:
             break
         start = max(first, last - count + 1)
-        kept.append((start, last))
+        remaining.append((start, last))
         count -= last - start + 1
-    return kept
+    return remaining
 
 
-def whole_posts(connection: sqlite3.Connection, tenant: str, found: Sequence[Sequence[Any]]) -> list[Post]:
+def whole_posts(connection: sqlite3.Connection, tenant: str, results: Sequence[Sequence[Any]]) -> list[Post]:
     """Return posts from rows of `posts_stretch`; bodies stored apart are fetched."""
-    kept = bodies(connection, tenant, [row[14] for row in found if row[14] is not None])
-    return [records.post(row, kept.get(row[14]) if row[14] is not None else None) for row in found]
+    remaining = bodies(connection, tenant, [row[14] for row in results if row[14] is not None])
+    return [records.post(row, remaining.get(row[14]) if row[14] is not None else None) for row in results]
 
 
 def posts_in(
@@ -225,11 +237,11 @@ def posts_in(
 ) -> list[PathPost]:
     """Return posts of seq ranges, in the order of the ranges; erased ones are omitted."""
     row = base.need(connection, scope, conversation)
-    found: list[PathPost] = []
+    path_posts: list[PathPost] = []
     for span in ranges:
         newest_first = _all(stretch(connection, "path_stretch", row["tenant"], row["no"], [span]))
-        found.extend(reversed(with_bodies(connection, row["tenant"], newest_first)))
-    return found
+        path_posts.extend(reversed(with_bodies(connection, row["tenant"], newest_first)))
+    return path_posts
 
 
 def round_states(connection: sqlite3.Connection, scope: Scope, conversation: str) -> dict[int, RoundState]:
@@ -246,23 +258,23 @@ def round_states(connection: sqlite3.Connection, scope: Scope, conversation: str
 def turn(connection: sqlite3.Connection, scope: Scope, conversation: str, n: int) -> Turn:
     """Return one turn of a conversation."""
     row = base.need(connection, scope, conversation)
-    found = one(connection, "turn_get", tenant=row["tenant"], no=row["no"], n=n)
-    if found is None:
-        msg = f"Unknown turn {n} of conversation {conversation!r}. It has turns 1 to {row['turns']}."
+    data = one(connection, "turn_get", tenant=row["tenant"], no=row["no"], n=n)
+    if data is None:
+        msg = f"Unknown turn {n} of conversation {conversation!r}. Number of turns: {row['turns']}."
         raise NotFound(msg)
-    return _turn(connection, found)
+    return _turn(connection, data)
 
 
 def turns(connection: sqlite3.Connection, scope: Scope, conversation: str, *, last: int) -> list[Turn]:
     """Return the newest turns, oldest first."""
     row = base.need(connection, scope, conversation)
-    found = rows(connection, "turns_last", tenant=row["tenant"], no=row["no"], limit=last)
-    return [_turn(connection, each) for each in reversed(found)]
+    items = rows(connection, "turns_last", tenant=row["tenant"], no=row["no"], limit=last)
+    return [_turn(connection, each) for each in reversed(items)]
 
 
 def texts(connection: sqlite3.Connection, scope: Scope, digests: Sequence[str]) -> dict[str, str]:
     """Return stored texts by digest (hex); erased ones are omitted."""
-    kept = {}
+    remaining = {}
     for digest in digests:
         values = {
             "tenant": scope.tenant,
@@ -272,15 +284,15 @@ def texts(connection: sqlite3.Connection, scope: Scope, digests: Sequence[str]) 
         }
         row = connection.execute(SQL["text_get"], values).fetchone()
         if row:
-            kept[digest] = row[0].decode("utf-8", "surrogatepass")
-    return kept
+            remaining[digest] = row[0].decode("utf-8", "surrogatepass")
+    return remaining
 
 
 def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: str | None) -> PageOfConversations:
     """List the caller's conversations, most recent first."""
     limit = max(1, limit)
     before, before_no = read_cursor(cursor)
-    found = rows(
+    items = rows(
         connection,
         "conversations_page",
         tenant=scope.tenant,
@@ -290,9 +302,9 @@ def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: st
         before_no=before_no,
         limit=limit + 1,
     )
-    shown = found[:limit]
-    more = f"{shown[-1]['updated_at']!r}:{shown[-1]['no']}" if len(found) > limit else None
-    return PageOfConversations(tuple(records.conversation(row) for row in shown), more)
+    entries = items[:limit]
+    more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None
+    return PageOfConversations(tuple(records.conversation(row) for row in entries), more)
 
 
 def read_cursor(cursor: str | None) -> tuple[float, int]:
@@ -403,20 +415,22 @@ def posts_behind(
 # ---- the summary of a path ------------------------------------------------------------------------------------------
 
 
-def read_mark(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look, *, shown: int) -> tuple[int, int]:
+def read_mark(
+    connection: sqlite3.Connection, row: Row, runs: Runs, path_query: PathQuery, *, shown: int
+) -> tuple[int, int]:
     """Return seq and version of the summary from which a path is read, (0, 0) for none.
 
     `shown` is the version in the last window. It is reused while few posts follow it, so that the provider's prompt
     cache still matches the start of the prompt.
     """
-    if not look.use_summary or look.summary_version == 0:
+    if not path_query.use_summary or path_query.summary_version == 0:
         return 0, 0
-    if look.summary_version is not None:
-        return _named(connection, row, runs, look.summary_version)
+    if path_query.summary_version is not None:
+        return _named(connection, row, runs, path_query.summary_version)
     mark, version = _newest_summary(connection, row, runs)
-    if 0 < shown < version and look.steady_posts:
+    if 0 < shown < version and path_query.steady_posts:
         steady = _named(connection, row, runs, shown)
-        if steady[0] and _serves(connection, row, runs, look, steady):
+        if steady[0] and _serves(connection, row, runs, path_query, steady):
             return steady
     return mark, version
 
@@ -430,15 +444,17 @@ def _newest_summary(connection: sqlite3.Connection, row: Row, runs: Runs) -> tup
 
 
 def _named(connection: sqlite3.Connection, row: Row, runs: Runs, version: int) -> tuple[int, int]:
-    found = one(connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version)
-    return (found["upto_seq"], found["version"]) if found and on_path(runs, found["upto_seq"]) else (0, 0)
+    data = one(connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version)
+    return (data["upto_seq"], data["version"]) if data and on_path(runs, data["upto_seq"]) else (0, 0)
 
 
-def _serves(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look, steady: tuple[int, int]) -> bool:
+def _serves(
+    connection: sqlite3.Connection, row: Row, runs: Runs, path_query: PathQuery, steady: tuple[int, int]
+) -> bool:
     """Return whether an earlier summary includes all corrections, and few posts follow it."""
     tenant, no, (mark, version) = row["tenant"], row["no"], steady
     posts, tokens = backlog(connection, tenant, no, tip_at(connection, tenant, no, runs[0][1]), mark)
-    if posts > look.steady_posts or tokens > look.full_tokens // 2:
+    if posts > path_query.steady_posts or tokens > path_query.full_tokens // 2:
         return False
-    found = one(connection, "summary_get", tenant=tenant, no=no, version=version)
-    return found is not None and bool(found["corrected"] >= last_correction(connection, tenant, no))
+    data = one(connection, "summary_get", tenant=tenant, no=no, version=version)
+    return data is not None and bool(data["corrected"] >= last_correction(connection, tenant, no))

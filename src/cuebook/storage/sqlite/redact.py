@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.memory.copied_text import Quoted
+from cuebook.memory.copied_text import CopyIndex
 from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in
 from cuebook.records.digest import digest_of
 from cuebook.records.erasure import ERASED, GONE, NOBODY
@@ -32,18 +32,18 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 _DERIVED = ("rollingSummary", "longTermMemoryRetrieval", "retrievedContext", ASKED)
 
 
-class Redacted(Struct, frozen=True):
+class ErasedData(Struct, frozen=True):
     """The erased data of a conversation: counts by kind, the affected turns, and the texts."""
 
     counts: Mapping[str, int]
     turns: frozenset[int]
-    quoted: Quoted
+    quoted: CopyIndex
     taken: ErasedMemories  # counts of erased memories
 
 
 def redact(
     connection: sqlite3.Connection, row: Row, user: str, *, weigh: Callable[[PathPost], int], now: float
-) -> Redacted | None:
+) -> ErasedData | None:
     """Erase a user's posts in a conversation of others; None if they have no posts there and take no part."""
     tenant, no = row["tenant"], row["no"]
     posts = rows(connection, "posts_told", tenant=tenant, no=no)
@@ -52,7 +52,7 @@ def redact(
     if not own and not takes_part:
         return None
     texts = {post["seq"]: _texts(connection, tenant, post) for post in posts} if own else {}
-    quoted = Quoted(text for post in own for text in texts[post["seq"]])
+    quoted = CopyIndex(text for post in own for text in texts[post["seq"]])
     rounds = {post["seq"] for post in own}
     gone = own + [
         post
@@ -60,19 +60,19 @@ def redact(
         if post["role"] != "user"
         and (post["round"] in rounds or any(quoted.stand_in(text) for text in texts.get(post["seq"], ())))
     ]
-    going = _Going(posts, gone, rounds, quoted, user)
+    going = _ErasedPosts(posts, gone, rounds, quoted, user)
     counts: Counter[str] = Counter()
-    taken = ErasedMemories(Counter(), set())
+    erased_memories = ErasedMemories(Counter(), set())
     if own:
         stop(connection, row, now=now)
         row = need(connection, Scope(tenant), row["id"])
-        counts, taken = _take(connection, row, going, weigh=weigh)
-    return _done(connection, row, going, counts, taken)
+        counts, erased_memories = _take(connection, row, going, weigh=weigh)
+    return _done(connection, row, going, counts, erased_memories)
 
 
 def redact_posts(
     connection: sqlite3.Connection, row: Row, seqs: Collection[int], *, weigh: Callable[[PathPost], int], now: float
-) -> Redacted | None:
+) -> ErasedData | None:
     """Erase posts; tool calls and their results are erased together. Return None if all are already empty.
 
     Other posts that repeat their words remain, derived data does not. An erased head moves back.
@@ -82,18 +82,18 @@ def redact_posts(
     gone = [post for post in _paired(connection, tenant, posts, set(seqs)) if post["state"] != GONE]
     if not gone:
         return None
-    quoted = Quoted(text for post in gone for text in _texts(connection, tenant, post))
+    quoted = CopyIndex(text for post in gone for text in _texts(connection, tenant, post))
     stop(connection, row, now=now)
     row = need(connection, Scope(tenant), row["id"])
-    going = _Going(posts, gone, {post["round"] for post in gone}, quoted)
-    counts, taken = _take(connection, row, going, weigh=weigh)
+    going = _ErasedPosts(posts, gone, {post["round"] for post in gone}, quoted)
+    counts, erased_memories = _take(connection, row, going, weigh=weigh)
     empty = {post["seq"] for post in gone} | {post["seq"] for post in posts if post["state"] == GONE}
     parents, head = {post["seq"]: post["parent"] for post in posts}, row["head"]
     while head in empty:
         head = parents[head]
     if head != row["head"]:
         set_head(connection, row, head, now=now)
-    return _done(connection, row, going, counts, taken)
+    return _done(connection, row, going, counts, erased_memories)
 
 
 def _paired(connection: sqlite3.Connection, tenant: str, posts: list[Row], seqs: set[int]) -> list[Row]:
@@ -111,18 +111,18 @@ def _paired(connection: sqlite3.Connection, tenant: str, posts: list[Row], seqs:
     return [post for post in posts if post["seq"] in seqs or own & calls.get(post["seq"], set())]
 
 
-class _Going(Struct, frozen=True):
+class _ErasedPosts(Struct, frozen=True):
     """The posts to erase: among all of a conversation's, with their rounds and texts, and the erased user, if any."""
 
     posts: list[Row]
     gone: list[Row]
     rounds: set[int]
-    quoted: Quoted
+    quoted: CopyIndex
     user: str | None = None
 
 
 def _take(
-    connection: sqlite3.Connection, row: Row, going: _Going, *, weigh: Callable[[PathPost], int]
+    connection: sqlite3.Connection, row: Row, going: _ErasedPosts, *, weigh: Callable[[PathPost], int]
 ) -> tuple[Counter[str], ErasedMemories]:
     """Erase the text of posts and all derived data; return counts by kind, and the erased memories."""
     tenant, no = row["tenant"], row["no"]
@@ -131,14 +131,14 @@ def _take(
     counts["fullText"], words = _empty(connection, row, going, weigh=weigh)
     row["words"] -= words
     lose_corrections(connection, tenant, no, ids)
-    taken = unlearn(connection, tenant, no, ids)
+    erased_memories = unlearn(connection, tenant, no, ids)
     deliver_anew(connection, tenant, no)
-    return Counter(counts) + taken.counts, taken
+    return Counter(counts) + erased_memories.counts, erased_memories
 
 
 def _done(
-    connection: sqlite3.Connection, row: Row, going: _Going, counts: Counter[str], taken: ErasedMemories
-) -> Redacted:
+    connection: sqlite3.Connection, row: Row, going: _ErasedPosts, counts: Counter[str], erased_memories: ErasedMemories
+) -> ErasedData:
     """Update a conversation's row after an erasure."""
     tenant, no = row["tenant"], row["no"]
     counts += Counter(outcomes=outcomes.forget(connection, row, going.user, going.quoted))
@@ -146,7 +146,7 @@ def _done(
     raise_epoch(connection, tenant, "conversation", str(no))
     answered = run(connection, "turns_of_rounds", tenant=tenant, no=no, rounds=json.dumps(sorted(going.rounds)))
     turns = frozenset(turn for (turn,) in answered)
-    return Redacted(dict(counts) | {"posts": len(going.gone)}, turns, going.quoted, taken)
+    return ErasedData(dict(counts) | {"posts": len(going.gone)}, turns, going.quoted, erased_memories)
 
 
 def _texts(connection: sqlite3.Connection, tenant: str, post: Row) -> list[str]:
@@ -158,8 +158,8 @@ def _texts(connection: sqlite3.Connection, tenant: str, post: Row) -> list[str]:
 def _said(connection: sqlite3.Connection, tenant: str, post: Row) -> tuple[str | None, tuple[Part, ...]]:
     message, parts = post["message"], post["parts"]
     if post["body"] is not None:
-        kept = one(connection, "blob_get", tenant=tenant, digest=post["body"])
-        message, parts, _ = decode_body(kept["body"]) if kept else ("", None, None)
+        remaining = one(connection, "blob_get", tenant=tenant, digest=post["body"])
+        message, parts, _ = decode_body(remaining["body"]) if remaining else ("", None, None)
     return message, decode_parts(parts)
 
 
@@ -171,7 +171,7 @@ def stop(connection: sqlite3.Connection, row: Row, *, now: float) -> None:
     leave_waiting(connection, row, now=now)
 
 
-def _take_derived(connection: sqlite3.Connection, row: Row, going: _Going) -> dict[str, int]:
+def _take_derived(connection: sqlite3.Connection, row: Row, going: _ErasedPosts) -> dict[str, int]:
     """Delete summaries, items, quotes in windows, client system texts, and turn metadata."""
     tenant, no, quoted = row["tenant"], row["no"], going.quoted
     place = {"tenant": tenant, "no": no}
@@ -196,23 +196,23 @@ def _take_derived(connection: sqlite3.Connection, row: Row, going: _Going) -> di
     counts["blobs"] = sum(unuse(connection, tenant, no, digest) for digest in digests)
     for turn in rows(connection, "turns_told", **place):
         told = json.loads(turn["metadata"])
-        kept = {name: value for name, value in told.items() if name not in _DERIVED and not _tells(value, quoted)}
-        if kept != told:
-            run(connection, "turn_metadata", **place, n=turn["n"], metadata=json.dumps(kept, ensure_ascii=False))
+        remaining = {name: value for name, value in told.items() if name not in _DERIVED and not _tells(value, quoted)}
+        if remaining != told:
+            run(connection, "turn_metadata", **place, n=turn["n"], metadata=json.dumps(remaining, ensure_ascii=False))
     return counts
 
 
-def _quotes(connection: sqlite3.Connection, tenant: str, digest: bytes, quoted: Quoted) -> bool:
-    kept = one(connection, "blob_get", tenant=tenant, digest=digest)
-    return kept is not None and quoted.stand_in(kept["body"].decode("utf-8", "replace"))
+def _quotes(connection: sqlite3.Connection, tenant: str, digest: bytes, quoted: CopyIndex) -> bool:
+    remaining = one(connection, "blob_get", tenant=tenant, digest=digest)
+    return remaining is not None and quoted.stand_in(remaining["body"].decode("utf-8", "replace"))
 
 
-def _tells(value: object, quoted: Quoted) -> bool:
+def _tells(value: object, quoted: CopyIndex) -> bool:
     return quoted.stand_in(json.dumps(value, ensure_ascii=False))
 
 
 def _empty(
-    connection: sqlite3.Connection, row: Row, going: _Going, *, weigh: Callable[[PathPost], int]
+    connection: sqlite3.Connection, row: Row, going: _ErasedPosts, *, weigh: Callable[[PathPost], int]
 ) -> tuple[int, int]:
     """Empty the text of posts; return the numbers of index entries and of words."""
     tenant, no = row["tenant"], row["no"]
@@ -229,9 +229,9 @@ def _empty(
         if post["body"] is not None:
             unuse(connection, tenant, no, post["body"])
         key = {"id": no << SHIFT | post["seq"]}
-        held = one(connection, "post_text_words", **key)
-        if held is not None:
-            words += held["c1"].count(" ") + 1
+        contents = one(connection, "post_text_words", **key)
+        if contents is not None:
+            words += contents["c1"].count(" ") + 1
             found += run(connection, "post_text_delete", **key).rowcount
     sums = {0: 0}
     for post in going.posts:

@@ -8,7 +8,7 @@ from itertools import islice, takewhile
 import msgspec
 
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.reflections import DueReflection, MetapromptTask, Reflecting
+from cuebook.interfaces.reflections import DueReflection, MetapromptTask, ReflectionInput
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.mind import Reflection
@@ -80,10 +80,10 @@ class SqliteReflections:
 
     async def due(self, *, limit: int = 100) -> list[DueReflection]:
         """Return due reflections, one per conversation."""
-        found = await self._read(lambda c: run(c, "reflections_due", limit=limit).fetchall())
+        results = await self._read(lambda c: run(c, "reflections_due", limit=limit).fetchall())
         return [
             DueReflection(tenant=tenant, conversation=id_, turn=place // _NUMBERS, n=place % _NUMBERS)
-            for tenant, id_, place in found
+            for tenant, id_, place in results
         ]
 
     async def due_in(self, scope: Scope, conversation: str, *, limit: int) -> list[DueReflection]:
@@ -105,19 +105,21 @@ class SqliteReflections:
         """Count due reflections."""
         return await self._read(lambda c: int(run(c, "reflections_left").fetchone()[0]))
 
-    async def read(self, scope: Scope, due: DueReflection) -> Reflecting | None:
+    async def read(self, scope: Scope, due: DueReflection) -> ReflectionInput | None:
         """Load the input of a reflection."""
         return await self._read(lambda c: _reflecting(c, scope, due))
 
-    async def save(self, scope: Scope, read: Reflecting, made: Reflection, *, audit: Sequence[Record] = ()) -> bool:
+    async def save(
+        self, scope: Scope, reflecting: ReflectionInput, reflection: Reflection, *, audit: Sequence[Record] = ()
+    ) -> bool:
         """Store a reflection and its audit records."""
 
         def write(connection: sqlite3.Connection) -> bool:
-            row = base.find(connection, scope, read.conversation.id)
-            if row is None or row["no"] != read.conversation.no or read.epoch != _epoch(connection, row):
+            row = base.find(connection, scope, reflecting.conversation.id)
+            if row is None or row["no"] != reflecting.conversation.no or reflecting.epoch != _epoch(connection, row):
                 return False
-            place = {"tenant": row["tenant"], "no": row["no"], "turn": read.turn.n, "n": read.n}
-            if not run(connection, "reflection_done", body=_encode(made).decode(), **place).rowcount:
+            place = {"tenant": row["tenant"], "no": row["no"], "turn": reflecting.turn.n, "n": reflecting.n}
+            if not run(connection, "reflection_done", body=_encode(reflection).decode(), **place).rowcount:
                 return False
             chained(connection, row["tenant"], audit)
             return True
@@ -132,7 +134,7 @@ class SqliteReflections:
             tenant, no = row["tenant"], row["no"]
             last = turn_on(connection, tenant, no, runs_to(connection, tenant, no, row["head"]))
             if last is None:
-                msg = f"conversation {conversation!r} has no turn to reflect on. Send a message first."
+                msg = f"Conversation {conversation!r} has no turn to reflect on. Send a message first."
                 raise InvalidInput(msg, where="conversation")
             ask(connection, row, last.n, calls)
             return last.n
@@ -144,8 +146,8 @@ class SqliteReflections:
 
         def read(connection: sqlite3.Connection) -> int:
             row = base.need(connection, scope, conversation)
-            found = run(connection, "reflections_waiting", tenant=row["tenant"], no=row["no"]).fetchone()
-            return int(found[0])
+            result = run(connection, "reflections_waiting", tenant=row["tenant"], no=row["no"]).fetchone()
+            return int(result[0])
 
         return await self._read(read)
 
@@ -165,8 +167,8 @@ class SqliteReflections:
 def ask(connection: sqlite3.Connection, row: Row, turn: int, calls: Sequence[MetapromptTask]) -> None:
     """Request a reflection on a turn; do nothing without calls."""
     if calls:
-        said = _encode(tuple(calls)).decode()
-        run(connection, "reflection_ask", tenant=row["tenant"], no=row["no"], turn=turn, calls=said)
+        text = _encode(tuple(calls)).decode()
+        run(connection, "reflection_ask", tenant=row["tenant"], no=row["no"], turn=turn, calls=text)
 
 
 def newest_on(connection: sqlite3.Connection, row: Row, runs: Runs, *, upto: int) -> Reflection | None:
@@ -185,22 +187,22 @@ def _epoch(connection: sqlite3.Connection, row: Row) -> int:
     return current_epoch(connection, row["tenant"], "conversation", str(row["no"]))
 
 
-def _reflecting(connection: sqlite3.Connection, scope: Scope, due: DueReflection) -> Reflecting | None:
+def _reflecting(connection: sqlite3.Connection, scope: Scope, due: DueReflection) -> ReflectionInput | None:
     row = base.find(connection, scope, due.conversation)
     if row is None:
         return None
     tenant, no = row["tenant"], row["no"]
-    found = one(connection, "reflection_get", tenant=tenant, no=no, turn=due.turn, n=due.n)
-    said = one(connection, "turn_get", tenant=tenant, no=no, n=due.turn)
-    if found is None or said is None or not found["due"]:
+    data = one(connection, "reflection_get", tenant=tenant, no=no, turn=due.turn, n=due.n)
+    fields = one(connection, "turn_get", tenant=tenant, no=no, n=due.turn)
+    if data is None or fields is None or not data["due"]:
         return None
-    turn = read_turn(connection, said)
+    turn = read_turn(connection, fields)
     runs = runs_to(connection, tenant, no, turn.reply_seq or turn.query_seq)
-    return Reflecting(
+    return ReflectionInput(
         conversation=records.conversation(row),
         turn=turn,
         n=due.n,
-        calls=_calls(found["calls"]),
+        calls=_calls(data["calls"]),
         before=newest_on(connection, row, runs, upto=due.turn),
         epoch=_epoch(connection, row),
     )

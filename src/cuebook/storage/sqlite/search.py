@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from cuebook.interfaces.store import Found, SearchLook, SearchResult
+from cuebook.interfaces.store import PostMatch, SearchLook, SearchResult
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_expression, read_query
 from cuebook.records.memory import Scope
 from cuebook.storage.sqlite.base import SQL, one
@@ -56,8 +56,8 @@ class Words(Struct):
         counts = {term: len(holding[term]) for term in query.terms if term in holding}
         shared = Counter(no for term in counts for no in holding[term])
         best = sorted(((count, no) for no, count in shared.items()), reverse=True)
-        found = [no for _, no in best[:limit]]
-        return OwnerMatches(found, self.held, counts, {no: self.keys[no] for no in found})
+        results = [no for _, no in best[:limit]]
+        return OwnerMatches(results, self.held, counts, {no: self.keys[no] for no in results})
 
 
 class PlaceWords:
@@ -79,13 +79,13 @@ class PlaceWords:
             if held is not None and held.generation == generation:
                 self._held.move_to_end(key)
                 return held
-        made = _read(connection, values, generation)
+        words = _read(connection, values, generation)
         with self._lock:
-            self._held[key] = made
+            self._held[key] = words
             self._held.move_to_end(key)
             while len(self._held) > PLACES:
                 self._held.popitem(last=False)
-        return made
+        return words
 
     def owners(self) -> list[str]:
         """Return the owners of cached places, most recently used last."""
@@ -208,45 +208,49 @@ def rarest(counts: Mapping[str, int]) -> list[str]:
 
 
 def search(
-    connection: sqlite3.Connection, conversation: Row, runs: Runs, look: SearchLook, kept: SearchCache
+    connection: sqlite3.Connection, conversation: Row, runs: Runs, search_look: SearchLook, search_cache: SearchCache
 ) -> SearchResult:
     """Find posts of one path, each with its neighbors."""
     no, posts = conversation["no"], conversation["last_seq"]
-    query = read_query(look.text, speakers=json.loads(conversation["speakers"]))
+    query = read_query(search_look.text, speakers=json.loads(conversation["speakers"]))
     frequencies: dict[str, int] = {}
     if posts > SMALL:
-        frequencies = {term: kept.count(connection, no, term, posts=posts) for term in query.terms}
+        frequencies = {term: search_cache.count(connection, no, term, posts=posts) for term in query.terms}
         query = _rarer(query, frequencies)
-    hits = [rowid & _SEQ for rowid in _match(connection, query, None, rows_of(no), look.limit)]
-    if posts <= SMALL and len(hits) >= look.limit:
-        frequencies = {term: kept.count(connection, no, term, posts=posts) for term in query.terms}
-    close = _close(connection, conversation, look, kept)
+    hits = [rowid & _SEQ for rowid in _match(connection, query, None, rows_of(no), search_look.limit)]
+    if posts <= SMALL and len(hits) >= search_look.limit:
+        frequencies = {term: search_cache.count(connection, no, term, posts=posts) for term in query.terms}
+    close = _close(connection, conversation, search_look, search_cache)
     if close is not None:
-        hits = in_turn(hits, close.best(min(look.limit, CLOSEST), runs))
-    found = _with_neighbours(connection, conversation, runs, hits)
+        hits = in_turn(hits, close.best(min(search_look.limit, CLOSEST), runs))
+    post_matches = _with_neighbours(connection, conversation, runs, hits)
     return SearchResult(
-        found=tuple(_placed(found, close)),
+        found=tuple(_placed(post_matches, close)),
         posts=posts,
         mean_words=max(1.0, conversation["words"] / max(1, posts)),
         frequencies=frequencies,
         mean_cosine=usual(close.total, len(close.seqs)) if close else 0.0,
-        akin=akin_among(look.dense.akin, len(close.seqs) if close else 0) if look.dense else 1.0,
+        akin=akin_among(search_look.dense.akin, len(close.seqs) if close else 0) if search_look.dense else 1.0,
     )
 
 
-def _close(connection: sqlite3.Connection, conversation: Row, look: SearchLook, kept: SearchCache) -> Close | None:
+def _close(
+    connection: sqlite3.Connection, conversation: Row, search_look: SearchLook, search_cache: SearchCache
+) -> Close | None:
     """Compare the query's vector, if any, with those of a conversation."""
-    if look.dense is None:
+    if search_look.dense is None:
         return None
-    return kept.matrices.close(connection, conversation["tenant"], scope_of(conversation["no"]), look.dense)
+    return search_cache.matrices.close(
+        connection, conversation["tenant"], scope_of(conversation["no"]), search_look.dense
+    )
 
 
-def _placed(found: Sequence[Found], close: Close | None) -> Sequence[Found]:
+def _placed(post_matches: Sequence[PostMatch], close: Close | None) -> Sequence[PostMatch]:
     """Return posts with their cosines."""
     if close is None:
-        return found
-    cosines = close.of([each.seq for each in found])
-    return [msgspec.structs.replace(each, cosine=cosines.get(each.seq)) for each in found]
+        return post_matches
+    cosines = close.of([each.seq for each in post_matches])
+    return [msgspec.structs.replace(each, cosine=cosines.get(each.seq)) for each in post_matches]
 
 
 def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
@@ -255,7 +259,9 @@ def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
     return Query(text=query.text, terms=tuple(chosen)) if chosen else query
 
 
-def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook, kept: SearchCache) -> SearchResult:
+def search_owned(
+    connection: sqlite3.Connection, scope: Scope, search_look: SearchLook, search_cache: SearchCache
+) -> SearchResult:
     """Find posts in all conversations of a user, owned or joined, or in all conversations if no user is named.
 
     Only head paths are searched. Vectors are compared in the conversations with full-text hits and in the newest.
@@ -267,51 +273,58 @@ def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook,
         joined = [no for (no,) in connection.execute(SQL["conversations_joined"], values)]
         tokens = [owner_token(scope.tenant, scope.user), *(f"c{no}" for no in joined)]
     by_conversation: dict[int, list[int]] = {}
-    for rowid in _match(connection, read_query(look.text), tokens, _ALL_ROWS, look.limit):
+    for rowid in _match(connection, read_query(search_look.text), tokens, _ALL_ROWS, search_look.limit):
         by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)
-    if look.dense is not None and scope.user:
-        own = scopes_of(connection, scope.tenant, scope.user, look.dense.model, limit=CONVERSATIONS)
+    if search_look.dense is not None and scope.user:
+        own = scopes_of(connection, scope.tenant, scope.user, search_look.dense.model, limit=CONVERSATIONS)
         for no in (*own, *joined[:CONVERSATIONS]):
             by_conversation.setdefault(no, [])
-    found: list[Found] = []
+    post_matches: list[PostMatch] = []
     posts = words = 0
     cosines, vectors = 0.0, 0
-    closest = _closest(connection, scope, by_conversation, look, kept)
+    closest = _closest(connection, scope, by_conversation, search_look, search_cache)
     for no, (row, runs, close, best) in closest.items():
         seqs = in_turn(by_conversation[no], best)
         if not seqs:
             continue
-        found.extend(_placed(_with_neighbours(connection, row, runs, seqs), close))
+        post_matches.extend(_placed(_with_neighbours(connection, row, runs, seqs), close))
         posts, words = posts + row["last_seq"], words + row["words"]
         if close is not None:
             cosines, vectors = cosines + close.total, vectors + len(close.seqs)
     return SearchResult(
-        found=tuple(found),
+        found=tuple(post_matches),
         posts=posts,
         mean_words=max(1.0, words / max(1, posts)),
         mean_cosine=usual(cosines, vectors),
-        akin=akin_among(look.dense.akin, vectors) if look.dense else 1.0,
+        akin=akin_among(search_look.dense.akin, vectors) if search_look.dense else 1.0,
     )
 
 
 def _closest(
-    connection: sqlite3.Connection, scope: Scope, numbers: Iterable[int], look: SearchLook, kept: SearchCache
+    connection: sqlite3.Connection,
+    scope: Scope,
+    numbers: Iterable[int],
+    search_look: SearchLook,
+    search_cache: SearchCache,
 ) -> dict[int, tuple[Row, Runs, Close | None, list[int]]]:
     """Return existing conversations, each with its path and its share of the CLOSEST posts of all."""
-    found: dict[int, tuple[Row, Runs, Close | None, list[int]]] = {}
+    results: dict[int, tuple[Row, Runs, Close | None, list[int]]] = {}
     ranked: list[tuple[float, int, int]] = []
     for no in numbers:
         row = one(connection, "conversation_by_no", tenant=scope.tenant, no=no)
         if row is None:
             continue
-        runs, close = runs_to(connection, scope.tenant, no, row["head"]), _close(connection, row, look, kept)
+        runs, close = (
+            runs_to(connection, scope.tenant, no, row["head"]),
+            _close(connection, row, search_look, search_cache),
+        )
         best = close.best(CLOSEST, runs) if close else []
         cosines = close.of(best) if close else {}
         ranked += [(-cosines[seq], no, seq) for seq in best]
-        found[no] = (row, runs, close, [])
-    for _, no, seq in sorted(ranked)[: min(look.limit, CLOSEST)]:
-        found[no][3].append(seq)
-    return found
+        results[no] = (row, runs, close, [])
+    for _, no, seq in sorted(ranked)[: min(search_look.limit, CLOSEST)]:
+        results[no][3].append(seq)
+    return results
 
 
 def rows_of(no: int) -> dict[str, int]:
@@ -335,11 +348,13 @@ def _match(
     return [rowid for (rowid,) in connection.execute(SQL["search_posts"], {"match": match, "limit": limit, **bounds})]
 
 
-def _with_neighbours(connection: sqlite3.Connection, conversation: Row, runs: Runs, hits: Sequence[int]) -> list[Found]:
+def _with_neighbours(
+    connection: sqlite3.Connection, conversation: Row, runs: Runs, hits: Sequence[int]
+) -> list[PostMatch]:
     """Load hits on a path, best first as given, and the neighbors of the best ones."""
-    kept = [seq for seq in hits if on_path(runs, seq)]
-    direct = set(kept)
-    around = {near for seq in kept[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)} - direct
+    remaining = [seq for seq in hits if on_path(runs, seq)]
+    direct = set(remaining)
+    around = {near for seq in remaining[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)} - direct
     return _found(connection, conversation, direct=direct, around=around)
 
 
@@ -371,15 +386,17 @@ def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
     return near
 
 
-def _found(connection: sqlite3.Connection, conversation: Row, *, direct: set[int], around: set[int]) -> list[Found]:
+def _found(connection: sqlite3.Connection, conversation: Row, *, direct: set[int], around: set[int]) -> list[PostMatch]:
     tenant, no, name = conversation["tenant"], conversation["no"], conversation["id"]
     seqs = json.dumps(sorted(direct | around))
     values = {"seqs": seqs, "tenant": tenant, "no": no, "base": no << SHIFT}
     rows = connection.execute(SQL["found_posts"], values).fetchall()
-    kept = bodies(connection, tenant, [row[8] for row in rows if row[8] is not None])
-    found = []
+    remaining = bodies(connection, tenant, [row[8] for row in rows if row[8] is not None])
+    post_matches = []
     for seq, id_, role, sender, message, created_at, tokens, parent, body, key in rows:
-        text = decode_body(kept[body])[0] if body is not None and body in kept else message or ""
+        text = decode_body(remaining[body])[0] if body is not None and body in remaining else message or ""
         near = seq in direct
-        found.append(Found(seq, id_, role, sender, text, created_at, tokens, parent, near, name, key or "", no))
-    return found
+        post_matches.append(
+            PostMatch(seq, id_, role, sender, text, created_at, tokens, parent, near, name, key or "", no)
+        )
+    return post_matches

@@ -17,16 +17,16 @@ from cuebook.interfaces.store import (
     Alignment,
     Appended,
     Batch,
-    Closing,
-    Compacted,
     CompactionInput,
+    CompactionResult,
     DueConversation,
     Lease,
-    Look,
     Opening,
     PageOfConversations,
+    PathQuery,
     Scene,
     SearchLook,
+    StepEnd,
     StoredAnswer,
 )
 from cuebook.records.audit import Record
@@ -113,7 +113,7 @@ class SqliteStore:
 
     async def _read(self, run: Callable[[sqlite3.Connection], T]) -> T:
         if self._closed:
-            msg = "the store is closed"
+            msg = "The store is closed."
             raise BackendError(msg)
         if self.path == MEMORY:
             return await asyncio.wrap_future(self._writer.submit(run))
@@ -137,9 +137,9 @@ class SqliteStore:
 
     # the turn
 
-    async def scene(self, scope: Scope, look: Look) -> Scene:
+    async def scene(self, scope: Scope, path_query: PathQuery) -> Scene:
         """Load everything that a turn needs."""
-        return await self._read(lambda c: reads.scene(c, scope, look, self._kept, self.paths))
+        return await self._read(lambda c: reads.scene(c, scope, path_query, self._kept, self.paths))
 
     async def append(self, scope: Scope, batch: Batch) -> Appended:
         """Store posts, all or none."""
@@ -159,7 +159,7 @@ class SqliteStore:
             lambda c: turns.checkpoint(c, lease, raw, now=now, lease_s=lease_s, failpoints=self._failpoints)
         )
 
-    async def close(self, lease: Lease, closing: Closing) -> int:
+    async def close(self, lease: Lease, closing: StepEnd) -> int:
         """End a step; return the reply's seq. Raises LeaseLost if another process has taken the lease."""
         return await self._write(lambda c: turns.close_turn(c, lease, closing, self._failpoints))
 
@@ -237,16 +237,16 @@ class SqliteStore:
 
         return await self._read(read)
 
-    async def search(self, scope: Scope, look: SearchLook, *, conversation: str | None) -> SearchResult:
+    async def search(self, scope: Scope, search_look: SearchLook, *, conversation: str | None) -> SearchResult:
         """Search one conversation's head path, or all of the user's conversations."""
 
         def read(c: sqlite3.Connection) -> SearchResult:
             if conversation is None:
-                return search.search_owned(c, scope, look, self._kept)
+                return search.search_owned(c, scope, search_look, self._kept)
             row = base.find(c, scope, conversation)
             if row is None:
                 return search.NOTHING
-            return search.search(c, row, runs_to(c, row["tenant"], row["no"], row["head"]), look, self._kept)
+            return search.search(c, row, runs_to(c, row["tenant"], row["no"], row["head"]), search_look, self._kept)
 
         return await self._read(read)
 
@@ -316,10 +316,10 @@ class SqliteStore:
         terms = LeaseTerms(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
         if self._unclean:
             await self._emptied(0)
-        found = await self._read(lambda c: overdue_turns(c, self._holders, self._watch, terms))
-        if not found.leases and not found.left:
+        overdue = await self._read(lambda c: overdue_turns(c, self._holders, self._watch, terms))
+        if not overdue.leases and not overdue.left:
             return 0  # nothing to write
-        return await self._write(lambda c: expire(c, found, terms, self._failpoints))
+        return await self._write(lambda c: expire(c, overdue, terms, self._failpoints))
 
     async def due(
         self, *, limit: int = 100, least: int = 1, after: DueConversation | None = None, conversation: str | None = None
@@ -333,7 +333,7 @@ class SqliteStore:
         """Load the input of a pass, None while a round is open."""
         return await self._read(lambda c: derived.compaction(c, scope, conversation, limit=limit))
 
-    async def save_summary(self, scope: Scope, compacted: Compacted) -> bool:
+    async def save_summary(self, scope: Scope, compacted: CompactionResult) -> bool:
         """Store a pass's result; return False if its input is outdated."""
         return await self._write(lambda c: derived.save_summary(c, scope, compacted, self._failpoints))
 
@@ -352,7 +352,7 @@ class SqliteStore:
 
         def read(c: sqlite3.Connection) -> dict[str, Any]:
             count = c.execute("SELECT count(*), coalesce(sum(last_seq), 0) FROM conversation").fetchone()
-            found = {
+            data = {
                 "kind": "sqlite",
                 "file": Path(self.path).name,
                 "sqlite": sqlite3.sqlite_version,
@@ -360,7 +360,7 @@ class SqliteStore:
                 "conversations": count[0],
                 "posts": count[1],
             }
-            return found | ({"integrity": c.execute("PRAGMA quick_check(1)").fetchone()[0]} if whole else {})
+            return data | ({"integrity": c.execute("PRAGMA quick_check(1)").fetchone()[0]} if whole else {})
 
         return await self._read(read)
 

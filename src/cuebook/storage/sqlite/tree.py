@@ -57,14 +57,14 @@ def _no_post(seq: int) -> NotFound:
 
 def runs_to(connection: sqlite3.Connection, tenant: str, no: int, head: int) -> Runs:
     """Return the runs of the path that ends at `head`, newest first."""
-    found: Runs = []
+    results: Runs = []
     while head:
         row = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": head}).fetchone()
         if row is None:
             raise _no_post(head)
-        found.append((row[0], head))
+        results.append((row[0], head))
         head = row[1]
-    return found
+    return results
 
 
 def on_path(runs: Runs, seq: int) -> bool:
@@ -74,12 +74,12 @@ def on_path(runs: Runs, seq: int) -> bool:
 
 def after(runs: Runs, mark: int) -> Runs:
     """Return the part of a path after a mark on it, newest first."""
-    kept: Runs = []
+    remaining: Runs = []
     for first, last in runs:
         if last <= mark:
             break
-        kept.append((max(first, mark + 1), last))
-    return kept
+        remaining.append((max(first, mark + 1), last))
+    return remaining
 
 
 def mark_on(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> tuple[int, int]:
@@ -120,7 +120,7 @@ def grow(connection: sqlite3.Connection, conversation: Row, drafts: Sequence[Dra
         except sqlite3.IntegrityError as error:
             if error.sqlite_errorname != "SQLITE_CONSTRAINT_UNIQUE":
                 raise
-            msg = f"post id {draft.id!r} already exists in conversation {conversation['id']!r}. Use a new id."
+            msg = f"Post ID {draft.id!r} already exists in conversation {conversation['id']!r}. Use a new id."
             raise Conflict(msg) from error
         if draft.key:
             connection.execute(insert_text, (no << SHIFT | seq, scope, draft.key))
@@ -195,12 +195,12 @@ def save_growth(connection: sqlite3.Connection, conversation: Row, *, now: float
 
 def bodies(connection: sqlite3.Connection, tenant: str, digests: Sequence[bytes]) -> dict[bytes, bytes]:
     """Return stored bodies by digest; erased ones are omitted."""
-    found = {}
+    results = {}
     for digest in set(digests):
         row = connection.execute(SQL["blob_get"], {"tenant": tenant, "digest": digest}).fetchone()
         if row:
-            found[digest] = row[0]
-    return found
+            results[digest] = row[0]
+    return results
 
 
 def stretch(connection: sqlite3.Connection, name: str, tenant: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
@@ -211,8 +211,8 @@ def stretch(connection: sqlite3.Connection, name: str, tenant: str, no: int, run
     many = _AT_FIRST
     for first, last in runs:
         cursor = connection.execute(SQL[name], {"tenant": tenant, "no": no, "first": first, "last": last})
-        while found := list(starmap(PathPost, cursor.fetchmany(many))):
-            yield found
+        while path_posts := list(starmap(PathPost, cursor.fetchmany(many))):
+            yield path_posts
             many = min(2 * many, _AT_ONCE)
 
 
@@ -242,14 +242,14 @@ def read_body(
 
 def unread(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> tuple[Stretch, ...]:
     """Return the unread stretches of a path with their sums, oldest first."""
-    found = []
+    stretches = []
     for first, last in runs:
         end = one(connection, "sums_at", tenant=tenant, no=no, seq=last)
         start = one(connection, "sums_at", tenant=tenant, no=no, seq=first)
         if end and start:
             tokens = end["path_tokens"] - start["path_tokens"] + start["tokens"]
-            found.append(Stretch(first, last, end["path_count"] - start["path_count"] + 1, tokens))
-    return tuple(reversed(found))
+            stretches.append(Stretch(first, last, end["path_count"] - start["path_count"] + 1, tokens))
+    return tuple(reversed(stretches))
 
 
 # ---- cache of recent posts ------------------------------------------------------------------------------------------
@@ -284,17 +284,17 @@ class Paths:
     def stretch(self, connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
         """Return posts of a path in full, newest first, from the cache if possible."""
         with self._lock:
-            held = self._held.get((tenant, no), ())
+            path_posts = self._held.get((tenant, no), ())
         for first, last in runs:
-            at, end = _overlap(held, first, last)
+            at, end = _overlap(path_posts, first, last)
             if at == end:
                 yield from stretch(connection, "path_stretch", tenant, no, [(first, last)])
                 continue
-            if held[at].seq < last:
-                yield from stretch(connection, "path_stretch", tenant, no, [(held[at].seq + 1, last)])
-            yield list(held[at:end])
-            if held[end - 1].seq > first:
-                yield from stretch(connection, "path_stretch", tenant, no, [(first, held[end - 1].seq - 1)])
+            if path_posts[at].seq < last:
+                yield from stretch(connection, "path_stretch", tenant, no, [(path_posts[at].seq + 1, last)])
+            yield list(path_posts[at:end])
+            if path_posts[end - 1].seq > first:
+                yield from stretch(connection, "path_stretch", tenant, no, [(first, path_posts[end - 1].seq - 1)])
 
     def see(self, tenant: str, epoch: int) -> None:
         """Drop all entries read before an erasure in a tenant, by any process."""
@@ -323,12 +323,12 @@ class Paths:
             self._tokens = 0
 
 
-def _overlap(held: Sequence[PathPost], first: int, last: int) -> tuple[int, int]:
+def _overlap(path_posts: Sequence[PathPost], first: int, last: int) -> tuple[int, int]:
     """Return the index range of the cached posts, newest first, that are in a stretch."""
-    if not held:
+    if not path_posts:
         return 0, 0
-    newest = held[0].seq
-    at, end = max(0, newest - last), min(len(held), newest - first + 1)
+    newest = path_posts[0].seq
+    at, end = max(0, newest - last), min(len(path_posts), newest - first + 1)
     return (at, end) if at < end else (0, 0)
 
 

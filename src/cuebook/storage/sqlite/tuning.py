@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from cuebook.interfaces.reflections import Changed, Entries, Tuned, TuningRun
+from cuebook.interfaces.reflections import ChangedConversation, Entries, LastTuning, TuningRun
 from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
-from cuebook.records.tuning import Snapshot, Tally, Tuning, TuningTotals
+from cuebook.records.tuning import Snapshot, Tally, TuningState, TuningTotals
 from cuebook.storage.sqlite import base
 from cuebook.storage.sqlite.base import SQL, one, rows, run
 from cuebook.storage.sqlite.rows import Row
@@ -22,7 +22,7 @@ from cuebook.storage.sqlite.tree import on_path, runs_to, with_bodies
 #: Snapshots kept per conversation (C: "pruned to the most recent 500").
 SNAPSHOTS: Final = 500
 
-_tuning = msgspec.json.Decoder(Tuning).decode
+_tuning = msgspec.json.Decoder(TuningState).decode
 _snapshot = msgspec.json.Decoder(Snapshot).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -38,16 +38,16 @@ class SqliteTuning:
         """Return posts of the head's path after a seq, with their texts. Raises NotFound."""
         return await self._read(lambda c: _entries(c, base.need(c, scope, conversation), after=after, limit=limit))
 
-    async def tuned(self, scope: Scope, conversation: str) -> Tuned | None:
+    async def tuned(self, scope: Scope, conversation: str) -> LastTuning | None:
         """Return a conversation's tuning, None before its first run. Raises NotFound."""
 
-        def read(connection: sqlite3.Connection) -> Tuned | None:
+        def read(connection: sqlite3.Connection) -> LastTuning | None:
             row = base.need(connection, scope, conversation)
-            found = one(connection, "tuning_get", tenant=row["tenant"], no=row["no"])
-            if found is None:
+            data = one(connection, "tuning_get", tenant=row["tenant"], no=row["no"])
+            if data is None:
                 return None
-            tuning = _tuning(found["parameters"])
-            return Tuned(tuning=tuning, seen_seq=found["seen_seq"], updated_at=found["updated_at"])
+            tuning = _tuning(data["parameters"])
+            return LastTuning(tuning=tuning, seen_seq=data["seen_seq"], updated_at=data["updated_at"])
 
         return await self._read(read)
 
@@ -57,21 +57,21 @@ class SqliteTuning:
 
     async def changed(
         self, *, least: int, since: float, before: float, limit: int = 100, scope: Scope | None = None
-    ) -> list[Changed]:
+    ) -> list[ChangedConversation]:
         """Return conversations with enough posts that changed since a time and since their last run.
 
         Their last run was at `before` or earlier. Without a scope, search every tenant.
         """
         whose = {"tenant": scope and scope.tenant, "user": scope and scope.user, "proven": bool(scope and scope.proven)}
         values = {"least": least, "since": since, "before": before, "limit": limit, **whose}
-        return await self._read(lambda c: list(starmap(Changed, c.execute(SQL["tuning_changed"], values))))
+        return await self._read(lambda c: list(starmap(ChangedConversation, c.execute(SQL["tuning_changed"], values))))
 
     async def history(self, scope: Scope, conversation: str | None, *, limit: int) -> list[Snapshot]:
         """Return snapshots, newest first. Raises NotFound."""
 
         def read(connection: sqlite3.Connection) -> list[Snapshot]:
-            found = rows(connection, "optimizations", **_whose(connection, scope, conversation), limit=limit)
-            return [_snapshot(each["body"]) for each in found]
+            items = rows(connection, "optimizations", **_whose(connection, scope, conversation), limit=limit)
+            return [_snapshot(each["body"]) for each in items]
 
         return await self._read(read)
 
@@ -126,25 +126,25 @@ def _entries(connection: sqlite3.Connection, row: Row, *, after: int, limit: int
             break
         values = {"tenant": tenant, "no": no, "first": first, "last": min(last, first + room - 1)}
         posts += reversed(list(starmap(PathPost, connection.execute(SQL["path_stretch"], values))))
-    found = with_bodies(connection, tenant, posts)
-    return Entries(conversation=conversation_record(row), posts=tuple(found), anew=anew)
+    path_posts = with_bodies(connection, tenant, posts)
+    return Entries(conversation=conversation_record(row), posts=tuple(path_posts), anew=anew)
 
 
-def _keep(connection: sqlite3.Connection, scope: Scope, conversation: str, made: TuningRun) -> bool:
+def _keep(connection: sqlite3.Connection, scope: Scope, conversation: str, tuning_run: TuningRun) -> bool:
     row = base.find(connection, scope, conversation)
-    if row is None or row["no"] != made.no:
+    if row is None or row["no"] != tuning_run.no:
         return False
     values = {"tenant": row["tenant"], "no": row["no"]}
-    put = {**values, "parameters": _encode(made.tuning).decode(), "seen_seq": made.seen_seq}
-    if run(connection, "tuning_put", **put, now=made.now, before=made.before).fetchone() is None:
+    put = {**values, "parameters": _encode(tuning_run.tuning).decode(), "seen_seq": tuning_run.seen_seq}
+    if run(connection, "tuning_put", **put, now=tuning_run.now, before=tuning_run.before).fetchone() is None:
         return False
-    if made.snapshot is not None:
-        run(connection, "optimization_insert", **values, body=_encode(made.snapshot))
+    if tuning_run.snapshot is not None:
+        run(connection, "optimization_insert", **values, body=_encode(tuning_run.snapshot))
         run(connection, "optimization_prune", **values, most=SNAPSHOTS)
     return True
 
 
-def standing(connection: sqlite3.Connection, row: Row) -> Tuning | None:
+def standing(connection: sqlite3.Connection, row: Row) -> TuningState | None:
     """Return a conversation's tuning for its scene."""
-    found = one(connection, "tuning_get", tenant=row["tenant"], no=row["no"])
-    return _tuning(found["parameters"]) if found else None
+    data = one(connection, "tuning_get", tenant=row["tenant"], no=row["no"])
+    return _tuning(data["parameters"]) if data else None

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import Busy, LeaseLost
-from cuebook.interfaces.store import Closing, Lease, Opening
+from cuebook.interfaces.store import Lease, Opening, StepEnd
 from cuebook.memory.knowledge import USE
 from cuebook.memory.scopes import KEPT
 from cuebook.records.conversation import Draft
@@ -67,7 +67,7 @@ def open_turn(
 def _compare(row: Row, opening: Opening, holders: Holders) -> None:
     """Raise Busy while another turn holds the lease, Conflict if the state has changed since it was read."""
     if row["lease_until"] and row["lease_until"] >= opening.now and not holders.gone(row["lease_holder"]):
-        msg = f"a turn is running in conversation {opening.conversation!r}"
+        msg = f"A turn is running in conversation {opening.conversation!r}. Try again after it has ended."
         raise Busy(msg, retry_after=max(0.05, row["lease_until"] - opening.now))
     if row["head"] != opening.expected_head or row["last_seq"] != opening.expected_last_seq:
         raise base.moved(opening.conversation)
@@ -152,11 +152,11 @@ def _held(connection: sqlite3.Connection, lease: Lease) -> Row:
     row = one(connection, "conversation_by_no", tenant=lease.scope.tenant, no=lease.no)
     if row is None:
         msg = (
-            f"conversation {lease.conversation!r} was deleted while turn {lease.turn} was running. Nothing was stored."
+            f"Conversation {lease.conversation!r} was deleted while turn {lease.turn} was running. Nothing was stored."
         )
         raise LeaseLost(msg)
     if row["fence"] != lease.fence or row["lease_turn"] != lease.turn:
-        msg = f"turn {lease.turn} of conversation {lease.conversation!r} was taken over. Later output was not stored."
+        msg = f"Turn {lease.turn} of conversation {lease.conversation!r} was taken over. Later output was not stored."
         raise LeaseLost(msg)
     return row
 
@@ -180,7 +180,7 @@ def checkpoint(
     failpoints("checkpoint.stored")
 
 
-def close_turn(connection: sqlite3.Connection, lease: Lease, closing: Closing, failpoints: Failpoints) -> int:
+def close_turn(connection: sqlite3.Connection, lease: Lease, closing: StepEnd, failpoints: Failpoints) -> int:
     """Store the reply and end the step; return the reply's seq, 0 for none."""
     failpoints("close.begin")
     row = _held(connection, lease)
@@ -190,7 +190,7 @@ def close_turn(connection: sqlite3.Connection, lease: Lease, closing: Closing, f
     return reply_seq
 
 
-def _finish_step(connection: sqlite3.Connection, row: Row, n: int, step_n: int, closing: Closing) -> int:
+def _finish_step(connection: sqlite3.Connection, row: Row, n: int, step_n: int, closing: StepEnd) -> int:
     tenant, no = row["tenant"], row["no"]
     turn = one(connection, "turn_get", tenant=tenant, no=no, n=n)
     step = one(connection, "step_last", tenant=tenant, no=no, turn=n)
@@ -227,7 +227,7 @@ def _finish_step(connection: sqlite3.Connection, row: Row, n: int, step_n: int, 
     return reply_seq
 
 
-def _reply(connection: sqlite3.Connection, row: Row, closing: Closing, reply: Draft, step: Row) -> int:
+def _reply(connection: sqlite3.Connection, row: Row, closing: StepEnd, reply: Draft, step: Row) -> int:
     """Store a reply after its query, or after posts that were stored on the same path meanwhile."""
     tenant, no, parent = row["tenant"], row["no"], step["base"]
     heads = bool(step["moves_head"])
@@ -254,7 +254,7 @@ def end_expired(connection: sqlite3.Connection, row: Row, *, now: float) -> int:
         run(connection, "conversation_release", no=no, open_round=0, now=row["updated_at"])
     else:
         reply = _kept(connection, row, step["partial"])
-        closing = Closing(state="interrupted", now=now, reply=reply, error="the answering process ended")
+        closing = StepEnd(state="interrupted", now=now, reply=reply, error="the answering process ended")
         reply_seq = _finish_step(connection, row, row["lease_turn"], step["n"], closing)
     run(connection, "conversation_fence", no=no, fence=fence)
     return reply_seq
@@ -268,8 +268,8 @@ def _kept(connection: sqlite3.Connection, row: Row, partial: bytes | None) -> Dr
         draft = draft_decoder.decode(partial)
     except msgspec.DecodeError:  # damaged, or of another version: the turn must end anyway
         return None
-    taken = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
-    return None if taken else msgspec.structs.replace(draft, state="interrupted")
+    used = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
+    return None if used else msgspec.structs.replace(draft, state="interrupted")
 
 
 # ---- overdue turns --------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Overdue(Struct, frozen=True):
     left: list[Row]
 
 
-class Seen(Struct, frozen=True):
+class LeaseSighting(Struct, frozen=True):
     """A lease at its first observation."""
 
     fence: int
@@ -307,30 +307,30 @@ class LeaseWatch:
     """Detector of stale leases from processes with a wrong clock."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, LeaseSighting] = {}
 
-    def stale(self, held: list[Row], *, now: float, lease_s: float) -> set[int]:
+    def stale(self, contents: list[Row], *, now: float, lease_s: float) -> set[int]:
         """Return the conversations whose lease ends too late and was not renewed for so many seconds."""
-        seen: dict[int, Seen] = {}
-        for row in held:
+        lease_sightings: dict[int, LeaseSighting] = {}
+        for row in contents:
             if row["lease_until"] > now + lease_s + SLACK_S:
                 before = self._seen.get(row["no"])
                 same = before and (before.fence, before.until) == (row["fence"], row["lease_until"])
                 since = before.since if before and same and before.since <= now else now
-                seen[row["no"]] = Seen(row["fence"], row["lease_until"], since)
-        self._seen = seen
-        return {no for no, each in seen.items() if now - each.since > lease_s}
+                lease_sightings[row["no"]] = LeaseSighting(row["fence"], row["lease_until"], since)
+        self._seen = lease_sightings
+        return {no for no, each in lease_sightings.items() if now - each.since > lease_s}
 
 
 def overdue_turns(connection: sqlite3.Connection, holders: Holders, watch: LeaseWatch, terms: LeaseTerms) -> Overdue:
     """Return overdue turns, those with the earliest leases first."""
-    held = rows(connection, "leases_held")
-    names = {row["lease_holder"] for row in held}
+    contents = rows(connection, "leases_held")
+    names = {row["lease_holder"] for row in contents}
     holders.sweep(names)
     gone = {name for name in names if holders.gone(name)}
-    stale = watch.stale(held, now=terms.now, lease_s=terms.lease_s) if terms.lease_s else set()
-    ended = (row["lease_until"] < terms.now or row["lease_holder"] in gone or row["no"] in stale for row in held)
-    return Overdue(list(compress(held, ended))[: terms.limit], _left(connection, terms))
+    stale = watch.stale(contents, now=terms.now, lease_s=terms.lease_s) if terms.lease_s else set()
+    ended = (row["lease_until"] < terms.now or row["lease_holder"] in gone or row["no"] in stale for row in contents)
+    return Overdue(list(compress(contents, ended))[: terms.limit], _left(connection, terms))
 
 
 def _left(connection: sqlite3.Connection, terms: LeaseTerms) -> list[Row]:
@@ -341,15 +341,15 @@ def _left(connection: sqlite3.Connection, terms: LeaseTerms) -> list[Row]:
     return rows(connection, "turns_left", before=before, after=after, limit=terms.limit)
 
 
-def expire(connection: sqlite3.Connection, found: Overdue, terms: LeaseTerms, failpoints: Failpoints) -> int:
+def expire(connection: sqlite3.Connection, overdue: Overdue, terms: LeaseTerms, failpoints: Failpoints) -> int:
     """End overdue turns as interrupted, with their last checkpoint, unless they have continued since."""
     ended, now = 0, terms.now
-    for due in found.leases:
+    for due in overdue.leases:
         row = one(connection, "conversation_by_no", tenant=due["tenant"], no=due["no"])
         if row is not None and (row["fence"], row["lease_until"]) == (due["fence"], due["lease_until"]):
             end_expired(connection, row, now=now)
             ended += 1
-    for due in _left(connection, terms) if found.left else ():
+    for due in _left(connection, terms) if overdue.left else ():
         ended += leave_waiting(connection, due, now=now)
     failpoints("expire.stored")
     return ended

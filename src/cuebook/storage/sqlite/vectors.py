@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuebook.interfaces.vectors import Embedded, EmbeddedPlace, MemoryText, Unembedded, UnembeddedPlace
+from cuebook.interfaces.vectors import EmbeddedPlace, EmbeddingBacklog, MemoryText, PostVectors, UnembeddedPlace
 from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage.sqlite import base
 from cuebook.storage.sqlite.base import SQL, current_epoch, one, run
@@ -137,39 +137,39 @@ class Matrices:
             held = None
         if held is not None and held.upto == row["upto"] and len(held.rows) == row["vectors"]:
             return held
-        made = _grown(connection, held, row, key, len(dense.vector))
-        if held is not None and len(made.rows) != row["vectors"]:  # some of its vectors were deleted
-            made = _grown(connection, None, row, key, len(dense.vector))
+        matrix = _grown(connection, held, row, key, len(dense.vector))
+        if held is not None and len(matrix.rows) != row["vectors"]:  # some of its vectors were deleted
+            matrix = _grown(connection, None, row, key, len(dense.vector))
         with self._lock:
-            self._held[key] = made
+            self._held[key] = matrix
             self._held.move_to_end(key)
             while len(self._held) > 1 and sum(each.size for each in self._held.values()) > self._memory:
                 self._held.popitem(last=False)
-        return made
+        return matrix
 
 
 def _grown(
-    connection: sqlite3.Connection, held: _Matrix | None, row: dict[str, Any], key: tuple[str, str, str], size: int
+    connection: sqlite3.Connection, matrix: _Matrix | None, row: dict[str, Any], key: tuple[str, str, str], size: int
 ) -> _Matrix:
     """Load the missing vectors at the end of a matrix."""
     import numpy as np
 
     tenant, scope, model = key
-    values = {"tenant": tenant, "scope": scope, "model": model, "after": held.upto if held else 0}
-    found = [each for each in connection.execute(SQL["vector_behind"], values) if len(each[1]) == size]
-    rows = np.frombuffer(b"".join(body for _, body in found), "<f4").reshape(len(found), size // _BYTES)
-    refs = np.fromiter((ref for ref, _ in found), np.int64, len(found))
-    if held is not None:
-        rows, refs = np.concatenate((held.rows, rows)), np.concatenate((held.refs, refs))
+    values = {"tenant": tenant, "scope": scope, "model": model, "after": matrix.upto if matrix else 0}
+    results = [each for each in connection.execute(SQL["vector_behind"], values) if len(each[1]) == size]
+    rows = np.frombuffer(b"".join(body for _, body in results), "<f4").reshape(len(results), size // _BYTES)
+    refs = np.fromiter((ref for ref, _ in results), np.int64, len(results))
+    if matrix is not None:
+        rows, refs = np.concatenate((matrix.rows, rows)), np.concatenate((matrix.refs, refs))
     seqs, starts = np.unique(refs, return_index=True)
     return _Matrix(row["began"], row["upto"], rows, refs, seqs, starts)
 
 
-def due(connection: sqlite3.Connection, model: str, *, since: float, limit: int) -> list[Unembedded]:
+def due(connection: sqlite3.Connection, model: str, *, since: float, limit: int) -> list[EmbeddingBacklog]:
     """Return conversations with posts without vectors."""
-    found = connection.execute(SQL["embedded_due"], {"model": model, "since": since, "limit": limit}).fetchall()
+    results = connection.execute(SQL["embedded_due"], {"model": model, "since": since, "limit": limit}).fetchall()
     return [
-        Unembedded(
+        EmbeddingBacklog(
             tenant=tenant,
             conversation=id_,
             no=no,
@@ -177,11 +177,11 @@ def due(connection: sqlite3.Connection, model: str, *, since: float, limit: int)
             last_seq=last,
             epoch=current_epoch(connection, tenant, "conversation", str(no)),
         )
-        for tenant, id_, no, upto, last in found
+        for tenant, id_, no, upto, last in results
     ]
 
 
-def keep(connection: sqlite3.Connection, scope: Scope, embedded: Embedded) -> bool:
+def keep(connection: sqlite3.Connection, scope: Scope, embedded: PostVectors) -> bool:
     """Store vectors of posts if none of them is stored yet and the conversation is still the same."""
     row = base.find(connection, scope, embedded.conversation)
     if row is None or row["no"] != embedded.no or row["last_seq"] < embedded.upto:
@@ -189,8 +189,8 @@ def keep(connection: sqlite3.Connection, scope: Scope, embedded: Embedded) -> bo
     if embedded.epoch != current_epoch(connection, row["tenant"], "conversation", str(embedded.no)):
         return False
     names = {"tenant": row["tenant"], "scope": scope_of(embedded.no), "model": embedded.model}
-    known = one(connection, "embedded_get", **names)
-    if (known["upto"] if known else 0) != embedded.after:
+    data = one(connection, "embedded_get", **names)
+    if (data["upto"] if data else 0) != embedded.after:
         return False
     insert = SQL["vector_insert"]
     for seq, part, body in embedded.rows:
@@ -203,8 +203,8 @@ def keep(connection: sqlite3.Connection, scope: Scope, embedded: Embedded) -> bo
 
 def places_due(connection: sqlite3.Connection, model: str, *, since: float, limit: int) -> list[UnembeddedPlace]:
     """Return places with memories without vectors."""
-    found = connection.execute(SQL["places_due"], {"model": model, "since": since, "limit": limit}).fetchall()
-    return [UnembeddedPlace(tenant, Place(kind, owner), upto, said) for tenant, kind, owner, upto, said in found]
+    results = connection.execute(SQL["places_due"], {"model": model, "since": since, "limit": limit}).fetchall()
+    return [UnembeddedPlace(tenant, Place(kind, owner), upto, value) for tenant, kind, owner, upto, value in results]
 
 
 def memory_texts(
@@ -222,16 +222,16 @@ def keep_of_place(connection: sqlite3.Connection, tenant: str, embedded: Embedde
     if last is None or last["said"] < embedded.upto:
         return False  # it was erased; a new place continues after its old numbers
     names = {"tenant": tenant, "scope": scope_of_place(embedded.place), "model": embedded.model}
-    known = one(connection, "embedded_get", **names)
-    if (known["upto"] if known else 0) != embedded.after:
+    data = one(connection, "embedded_get", **names)
+    if (data["upto"] if data else 0) != embedded.after:
         return False
     stretch = values | {"after": embedded.after, "upto": embedded.upto}
     still = {number for (number,) in connection.execute(SQL["memories_said_still"], stretch)}
-    kept = [each for each in embedded.rows if each[0] in still]
+    remaining = [each for each in embedded.rows if each[0] in still]
     insert = SQL["vector_insert"]
-    for number, part, body in kept:
+    for number, part, body in remaining:
         connection.execute(insert, (tenant, names["scope"], embedded.model, number, part, body))
-    run(connection, "embedded_put", **names, owner="", upto=embedded.upto, vectors=len(kept), now=embedded.now)
+    run(connection, "embedded_put", **names, owner="", upto=embedded.upto, vectors=len(remaining), now=embedded.now)
     return True
 
 
@@ -256,11 +256,11 @@ class SqliteVectors:
     def __init__(self, read: base.SnapshotRunner, write: base.SnapshotRunner) -> None:
         self._read, self._write = read, write
 
-    async def due(self, model: str, *, since: float = 0.0, limit: int = 100) -> list[Unembedded]:
+    async def due(self, model: str, *, since: float = 0.0, limit: int = 100) -> list[EmbeddingBacklog]:
         """Return conversations with posts without vectors, newest first."""
         return await self._read(lambda c: due(c, model, since=since, limit=limit))
 
-    async def keep(self, scope: Scope, embedded: Embedded) -> bool:
+    async def keep(self, scope: Scope, embedded: PostVectors) -> bool:
         """Store vectors; return False if another process was first, or the conversation was replaced or deleted."""
         return await self._write(lambda c: keep(c, scope, embedded))
 
@@ -278,6 +278,6 @@ class SqliteVectors:
 
     async def counts(self, model: str) -> tuple[int, int]:
         """Count the posts that a model has embedded, and their vectors."""
-        found = await self._read(lambda c: one(c, "embedded_counts", model=model))
-        posts, vectors = (found or {}).values()
+        data = await self._read(lambda c: one(c, "embedded_counts", model=model))
+        posts, vectors = (data or {}).values()
         return posts, vectors

@@ -45,19 +45,19 @@ def translate(error: sqlite3.Error) -> CuebookError:
     """Return the Cuebook error for an error of the SQLite driver."""
     text, code = str(error), getattr(error, "sqlite_errorname", "") or ""
     if code.startswith(_TAKEN):
-        return Conflict(f"a conflicting row already exists ({text})")
+        return Conflict(f"A conflicting row already exists ({text}).")
     if code.startswith("SQLITE_TOOBIG"):
-        return InvalidInput(f"a value is too large for the store ({text})")
+        return InvalidInput(f"A value is too large for the store ({text}). Shorten it.")
     if code.startswith(_FULL):
-        return StoreFull(f"the store could not write ({text}). Nothing of this request was stored. Free some space.")
+        return StoreFull(f"The store could not write ({text}). Nothing of this request was stored. Free some space.")
     for codes, sentence in (
-        (_FORBIDDEN, "the store cannot be opened or written ({}). Check the permissions of the file and its folder."),
-        (_BUSY, "the store is locked by another process ({}). Try again."),
-        (_DAMAGED, "the store's file is damaged or not a Cuebook database ({}). Restore it from a backup."),
+        (_FORBIDDEN, "The store cannot be opened or written ({}). Check the permissions of the file and its folder."),
+        (_BUSY, "The store is locked by another process ({}). Try again."),
+        (_DAMAGED, "The store's file is damaged or not a Cuebook database ({}). Restore it from a backup."),
     ):
         if code.startswith(codes):
             return BackendError(sentence.format(text), retryable=codes is _BUSY)
-    return BackendError(f"the store failed ({text})")
+    return BackendError(f"The store failed ({text}).")
 
 
 def explain(error: BaseException) -> BaseException:
@@ -65,9 +65,9 @@ def explain(error: BaseException) -> BaseException:
     if isinstance(error, sqlite3.Error):
         return translate(error)
     if isinstance(error, UnicodeError):
-        return InvalidInput(f"a text cannot be stored ({error}). It contains a lone surrogate.")
+        return InvalidInput(f"A text cannot be stored ({error}). Send valid Unicode.")
     if isinstance(error, OverflowError):
-        return InvalidInput(f"a number cannot be stored ({error})")
+        return InvalidInput(f"A number cannot be stored ({error}). Use a smaller number.")
     return error
 
 
@@ -215,4 +215,4 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 
 def _closed() -> BackendError:
-    return BackendError("the store is closed")
+    return BackendError("The store is closed.")

@@ -76,13 +76,13 @@ def participate(
 
 def company_of(row: Row, before: Sequence[str], after: Sequence[str]) -> list[list[int]]:
     """Return the seq ranges of posts from times with several participants; 0 = open end."""
-    found: list[list[int]] = json.loads(row["company"])
+    results: list[list[int]] = json.loads(row["company"])
     was, will = len(before) > 1, len(after) > 1
     if will and not was:
-        found.append([row["last_seq"] + 1, 0])
-    elif was and not will and found:
-        found[-1][1] = row["last_seq"]
-    return found
+        results.append([row["last_seq"] + 1, 0])
+    elif was and not will and results:
+        results[-1][1] = row["last_seq"]
+    return results
 
 
 def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoints: Failpoints) -> Appended:
@@ -130,11 +130,11 @@ def check_names(row: Row, scope: Scope, drafts: Sequence[Draft]) -> None:
 
 def keep_named(connection: sqlite3.Connection, row: Row, named: Mapping[str, Any]) -> None:
     """Store a request's fields in the conversation's metadata; other fields stay."""
-    given = {name: value for name, value in named.items() if value is not None}
-    if not given:
+    data = {name: value for name, value in named.items() if value is not None}
+    if not data:
         return
     metadata = json.loads(row["metadata"])
-    if metadata != (changed := metadata | given):
+    if metadata != (changed := metadata | data):
         run(connection, "conversation_metadata", no=row["no"], metadata=json.dumps(changed, ensure_ascii=False))
 
 
@@ -171,17 +171,17 @@ def _fresh(connection: sqlite3.Connection, row: Row, drafts: tuple[Draft, ...]) 
         if known is None:
             fresh[draft.id] = draft
         elif known != draft.digest:
-            msg = f"post id {draft.id!r} exists with other content in conversation {row['id']!r}. Use a new id."
+            msg = f"Post ID {draft.id!r} exists with other content in conversation {row['id']!r}. Use a new id."
             raise Conflict(msg)
     return list(fresh.values())
 
 
 def _seq_of(connection: sqlite3.Connection, row: Row, post: str) -> int:
-    found = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=post)
-    if found is None:
+    data = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=post)
+    if data is None:
         msg = f"Unknown post {post!r} in conversation {row['id']!r}."
         raise NotFound(msg)
-    return int(found["seq"])
+    return int(data["seq"])
 
 
 def bind(
@@ -218,7 +218,7 @@ def move_head(
     """Make a post the head; later posts remain as a sibling branch."""
     row = base.need(connection, scope, conversation)
     if row["lease_until"] >= now:
-        msg = f"a turn is running in conversation {conversation!r}. Move the head after it has ended."
+        msg = f"A turn is running in conversation {conversation!r}. Move the head after it has ended."
         raise Conflict(msg)
     set_head(connection, row, _seq_of(connection, row, post), now=now)
     failpoints("head.stored")

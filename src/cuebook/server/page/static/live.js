@@ -1,53 +1,53 @@
-// Show live turns: each event holds one turn or the totals. All of it is inserted as text, never as HTML.
+// Show live turns: each event holds one turn or the totals. Insert everything as text, never as HTML.
 const list = document.getElementById("turns");
 const state = document.getElementById("state");
-const MOST = 60;
+const MAX_TURNS = 60;
 const SVG = "http://www.w3.org/2000/svg";
 
-function made(tag, name, text) {
-  const one = document.createElement(tag);
-  if (name) one.className = name;
-  if (text) one.textContent = text;
-  return one;
+function element(tag, name, text) {
+  const node = document.createElement(tag);
+  if (name) node.className = name;
+  if (text) node.textContent = text;
+  return node;
 }
 
-function drawn(tag, values, text) {
-  const one = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(values)) one.setAttribute(name, value);
-  if (text) one.append(drawn("title", {})), (one.firstChild.textContent = text);
-  return one;
+function svgElement(tag, values, text) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(values)) node.setAttribute(name, value);
+  if (text) node.append(svgElement("title", {})), (node.firstChild.textContent = text);
+  return node;
 }
 
 function bar(turn) {
-  const picture = drawn("svg", { class: "bar slim", width: "100%", height: 16, "aria-hidden": "true" });
+  const picture = svgElement("svg", { class: "bar slim", width: "100%", height: 16, "aria-hidden": "true" });
   for (const { kind, tokens, x, width } of turn.bar) {
     const values = { class: `block kind-${kind}`, x: `${x}%`, y: 5, width: `${width}%`, height: 11 };
-    picture.append(drawn("rect", values, `${kind}: ${tokens.toLocaleString("en")} tokens`));
+    picture.append(svgElement("rect", values, `${kind}: ${tokens.toLocaleString("en")} tokens`));
   }
-  if (turn.cached) picture.append(drawn("line", { class: "reach", x1: 0, x2: `${turn.cached}%`, y1: 2, y2: 2 }));
+  if (turn.cached) picture.append(svgElement("line", { class: "cached", x1: 0, x2: `${turn.cached}%`, y1: 2, y2: 2 }));
   return picture;
 }
 
 function facts(turn) {
-  const line = made("p", "facts");
-  for (const { kind, tokens } of turn.bar) line.append(made("span", `dot kind-${kind}`), `${kind} ${tokens.toLocaleString("en")} · `);
+  const line = element("p", "facts");
+  for (const { kind, tokens } of turn.bar) line.append(element("span", `dot kind-${kind}`), `${kind} ${tokens.toLocaleString("en")} · `);
   line.append(turn.facts.join(" · "));
   return line;
 }
 
-function shown(turn) {
-  const item = made("li", `turn fresh ${turn.state}`);
+function turnItem(turn) {
+  const item = element("li", `turn fresh ${turn.state}`);
   item.dataset.key = turn.key;
-  const head = made("p", "head");
-  const link = made("a", "", turn.name);
+  const head = element("p", "head");
+  const link = element("a", "", turn.name);
   link.href = turn.href;
-  head.append(link, " ", made("span", `state state-${turn.state}`, turn.state), " ", made("span", "quiet", turn.when));
-  item.append(head, made("p", "asked", turn.query), made("p", "answered", turn.reply), bar(turn), facts(turn));
+  head.append(link, " ", element("span", `state state-${turn.state}`, turn.state), " ", element("span", "quiet", turn.when));
+  item.append(head, element("p", "query", turn.query), element("p", "answer", turn.reply), bar(turn), facts(turn));
   return item;
 }
 
-function place(turn) {
-  const item = shown(turn);
+function showTurn(turn) {
+  const item = turnItem(turn);
   const before = [...list.children].find((each) => each.dataset.key === item.dataset.key);
   if (before) {
     const focused = before.contains(document.activeElement);
@@ -59,13 +59,13 @@ function place(turn) {
     document.getElementById("welcome")?.remove();
     document.querySelector(".figures").hidden = false;
   }
-  while (list.children.length > MOST) list.lastElementChild.remove();
+  while (list.children.length > MAX_TURNS) list.lastElementChild.remove();
 }
 
 const source = new EventSource("/page/live");
 source.addEventListener("turn", (event) => {
   const turn = JSON.parse(event.data);
-  place(turn);
+  showTurn(turn);
   state.textContent = `Connected: ${turn.name} ${turn.state}.`;
 });
 source.addEventListener("sums", (event) => {
@@ -82,7 +82,7 @@ source.addEventListener("error", () => {
 });
 
 for (const each of document.querySelectorAll(".copied")) {
-  const button = made("button", "small", "Copy");
+  const button = element("button", "small", "Copy");
   button.type = "button";
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(each.querySelector("pre").textContent);

@@ -1,13 +1,13 @@
 // The prompt bar shows the name of the hovered block; arrow keys move between blocks, n and p between turns.
 const bar = document.querySelector(".bar");
-const named = document.getElementById("named");
+const blockName = document.getElementById("block-name");
 const links = bar ? [...bar.querySelectorAll("a")] : [];
-let at = -1;
+let selected = -1;
 
-function name(number) {
-  at = Math.max(0, Math.min(number, links.length - 1));
-  for (const [each, link] of links.entries()) link.querySelector(".block").classList.toggle("here", each === at);
-  named.textContent = links[at].querySelector("title").textContent;
+function select(number) {
+  selected = Math.max(0, Math.min(number, links.length - 1));
+  for (const [each, link] of links.entries()) link.querySelector(".block").classList.toggle("here", each === selected);
+  blockName.textContent = links[selected].querySelector("title").textContent;
 }
 
 function open(number) {
@@ -21,16 +21,16 @@ function open(number) {
 
 if (links.length) {
   bar.tabIndex = 0;
-  const said = "Point at a block, or use the arrow keys; press Enter to show its text.";
-  named.textContent = said;
+  const hint = "Point at a block or use the arrow keys. Press Enter to show its text.";
+  blockName.textContent = hint;
   for (const [number, link] of links.entries()) {
-    link.addEventListener("pointerenter", () => name(number));
+    link.addEventListener("pointerenter", () => select(number));
     link.addEventListener("click", (event) => { event.preventDefault(); open(number); });
   }
   bar.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step) name(at + step);
-    else if (event.key === "Enter" && at >= 0) open(at);
+    if (step) select(selected + step);
+    else if (event.key === "Enter" && selected >= 0) open(selected);
     else return;
     event.preventDefault();
   });

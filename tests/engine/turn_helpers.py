@@ -1,6 +1,6 @@
-"""What the tests of turns share.
+"""Helpers for tests of turns.
 
-Books on a real file, requests of the OpenAI wire, and what their windows account for.
+They open databases on real files, build requests of the OpenAI wire and check which posts a window accounts for.
 """
 
 import json
@@ -21,7 +21,7 @@ NAME = "c"
 
 
 def config(path: Path | None = None, **settings: Any) -> Config:
-    """Settings by section__key, on a file or in memory."""
+    """Build a config from settings named section__key, on a file or in memory."""
     arguments = {name.replace("__", "."): value for name, value in settings.items()}
     url = ":memory:" if path is None else str(path / "cuebook.db")
     return build(arguments={"store.url": url, "store.synchronous": "OFF", **arguments}, folder=str(path or "."))
@@ -32,8 +32,8 @@ async def cue_on(
     path: Path | None = None, *, model: Any = None, clock: Any = None, dice: Any = None, upstream: Any = None,
     embedder: Any = None, sinks: Any = (), worker: bool = False, **settings: Any,
 ) -> AsyncIterator[Cuebook]:  # fmt: skip
-    """Open a book, its work behind done when asked for unless `worker`."""
-    opened = Cuebook.open(
+    """Open a database; unless `worker`, background jobs run only when a test asks for them."""
+    handle = Cuebook.open(
         config(path, **settings),
         model=model if model is not None else ScriptedModel(default="Noted."),
         clock=clock if clock is not None else FrozenClock(),
@@ -43,17 +43,17 @@ async def cue_on(
         sinks=sinks,
         worker=worker,
     )
-    async with opened as cue:
+    async with handle as cue:
         yield cue
 
 
-def on(place: Path, clock: FrozenClock, **settings: Any) -> AbstractAsyncContextManager[Cuebook]:
-    """Open a book in which a user is remembered across conversations."""
-    return cue_on(place, clock=clock, **({"memory__user": True} | settings))
+def open_with_memory(folder: Path, clock: FrozenClock, **settings: Any) -> AbstractAsyncContextManager[Cuebook]:
+    """Open a database with cross-conversation user memories."""
+    return cue_on(folder, clock=clock, **({"memory__user": True} | settings))
 
 
-async def told(cue: Cuebook, clock: FrozenClock, text: str, conversation: str, **ask: Any) -> Reply:
-    """Say something as `ann`, let a minute go by and do what is due; gives the answer."""
+async def ask_and_settle(cue: Cuebook, clock: FrozenClock, text: str, conversation: str, **ask: Any) -> Reply:
+    """Ask as `ann`, advance the clock by a minute and run the due jobs. Return the reply."""
     reply = await cue.ask(Ask(text, conversation, **({"user": "ann"} | ask)))
     clock.advance(60)
     await cue.settle()
@@ -73,23 +73,23 @@ def system(text: Any, **fields: Any) -> dict[str, Any]:
 
 
 class Client:
-    """An OpenAI client before a book: it keeps its own history and resends it, or what a test makes of it."""
+    """An OpenAI client that keeps and resends its own history, or sends what a test passes."""
 
     def __init__(
-        self, cue: Cuebook, upstream: ScriptedUpstream, *, conversation: str | None = NAME, who: str | None = None
+        self, cue: Cuebook, upstream: ScriptedUpstream, *, conversation: str | None = NAME, user_id: str | None = None
     ):
         self.cue, self.upstream = cue, upstream
-        self.conversation, self.who = conversation, who
+        self.conversation, self.user_id = conversation, user_id
         self.history: list[dict[str, Any]] = []
         self.head: Head | None = None
 
     async def send(
         self, messages: Any = None, *, server_history: bool = False, conversation: Any = ..., **fields: Any
     ) -> bytes:
-        """Send messages as they are; answers with the body's bytes."""
+        """Send messages unchanged. Return the bytes of the response body."""
         body = {"model": "m", "messages": self.history if messages is None else messages, **fields}
         call = RelayCall(
-            body=json.dumps(body).encode(), headers={}, user=self.who, server_history=server_history,
+            body=json.dumps(body).encode(), headers={}, user=self.user_id, server_history=server_history,
             conversation=self.conversation if conversation is ... else conversation,
         )  # fmt: skip
         pieces = [piece async for piece in self.cue.relay(call)]
@@ -97,7 +97,7 @@ class Client:
         return b"".join(pieces[1:])
 
     async def say(self, text: Any, answer: str = "Noted.", **fields: Any) -> str:
-        """Add a message to the history, send it, and add the answer; gives the conversation it went to."""
+        """Append a message to the history, send it and append the answer. Return the conversation id."""
         self.history.append(user(text) if not isinstance(text, dict) else text)
         self.upstream.say(completion(answer))
         reply = json.loads(await self.send(**fields))
@@ -106,45 +106,45 @@ class Client:
         return self.head.conversation
 
 
-async def path(cue: Cuebook, name: str = NAME, who: str | None = None) -> list[str]:
-    """The head's path as texts."""
-    return [shown(post) for post in await cue.conversations.posts(name, user=who)]
+async def path(cue: Cuebook, name: str = NAME, user_id: str | None = None) -> list[str]:
+    """Return the posts on the head's path as texts."""
+    return [text_of_post(post) for post in await cue.conversations.posts(name, user=user_id)]
 
 
-async def everything(cue: Cuebook, name: str = NAME, who: str | None = None) -> list[str]:
-    """All posts of all branches as texts."""
-    return [shown(post) for post in await cue.conversations.posts(name, user=who, branches=True)]
+async def all_texts(cue: Cuebook, name: str = NAME, user_id: str | None = None) -> list[str]:
+    """Return the posts of all branches as texts."""
+    return [text_of_post(post) for post in await cue.conversations.posts(name, user=user_id, branches=True)]
 
 
-def shown(post: Post) -> str:
+def text_of_post(post: Post) -> str:
     calls = "".join(f"<{part.extra['name']}>" for part in post.calls)
     return f"{post.message}{calls}" + ("…" if post.state == "interrupted" else "")
 
 
-def places(window: Window, reach: int = 0) -> list[int]:
-    """Every seq a window accounts for behind a summary that reaches so far, as often as it does."""
-    found = list(range(1, reach + 1)) + [block.seq for block in window.blocks if block.seq]
-    for left in window.dropped:
-        found += range(left.first, left.last + 1) if left.first else []
-    return sorted(found)
+def accounted_seqs(window: Window, reach: int = 0) -> list[int]:
+    """Return every seq that a window or a summary up to `reach` accounts for, with repetitions."""
+    seqs = list(range(1, reach + 1)) + [block.seq for block in window.blocks if block.seq]
+    for span in window.dropped:
+        seqs += range(span.first, span.last + 1) if span.first else []
+    return sorted(seqs)
 
 
-async def accounted(cue: Cuebook, window: Window, name: str = NAME, head: int | None = None) -> None:
-    """Assert that each post of the path is in the window, under the summary or left out, exactly once."""
+async def check_accounted(cue: Cuebook, window: Window, name: str = NAME, head: int | None = None) -> None:
+    """Check that each post of the path is in the window, summarized or dropped, exactly once."""
     conversation = await cue.conversations.get(name)
     posts = await cue.desk.store.posts(Scope(), name, head=conversation.head if head is None else head)
     path_seqs = [post.seq for post in posts]
-    shown = [each.source for each in (*window.blocks, *window.dropped) if each.source.startswith("summary:")]
-    version = int(shown[0].split(":")[1]) if shown else None
+    summaries = [each.source for each in (*window.blocks, *window.dropped) if each.source.startswith("summary:")]
+    version = int(summaries[0].split(":")[1]) if summaries else None
     summary = await cue.memory.summary(name, version=version)
     reach = summary.upto_seq if summary and summary.upto_seq in path_seqs else 0
-    found = [seq for seq in path_seqs if seq <= reach]
-    found += [seq for seq in places(window) if seq <= conversation.last_seq]  # an assembled query is not stored
-    assert sorted(found) == path_seqs
+    seqs = [seq for seq in path_seqs if seq <= reach]
+    seqs += [seq for seq in accounted_seqs(window) if seq <= conversation.last_seq]  # an assembled query is not stored
+    assert sorted(seqs) == path_seqs
 
 
-def counted(window: Window, count: Any) -> int:
-    """Count a window's messages the simple way: every text and name there is, and a frame for each message."""
+def count_tokens(window: Window, count: Any) -> int:
+    """Compute a window's tokens the simple way: all texts and names plus a frame for each message."""
     total = 0
     for message in map(json.loads, window.messages):
         total += 4 + count(message.get("name") or "")

@@ -1,10 +1,10 @@
-"""Of what use memories were, in a browser: measured, and those of none let go of by a form."""
+"""Test the memory usefulness page: measuring, and forgetting the memories that are not useful."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-from looks import look_over
+from layout import check_layout
 from playwright.sync_api import expect
 
 from conftest import Served, Tab
@@ -23,7 +23,7 @@ async def talk(cue: Cuebook) -> None:
         await cue.ask(Ask("Who sits on my keyboard?", f"desk-{number}", user="ann"))
 
 
-def test_what_was_of_no_use_is_proposed_and_let_go_of_once_it_is_ticked(
+def test_useless_memories_are_proposed_and_forgotten_when_selected(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     init_project(tmp_path / "project")
@@ -45,13 +45,13 @@ def test_what_was_of_no_use_is_proposed_and_let_go_of_once_it_is_ticked(
     page.locator("section:has(#others) td a[href*=turns]").first.click()
     assert "Pixel again" in page.inner_text("main")
     page.go_back()
-    said = page.locator("section:has(#others) tr:has-text('My cat') [data-of]").all_inner_texts()
+    cells = page.locator("section:has(#others) tr:has-text('My cat') [data-of]").all_inner_texts()
     page.click("section:has(#others) a:has-text('My cat')")
     page.click("text=Measure usefulness")
-    assert f"{said[0]} of 1 in {said[2]} of the {said[1]} turns" in page.inner_text("section:has(#use)")
-    seen.shoot("memory-use")
+    assert f"{cells[0]} of 1, measured in {cells[2]} of the {cells[1]} turns" in page.inner_text("section:has(#use)")
+    seen.screenshot_page("memory-use")
     page.click("text=Compare with all memories")
-    look_over(served, tab, VIEW)
+    check_layout(served, tab, VIEW)
     gone.locator("input").check()
     page.check("[name=sure]")
     page.click("button:has-text('Forget selected')")
@@ -62,7 +62,7 @@ def test_what_was_of_no_use_is_proposed_and_let_go_of_once_it_is_ticked(
     assert "something of it was erased" in seen.open(VIEW).inner_text("[role=status]")
 
 
-def test_it_is_measured_over_http_for_whom_it_is(serve: Callable[..., Served], tmp_path: Path) -> None:
+def test_usefulness_over_http_covers_only_the_callers_memories(serve: Callable[..., Served], tmp_path: Path) -> None:
     init_project(tmp_path / "project")
     served = serve(
         tmp_path / "project",
@@ -73,10 +73,10 @@ def test_it_is_measured_over_http_for_whom_it_is(serve: Callable[..., Served], t
     keys = {name: served.run(lambda cue, name=name: cue.keys.new("editor", user=name)).token for name in ("ann", "bob")}
     with httpx.Client(base_url=served.url) as client:
         asked = {"conversationIds": ["desk-0", "desk-1"]}
-        told = client.post("/api/memories/utility", json=asked, headers={"X-Cuebook-Key": keys["ann"]}).json()
-        assert (told["by"], told["turns"], told["items"][0]["text"]) == ("words", 2, "My cat is called Pixel.")
-        assert told["items"][0]["verdict"] == "useful"
-        assert {each["verdict"] for each in told["items"][1:]} <= {"seldom", "silent"}
+        answer = client.post("/api/memories/utility", json=asked, headers={"X-Cuebook-Key": keys["ann"]}).json()
+        assert (answer["by"], answer["turns"], answer["items"][0]["text"]) == ("words", 2, "My cat is called Pixel.")
+        assert answer["items"][0]["verdict"] == "useful"
+        assert {each["verdict"] for each in answer["items"][1:]} <= {"seldom", "silent"}
         others = client.post("/api/memories/utility", json={}, headers={"X-Cuebook-Key": keys["bob"]}).json()
         assert others["items"] == []
         mine = served.run(lambda cue: cue.memories.page(user="ann")).items

@@ -1,6 +1,6 @@
-"""What the reference keeps of a conversation, and what is read of it: walked and counted anew at each question.
+"""Conversations of the reference store: every query walks the whole tree and computes its answer anew.
 
-A post's seq is its place in the list; a path is walked from parent to parent.
+A post's seq is its index in the list. A path follows the parents.
 """
 
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ from cuebook.records.memory import Item, Scope, Summary
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A stored post: its place in the tree and what it was made from."""
+class ReferencePost:
+    """A stored post: its position in the tree and its draft."""
 
     seq: int
     parent: int
@@ -20,7 +20,7 @@ class Kept:
     draft: Draft
 
     def as_post(self) -> Post:
-        """Give the post as a store reads it."""
+        """Return the post as a store returns it."""
         d = self.draft
         return Post(
             id=d.id, seq=self.seq, parent=self.parent, round=self.round, sender=d.sender, recipient=d.recipient,
@@ -43,7 +43,7 @@ class Step:
 
 @dataclass
 class Turn:
-    """One round answered."""
+    """One turn: the steps that answer a round."""
 
     n: int
     round: int
@@ -57,7 +57,7 @@ class Turn:
 
 @dataclass
 class Digest:
-    """A summary: its version, the one it was made from, and the items that pass touched."""
+    """A summary: its version, the version it extends, and the items that the pass changed."""
 
     version: int
     previous: int
@@ -66,7 +66,7 @@ class Digest:
 
 
 @dataclass
-class Talk:
+class ReferenceConversation:
     """A conversation."""
 
     no: int
@@ -74,7 +74,7 @@ class Talk:
     id: str
     user: str | None
     updated_at: float
-    posts: list[Kept] = field(default_factory=list)
+    posts: list[ReferencePost] = field(default_factory=list)
     head: int = 0
     turns: list[Turn] = field(default_factory=list)
     fence: int = 0
@@ -85,15 +85,15 @@ class Talk:
     keys: dict[str, tuple[bytes, int, int]] = field(default_factory=dict)  # digest, turn and step
 
     def seen_by(self, scope: Scope) -> bool:
-        """Whether who asks takes part."""
+        """Return whether the caller takes part in the conversation."""
         return scope.tenant == self.tenant and (scope.user is None or self.user in (None, scope.user))
 
     def seq_of(self, post: str) -> int:
-        """Give the seq of a post, 0 if there is none."""
+        """Return the seq of a post, or 0 if it does not exist."""
         return next((kept.seq for kept in self.posts if kept.draft.id == post), 0)
 
     def path(self, head: int) -> list[int]:
-        """Give the seqs from the root to a post."""
+        """Return the seqs from the root to a post."""
         found = []
         while head:
             found.append(head)
@@ -105,26 +105,26 @@ class Talk:
         return sum(self.posts[seq - 1].draft.tokens for seq in seqs)
 
     def mark(self, head: int) -> tuple[int, int]:
-        """Give seq and version of the summary that reaches farthest on the path to a post, (0, 0) for none."""
+        """Return seq and version of the summary that reaches farthest on the path to a post, or (0, 0)."""
         path = set(self.path(head))
         return max(
             ((d.summary.upto_seq, d.version) for d in self.digests if d.summary.upto_seq in path), default=(0, 0)
         )
 
     def backlog(self) -> list[int]:
-        """Give the seqs on the head's path behind its mark."""
+        """Return the seqs on the head's path after its mark."""
         mark, _ = self.mark(self.head)
         return [seq for seq in self.path(self.head) if seq > mark]
 
     def is_free(self, key: str, digest: bytes) -> bool:
-        """Whether a key may be bound anew: its step ended without a whole answer, and the request is the same."""
+        """Return whether a key may be reused: its step ended without a full answer, and the request is equal."""
         known, turn, step = self.keys[key]
         return (
             known == digest and bool(turn) and self.turns[turn - 1].steps[step - 1].state in ("failed", "interrupted")
         )
 
     def round_states(self) -> dict[int, RoundState]:
-        """Give the state of each round that has one."""
+        """Return the state of each round that has one."""
         states: dict[int, RoundState] = {
             kept.round: "finished" for kept in self.posts if kept.round and kept.draft.role == ASSISTANT
         }
@@ -134,7 +134,7 @@ class Talk:
         return states
 
     def items(self, *, ended: bool = False) -> list[Item]:
-        """Give the items of the summary that stands for the head, as the passes of its line left them."""
+        """Return the memory items of the head's summary, after all passes that led to it."""
         line = []
         _, version = self.mark(self.head)
         while version:

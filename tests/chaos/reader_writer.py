@@ -1,4 +1,4 @@
-"""A process that reads and writes a book beside another one that forgets; lines on stdin end what it does for ann."""
+"""Run a second process that reads and writes while another one forgets; a line on stdin ends each stage."""
 
 import asyncio
 import sys
@@ -13,13 +13,13 @@ ANN, CANARY = sys.argv[2], sys.argv[3]
 
 
 def say(line: str) -> None:
-    """Tell the other process."""
+    """Send a line to the other process."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 async def read(cue: Cuebook, over: asyncio.Event) -> None:
-    """Read what there is, of everybody."""
+    """Read all users' data."""
     while not over.is_set():
         for each in (await cue.conversations.list()).items:
             try:
@@ -32,7 +32,7 @@ async def read(cue: Cuebook, over: asyncio.Event) -> None:
 
 
 async def write(cue: Cuebook, user: str, text: str, over: asyncio.Event) -> None:
-    """Append to a conversation of a user, and tell what was kept."""
+    """Append to a user's conversation and report each stored post."""
     n = 0
     while not over.is_set():
         await cue.append(f"beside-{user}", [Posted(id=f"p{n}", sender=user, message=f"{text} {n}")], user=user)
@@ -43,7 +43,7 @@ async def write(cue: Cuebook, user: str, text: str, over: asyncio.Event) -> None
 
 
 async def main() -> None:
-    """Work until stdin says so: first for ann, then at all."""
+    """Work until stdin gets a line: the first ends ann's posts, the second ends the process."""
     settings = {"store.url": "cuebook.db", "memory.user": True, "work.interval_s": 0.05}
     embedder = HashingEmbedder() if sys.argv[4] == "meaning" else None
     config = build(arguments=settings, folder=sys.argv[1])

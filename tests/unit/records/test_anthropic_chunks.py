@@ -1,4 +1,4 @@
-"""What a chat completion says, told on Anthropic's wire: whatever a server sends, and read again as it was told."""
+"""Property test of the translation from chat completion chunks to Anthropic's stream, for any chunks a server sends."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def read(stream: bytes) -> Grown:
 
 
 @given(st.lists(CHUNK, max_size=5))
-def test_whatever_comes_is_told_as_one_message(chunks: list[dict[str, Any]]) -> None:
+def test_any_chunks_become_one_anthropic_message(chunks: list[dict[str, Any]]) -> None:
     telling = MessageTelling("msg_1", model="m", tokens=7)
     stream = telling.begin() + b"".join(map(telling.take, chunks)) + telling.end()
     message = telling.message

@@ -1,7 +1,7 @@
-"""People who talk with a book: what they say next depends on which variant of a prompt answered them.
+"""Simulate users whose next message depends on the prompt variant that answered them.
 
-They never observe anything: they say in words whether they are pleased. For tests and figures of what prompts learn
-from that alone.
+They never submit feedback: their words alone show whether they are pleased. Tests and benchmarks of prompt learning
+use them.
 """
 
 import random
@@ -27,52 +27,52 @@ DISPLEASED: Final = (
 
 
 class Taste(Struct, frozen=True):
-    """How often people are pleased and displeased with an answer; the rest of the time they say neither."""
+    """Hold the rates of pleased and displeased replies to an answer; the remaining replies are neutral."""
 
     pleased: float
     displeased: float
 
 
 class Echo:
-    """A model that answers with the mark of the variant that stands in its prompt: `marks` by what the text holds."""
+    """A model that answers with the mark of the variant in its prompt: `marks` maps variant text to mark."""
 
     def __init__(self, marks: Sequence[str]) -> None:
         self._marks = tuple(marks)
 
     @property
     def name(self) -> str:
-        """Its name, in turn records."""
+        """Return the model's name for turn records."""
         return "echo"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Answer."""
+        """Answer with the mark."""
         prompt = b"\n".join(request.messages).decode()
         mark = next((each for each in self._marks if each in prompt), "nothing")
         yield Piece(text=f"An answer as {mark} would have it.")
         yield Piece(finish="stop")
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: the model holds no resource."""
 
 
-class Audience:
-    """People with a taste for each mark. The same seed says the same."""
+class SimulatedUsers:
+    """Users with a taste for each mark. The same seed produces the same messages."""
 
     def __init__(self, tastes: Mapping[str, Taste], *, seed: int = 7) -> None:
         self._tastes = dict(tastes)
-        self._dice = random.Random(seed)  # what people say, no secret
+        self._dice = random.Random(seed)  # a choice of phrases, not a secret
 
-    def begins(self) -> str:
-        """Say something first."""
+    def opening(self) -> str:
+        """Return an opening message."""
         return self._dice.choice(NEUTRAL)
 
-    def answers(self, reply: str) -> str:
-        """Say what one says to a reply."""
+    def next_message(self, reply: str) -> str:
+        """Return the user's message after a reply."""
         taste = next(taste for mark, taste in self._tastes.items() if mark in reply)
         roll = self._dice.random()
         kind = PLEASED if roll < taste.pleased else DISPLEASED if roll < taste.pleased + taste.displeased else NEUTRAL
         return self._dice.choice(kind)
 
     def rounds(self) -> int:
-        """Say how long a conversation lasts."""
+        """Return the number of rounds of a conversation."""
         return self._dice.randint(3, 7)

@@ -1,4 +1,4 @@
-"""A process in which a user goes on from an answer, and the prompt that spoke learns it; a failpoint ends it."""
+"""Run two turns whose second one scores a prompt, until a failpoint kills the process."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ SLUG = "persona/assistant"
 
 
 async def learn(folder: str) -> None:
-    """Ask twice, and do the work behind."""
+    """Ask twice, run the background jobs and send feedback."""
     config = build(arguments={"store.url": "cuebook.db", "learning.observe": "all"}, folder=folder)
     async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as cue:
         await cue.prompts.save(SLUG, {"body": "Be kind."})

@@ -1,8 +1,8 @@
-"""What is said in the bench: text as long and as uneven as that of agents and their users, the same in every run.
+"""Synthetic text for the benchmarks, as uneven as that of agents and users, and the same in every run.
 
-Half of the words are the few that every language is full of, the others follow Zipf's law over some thousand made-up
-ones, so that an index, an estimator and a search expression meet the frequencies they meet in life. Now and then a
-number, a date, a path or a name in backquotes, for what looks for them.
+Half of the words are common function words. The others follow Zipf's law over some thousand made-up words, so an index,
+an estimator and a search expression meet realistic frequencies. Numbers, dates, paths and names in backquotes occur now
+and then, because extraction looks for them.
 """
 
 import random
@@ -22,11 +22,11 @@ _EXTRAS = (
 _VOCABULARY = 6_000
 
 
-class Talk:
-    """A speaker who never runs out of words."""
+class TextGenerator:
+    """A generator of random text."""
 
     def __init__(self, seed: int = 1) -> None:
-        self._dice = random.Random(seed)  # noqa: S311  # the same text in every run is the point
+        self._dice = random.Random(seed)  # noqa: S311  # every run needs the same text
         made = [self._word() for _ in range(_VOCABULARY)]
         self._words = list(dict.fromkeys(made))
         self._weights = list(accumulate(1 / (rank + 20) for rank in range(1, len(self._words) + 1)))
@@ -36,11 +36,11 @@ class Talk:
         return "".join(self._dice.choices(_SOUNDS, k=self._dice.choice((2, 2, 3, 3, 4))))
 
     def rare(self, count: int = 1) -> list[str]:
-        """Return words of the vocabulary, as rare as they come."""
+        """Return random words of the vocabulary."""
         return self._dice.choices(self._words, cum_weights=self._weights, k=count)
 
     def post(self, words: int) -> str:
-        """Return a post of so many words, in sentences."""
+        """Return a post of the given number of words, in sentences."""
         said: list[str] = []
         while len(said) < words:
             length = min(self._dice.randint(5, 18), words - len(said))
@@ -55,11 +55,11 @@ class Talk:
         return " ".join(said)
 
     def about(self, mean: int) -> str:
-        """Return a post of about so many words: most are shorter, some much longer."""
+        """Return a post with a random length of about `mean` words: most are shorter, some much longer."""
         return self.post(max(2, min(mean * 6, round(self._dice.lognormvariate(0, 0.7) * mean * 0.8))))
 
     def log(self, lines: int) -> str:
-        """Return what a tool prints: lines with times, levels and places."""
+        """Return a tool's log output: lines with times, levels and source locations."""
         return "\n".join(
             f"2024-03-1{number % 9} 10:{number % 60:02}:07 {self._dice.choice(('INFO', 'DEBUG', 'WARN'))}"
             f" /srv/app/{self.rare()[0]}.py:{self._dice.randint(1, 900)} {self.post(self._dice.randint(4, 9))}"

@@ -1,4 +1,4 @@
-"""The events of A, their counters and cool-downs, and the ten signals of B."""
+"""Tests of events (counters, thresholds, cool-downs) and of the ten signals."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cuebook.prompts.select import SIGNALS, checked
 from cuebook.records.conversation import Part
 from cuebook.records.mind import Counters, Sentiment, TurnSignals
-from cuebook.records.persona import EVENTS, Tracking
+from cuebook.records.persona import EVENTS, SentimentTracking
 from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import drift_by_meaning, drift_by_words, goes_on
 from cuebook.signals.message_signals import hear, is_about_its_matter
@@ -15,7 +15,7 @@ from cuebook.signals.task_examples import EXAMPLES, nearest
 from cuebook.signals.tasks import TASKS
 from cuebook.signals.tool_errors import failed
 
-ON = Tracking(enabled=True)
+ON = SentimentTracking(enabled=True)
 NOW = 1.7e9
 
 
@@ -29,8 +29,10 @@ CALM, BAD, GOOD, MILD = felt(0.0), felt(-0.5), felt(0.5, 0.4), felt(-0.35, 0.4)
 UNKNOWN = Sentiment(method="m")
 
 
-def talk(*said: tuple[str, Sentiment], tracking: Tracking = ON, gap: float = 60.0, trace=()) -> list[TurnSignals]:
-    """Hear messages one after the other, so many seconds apart; `trace` by number."""
+def process(
+    *said: tuple[str, Sentiment], tracking: SentimentTracking = ON, gap: float = 60.0, trace=()
+) -> list[TurnSignals]:
+    """Process messages in turn, `gap` seconds apart, with the tool results of `trace` by message number."""
     found: list[TurnSignals] = []
     for n, (text, sentiment) in enumerate(said):
         before = found[-1].counters if found else Counters()
@@ -44,7 +46,7 @@ def names(heard: TurnSignals) -> list[str]:
 
 
 def fired(*said: tuple[str, Sentiment], **more) -> list[list[str]]:
-    return [names(each) for each in talk(*said, **more)]
+    return [names(each) for each in process(*said, **more)]
 
 
 SAID = "The report of last week is in the shared folder now"
@@ -65,45 +67,45 @@ def test_one_message_satisfies_above_the_threshold_and_above_the_intensity(score
     assert (fired((SAID, felt(score, intensity))) == [["user_satisfied"]]) is fires
 
 
-def test_who_corrects_is_not_satisfied_whatever_the_words_weigh():
-    found = talk(("No, I meant by value", felt(0.9)), (SAID, GOOD))
+def test_a_correction_never_fires_satisfaction():
+    found = process(("No, I meant by value", felt(0.9)), (SAID, GOOD))
     assert [names(each) for each in found] == [[], []]
     assert [each.counters.satisfaction for each in found] == [0, 1]
 
 
 @pytest.mark.parametrize("consecutive", [1, 2, 3, 5])
-def test_n_means_n_messages_in_a_row_for_both_moods(consecutive):
-    tracking = Tracking(enabled=True, consecutive_turns=consecutive)
+def test_a_count_means_consecutive_messages_for_both_moods(consecutive):
+    tracking = SentimentTracking(enabled=True, consecutive_turns=consecutive)
     for sentiment, name in ((MILD, "user_frustrated"), (GOOD, "user_satisfied")):
         found = fired(*[(SAID, sentiment)] * consecutive, tracking=tracking)
         assert found == [[]] * (consecutive - 1) + [[name]]
 
 
-def test_a_neutral_message_between_ends_the_row():
+def test_a_neutral_message_ends_the_run():
     assert fired((SAID, MILD), (SAID, CALM), (SAID, MILD)) == [[], [], []]
 
 
-def test_one_that_cannot_be_read_leaves_the_row_and_fires_nothing():
-    found = talk((SAID, MILD), ("no entiendo??", UNKNOWN), (SAID, MILD))
+def test_an_unscored_message_keeps_the_run_and_fires_nothing():
+    found = process((SAID, MILD), ("no entiendo??", UNKNOWN), (SAID, MILD))
     assert [names(each) for each in found] == [[], [], ["user_frustrated"]]
     assert [each.counters.frustration for each in found] == [1, 1, 2]
     assert [each.counters.turns for each in found] == [1, 2, 3]
     assert found[1].keywords == ()
 
 
-def test_thresholds_are_the_personas():
-    tutor = Tracking(enabled=True, frustration_threshold=-0.2, satisfaction_threshold=0.2, consecutive_turns=1)
+def test_thresholds_come_from_the_persona():
+    tutor = SentimentTracking(enabled=True, frustration_threshold=-0.2, satisfaction_threshold=0.2, consecutive_turns=1)
     assert fired((SAID, felt(-0.25, 0.2)), tracking=tutor) == [["user_frustrated"]]
     assert fired((SAID, felt(0.25, 0.2)), tracking=tutor) == [["user_satisfied"]]
 
 
-def test_what_goes_on_fires_again_after_the_cooldown_in_turns():
+def test_an_ongoing_event_fires_again_after_cooldown_turns():
     found = fired(*[(SAID, felt(-0.8))] * 10)
     assert [n for n, each in enumerate(found) if each] == [0, 4, 8]
 
 
-def test_and_only_after_its_milliseconds_too():
-    tracking = Tracking(enabled=True, cooldown_turns=0, cooldown_ms=150_000)
+def test_the_cooldown_also_lasts_its_milliseconds():
+    tracking = SentimentTracking(enabled=True, cooldown_turns=0, cooldown_ms=150_000)
     found = fired(*[(SAID, felt(-0.8))] * 7, tracking=tracking, gap=60.0)
     assert [n for n, each in enumerate(found) if each] == [0, 3, 6]
 
@@ -112,8 +114,8 @@ def test_each_event_has_its_own_cooldown():
     assert fired((SAID, felt(-0.8)), (SAID, felt(0.8))) == [["user_frustrated"], ["user_satisfied"]]
 
 
-def test_nothing_fires_where_nothing_is_tracked_or_the_word_is_anothers():
-    assert fired((SAID, felt(-0.8)), tracking=Tracking()) == [[]]
+def test_untracked_events_and_quoted_words_fire_nothing():
+    assert fired((SAID, felt(-0.8)), tracking=SentimentTracking()) == [[]]
     heard = hear(SAID, sentiment=felt(-0.8), tracking=ON, fires=False)
     assert names(heard) == []
     assert heard.counters.frustration == 1
@@ -142,7 +144,7 @@ def test_nothing_fires_where_nothing_is_tracked_or_the_word_is_anothers():
 )
 def test_keywords_of_confusion_fire(text, keyword):
     assert confusion_in(text) == (keyword,)
-    [heard] = talk((text, CALM))
+    [heard] = process((text, CALM))
     assert names(heard) == ["user_confused"]
     assert f'"{keyword}"' in heard.events[0].reason
 
@@ -164,11 +166,11 @@ def test_keywords_of_confusion_fire(text, keyword):
         "> I don't understand\nWrite an answer to this",
     ],
 )
-def test_words_that_only_look_like_it_do_not(text):
+def test_words_similar_to_keywords_fire_nothing(text):
     assert fired((text, CALM)) == [[]]
 
 
-def test_piled_up_question_marks_are_anger_in_a_negative_message():
+def test_repeated_question_marks_mean_anger_in_negative_messages():
     assert fired(("why does it keep crashing??", felt(-0.6, 0.5))) == [[]]
 
 
@@ -189,27 +191,27 @@ def test_piled_up_question_marks_are_anger_in_a_negative_message():
         ("Make it stop. I hate it.", True),
     ],
 )
-def test_what_only_orders_or_asks_about_its_matter_is_nobodys_mood(text, moved):
-    [heard] = talk((text, felt(-0.8, negatives=4)))
+def test_orders_and_questions_are_no_mood(text, moved):
+    [heard] = process((text, felt(-0.8, negatives=4)))
     assert (names(heard) == ["user_frustrated"]) is moved
     assert (heard.signals["user_frustrated"] > 0) is moved
-    assert heard.sentiment.score == -0.8, "what the method read is told as it is"
+    assert heard.sentiment.score == -0.8, "the method's score is reported unchanged"
 
 
-def test_a_neutral_message_of_words_that_sound_bad_is_confused():
+def test_neutral_messages_with_negative_words_are_confused():
     assert fired((SAID, felt(0.0, 0.0, negatives=3))) == [["user_confused"]]
     assert fired((SAID, felt(0.0, 0.0, negatives=2))) == [[]]
 
 
-def test_errors_fire_at_two_of_the_last_ten_and_only_when_one_is_new():
+def test_errors_fire_at_two_of_ten_including_a_new_one():
     found = fired(*[(SAID, CALM)] * 8, trace={1: [True], 2: [True, False], 6: [False]})
     assert [n for n, each in enumerate(found) if each] == [2]
     assert found[2] == ["error_threshold_exceeded"]
     far = fired(*[(SAID, CALM)] * 4, trace={0: [True], 1: [False] * 9, 2: [False], 3: [True]})
-    assert far == [[], [], [], []], "the first is out of sight"
+    assert far == [[], [], [], []], "the first error is outside of the window"
 
 
-def test_errors_are_no_matter_of_language():
+def test_errors_fire_in_any_language():
     assert fired(("das geht nicht", UNKNOWN), trace={0: [True, True]}) == [["error_threshold_exceeded"]]
 
 
@@ -224,7 +226,7 @@ def test_short_questions_and_orders_are_engaged():
     assert fired(*((text, CALM) for text in asked * 3)) == [[]] * 15
 
 
-def test_what_holds_no_words_of_its_own_is_nobodys_silence():
+def test_messages_without_own_words_are_no_low_engagement():
     assert fired(*[("", CALM)] * 6) == [[]] * 6
     assert fired(*[("```\nx = 1\n```", CALM)] * 6) == [[]] * 6
 
@@ -250,7 +252,7 @@ def test_long_neutral_messages_are_engaged():
         max_size=12,
     )
 )
-def test_signals_are_known_by_name_and_within_0_and_1(messages):
+def test_signals_have_known_names_and_values_from_0_to_1(messages):
     counters = Counters()
     for n, (text, score, intensity, trace, drift) in enumerate(messages):
         heard = hear(
@@ -266,34 +268,34 @@ def test_signals_are_known_by_name_and_within_0_and_1(messages):
         assert sum(value == 1.0 for name, value in heard.signals.items() if name.startswith("task_")) <= 1
 
 
-def test_moods_are_smoothed_over_the_window():
-    found = [each.signals for each in talk((SAID, felt(-0.6)), (SAID, CALM), (SAID, CALM), (SAID, felt(0.6)))]
+def test_mood_signals_are_smoothed_over_the_window():
+    found = [each.signals for each in process((SAID, felt(-0.6)), (SAID, CALM), (SAID, CALM), (SAID, felt(0.6)))]
     assert [each["user_frustrated"] for each in found] == [1.0, pytest.approx(0.333), pytest.approx(0.143), 0.0]
     assert found[3]["user_pleased"] == found[3]["sentiment_high"] > 0.4
-    short = Tracking(enabled=True, history_window=1)
-    assert talk((SAID, felt(-0.9)), (SAID, felt(0.6)), tracking=short)[1].signals["user_pleased"] == 1.0
+    short = SentimentTracking(enabled=True, history_window=1)
+    assert process((SAID, felt(-0.9)), (SAID, felt(0.6)), tracking=short)[1].signals["user_pleased"] == 1.0
 
 
-def test_a_mood_that_was_never_read_is_no_signal():
-    [heard] = talk(("ja", UNKNOWN))
+def test_a_mood_without_scores_is_no_signal():
+    [heard] = process(("ja", UNKNOWN))
     assert "user_frustrated" not in heard.signals
 
 
 def test_corrections_count_among_the_last_four_messages():
     said = ["No, I meant the second one", SAID, "That's wrong. It's still not working.", SAID, SAID, SAID, SAID]
-    found = talk(*((text, CALM) for text in said))
+    found = process(*((text, CALM) for text in said))
     assert [each.corrections for each in found] == [1, 0, 2, 0, 0, 0, 0]
     assert [each.signals["correction_rate_high"] for each in found] == [0.5, 0.5, 1.0, 1.0, 0.5, 0.5, 0.0]
 
 
-def test_a_task_goes_on_for_three_messages_that_name_none():
+def test_a_task_lasts_for_three_messages_without_task():
     said = ["Why does this Python function raise a TypeError?", *["and the other one"] * 4]
-    found = [each.signals["task_coding"] for each in talk(*((text, CALM) for text in said))]
+    found = [each.signals["task_coding"] for each in process(*((text, CALM) for text in said))]
     assert found == [1.0, 0.5, 0.5, 0.5, 0.0]
-    assert [each.task for each in talk(*((text, CALM) for text in said))][:2] == ["coding", ""]
+    assert [each.task for each in process(*((text, CALM) for text in said))][:2] == ["coding", ""]
 
 
-def test_a_topic_shifts_by_cue_or_by_words():
+def test_a_topic_shift_is_detected_by_cue_or_words():
     assert hear("By the way, who won the game?").signals["topic_shift_high"] == 1.0
     assert hear("Which herbs grow in shade?", drift=0.7).signals["topic_shift_high"] == 0.7
     earlier = ["How do I sort a dictionary by value in Python?"]
@@ -311,7 +313,7 @@ def test_a_topic_shifts_by_cue_or_by_words():
     assert drift_by_meaning("ok", 0.0, akin=0.5) == 0.0
 
 
-def test_a_task_by_meaning_stands_clear_of_the_others_and_is_no_crisis():
+def test_a_task_by_similarity_needs_a_clear_lead():
     far = dict.fromkeys(EXAMPLES, 0.0)
     assert nearest(far | {"coding": 0.31}, akin=0.5) == "coding"
     assert nearest(far | {"coding": 0.29}, akin=0.5) == ""
@@ -320,15 +322,15 @@ def test_a_task_by_meaning_stands_clear_of_the_others_and_is_no_crisis():
     assert nearest(far | {"": 0.9}, akin=0.5) == ""
     assert set(EXAMPLES) == {*TASKS, ""}
     assert hear(SAID, kind="planning").task == "planning"
-    assert hear("Why does pytest fail?", kind="planning").task == "coding", "a rule goes first"
+    assert hear("Why does pytest fail?", kind="planning").task == "coding", "a rule takes precedence"
 
 
-def test_energy_is_in_punctuation_capitals_and_pace():
+def test_energy_depends_on_punctuation_capitals_and_pace():
     quiet = hear(SAID, sentiment=CALM, now=NOW).signals["energy_high"]
     loud = hear("YES!!! THIS IS SOOOO GREAT!!!", sentiment=felt(0.9), now=NOW).signals["energy_high"]
     assert quiet == 0.0
     assert loud > 0.7
-    quick = talk((SAID, CALM), (SAID, CALM), gap=5.0)[1].signals["energy_high"]
+    quick = process((SAID, CALM), (SAID, CALM), gap=5.0)[1].signals["energy_high"]
     assert quick == pytest.approx(0.1)
 
 
@@ -354,7 +356,7 @@ def test_energy_is_in_punctuation_capitals_and_pace():
         "...\nsubprocess.CalledProcessError: it returned non-zero exit status 1.",
     ],
 )
-def test_results_that_are_errors(text):
+def test_results_detected_as_errors(text):
     assert failed(text)
 
 
@@ -377,11 +379,11 @@ def test_results_that_are_errors(text):
         " " * 9000,
     ],
 )
-def test_results_that_are_none(text):
+def test_results_that_are_no_errors(text):
     assert not failed(text)
 
 
-def test_attachments_say_it_themselves():
+def test_attachments_declare_their_own_errors():
     assert failed("all fine", (Part("code_error", "NameError"),))
     assert failed("", (Part("execution_status", "FAILURE"),))
     assert not failed("", (Part("execution_status", "SUCCESS"), Part("execution_result", "3")))
@@ -391,11 +393,11 @@ def test_attachments_say_it_themselves():
     "text",
     ["The patient died of cancer in 1990.", "The novel is about a terrible murder in Prague."],
 )
-def test_a_report_about_the_world_is_nobodys_frustration(text: str) -> None:
+def test_a_report_about_the_world_is_no_frustration(text: str) -> None:
     assert is_about_its_matter(text)
     assert not is_about_its_matter(f"{text} This is terrible.")
 
 
 @pytest.mark.parametrize("text", ["it isn't unclear at all", "i am not confused any more", "that was never unclear"])
-def test_a_denied_keyword_is_no_confusion(text: str) -> None:
+def test_a_negated_keyword_is_no_confusion(text: str) -> None:
     assert confusion_in(text) == ()

@@ -1,15 +1,15 @@
-"""How every view must look: no sideways scroll on a phone, and text that can be read in light and in dark."""
+"""Check the layout of pages: no horizontal scrolling on a phone, and enough text contrast in light and dark mode."""
 
 from collections.abc import Callable
 from typing import Any
 
 from conftest import Served, Tab
 
-#: WCAG 2.2, 1.4.3: of text that is not large.
-LEAST_CONTRAST = 4.5
+#: Minimum contrast of normal text (WCAG 2.2, 1.4.3).
+MIN_CONTRAST = 4.5
 SIZES = (("wide", 1200, "light"), ("dark", 1200, "dark"), ("phone", 360, "light"))
-#: Gives the texts of a page whose computed colours are too near to each other, each with its contrast.
-FAINT = """least => {
+#: Script that returns the texts of a page whose contrast is too low, each with its contrast.
+LOW_CONTRAST = """least => {
   const parts = (text) => { const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number); return [r, g, b, a]; };
   const light = ([r, g, b]) => {
     const [x, y, z] = [r / 255, g / 255, b / 255].map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
@@ -37,12 +37,12 @@ FAINT = """least => {
 }"""
 
 
-def look_over(served: Served, tab: Callable[..., Tab], *views: str, **context: Any) -> None:
-    """Open views at every size in light and dark; none scrolls sideways or says something faintly."""
+def check_layout(served: Served, tab: Callable[..., Tab], *views: str, **context: Any) -> None:
+    """Open pages at every size in light and dark mode, and check horizontal scrolling and contrast."""
     for name, width, scheme in SIZES:
         seen = tab(served, viewport={"width": width, "height": 800}, color_scheme=scheme, **context)
         for number, view in enumerate(views):
             page = seen.open(view)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, view
-            assert page.evaluate(FAINT, LEAST_CONTRAST) == [], f"{view} in {scheme}"
-            seen.shoot(f"{name}{view.partition('?')[0].replace('/', '-')}-{number}")
+            assert page.evaluate(LOW_CONTRAST, MIN_CONTRAST) == [], f"{view} in {scheme}"
+            seen.screenshot_page(f"{name}{view.partition('?')[0].replace('/', '-')}-{number}")

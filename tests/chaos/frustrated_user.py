@@ -1,4 +1,4 @@
-"""A process in which a user gets angry with a persona that reflects, until a failpoint in its environment ends it."""
+"""Run a user who gets angry with a reflecting persona, until a failpoint kills the process."""
 
 import asyncio
 import sys
@@ -6,17 +6,17 @@ import sys
 from cuebook import Ask, Cuebook
 from cuebook.config import build
 
-SAID = (
+MESSAGES = (
     "Please list the files of the report folder by their date.",
     "This is terrible, it still does not work and I am really angry!!",
     "And what now?",
 )
 
 
-async def talk(folder: str) -> None:
+async def run(folder: str) -> None:
     config = build(arguments={"store.url": "cuebook.db", "persona.default": "p"}, folder=folder)
     async with Cuebook.open(config, worker=False) as cue:
-        for text in SAID:
+        for text in MESSAGES:
             reply = await cue.ask(Ask(text, "c"))
             sys.stdout.write(f"{reply.turn}\n")
             sys.stdout.flush()
@@ -24,4 +24,4 @@ async def talk(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(talk(sys.argv[1]))
+    asyncio.run(run(sys.argv[1]))

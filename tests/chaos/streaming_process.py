@@ -1,4 +1,4 @@
-"""A process that answers slowly and condenses what was said while another one forgets it; it says when it began."""
+"""Answer slowly and compact a conversation while another process forgets it; print when the answer begins."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ from cuebook.interfaces.model import ModelRequest, Piece
 
 
 class Slow:
-    """Says the canary again and again, a hundredth of a second apart."""
+    """A model that repeats the canary every hundredth of a second."""
 
     name = "slow"
 
@@ -23,7 +23,7 @@ class Slow:
         yield Piece(finish="stop")
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: the model holds no resource."""
 
 
 async def answer(cue: Cuebook) -> None:

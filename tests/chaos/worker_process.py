@@ -1,4 +1,4 @@
-"""How the tests start workers, read what they acknowledged, and kill them."""
+"""Start worker processes, read their acknowledgements and kill them."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 WORKER = Path(__file__).with_name("worker.py")
 
 
-class Nursery:
+class WorkerProcess:
     """Starts one worker at a time."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Nursery:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
 
     def order(self, path, *, run, name="w", tasks=4, writes=150, abandons=True, failpoint="") -> int:
-        """Start a worker; answers with its process id."""
+        """Start a worker. Return its process id."""
         order = {
             "path": str(path), "name": name, "run": run, "tasks": tasks, "writes": writes, "abandons": abandons,
             "failpoint": failpoint,
@@ -29,18 +29,18 @@ class Nursery:
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())["pid"]
 
-    def listen(self, hear: Callable[[bytes], object], *, kill: int = 0, after: int = 0) -> int:
-        """Hand on a worker's lines until it ends; `kill` it after so many of them. Answers with how it ended."""
-        heard = 0
+    def listen(self, callback: Callable[[bytes], object], *, kill: int = 0, after: int = 0) -> int:
+        """Pass a worker's lines to a callback until it ends, or `kill` it after so many. Return its exit code."""
+        count = 0
         for line in self.process.stdout:
             if line.startswith(b'{"exit"'):
                 return json.loads(line)["exit"]
             if line.strip():
-                hear(line)
-                heard += 1
-                if heard == after and kill:
+                callback(line)
+                count += 1
+                if count == after and kill:
                     os.kill(kill, signal.SIGKILL)
-        msg = "the nursery ended"
+        msg = "the worker process ended"
         raise AssertionError(msg)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A process that talks to a book and says on stdout what is durable; a failpoint in its environment ends it."""
+"""Run a conversation and print what is durable, until a failpoint in the environment kills the process."""
 
 import asyncio
 import sys
@@ -12,7 +12,7 @@ PIECES = [f"piece {n} " for n in range(40)]
 
 
 class Slow:
-    """Answers piece by piece, a hundredth of a second apart, so that checkpoints fall between."""
+    """A model that answers a piece every hundredth of a second, so that checkpoints fall in between."""
 
     name = "slow"
 
@@ -24,7 +24,7 @@ class Slow:
         yield Piece(finish="stop")
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: the model holds no resource."""
 
 
 def say(line: str) -> None:
@@ -32,7 +32,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def talk(folder: str, lease_s: float = 1.0) -> None:
+async def run(folder: str, lease_s: float = 1.0) -> None:
     arguments = {"store.url": "cuebook.db", "work.lease_s": lease_s, "work.checkpoint_s": 0.05}
     config = build(arguments=arguments, folder=folder)
     async with Cuebook.open(config, model=Slow(), worker=False) as cue:
@@ -50,4 +50,4 @@ async def talk(folder: str, lease_s: float = 1.0) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(talk(sys.argv[1], *map(float, sys.argv[2:])))
+    asyncio.run(run(sys.argv[1], *map(float, sys.argv[2:])))

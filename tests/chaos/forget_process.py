@@ -1,4 +1,4 @@
-"""A process that forgets, and says on stdout what it was told; a failpoint in its environment ends or stops it."""
+"""Run a forget and print the receipt's state and id; a failpoint in the environment kills or stops the process."""
 
 import asyncio
 import sys
