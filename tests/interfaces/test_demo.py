@@ -202,7 +202,7 @@ def test_served_demo_deletes_its_database_on_exit(tmp_path: Path) -> None:
         address = next(line.split()[-1] for line in shown if "http://" in line)
         page = httpx.get(address).text
         assert "talk · turn 3" in page
-        assert "at the price of gpt-5-mini" in page
+        assert "at the prices of gpt-5-mini" in page
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
     assert list(place.iterdir()) == []

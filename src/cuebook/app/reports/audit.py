@@ -28,7 +28,7 @@ HIGHEST = 2**53 - 1
 
 
 class ReplayedRender(Struct, frozen=True, kw_only=True):
-    """A record's prompt rendered again. `changed`: an ancestor that it follows has changed since."""
+    """A record's prompt re-rendered. `changed`: an ancestor that it follows has changed since."""
 
     seq: int
     verdict: Literal["identical", "changed", "erased", "gone"]

@@ -59,7 +59,7 @@ def verdict(value: Verdict) -> Wire:
 
 
 def replayed(value: ReplayedRender) -> Wire:
-    """Return a prompt rendered again."""
+    """Return a prompt re-rendered."""
     return {"seq": value.seq, "verdict": value.verdict, "text": value.text}
 
 

@@ -35,7 +35,7 @@ _RECALLED = "longTermMemoryRetrieval"
 
 
 class Replay(Struct, frozen=True, kw_only=True):
-    """A window rendered again. `window` is None if part of it was erased, or the caller may not see it."""
+    """A window re-rendered. `window` is None if part of it was erased, or the caller may not see it."""
 
     verdict: Verdict
     digest: str

@@ -37,7 +37,7 @@ from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator
 from cuebook.window.tokens import Counter
 from cuebook.window.window import MOST_ANCHORS, common_prefix
 
-#: Cached windows for comparison with the next one. Without a cached window, the last one is rendered again.
+#: Cached windows for comparison with the next one. Without a cached window, the last one is re-rendered.
 REMEMBERED = 64
 #: Cached parse results of client messages: clients resend them with every call.
 HEARD = 20_000

@@ -38,7 +38,7 @@ def _tools(planned: Planned) -> str:
 
 
 async def last_window(desk: Desk, scope: Scope, scene: Scene, conversation: str) -> Last | None:
-    """Return the conversation's last window, from the cache or rendered again from its manifest."""
+    """Return the conversation's last window, from the cache or re-rendered from its manifest."""
     if scene.conversation is None or scene.previous is None:
         return None
     last = desk.last.get((scope.tenant, conversation))
@@ -51,7 +51,7 @@ async def last_window(desk: Desk, scope: Scope, scene: Scene, conversation: str)
 async def render_again(
     desk: Desk, scope: Scope, conversation: str, manifest: Manifest, *, owner: str | None
 ) -> Window | None:
-    """Return a window rendered again from its manifest, or None if part of it was erased."""
+    """Return a window re-rendered from its manifest, or None if part of it was erased."""
     posts = await desk.store.posts_in(scope, conversation, ranges_of(manifest))
     texts = await desk.store.texts(scope, digests_of(manifest))
     try:
