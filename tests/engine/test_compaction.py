@@ -465,7 +465,7 @@ async def test_a_database_closes_while_its_worker_wakes_up(tmp_path, steps):
     async with asyncio.timeout(20):
         async with cue_on(tmp_path, worker=True) as cue:
             await asyncio.sleep(0.05)
-            cue.desk.stirred()
+            cue.desk.notify_jobs()
             for _ in range(steps):
                 await asyncio.sleep(0)
 

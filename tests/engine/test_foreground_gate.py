@@ -10,30 +10,30 @@ from turn_helpers import cue_on
 
 from cuebook import Ask, Cuebook, Posted
 from cuebook.engine.core.desk import Job
-from cuebook.engine.core.foreground_gate import STANDS_BACK_S, Urgent
+from cuebook.engine.core.foreground_gate import MAX_WAIT_S, ForegroundGate
 from cuebook.engine.jobs.optimizer import Tuner
 from cuebook.testing.embedder import HashingEmbedder
 
 
 async def test_jobs_wait_until_the_last_waiting_call_is_served() -> None:
-    urgent = Urgent()
-    await urgent.stand_back(60.0)  # nobody waits
-    one, other = urgent.begin(), urgent.begin()
-    work = asyncio.create_task(urgent.stand_back(60.0))
+    gate = ForegroundGate()
+    await gate.wait_until_free(60.0)  # nobody waits
+    one, other = gate.begin(), gate.begin()
+    work = asyncio.create_task(gate.wait_until_free(60.0))
     one()
     one()  # a call reported twice counts once
     await asyncio.sleep(0)
-    assert (urgent.count, work.done()) == (1, False)
+    assert (gate.count, work.done()) == (1, False)
     other()
     await work
-    assert urgent.count == 0
+    assert gate.count == 0
 
 
 async def test_jobs_resume_after_a_time_limit() -> None:
-    urgent = Urgent()
-    urgent.begin()
-    await urgent.stand_back(0.01)
-    assert urgent.count == 1
+    gate = ForegroundGate()
+    gate.begin()
+    await gate.wait_until_free(0.01)
+    assert gate.count == 1
 
 
 class _Counting(HashingEmbedder):
@@ -43,7 +43,7 @@ class _Counting(HashingEmbedder):
     noted: tuple[int, ...] = ()
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        self.noted += (self.cue.desk.urgent.count,)
+        self.noted += (self.cue.desk.foreground.count,)
         return await super().embed(texts)
 
 
@@ -54,7 +54,7 @@ async def test_a_call_counts_as_waiting_until_its_turn_is_open(tmp_path: Path) -
         reply = cue.stream(Ask("Where does the ferry leave?", "trip", user="mara"))
         await anext(reply)
         assert embedder.noted == (1,)
-        assert cue.desk.urgent.count == 0
+        assert cue.desk.foreground.count == 0
         await reply.aclose()
 
 
@@ -62,9 +62,9 @@ async def test_the_optimizer_waits_before_each_conversation_and_completes_all(tm
     async with cue_on(tmp_path, worker=False) as cue:
         for name in ("one", "other"):
             await cue.append(name, [Posted(sender="user", message=f"Question {n} of {name}?") for n in range(10)])
-        over, began = cue.desk.urgent.begin(), time.monotonic()  # a call waits the whole time
+        over, began = cue.desk.foreground.begin(), time.monotonic()  # a call waits the whole time
         await Tuner(interval_s=120.0).keep(cue.desk)
-        assert time.monotonic() - began >= 2 * STANDS_BACK_S
+        assert time.monotonic() - began >= 2 * MAX_WAIT_S
         over()
         assert await cue.settle(timeout=0) == {}
 
@@ -80,9 +80,9 @@ async def test_turns_that_end_together_trigger_one_check(tmp_path: Path) -> None
 
     async with cue_on(tmp_path, worker=True) as cue:
         cue.desk.jobs[:] = [Job(name="look", run=check, due=due)]
-        cue.desk.urgent.begin()  # never answered: background jobs continue anyway
+        cue.desk.foreground.begin()  # never answered: background jobs continue anyway
         while len(looks) < 3:
-            cue.desk.stirred()
+            cue.desk.notify_jobs()
             await asyncio.sleep(0.01)
     between = [later - earlier for earlier, later in pairwise(looks)]
     assert min(between) >= 0.25

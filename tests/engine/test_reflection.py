@@ -8,7 +8,7 @@ from turn_helpers import NAME, Client, cue_on
 
 from cuebook import Ask, InvalidInput, NotFound
 from cuebook.errors import UpstreamError
-from cuebook.records.mind import Mind
+from cuebook.records.mind import MoodState
 from cuebook.testing import FrozenClock, ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
 
@@ -157,7 +157,7 @@ async def test_an_invalid_answer_leaves_the_mood_unchanged(tmp_path, answer, why
     async with open_reflecting(tmp_path, model=model_with_answers(answer), work__model="model") as (cue, say):
         await say(ANGRY)
         state = await cue.mind.show(NAME)
-        assert state.mind == Mind()
+        assert state.mind == MoodState()
         [[run]] = [each.runs for each in state.reflections]
         assert run.outcome == "refused"
         assert why in run.reason
@@ -219,7 +219,7 @@ async def test_a_regenerated_answer_reflects_once_and_branches_have_moods(tmp_pa
         await say(ANGRY)
         assert (await cue.mind.show(NAME)).mind.mood == "empathetic"
         await cue.conversations.move_head(NAME, posts[-1].id)
-        assert (await cue.mind.show(NAME)).mind == Mind()
+        assert (await cue.mind.show(NAME)).mind == MoodState()
         assert mood_texts(await say("Thanks, and what is the newest one?")) == []
 
 
@@ -233,7 +233,7 @@ async def test_built_in_metaprompts_run_by_hand_and_a_reset_is_neutral(tmp_path)
         with pytest.raises(InvalidInput, match=r"Unknown metaprompt 'nobody' of persona 'p'\. Available: gmi_"):
             await cue.mind.run(NAME, "nobody")
         state = await cue.mind.reset(NAME)
-        assert state.mind == Mind()
+        assert state.mind == MoodState()
         assert len(state.reflections) == 3
         assert mood_texts(await say("And now?")) == []
 

@@ -8,7 +8,7 @@ from test_reflection import ANGRY, CALM, MOVED, model_with_answers, mood_texts, 
 from turn_helpers import NAME, Client
 
 from cuebook import Ask
-from cuebook.records.mind import Mind
+from cuebook.records.mind import MoodState
 from cuebook.testing import ScriptedModel
 from cuebook.testing.doubles import Script
 from cuebook.testing.upstream import ScriptedUpstream, completion
@@ -267,7 +267,7 @@ async def test_a_persona_without_tracking_shows_a_manual_mood(tmp_path):
         [mood_text] = mood_texts(reply)
         assert "mood patient" in mood_text
         assert (await cue.turns.replay(NAME, 2)).verdict == "identical"
-        assert (await cue.mind.reset(NAME)).mind == Mind()
+        assert (await cue.mind.reset(NAME)).mind == MoodState()
         assert mood_texts(await say("And now?")) == []
 
 

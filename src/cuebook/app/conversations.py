@@ -99,7 +99,7 @@ class Conversations:
             if key and (repeated := await self._repeated(Scope(user=user), key)):
                 return repeated
             raise
-        self._desk.stirred()
+        self._desk.notify_jobs()
         return appended
 
     def _draft(

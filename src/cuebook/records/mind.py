@@ -65,7 +65,7 @@ class TurnSignals(Struct, frozen=True, kw_only=True):
     task: str = ""  # coding | planning | casual | crisis | reflection, "" for none
 
 
-class Mind(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MoodState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The assistant's mood towards its user. A neutral mood adds nothing to the prompt."""
 
     mood: Mood = "neutral"
@@ -76,7 +76,7 @@ class Mind(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 #: The initial state of every conversation.
-NEUTRAL: Final = Mind()
+NEUTRAL: Final = MoodState()
 
 
 class MetapromptRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,6 +96,6 @@ class Reflection(Struct, frozen=True, kw_only=True):
 
     turn: int
     at: float
-    mind: Mind
+    mind: MoodState
     runs: tuple[MetapromptRun, ...] = ()
     heard: TurnSignals | None = None  # the sentiment, if a model was asked for it

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.records.answers import check, mended, read_object
-from cuebook.records.mind import Complexity, Event, Mind, Mood, Skill
+from cuebook.records.mind import Complexity, Event, Mood, MoodState, Skill
 from cuebook.records.persona import PRESETS as NAMES
 from cuebook.records.persona import SHIPPED_TRIGGERS, TEMPERATURE, Metaprompt, SentimentTracking
 
@@ -154,8 +154,8 @@ def strategy_key(metaprompt: Metaprompt) -> str:
 
 
 def read_answer(
-    text: str, metaprompt: Metaprompt, mind: Mind, *, clean: Callable[[str], str] = str
-) -> tuple[Mind, str]:
+    text: str, metaprompt: Metaprompt, mind: MoodState, *, clean: Callable[[str], str] = str
+) -> tuple[MoodState, str]:
     """Return the Mind updated by a model's answer, and the rationale. `clean` removes secrets from its texts.
 
     The answer is valid as a whole or rejected. Raises InvalidInput naming the path: no JSON object, an unpublished
@@ -229,7 +229,7 @@ def _imprinted(
 # ---- print a Mind ---------------------------------------------------------------------------------------------------
 
 
-def changes_of(before: Mind, after: Mind) -> dict[str, list[Any]]:
+def changes_of(before: MoodState, after: MoodState) -> dict[str, list[Any]]:
     """Return the changed fields by name: old and new value."""
     plain = {"mood": "mood", "userSkill": "user_skill", "taskComplexity": "task_complexity", "strategy": "strategy"}
     pairs = {name: [getattr(before, field), getattr(after, field)] for name, field in plain.items()}
@@ -238,9 +238,9 @@ def changes_of(before: Mind, after: Mind) -> dict[str, list[Any]]:
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def describe_mood(mind: Mind) -> str:
+def describe_mood(mind: MoodState) -> str:
     """Return a Mind as text for the next model call, with the newest NOTED characters of imprints; "" if neutral."""
-    if mind == Mind():
+    if mind == MoodState():
         return ""
     skill, task = mind.user_skill, mind.task_complexity
     lines = [f"How this conversation stands: mood {mind.mood}; the user's skill: {skill}; the task: {task}."]

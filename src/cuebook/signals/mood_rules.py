@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.records.mind import Mind, Mood, TurnSignals
+from cuebook.records.mind import Mood, MoodState, TurnSignals
 from cuebook.signals.events import IDLE
 from cuebook.signals.metaprompts import COMPLEXITIES, SKILLS, DueMetaprompt
 
@@ -72,13 +72,13 @@ _OF_TASK: Final[dict[str, Mood]] = {
 _PLEASED: Final = 0.3
 
 
-def by_rules(due_metaprompt: DueMetaprompt, mind: Mind, turn_signals: TurnSignals) -> tuple[Mind, str]:
+def by_rules(due_metaprompt: DueMetaprompt, mind: MoodState, turn_signals: TurnSignals) -> tuple[MoodState, str]:
     """Return the Mind updated by a rule, and why. A persona's own metaprompt uses the rule of its event."""
     rule = MOVES.get(due_metaprompt.event)
     return _looked_back(mind, turn_signals) if rule is None else (_moved(mind, rule), rule.because)
 
 
-def _moved(mind: Mind, rule: MoodRule) -> Mind:
+def _moved(mind: MoodState, rule: MoodRule) -> MoodState:
     return replace(
         mind,
         mood=rule.mood,
@@ -93,7 +93,7 @@ def _step(names: tuple[T, ...], now: T, by: int) -> T:
     return names[at]
 
 
-def _looked_back(mind: Mind, turn_signals: TurnSignals) -> tuple[Mind, str]:
+def _looked_back(mind: MoodState, turn_signals: TurnSignals) -> tuple[MoodState, str]:
     """Reset what an event caused once it is over, set the mood for the task, and raise the skill if it went well."""
     counters = turn_signals.counters
     if turn_signals.events or counters.frustration or counters.confusion or counters.idle >= IDLE:

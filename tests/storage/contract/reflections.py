@@ -6,13 +6,13 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.reflections import MetapromptTask, ReflectionInput
 from cuebook.interfaces.store import PathQuery, Store
-from cuebook.records.mind import Mind, Reflection
+from cuebook.records.mind import MoodState, Reflection
 from storage.contract.posts import OWNER, say
 from storage.contract.turns import answer, begin, end
 from storage.makers import draft, drafts
 
 CALLS = (MetapromptTask("gmi_frustration_recovery", "event:user_frustrated"),)
-SAD = Reflection(turn=1, at=1.0, mind=Mind(mood="empathetic"))
+SAD = Reflection(turn=1, at=1.0, mind=MoodState(mood="empathetic"))
 
 
 async def _ask(store: Store, n: int = 1) -> None:
@@ -45,7 +45,7 @@ class ReflectionContract:
         read = await _read(store)
         assert read is not None
         assert await store.reflections.save(OWNER, read, SAD)
-        assert not await store.reflections.save(OWNER, read, replace(SAD, mind=Mind(mood="playful")))
+        assert not await store.reflections.save(OWNER, read, replace(SAD, mind=MoodState(mood="playful")))
         assert (await store.scene(OWNER, PathQuery(conversation="c"))).reflection == SAD
         assert await store.reflections.of(OWNER, "c") == [SAD]
         assert await store.reflections.due() == []

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
-from cuebook.records.mind import Event, Mind
+from cuebook.records.mind import Event, MoodState
 from cuebook.records.persona import Metaprompt, SentimentTracking, Trigger
 from cuebook.signals.metaprompts import (
     COMPLEXITIES,
@@ -26,7 +26,7 @@ from cuebook.signals.metaprompts import (
 )
 
 FRUSTRATION = PRESETS["frustration_recovery"]
-MIND = Mind(mood="focused", user_skill="expert", strategy="Be brief.", imprints={"likes": "tables"})
+MIND = MoodState(mood="focused", user_skill="expert", strategy="Be brief.", imprints={"likes": "tables"})
 
 
 def answered(metaprompt=FRUSTRATION, mind=MIND, **keys):
@@ -87,7 +87,7 @@ def test_an_answer_changes_only_the_named_fields():
         recoveryStrategy="Say sorry.\nGive one step.",
         newMemoryImprints=[{"key": "imprint.pace", "value": "slow", "description": "said twice"}],
     )
-    assert mind == Mind(
+    assert mind == MoodState(
         mood="empathetic",
         user_skill="novice",
         strategy="Say sorry. Give one step.",
@@ -183,7 +183,7 @@ def test_the_schema_names_the_strategys_own_key():
 
 
 def test_the_rendered_mood_lists_only_changed_fields():
-    assert describe_mood(Mind()) == ""
+    assert describe_mood(MoodState()) == ""
     said = describe_mood(MIND)
     assert "mood focused" in said
     assert "skill: expert" in said

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cuebook.records.mind import NEUTRAL, Counters, Event, Mind, TurnSignals
+from cuebook.records.mind import NEUTRAL, Counters, Event, MoodState, TurnSignals
 from cuebook.records.persona import EVENTS
 from cuebook.signals.metaprompts import PRESETS, SELF, SHIPPED, DueMetaprompt
 from cuebook.signals.mood_rules import MOVES, by_rules
@@ -21,14 +21,14 @@ def apply_rule(event, mind=NEUTRAL):
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_each_event_changes_the_mood_and_suggests_help(event):
-    mind, why = by_rules(task_for(event), Mind(), TurnSignals())
+    mind, why = by_rules(task_for(event), MoodState(), TurnSignals())
     assert mind.mood == MOVES[event].mood != "neutral"
     assert mind.strategy
     assert why
 
 
 def test_frustration_and_confusion_simplify_the_answers():
-    start = Mind(user_skill="advanced", task_complexity="complex")
+    start = MoodState(user_skill="advanced", task_complexity="complex")
     assert apply_rule("user_frustrated", start).task_complexity == "moderate"
     assert apply_rule("user_frustrated", start).user_skill == "advanced"
     assert (apply_rule("user_confused", start).user_skill, apply_rule("user_confused", start).task_complexity) == (
@@ -39,12 +39,12 @@ def test_frustration_and_confusion_simplify_the_answers():
 
 
 def test_values_stay_within_their_range():
-    low = Mind(user_skill="novice", task_complexity="simple")
+    low = MoodState(user_skill="novice", task_complexity="simple")
     assert (apply_rule("user_confused", low).user_skill, apply_rule("user_confused", low).task_complexity) == (
         "novice",
         "simple",
     )
-    assert apply_rule("user_satisfied", Mind(task_complexity="advanced")).task_complexity == "advanced"
+    assert apply_rule("user_satisfied", MoodState(task_complexity="advanced")).task_complexity == "advanced"
 
 
 def test_looking_back_resets_to_the_mood_of_the_task():
@@ -72,7 +72,7 @@ def test_a_user_with_low_engagement_is_not_calm():
 
 
 def test_looking_back_at_a_calm_conversation_changes_nothing():
-    assert by_rules(LOOK_BACK, Mind(), TurnSignals(counters=Counters(neutral=5)))[0] == Mind()
+    assert by_rules(LOOK_BACK, MoodState(), TurnSignals(counters=Counters(neutral=5)))[0] == MoodState()
 
 
 def test_success_after_trouble_raises_the_skill_level():
@@ -83,4 +83,4 @@ def test_success_after_trouble_raises_the_skill_level():
 
 def test_a_custom_metaprompt_uses_the_rule_of_its_event():
     own = DueMetaprompt(metaprompt=SHIPPED[SELF], trigger="event:user_frustrated")
-    assert by_rules(own, Mind(), TurnSignals())[0] == apply_rule("user_frustrated")
+    assert by_rules(own, MoodState(), TurnSignals())[0] == apply_rule("user_frustrated")

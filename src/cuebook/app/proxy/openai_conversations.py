@@ -207,7 +207,7 @@ class OpenAIConversations:
             batch, user=user, idempotency=self._desk.keyed_digest_of(key), delivers=delivers
         )
         stored = await self._desk.store.append(Scope(user=user), batch)
-        self._desk.stirred()
+        self._desk.notify_jobs()
         return stored
 
     def _key(self, idempotency_key: str | None, asked: Sequence[Any]) -> Key | None:

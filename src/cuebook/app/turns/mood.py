@@ -14,7 +14,7 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import PathQuery
 from cuebook.records.memory import Scope
-from cuebook.records.mind import Mind, Reflection
+from cuebook.records.mind import MoodState, Reflection
 
 #: Maximum number of reflections per call.
 MOST = 500
@@ -27,7 +27,7 @@ class MindState(Struct, frozen=True, kw_only=True):
     """
 
     conversation: str
-    mind: Mind
+    mind: MoodState
     turn: int = 0
     due: int = 0  # number of pending reflections
     reflections: tuple[Reflection, ...] = ()
@@ -94,7 +94,7 @@ def mind_shape(state: MindState) -> Wire:
     }
 
 
-def _mind(mind: Mind) -> Wire:
+def _mind(mind: MoodState) -> Wire:
     return {**mind_to_wire(mind), "strategy": mind.strategy, "imprints": dict(mind.imprints)}
 
 

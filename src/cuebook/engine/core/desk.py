@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from cuebook.engine.core.conversation_queue import ConversationQueue
 from cuebook.engine.core.drafts import PostFactory
-from cuebook.engine.core.foreground_gate import Urgent
+from cuebook.engine.core.foreground_gate import ForegroundGate
 from cuebook.engine.core.judgement_cache import Ledgers
 from cuebook.errors import NotFound
 from cuebook.interfaces.dice import Clock, Dice
@@ -185,8 +185,10 @@ class Desk(Struct, kw_only=True):
     breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
     failpoint: Callable[[str], None] = lambda _: None
     jobs: list[Job] = field(default_factory=list)  # additional background jobs
-    urgent: Urgent = field(default_factory=Urgent)  # turns waiting for a first token, which have priority over jobs
-    stirred: Callable[[], None] = lambda: None  # notifies background jobs that work may be due
+    foreground: ForegroundGate = field(
+        default_factory=ForegroundGate
+    )  # turns waiting for a first token, which have priority over jobs
+    notify_jobs: Callable[[], None] = lambda: None  # notifies background jobs that work may be due
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
     heard: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)
     kinds: Kinds = field(default_factory=Kinds)

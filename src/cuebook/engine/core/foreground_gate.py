@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 #: Seconds that each part of a job waits for foreground calls at most. Opening a turn takes less.
-STANDS_BACK_S = 0.05
+MAX_WAIT_S = 0.05
 
 
-class Urgent:
+class ForegroundGate:
     """Counter of calls waiting for their first token."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Urgent:
         self._none.clear()
         return over
 
-    async def stand_back(self, most_s: float) -> None:
+    async def wait_until_free(self, most_s: float) -> None:
         """Wait until no call waits for its first token, at most `most_s` seconds."""
         if self._count:
             with suppress(TimeoutError):

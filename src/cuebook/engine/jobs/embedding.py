@@ -60,7 +60,7 @@ FOUND = 100
 #: Seconds that one run takes before other background jobs get their turn.
 RUN_S = 2.0
 #: Seconds that each batch waits for turns in the foreground.
-STANDS_BACK_S = 0.05
+MAX_WAIT_S = 0.05
 #: Changes this many seconds older than the last empty scan are not scanned again.
 OVERLAP_S = 600.0
 #: Seconds without calls after an embedder failed.
@@ -106,7 +106,7 @@ class Embedding:
                 if not self._embedder.dimension:
                     await self._embedder.embed([PROBE])  # its dimension decides which vectors exist
                 if await self._some(desk):
-                    desk.stirred()
+                    desk.notify_jobs()
             except BackendError:
                 self._paused_until = time.monotonic() + PAUSE_S
                 raise
@@ -199,7 +199,7 @@ class Embedding:
         waiting = [parts[first : first + size] for first in range(0, len(parts), size)]
         while waiting:
             batch = waiting.pop(0)
-            await desk.urgent.stand_back(STANDS_BACK_S)
+            await desk.foreground.wait_until_free(MAX_WAIT_S)
             try:
                 vectors = await self._embedder.embed([text for _, _, text in batch])
             except BackendError as error:

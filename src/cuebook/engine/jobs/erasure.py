@@ -70,7 +70,7 @@ async def forget(
     erasing = await _erasing(desk, scope, target, reason=reason, conversations=conversations, posts=posts or {})
     receipt = await desk.store.erasure.forget(scope, erasing)
     desk.see(receipt.epoch)
-    desk.stirred()
+    desk.notify_jobs()
     return await finish(desk, scope, receipt)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.desk import Desk
-from cuebook.engine.core.foreground_gate import STANDS_BACK_S
+from cuebook.engine.core.foreground_gate import MAX_WAIT_S
 from cuebook.engine.core.judgement_cache import BATCH, aside
 from cuebook.errors import Conflict
 from cuebook.interfaces.reflections import ChangedConversation, TuningRun
@@ -54,7 +54,7 @@ class Tuner:
             return
         while changeds := await self._changed(desk, since=max(0.0, self._looked - self._interval_s)):
             for each in changeds:
-                await desk.urgent.stand_back(STANDS_BACK_S)
+                await desk.foreground.wait_until_free(MAX_WAIT_S)
                 await run_once(desk, Scope(each.tenant), each.conversation)
             if len(changeds) < CONVERSATIONS:
                 break

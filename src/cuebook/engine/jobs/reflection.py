@@ -39,7 +39,7 @@ from cuebook.records.audit import Record
 from cuebook.records.conversation import TOOL, PathPost
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import Scope
-from cuebook.records.mind import NEUTRAL, Counters, MetapromptRun, Mind, Reflection, Sentiment, TurnSignals
+from cuebook.records.mind import NEUTRAL, Counters, MetapromptRun, MoodState, Reflection, Sentiment, TurnSignals
 from cuebook.records.persona import Metaprompt, SentimentTracking
 from cuebook.records.prompt import Version
 from cuebook.signals.message_signals import hear
@@ -140,14 +140,14 @@ async def reflect_once(desk: Desk, due: DueReflection) -> bool:
     reflection, records = await _RunningReflection(desk, scope, reflecting, scene).made()
     desk.failpoint("reflect.made")
     kept = await desk.store.reflections.save(scope, reflecting, reflection, audit=records)
-    desk.stirred()
+    desk.notify_jobs()
     return kept
 
 
 class _Decision(Struct, frozen=True, kw_only=True):
     """The decision about one metaprompt."""
 
-    mind: Mind
+    mind: MoodState
     run: MetapromptRun
     records: tuple[Record, ...]
 
@@ -203,7 +203,7 @@ class _RunningReflection:
         at = self._desk.clock.now()
         return Reflection(turn=self._read.turn.n, at=at, mind=mind, runs=tuple(runs), heard=self._judged), records
 
-    async def _answer(self, due_metaprompt: DueMetaprompt, mind: Mind) -> _Decision:
+    async def _answer(self, due_metaprompt: DueMetaprompt, mind: MoodState) -> _Decision:
         model = self._desk.work_model
         if model is None:
             return self._by_rules(due_metaprompt, mind)
@@ -243,7 +243,7 @@ class _RunningReflection:
         run = _with_changes(run, mind, moved, reason)
         return _Decision(mind=moved, run=run, records=(rendered, self._receipt(version, run, text)))
 
-    def _by_rules(self, due_metaprompt: DueMetaprompt, mind: Mind, *, because: str = "") -> _Decision:
+    def _by_rules(self, due_metaprompt: DueMetaprompt, mind: MoodState, *, because: str = "") -> _Decision:
         moved, reason = by_rules(due_metaprompt, mind, self._heard)
         reason = f"{reason}; {because}" if because else reason
         run = MetapromptRun(
@@ -256,7 +256,7 @@ class _RunningReflection:
 
     # ---- Model instructions ----------------------------------------------------------------------------------------
 
-    def _work(self, due_metaprompt: DueMetaprompt, mind: Mind) -> Work:
+    def _work(self, due_metaprompt: DueMetaprompt, mind: MoodState) -> Work:
         kept = self._read.conversation.metadata.get("project")
         return Work(
             agent=REFLECTION,
@@ -291,7 +291,7 @@ class _RunningReflection:
         )
         return await said_by(self._desk, model, request)
 
-    def _values(self, due_metaprompt: DueMetaprompt, mind: Mind) -> dict[str, str]:
+    def _values(self, due_metaprompt: DueMetaprompt, mind: MoodState) -> dict[str, str]:
         """Return all variables that a metaprompt's text may use."""
         turn_signals, counters = self._heard, self._heard.counters
         noticed = [f"{event.name} ({event.severity}): {event.reason}" for event in turn_signals.events]
@@ -337,7 +337,7 @@ def _newly(calls: Sequence[MetapromptTask], metaprompt_tasks: Sequence[Metapromp
     return [call for call in calls if call.trigger != BY_MODEL and call not in metaprompt_tasks]
 
 
-def _with_changes(run: MetapromptRun, before: Mind, after: Mind, reason: str) -> MetapromptRun:
+def _with_changes(run: MetapromptRun, before: MoodState, after: MoodState, reason: str) -> MetapromptRun:
     changes = changes_of(before, after)
     return replace(run, outcome="moved" if changes else run.outcome, reason=reason, changes=changes)
 

@@ -6,7 +6,7 @@ import logging
 from typing import NamedTuple
 
 from cuebook.engine.core.desk import Desk, Job
-from cuebook.engine.core.foreground_gate import STANDS_BACK_S
+from cuebook.engine.core.foreground_gate import MAX_WAIT_S
 from cuebook.engine.jobs.compaction import FAILURES, Outcome, compact_once
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import CuebookError
@@ -40,10 +40,10 @@ class Worker:
     def __init__(self, desk: Desk, *, interval_s: float) -> None:
         self._desk = desk
         self._interval = interval_s
-        self._stirred = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._working = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        desk.stirred = self._stirred.set
+        desk.notify_jobs = self._wakeup.set
 
     def start(self) -> None:
         """Start to poll for jobs."""
@@ -59,7 +59,7 @@ class Worker:
 
     async def _run(self) -> None:
         while True:
-            self._stirred.clear()
+            self._wakeup.clear()
             try:
                 await self._until_idle()
             except Exception:  # outermost loop of background jobs: log and go on
@@ -69,7 +69,7 @@ class Worker:
                 async with asyncio.timeout(
                     self._interval
                 ):  # `wait_for` of 3.11 can lose a cancellation: stop would hang
-                    await self._stirred.wait()
+                    await self._wakeup.wait()
 
     async def _until_idle(self) -> None:
         done = 1
@@ -82,10 +82,10 @@ class Worker:
             done = await self._desk.expire()
             await self._desk.store.forget_keys(before=self._desk.clock.now() - KEYS_S)
             for due, profile in await self._due(hurry=hurry, conversation=conversation):
-                await self._desk.urgent.stand_back(STANDS_BACK_S)
+                await self._desk.foreground.wait_until_free(MAX_WAIT_S)
                 done += await self._pass(due, profile) == "stored"
             for job in self._desk.jobs:
-                await self._desk.urgent.stand_back(STANDS_BACK_S)
+                await self._desk.foreground.wait_until_free(MAX_WAIT_S)
                 await self._do(job)
         return done
 

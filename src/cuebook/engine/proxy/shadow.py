@@ -82,7 +82,7 @@ ENTRY_BYTES = 1024
 #: Seconds to store one call, and seconds that shutdown waits for all.
 PATIENCE_S, DRAIN_S = 60.0, 10.0
 #: Seconds that a queued call yields to calls waiting for their first byte, and queue length at which it stops yielding.
-STANDS_BACK_S, HURRIES_AT = 0.25, 32
+MAX_WAIT_S, HURRIES_AT = 0.25, 32
 #: Seconds that `settle` waits for calls in progress: a client gets the last byte before the end is seen here.
 PASSING_S = 2.0
 #: Reasons for lost calls.
@@ -197,7 +197,7 @@ class Shadow:
         self, desk: Desk, request: RelayRequest, overheard: ShadowAnswer | None, began: float
     ) -> AsyncGenerator[Head | bytes, None]:
         sent, first = time.perf_counter(), True
-        answered = desk.urgent.begin()
+        answered = desk.foreground.begin()
         try:
             answer = await self._upstream.send(request)
             try:
@@ -273,7 +273,7 @@ class Shadow:
                 self._come.clear()
                 await self._come.wait()
             if len(self._waiting) < HURRIES_AT:
-                await self._waiting[0].desk.urgent.stand_back(STANDS_BACK_S)
+                await self._waiting[0].desk.foreground.wait_until_free(MAX_WAIT_S)
             overheard = self._waiting.popleft()
             lost = Counter(self._lost)
             try:

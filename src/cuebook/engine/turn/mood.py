@@ -11,7 +11,7 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import Scene
 from cuebook.records.conversation import Conversation
-from cuebook.records.mind import NEUTRAL, Mind, TurnSignals
+from cuebook.records.mind import NEUTRAL, MoodState, TurnSignals
 from cuebook.records.persona import Persona, SentimentTracking
 from cuebook.records.turn import Ask, Dropped
 from cuebook.signals.metaprompts import NOTED_AS, SHIPPED, describe_mood, fires, metaprompts_of
@@ -56,7 +56,7 @@ def is_heard(scene: Scene, turn_signals: TurnSignals) -> bool:
     return before is not None and before.counters.turns == turn_signals.counters.turns
 
 
-def mind_of(scene: Scene) -> Mind:
+def mind_of(scene: Scene) -> MoodState:
     """Return the mood state of the loaded path."""
     return scene.reflection.mind if scene.reflection else NEUTRAL
 
@@ -116,6 +116,6 @@ def may_run(desk: Desk, conversation: Conversation, scene: Scene, metaprompt: st
         raise InvalidInput(msg, where="metaprompt")
 
 
-def mind_to_wire(mind: Mind) -> dict[str, Any]:
+def mind_to_wire(mind: MoodState) -> dict[str, Any]:
     """Return a mood state as a reply's `metadata.mind`."""
     return {"mood": mind.mood, "userSkill": mind.user_skill, "taskComplexity": mind.task_complexity}

@@ -102,7 +102,7 @@ async def open_step(
     conversation was erased meanwhile, and Conflict if concurrent writes prevent a decision. `waits`: a caller waits for
     the first token, so background jobs pause.
     """
-    over = desk.urgent.begin() if waits else lambda: None
+    over = desk.foreground.begin() if waits else lambda: None
     try:
         return await _open_step(desk, scope, intend)
     finally:

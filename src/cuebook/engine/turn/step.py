@@ -126,7 +126,7 @@ class OpenStep:
         self._closed = True
         await self._stop_beat()
         seq = await self._desk.store.close(self.lease, closing)
-        self._desk.stirred()
+        self._desk.notify_jobs()
         if self.on_closed is not None:
             self.on_closed(seq)
         return seq

@@ -55,7 +55,7 @@ async def correct_summary(desk: Desk, scope: Scope, conversation: str, *, upto: 
             return
         desk.failpoint("correct.read")
         if await store.save(scope, await asyncio.to_thread(_made, desk, correcting)):
-            desk.stirred()
+            desk.notify_jobs()
             return
 
 
