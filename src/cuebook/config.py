@@ -169,7 +169,7 @@ class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long unused data is kept; 0 = forever."""
+    """Retention of unused data in days; 0 = forever."""
 
     conversations_days: int = 0  # days since the last message
     memories_days: int = 0  # days since a memory was last stated, repeated or changed
@@ -348,8 +348,8 @@ def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     addresses = {"upstream.url": settings.upstream.url, "model.base_url": settings.model.base_url}
     for place, url in (addresses | {"embedder.base_url": settings.embedder.base_url}).items():
         if (url or place != "upstream.url") and not _is_address(url):
-            content = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
-            yield (place,), f"{content!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
+            shown_url = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
+            yield (place,), f"{shown_url!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
     yield from _lacking(settings)
     for code in languages_of(settings.embedder):
         if not re.fullmatch("[a-z]{2,3}", code):

@@ -30,7 +30,7 @@ READ = 20
 
 
 class StoredAt(Struct, frozen=True, kw_only=True):
-    """Where a text was stored: as a memory, or as a post of a conversation."""
+    """Location of a stored text: a memory, or as a post of a conversation."""
 
     memory: Memory | None = None
     conversation: str = ""

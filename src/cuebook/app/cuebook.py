@@ -371,7 +371,7 @@ class Cuebook(Parts):
 
     @property
     def shadows(self) -> bool:
-        """Whether shadow mode is on: requests are forwarded unchanged, and Cuebook's prompts are only recorded."""
+        """Return whether shadow mode is on: requests go on unchanged, and Cuebook's prompts are only recorded."""
         return self._shadow is not None
 
     @property

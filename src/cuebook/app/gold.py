@@ -37,7 +37,7 @@ class Fact(Struct, frozen=True, kw_only=True):
 
 
 class GoldSurvival(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many gold facts are in memory at the end."""
+    """Numbers of gold facts in memory at the end."""
 
     current: int
     held: int  # current facts found in a current item

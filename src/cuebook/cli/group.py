@@ -96,12 +96,12 @@ def command(app: typer.Typer, *examples: str, name: str | None = None) -> Callab
             function(state, **values)
 
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        fields = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
-        run.__signature__ = inspect.Signature([context, *fields, *_shared()])  # type: ignore[attr-defined]
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+        run.__signature__ = inspect.Signature([context, *parameters, *_shared()])  # type: ignore[attr-defined]
         run.__annotations__ = {}
         run.__doc__ = inspect.getdoc(function)
-        text = name or function.__name__.rstrip("_").replace("_", "-")
-        app.command(text, cls=PlainCommand, epilog=examples_of(examples))(run)
+        command_name = name or function.__name__.rstrip("_").replace("_", "-")
+        app.command(command_name, cls=PlainCommand, epilog=examples_of(examples))(run)
         return function
 
     return register

@@ -106,7 +106,7 @@ class MemoryMatches(Struct, frozen=True, kw_only=True):
 
 
 class MemoryContext(MemoryMatches, frozen=True, kw_only=True):
-    """What a turn may use from other conversations: the effective policy, and the memories of its places."""
+    """Memory that a turn may use from other conversations: the effective policy, and the memories of its places."""
 
     policy: Policy
     places: tuple[Place, ...] = ()

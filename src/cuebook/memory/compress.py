@@ -21,10 +21,10 @@ def compress(text: str, *, role: str = "") -> str | None:
     """
     if len(text) <= SHORT:
         return None
-    remaining = _kept_lines(text)
+    lines = _kept_lines(text)
     if role:
-        remaining[0] = f"[{role}] {remaining[0]}"
-    content = "\n".join(remaining)
+        lines[0] = f"[{role}] {lines[0]}"
+    content = "\n".join(lines)
     facts = _fitting(facts_in(text), content, room=len(text) - 1 - len(content) - len("\n[preserved: ]"))
     result = f"{content}\n[preserved: {', '.join(facts)}]" if facts else content
     return result if len(result) < len(text) else None

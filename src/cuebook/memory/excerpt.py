@@ -38,9 +38,9 @@ def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -
         right = " …" if content and first + STRETCH < len(text) and not content.endswith(" …") else ""
         return f"{left}{content}{right}"
     spans, terms = spans_of(text), set(query.terms)
-    contents = [terms.intersection(words(text[first:last])) for first, last in spans]
-    often = Counter(term for results in contents for term in results)
-    value = [sum(1 / often[term] for term in results) for results in contents]
+    span_terms = [terms.intersection(words(text[first:last])) for first, last in spans]
+    often = Counter(term for results in span_terms for term in results)
+    value = [sum(1 / often[term] for term in results) for results in span_terms]
     if not spans:
         return ""
     low = high = max(range(len(spans)), key=lambda at: value[at] + sum(value[max(0, at - 1) : at + 2]) / 2)
@@ -57,9 +57,9 @@ def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -
 def _stretch(text: str, terms: set[str]) -> tuple[int, str]:
     """Return the stretch of a long text with most of the query's terms, and its start position."""
     places = range(0, len(text), STRETCH)
-    contents = [terms.intersection(words(text[first : first + STRETCH])) for first in places]
-    often = Counter(term for results in contents for term in results)
-    first = max(zip(places, contents, strict=True), key=lambda each: sum(1 / often[term] for term in each[1]))[0]
+    span_terms = [terms.intersection(words(text[first : first + STRETCH])) for first in places]
+    often = Counter(term for results in span_terms for term in results)
+    first = max(zip(places, span_terms, strict=True), key=lambda each: sum(1 / often[term] for term in each[1]))[0]
     return first, text[first : first + STRETCH]
 
 

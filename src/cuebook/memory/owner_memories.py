@@ -82,11 +82,11 @@ def _in_order(
         if not new.isdisjoint(each.sources):
             said = last = max(last, said)
         times.append(said)
-    contents = [max(each.valid_from, memories[each.id].repeated_at) for each in items]
-    moments = sorted({*times, *contents})
+    last_times = [max(each.valid_from, memories[each.id].repeated_at) for each in items]
+    moments = sorted({*times, *last_times})
     rank = {said: number for number, said in enumerate(moments)}
     ranked = [replace(each, seq=rank[said]) for each, said in zip(fresh, times, strict=True)]
-    stored = [replace(each, seq=rank[said]) for each, said in zip(items, contents, strict=True)]
+    stored = [replace(each, seq=rank[said]) for each, said in zip(items, last_times, strict=True)]
     return stored, sorted(ranked, key=lambda each: each.seq), moments
 
 

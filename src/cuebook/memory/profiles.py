@@ -16,7 +16,7 @@ Whole = Annotated[int, Meta(ge=0)]
 
 
 class CompactionProfile(Document, frozen=True, kw_only=True):
-    """When a pass is due and how much it covers. Counts are posts (the original's "turns" are messages)."""
+    """Trigger and extent of a pass. Counts are posts (the original's "turns" are messages)."""
 
     id: str = ""
     enabled: bool = True

@@ -47,7 +47,7 @@ LONGEST_S = 3600.0
 
 
 class PassDue(Struct, frozen=True):
-    """Whether a pass is due, the reason, and the time of the next check (Unix seconds, 0: when something changes)."""
+    """A decision whether a pass is due, its reason, and the time of the next check (Unix seconds; 0: on a change)."""
 
     reason: Reason
     not_before: float = 0.0

@@ -30,7 +30,7 @@ BROUGHT: Final = "broughtFrom"
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """What a conversation may read and write. `categories` None = all."""
+    """The memory that a conversation may read and write. `categories` None = all."""
 
     enabled: bool = True
     conversation: bool = True

@@ -97,7 +97,7 @@ class Rollback(Struct, frozen=True, kw_only=True):
 
 
 class Permission(Struct, frozen=True, kw_only=True):
-    """Whether an automatic rollback is allowed now, and if not why."""
+    """A decision whether an automatic rollback is allowed now, and the reason if not."""
 
     allowed: bool
     reason: str = ""

@@ -185,8 +185,8 @@ class HttpUpstream:
 def _readable(accepted: str) -> str:
     """Return the codings of an Accept-Encoding header that can be decoded here."""
     named = [each.strip() for each in accepted.split(",")]
-    remaining = [each for each in named if each.partition(";")[0].strip().lower() in READABLE]
-    return accepted if remaining == named else ", ".join(remaining) or "identity"
+    readable = [each for each in named if each.partition(";")[0].strip().lower() in READABLE]
+    return accepted if readable == named else ", ".join(readable) or "identity"
 
 
 def _verbatim_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -206,8 +206,8 @@ def shown_url(url: str) -> str:
     except ValueError:
         good = False
     if not good:
-        text = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
-        msg = f"Upstream {text!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
+        shown_url = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
+        msg = f"Upstream {shown_url!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
         raise InvalidInput(msg, where="upstream.url")
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 

@@ -62,7 +62,7 @@ UNTRACKED: Final = SentimentTracking()
 
 
 class Trigger(Document, frozen=True, kw_only=True):
-    """When a metaprompt runs: every N turns, on an event, or by hand."""
+    """The trigger of a metaprompt: every N turns, on an event, or by hand."""
 
     type: TriggerType
     interval_turns: Annotated[int, Meta(ge=1, le=10_000)] | None = None

@@ -281,8 +281,8 @@ async def _serve(
     async with cue:
         app = create_app(cue, host=host, port=port)
         server = Server(app, grace_s=grace_s, access_log=access_log)
-        text = f"[{host}]" if ":" in host else host
-        server.when_started = lambda: started(f"http://{text}:{port}") if started else None
+        address = f"[{host}]" if ":" in host else host
+        server.when_started = lambda: started(f"http://{address}:{port}") if started else None
         gc.freeze()  # exclude startup objects from garbage collection, which would pause streams for 0.1 s
         await server.serve(sockets=sockets)
 

@@ -113,9 +113,9 @@ def header(scope: Scope, name: bytes) -> str | None:
             try:
                 return value.decode()
             except UnicodeDecodeError:
-                text = name.decode()
-                msg = f"{text}: not UTF-8. Send the header as UTF-8."
-                raise InvalidInput(msg, where=text) from None
+                header = name.decode()
+                msg = f"{header}: not UTF-8. Send the header as UTF-8."
+                raise InvalidInput(msg, where=header) from None
     return None
 
 

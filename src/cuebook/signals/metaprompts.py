@@ -198,10 +198,10 @@ def _plain(key: str, value: Any) -> Any:
 
 
 def _imprint(data: Mapping[str, Any]) -> dict[str, Any]:
-    remaining = {key: data[key] for key in ("key", "value", "description") if data.get(key) is not None}
-    if isinstance(remaining.get("value"), bool | int | float):
-        remaining["value"] = str(remaining["value"])
-    return remaining
+    fields = {key: data[key] for key in ("key", "value", "description") if data.get(key) is not None}
+    if isinstance(fields.get("value"), bool | int | float):
+        fields["value"] = str(fields["value"])
+    return fields
 
 
 def _imprinted(

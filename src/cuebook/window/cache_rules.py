@@ -23,7 +23,7 @@ Excess = Literal["unwritten", "refused"]
 
 
 class CacheRule(Struct, frozen=True, kw_only=True):
-    """How one provider's cache matches, its lifetime, and its prices, in units of one uncached input token.
+    """The matching rule of one provider's cache, its lifetime and its prices, in units of one uncached input token.
 
     `prefix` caches the longest common prefix automatically. `breakpoint` reads and writes only at markers.
     """

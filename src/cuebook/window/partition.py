@@ -41,7 +41,7 @@ class Partition(Struct, frozen=True, kw_only=True):
 
 
 class Reach(Struct, frozen=True):
-    """How far back a partition may reach, in tokens of its posts: how much of a path to load."""
+    """The furthest reach of a partition, in tokens of its posts: how much of a path to load."""
 
     full: int  # of the newest posts, in full
     small_after: int  # after this many

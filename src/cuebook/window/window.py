@@ -279,9 +279,9 @@ def _anchors(sheet: Sheet, system_at: int, held_at: Sequence[int], query_at: int
         anchors.append(Anchor("summary" if sheet.summary else "system", system_at))
     stable_at = query_at if sheet.volatile and query_at >= 0 else last_at
     now = {stable_at, last_at} if sheet.frozen else {stable_at}
-    contents = [at for at in held_at if at not in now]
-    if contents:
-        anchors.append(Anchor("previous", max(contents) if sheet.frozen else min(contents)))
+    earlier = [at for at in held_at if at not in now]
+    if earlier:
+        anchors.append(Anchor("previous", max(earlier) if sheet.frozen else min(earlier)))
     if stable_at > system_at:
         anchors.append(Anchor("last", stable_at))
     if sheet.frozen and last_at > stable_at:

@@ -280,10 +280,10 @@ def take_message(grown: Grown, message: Mapping[str, Any]) -> None:
 def _begin(grown: Grown, index: int, block: Mapping[str, Any]) -> str:
     if index not in grown.blocks and len(grown.blocks) >= MOST_BLOCKS:
         return ""
-    contents = grown.blocks[index] = dict(block)
+    new_block = grown.blocks[index] = dict(block)
     for name in _GROWS.values():
-        value = contents.get(name)
-        contents |= {name: [value]} if isinstance(value, str) else {}
+        value = new_block.get(name)
+        new_block |= {name: [value]} if isinstance(value, str) else {}
     text = block.get("text")
     return text if isinstance(text, str) else ""
 

@@ -342,21 +342,21 @@ def _folder(config: Config) -> Iterator[Check]:
     if file is None:
         return
     folder = next(each for each in (file.parent, *file.parent.absolute().parents) if each.exists())
-    text = str(folder.absolute())
+    path = str(folder.absolute())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         yield Check(
             name="folder",
             state="fail",
-            found=f"{text} is not writable",
+            found=f"{path} is not writable",
             advice="change its permissions, or store.url",
         )
         return
     system = _file_system(folder.resolve())
     if system in NETWORK:
         advice = "SQLite is not safe on a network file system with several machines; put store.url on a local disk"
-        yield Check(name="folder", state="warn", found=f"{text} is on {system}", advice=advice)
+        yield Check(name="folder", state="warn", found=f"{path} is on {system}", advice=advice)
     else:
-        yield Check(name="folder", state="ok", found=f"{text} is writable")
+        yield Check(name="folder", state="ok", found=f"{path} is writable")
     free = shutil.disk_usage(folder).free
     state: State = "fail" if free < NO_BYTES else "warn" if free < LOW_BYTES else "ok"
     yield Check(
@@ -398,19 +398,17 @@ async def _store(config: Config) -> Check:
             )
         store = await asyncio.to_thread(SqliteStore, str(file) if file is not None else MEMORY)
         try:
-            contents = await store.check(whole=True)
+            faults = await store.check(whole=True)
         finally:
             await store.aclose()
     except CuebookError as error:
         return Check(name="store", state="fail", found=str(error))
-    if contents["integrity"] != "ok":
+    if faults["integrity"] != "ok":
         advice = "stop all processes that use it, and restore a backup"
         return Check(
-            name="store", state="fail", found=f"{file or MEMORY} is damaged: {contents['integrity']}", advice=advice
+            name="store", state="fail", found=f"{file or MEMORY} is damaged: {faults['integrity']}", advice=advice
         )
-    counts = (
-        f"{contents['conversations']:,} conversations, {contents['posts']:,} posts, schema {schema or VERSION}, intact"
-    )
+    counts = f"{faults['conversations']:,} conversations, {faults['posts']:,} posts, schema {schema or VERSION}, intact"
     return Check(name="store", state="ok", found=counts)
 
 

@@ -27,7 +27,7 @@ Fate = Literal["held", "ended", "found", "lost"]
 
 
 class Survival(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where facts are after a number of compactions; the same facts at every mark.
+    """Locations of facts after a number of compactions; the same facts at every mark.
 
     `held`: in the summary or a current item; `ended`: in an item that was superseded; `found`: only in the first hits
     of a search for it; `lost`: nowhere. `dropped` lists facts that were held or ended (gold facts: held, because they
@@ -123,7 +123,7 @@ def _survival(
     owner: Whose, mark: int, now: Mapping[tuple[int, str], Fate], before: Mapping[tuple[int, str], Fate]
 ) -> Survival:
     fates = list(now.values())
-    remaining = ("held",) if owner == "gold" else ("held", "ended")  # a current gold fact must not be ended
+    current_fates = ("held",) if owner == "gold" else ("held", "ended")  # a current gold fact must not be ended
     return Survival(
         whose=owner,
         compactions=mark,
@@ -132,7 +132,9 @@ def _survival(
         ended=fates.count("ended"),
         found=fates.count("found"),
         lost=fates.count("lost"),
-        dropped=tuple(key[1] for key, fate in before.items() if fate in remaining and now.get(key) not in remaining),
+        dropped=tuple(
+            key[1] for key, fate in before.items() if fate in current_fates and now.get(key) not in current_fates
+        ),
     )
 
 

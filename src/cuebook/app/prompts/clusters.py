@@ -122,9 +122,9 @@ async def _vectors(desk: Desk, texts: Mapping[str, str]) -> tuple[dict[str, Sequ
     except TimeoutError:
         return {}, f"{embedder.name} took longer than {TIME_S:g} s"
     except BackendError as error:
-        content = desk.writer.clean(str(error))
-        log.warning("Clustering prompts by words only: %s", content)
-        return {}, content
+        reason = desk.writer.clean(str(error))
+        log.warning("Clustering prompts by words only: %s", reason)
+        return {}, reason
 
 
 async def _embedded(embedder: Embedder, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:

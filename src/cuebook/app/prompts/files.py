@@ -33,7 +33,7 @@ _log = logging.getLogger("cuebook.prompts")
 
 
 class SyncChange(Struct, frozen=True, kw_only=True):
-    """What push or pull did or would do to a branch, or how its file and head differ.
+    """A change of push or pull to a branch, made or planned, or the difference of its file and head.
 
     `version` and `semver` are those afterwards. `bump` is the semantic version change required, and `suggested` the
     fitting version if the file still has the old one.
@@ -292,8 +292,8 @@ def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[BranchSta
     for each in due:
         owner = owners.get(each.path.lower(), each.place)
         if owner != each.place:
-            text = shelf.display_name(each.path)
-            msg = f"{text}: contains prompt {owner[0]!r}, but is the path of {each.place[0]!r}. Rename the file."
+            file_name = shelf.display_name(each.path)
+            msg = f"{file_name}: contains prompt {owner[0]!r}, but is the path of {each.place[0]!r}. Rename the file."
             raise Conflict(msg)
 
 

@@ -177,26 +177,26 @@ class PromptFolder:
             if each.is_dir(follow_symlinks=False):
                 yield from self._walk(f"{path}/", odd)
             elif each.is_dir():
-                text = self.display_name(path)
-                msg = f"{text}: link to a folder. Move the folder itself here."
+                file_name = self.display_name(path)
+                msg = f"{file_name}: link to a folder. Move the folder itself here."
                 if odd is None:
-                    raise InvalidInput(msg, where=text)
-                odd.append((text, msg))
+                    raise InvalidInput(msg, where=file_name)
+                odd.append((file_name, msg))
             elif each.name.endswith(ENDING):
                 yield path
             elif each.name.lower().endswith(ENDING) and each.name.lower() != README.lower():
-                text = self.display_name(path)
-                msg = f"{text}: the suffix must be {ENDING!r}. Rename the file."
+                file_name = self.display_name(path)
+                msg = f"{file_name}: the suffix must be {ENDING!r}. Rename the file."
                 if odd is None:
-                    raise InvalidInput(msg, where=text)
-                odd.append((text, msg))
+                    raise InvalidInput(msg, where=file_name)
+                odd.append((file_name, msg))
 
     def _prompt(
         self, path: str, data: bytes, entry: registries.RegistryEntry | None, fault: InvalidInput | None
     ) -> PromptFile:
-        text = self.display_name(path)
+        file_name = self.display_name(path)
         if not data.strip(b"\x00 \t\r\n\xef\xbb\xbf"):
-            raise InvalidInput(f"{text}: empty. Write its text, or delete it.", where=text)
+            raise InvalidInput(f"{file_name}: empty. Write its text, or delete it.", where=file_name)
         folder, _, name = path.removesuffix(ENDING).rpartition("/")
         name, at, branch = name.partition("@")
         plain = f"{folder}/{name}" if folder else name
@@ -206,12 +206,12 @@ class PromptFolder:
             keys = stated_keys(data, path=path)
             version = read_file(data, path=path if "name" in keys else f"{plain}{ENDING}")
         except InvalidInput as error:
-            raise type(error)(self.located(str(error), path), where=text) from error
+            raise type(error)(self.located(str(error), path), where=file_name) from error
         if at and "branch" not in keys:
             version = replace(version, branch=branch)
         if not keys and fault is not None:
             way = f"repair {registries.FILE}, or delete it, and `cuebook prompt push` recreates it"
-            raise InvalidInput(f"{fault}; {text} has no front matter and needs it: {way}", where=fault.where)
+            raise InvalidInput(f"{fault}; {file_name} has no front matter and needs it: {way}", where=fault.where)
         if not keys and entry is not None:
             version = replace(registries.complete(version, entry), number=0)
         place = version.slug, version.branch
@@ -239,15 +239,15 @@ class PromptFolder:
         place = self.root / path
         if place.parent in self._inner and not place.is_symlink():
             return place
-        text = self.display_name(path)
+        file_name = self.display_name(path)
         try:
             real = place.resolve()
         except (OSError, RuntimeError) as error:  # a link to itself
-            raise InvalidInput(f"{text}: broken link. Remove it.", where=text) from error
+            raise InvalidInput(f"{file_name}: broken link. Remove it.", where=file_name) from error
         if not real.is_relative_to(self.root.resolve()):
-            raise InvalidInput(f"{text}: link to outside of the folder. Move the file here.", where=text)
+            raise InvalidInput(f"{file_name}: link to outside of the folder. Move the file here.", where=file_name)
         if place.is_symlink() and not real.exists():
-            raise InvalidInput(f"{text}: broken link. Remove it.", where=text)
+            raise InvalidInput(f"{file_name}: broken link. Remove it.", where=file_name)
         if not place.is_symlink():
             self._inner.add(place.parent)
         return place

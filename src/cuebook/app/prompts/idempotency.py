@@ -37,11 +37,11 @@ async def run_once(
     if not key:
         return await work(None)
     pair = (check_key(key), desk.request_digest(_written(asked)))
-    remaining = desk.keyed_digest_of(pair) or pair
+    digest = desk.keyed_digest_of(pair) or pair
     scope = Scope(user=user or None)
     data = await _told(desk, scope, pair)
     if data is None:
-        asking = StoredKey(key=remaining[0], digest=remaining[1], at=desk.clock.now(), user=scope.user)
+        asking = StoredKey(key=digest[0], digest=digest[1], at=desk.clock.now(), user=scope.user)
         try:
             return await work(asking)
         except CuebookError:  # an identical concurrent request may have been stored first

@@ -227,19 +227,19 @@ async def _last(desk: Desk, conversation: Conversation, most: int) -> list[Turn]
 
 def _sum(placed: Sequence[Placed], written: Tokens, missed: Counter[str], looked_at: int) -> Impact:
     shifts = [each for each, _ in placed]
-    remaining = [(each, at) for each, at in placed if not each.refused]
-    held = [each for each, _ in remaining]
+    applicable = [(each, at) for each, at in placed if not each.refused]
+    held = [each for each, _ in applicable]
     return Impact(
         turns=len(shifts),
         looked_at=looked_at,
         prompt=_mean([each.prompt for each in shifts]) if shifts else written,
         window=_mean([each.window for each in held]),
-        left_out=_by_kind((each.left_out, at) for each, at in remaining),
+        left_out=_by_kind((each.left_out, at) for each, at in applicable),
         left_out_turns=sum(bool(each.left_out) for each in held),
-        let_in=_by_kind((each.let_in, at) for each, at in remaining),
+        let_in=_by_kind((each.let_in, at) for each, at in applicable),
         let_in_turns=sum(bool(each.let_in) for each in held),
         shortened=sum(each.shortened for each in held),
-        shortened_at=_newest(at for each, at in remaining if each.shortened),
+        shortened_at=_newest(at for each, at in applicable if each.shortened),
         prefix_kept=fmean(each.prefix for each in held) if held else 1.0,
         refused=len(shifts) - len(held),
         refused_at=_newest(at for each, at in placed if each.refused),

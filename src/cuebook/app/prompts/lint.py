@@ -87,15 +87,17 @@ async def _versions(desk: Desk, shelf: PromptFolder | None) -> tuple[Sequence[Ve
     heads = {(each.slug, each.branch): each for family in families.values() for each in family.active}
     if shelf is None:
         return list(heads.values()), []
-    contents = await asyncio.to_thread(shelf.read, None, lenient=True)
+    prompt_files = await asyncio.to_thread(shelf.read, None, lenient=True)
     files = {
-        each.place: version for each in contents.prompts if (version := wanted(each, heads.get(each.place))) is not None
+        each.place: version
+        for each in prompt_files.prompts
+        if (version := wanted(each, heads.get(each.place))) is not None
     }
     fresh = {
         place: replace(version, number=heads[place].number if place in heads else 0) for place, version in files.items()
     }
     odd = [
         LintFinding(rule="unreadable", severity="error", slug="", where=where, message=message)
-        for where, message in contents.odd
+        for where, message in prompt_files.odd
     ]
     return list((heads | fresh).values()), odd

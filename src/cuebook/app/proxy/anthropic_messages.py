@@ -76,7 +76,7 @@ class Messages:
 
     @property
     def translates(self) -> bool:
-        """Whether requests are translated: for the project's own model, or by `upstream.messages`."""
+        """Return whether requests are translated: for the project's own model, or by `upstream.messages`."""
         return self._upstream is None or self._config.settings.upstream.messages == "chat"
 
     def count(self, call: RelayCall) -> dict[str, int]:

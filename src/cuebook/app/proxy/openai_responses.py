@@ -273,8 +273,8 @@ def _kept_of(desk: Desk, response_request: ResponseRequest) -> dict[str, Any]:
     raw = response_request.echo["metadata"]
     pairs = raw.items() if isinstance(raw, dict) and response_request.echo["store"] else ()
     metadata = {name: desk.writer.clean(value) for name, value in pairs if isinstance(value, str)}
-    remaining = {"metadata": metadata, "previous_response_id": response_request.previous}
-    return {name: value for name, value in remaining.items() if value}
+    optional = {"metadata": metadata, "previous_response_id": response_request.previous}
+    return {name: value for name, value in optional.items() if value}
 
 
 async def _as_chat(desk: Desk, call: RelayCall, response_request: ResponseRequest) -> RelayCall:

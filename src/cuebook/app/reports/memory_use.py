@@ -90,7 +90,7 @@ class Utility(Struct, frozen=True, kw_only=True):
 
     @property
     def prunes(self) -> bool:
-        """Whether it is proposed for deletion."""
+        """Return whether the memory is proposed for deletion."""
         return self.verdict == "useless"
 
 

@@ -117,8 +117,8 @@ def document_of(data: bytes, name: str) -> Any:
     try:
         return strict_json.parse(text, where=name)
     except InvalidInput as error:
-        content = str(error) if str(error).startswith(name) else f"{name}: {error}"
-        raise InvalidInput(content, where=error.where) from error
+        fault = str(error) if str(error).startswith(name) else f"{name}: {error}"
+        raise InvalidInput(fault, where=error.where) from error
 
 
 def bytes_of(file: Path, name: str) -> bytes:

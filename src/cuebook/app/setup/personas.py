@@ -38,7 +38,7 @@ _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
 
 
 class TriggerShown(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """When a metaprompt runs."""
+    """The trigger of a metaprompt."""
 
     type: str
     interval_turns: int = 0

@@ -53,9 +53,9 @@ def init_project(folder: Path, *, force: bool = False) -> list[Path]:
         if folder.exists() and not folder.is_dir():
             msg = f"Not a folder: {str(folder)!r}. Choose a folder."
             raise Conflict(msg)
-        used = [file for file in texts if file.exists() and file != ignored]
-        if used and not force:
-            msg = f"File exists: {str(used[0])!r}. Choose another folder, or overwrite with --force."
+        existing = [file for file in texts if file.exists() and file != ignored]
+        if existing and not force:
+            msg = f"File exists: {str(existing[0])!r}. Choose another directory, or overwrite with --force."
             raise Conflict(msg)
         if ignored.exists():
             texts[ignored] = _added(ignored.read_text("utf-8", "surrogateescape"), texts[ignored])

@@ -130,9 +130,9 @@ class ConversationListing:
         for parent in parents:
             ways = tree.behind(parent)
             if len(ways) > 1 or (ways and parent == way.last):
-                remaining = ways[-WAYS:]
+                recent_ways = ways[-WAYS:]
                 own = next((each for each in ways if way.holds(each)), None)
-                results[parent] = remaining if own is None or own in remaining else [own, *remaining[1:]]
+                results[parent] = recent_ways if own is None or own in recent_ways else [own, *recent_ways[1:]]
         firsts = sorted({each for ways in results.values() for each in ways})
         posts = await self._desk.store.posts_in(scope, conversation, [(each, each) for each in firsts])
         values = {each.seq: " ".join((each.message or "").split()) for each in posts}

@@ -61,7 +61,7 @@ class LiveViews:
 
     @property
     def watched(self) -> bool:
-        """Whether there are watchers."""
+        """Return whether there are watchers."""
         return bool(self._watchers)
 
     async def changes(self, user: str | None) -> AsyncGenerator[list[LiveTurn], None]:

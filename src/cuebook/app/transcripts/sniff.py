@@ -256,7 +256,7 @@ def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool 
     about = place.at("conversation").mapping(value.get("conversation") or {})
     here = place.at("conversation") if about else place
     about = about or value
-    remaining = here.at("metadata").mapping(about.get("metadata") or {})
+    metadata = here.at("metadata").mapping(about.get("metadata") or {})
     return Transcript(
         conversation=_named(about, here, "conversationId", "id") or stem,
         posts=posts,
@@ -264,7 +264,7 @@ def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool 
         user=_named(about, here, "userId", "user"),
         persona=_named(about, here, "personaId", "persona"),
         title=_named(about, here, "title") or "",
-        time_zone=_named(about, here, "timeZone") or _named(remaining, here.at("metadata"), "timeZone"),
+        time_zone=_named(about, here, "timeZone") or _named(metadata, here.at("metadata"), "timeZone"),
         parents=_parents(values, [id_of(post) for post in posts], inside),
         head=_named(about, here, "head"),
     )

@@ -44,11 +44,11 @@ def put(
 ) -> None:
     """Store a fact. The same value again raises its confidence; a new value supersedes the old one."""
     with state.open() as cue:
-        remaining = shapes.knowledge(cue.memories.put(category, key, value, user=user, confidence=confidence))
+        entry = shapes.knowledge(cue.memories.put(category, key, value, user=user, confidence=confidence))
     if state.json:
-        screen.say_json(remaining)
+        screen.say_json(entry)
     else:
-        screen.say(f"{remaining['id']} {category} {remaining['key']}: confidence {remaining['confidence']:.2f}")
+        screen.say(f"{entry['id']} {category} {entry['key']}: confidence {entry['confidence']:.2f}")
 
 
 @command(app, "cuebook knowledge list", "cuebook knowledge list --search rate --category domain", name="list")
@@ -101,11 +101,11 @@ def use(
 ) -> None:
     """Record a use of a fact. It raises the confidence by 0.05."""
     with state.open() as cue:
-        used = shapes.knowledge(cue.memories.use(memory, user=user))
+        entry = shapes.knowledge(cue.memories.use(memory, user=user))
     if state.json:
-        screen.say_json(used)
+        screen.say_json(entry)
     else:
-        screen.say(f"{used['key']}: confidence {used['confidence']:.2f} after {counted(used['usageCount'], 'use')}")
+        screen.say(f"{entry['key']}: confidence {entry['confidence']:.2f} after {counted(entry['usageCount'], 'use')}")
 
 
 @command(app, "cuebook knowledge decay", "cuebook knowledge decay --as-of 2027-01-31")

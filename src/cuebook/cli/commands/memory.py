@@ -103,11 +103,11 @@ def search(
 def _say_hit(number: int, hit: Hit, zone: tzinfo, *, explain: bool, named: bool) -> None:
     """Print a search result; `named` omits the conversation."""
     when = shapes.day(hit.timestamp, zone)
-    text = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
+    source = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
     within = f" · {hit.conversation}" if not named and hit.conversation else ""
     sources = f"{within} · {', '.join(hit.sources)}" if hit.sources else ""
     why = f" · {hit.why}" if explain and hit.why else ""
-    screen.heading(f"{number}. {when} {text}{sources} · {hit.score:.2f}{why}")
+    screen.heading(f"{number}. {when} {source}{sources} · {hit.score:.2f}{why}")
     screen.say(f"   {screen.line_of(hit.text, 300)}")
 
 

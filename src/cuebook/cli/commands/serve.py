@@ -98,5 +98,7 @@ def _greet(address: str, base_url: str, goes_to: str, *, shadow: bool) -> None:
 
 def _warn(place: str, url: str) -> None:
     if url and not has_path(url):
-        text = without_secret(url)
-        screen.complain(f"{place}: {text!r} has no path. Most servers need one, such as {text.rstrip('/')}/v1")
+        shown_url = without_secret(url)
+        screen.complain(
+            f"{place}: {shown_url!r} has no path. Most servers need one, such as {shown_url.rstrip('/')}/v1"
+        )

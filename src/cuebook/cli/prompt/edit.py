@@ -133,8 +133,8 @@ async def _save(cue: Cuebook, place: VersionPlace, sections: dict[str, str], fie
     before = (await drafts.draft_of(cue.desk, place.slug, place.branch, new=True)).before
     if "metadata" in fields and before:
         fields = fields | {"metadata": {**before.metadata, **fields["metadata"]}}
-    remaining = dict(before.sections) if before and not sections else sections
-    version = await cue.prompts.save(place.slug, remaining, branch=place.branch or MAIN, **fields)
+    new_sections = dict(before.sections) if before and not sections else sections
+    version = await cue.prompts.save(place.slug, new_sections, branch=place.branch or MAIN, **fields)
     await write_through(cue, version.slug)
     return version
 

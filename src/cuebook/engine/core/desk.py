@@ -217,8 +217,8 @@ class Desk(Struct, kw_only=True):
 
     async def answered(self, scope: Scope, key: Key) -> StoredAnswer | None:
         """Return the stored answer of an Idempotency-Key."""
-        remaining = self.keyed_digest_of(key)
-        return await self.store.answered(scope, remaining[0]) if remaining else None
+        digest = self.keyed_digest_of(key)
+        return await self.store.answered(scope, digest[0]) if digest else None
 
     async def expire(self) -> int:
         """End turns whose lease has expired."""

@@ -44,14 +44,12 @@ def retrieve(
     if memory_context is None or not memory_context.places:
         return None
     value = scene.told.get("longTermMemoryRetrieval")
-    remaining = (
-        _kept(value, turn=turn, every=every, compacted=_compacted(scene)) if isinstance(value, Mapping) else None
-    )
+    previous = _kept(value, turn=turn, every=every, compacted=_compacted(scene)) if isinstance(value, Mapping) else None
     holding = [each for each in memory_context.memories if each.valid_to is None]
-    memories = {each.id: each for each in without_repeats(holding, said=remaining[0] if remaining else ())}
+    memories = {each.id: each for each in without_repeats(holding, said=previous[0] if previous else ())}
     by_query = _by_query(list(memories.values()), memory_context, query, hits, count) if query else []
-    if remaining is None or not memories.keys() >= set(remaining[0]):  # one was corrected, ended or erased
-        remaining = None
+    if previous is None or not memories.keys() >= set(previous[0]):  # one was corrected, ended or erased
+        previous = None
         results = [hit.memory_id.removeprefix("memory:") for hit in by_query]
         by_id = {(each.place, each.id): each for each in memories.values()}
         current = [each for each in memories.values() if _newest(each, by_id) is each]
@@ -59,11 +57,11 @@ def retrieve(
         chosen = list(dict.fromkeys([*results, *(each.id for each in best)]))[:DURABLE]
         reason, reviewed = ("first" if not value else "review"), turn
     else:
-        chosen, reviewed, reason = remaining[0], remaining[1], "kept"
+        chosen, reviewed, reason = previous[0], previous[1], "kept"
     durable = [_hit(memories[each], score=standing(memories[each]), why="durable", count=count) for each in chosen]
     names = {hit.memory_id for hit in durable}
     fresh = [hit for hit in by_query if hit.memory_id not in names]
-    new = [*(durable if remaining is None else []), *fresh]
+    new = [*(durable if previous is None else []), *fresh]
     numbers = {f"memory:{each.id}": each.no for each in memories.values()}
     return SelectedMemories(
         hits=(*durable, *fresh),
@@ -90,8 +88,8 @@ def without_repeats(memories: Iterable[Memory], *, said: Collection[str] = ()) -
     best: dict[str, Memory] = {}
     for each in sorted(known, key=lambda each: (each.id not in said, _breadth(each.place), each.no)):
         best.setdefault(normal(said_of(each)), each)
-    remaining = {(each.place, each.id) for each in best.values()}
-    return [each for each in known if (each.place, each.id) in remaining]
+    best_ids = {(each.place, each.id) for each in best.values()}
+    return [each for each in known if (each.place, each.id) in best_ids]
 
 
 def _breadth(place: Place) -> int:

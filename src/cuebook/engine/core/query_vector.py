@@ -77,8 +77,8 @@ def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
     """Check that vectors have the embedder's dimension. Raises BackendError."""
     sizes = {len(each) // _BYTES for each in vectors}
     if sizes - {embedder.dimension}:
-        text = ", ".join(map(str, sorted(sizes)))
-        msg = f"Embedder {embedder.name} returned vectors of dimension {text} instead of {embedder.dimension}."
+        dimensions = ", ".join(map(str, sorted(sizes)))
+        msg = f"Embedder {embedder.name} returned vectors of dimension {dimensions} instead of {embedder.dimension}."
         raise BackendError(msg)
 
 

@@ -219,8 +219,8 @@ class Embedding:
 
     def _passed_over(self, desk: Desk, what: str, why: BackendError) -> None:
         """Log that a text without a vector is only searched by its words."""
-        text = desk.writer.clean(str(why))
-        log.warning("Embedder %s rejected %s; search finds it by full text only: %s", self._embedder.name, what, text)
+        reason = desk.writer.clean(str(why))
+        log.warning("Embedder %s rejected %s; search finds it by full text only: %s", self._embedder.name, what, reason)
 
     def _texts(self, post: PathPost) -> list[str]:
         """Return a post's passages to embed: none for excluded roles or for a language that the embedder does not

@@ -57,8 +57,8 @@ async def observe_due(desk: Desk, of: Callable[[str], Desk]) -> None:
             except NotFound:
                 continue  # the conversation was erased meanwhile, with its outcomes
             except CuebookError as error:
-                text = desk.writer.clean(str(error))
-                log.warning("Learning from turn %d of conversation %s failed: %s", each.turn, each.conversation, text)
+                reason = desk.writer.clean(str(error))
+                log.warning("Learning from turn %d of conversation %s failed: %s", each.turn, each.conversation, reason)
         tried.update(fresh)
         if len(fresh) < BATCH:
             return

@@ -64,10 +64,10 @@ def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, 
     if 2 * matched < end + 1 + sure or not (answered or tree.begins(seqs) or seqs[end] == tree.head):
         return Continuation(alignment, side=True)
     side = not answered and not tree.leads_to(seqs[end], tree.head)
-    remaining = tree.unedited(runs)
-    last = max(remaining, default=-1)
+    unedited = tree.unedited(runs)
+    last = max(unedited, default=-1)
     return Continuation(
-        alignment, remaining.get(last, 0), last + 1, remaining, side=side, matched=matched, answered=answered
+        alignment, unedited.get(last, 0), last + 1, unedited, side=side, matched=matched, answered=answered
     )
 
 

@@ -61,11 +61,11 @@ async def uses_by_words(desk: Desk, scope: Scope, conversation: Conversation, tu
     window = render(sheet, manifest.dropped, budget=manifest.budget, tools_tokens=manifest.tools_tokens)
     [reply] = await desk.store.posts_in(scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
     answer = set(words(reply.message or text_of(whole(reply, None))))
-    contents = [(block.source, set(words(_DAY.sub("", block.text)))) for block in window.blocks]
+    block_words = [(block.source, set(words(_DAY.sub("", block.text)))) for block in window.blocks]
     uses: list[Use] = []
-    for source, own in contents:
+    for source, own in block_words:
         if source.startswith(MEMORY):
-            alone = own.difference(*(other for name, other in contents if name != source))
+            alone = own.difference(*(other for name, other in block_words if name != source))
             if alone:
                 uses.append(_use(source, conversation, turn, len(alone & answer) / len(alone), WORDS))
     return uses

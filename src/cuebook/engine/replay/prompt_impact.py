@@ -90,13 +90,13 @@ class Versions:
                 front.append(text)
                 continue
             try:
-                content = _speak(result, values)
+                rendered = _speak(result, values)
             except CuebookError as error:
                 unsaid = str(error)
                 continue
-            if content.strip():
-                tokens += self._desk.count(content)
-                front.append(replace(text, text=content, tokens=0))
+            if rendered.strip():
+                tokens += self._desk.count(rendered)
+                front.append(replace(text, text=rendered, tokens=0))
         return VersionFront(front=tuple(front), tokens=tokens, unsaid=unsaid)
 
     async def _find(self, source: str, side: Literal["before", "after"]) -> ResolvedVersion | CuebookError | None:

@@ -242,11 +242,11 @@ async def _closeness(
     except BackendError as error:
         log.warning("Selecting experiences by words only: %s", desk.writer.clean(str(error)))
         return None, 0.0
-    contents = {
+    text_vectors = {
         name: [vector for text in own if (vector := desk.meant.get((space, text))) is not None]
         for name, own in texts.items()
     }
-    results = _cosines(dense.vector, contents)
+    results = _cosines(dense.vector, text_vectors)
     while len(desk.meant) > VECTORS:
         desk.meant.popitem(last=False)
     return results, embedder.akin

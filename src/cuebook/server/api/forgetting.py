@@ -18,7 +18,7 @@ OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", 
 
 
 class ForgetBody(In, frozen=True, kw_only=True):
-    """What to forget (exactly one target), and the reason. `dryRun`: only return a preview."""
+    """A forget request: exactly one target, and the reason. `dryRun`: only return a preview."""
 
     user_id: Text | None = None
     conversation_id: Text | None = None

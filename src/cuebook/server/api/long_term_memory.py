@@ -180,8 +180,8 @@ async def put_knowledge(
 @post(KNOWLEDGE + "/{memory:str}/use", status_code=200, responses=answers(KnowledgeAnswer))
 async def use_knowledge(request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
     """Count a use, which raises the confidence by 0.05."""
-    used = await cue_of(request).memories.use(name_in(memory), user=user_of(request, None, user_id))
-    return json_of(_counted(shapes.knowledge(used)))
+    result = await cue_of(request).memories.use(name_in(memory), user=user_of(request, None, user_id))
+    return json_of(_counted(shapes.knowledge(result)))
 
 
 async def read_memory(request: AnyRequest, name: str, user: str | None, organization: str | None) -> Memory:

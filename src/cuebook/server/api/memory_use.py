@@ -17,7 +17,7 @@ from cuebook.server.route_parts import UserQuery, json_of
 
 
 class UtilityBody(In, frozen=True, kw_only=True):
-    """What to measure: the last `turns` of these conversations, or of all.
+    """The turns to measure: the last `turns` of these conversations, or of all.
 
     `budget`: maximum calls of the configured model, with and without each memory, up to `server.max_calls`. 0 calls no
     model and compares the words of recorded answers. `estimate`: return the cost without calls.

@@ -65,7 +65,7 @@ Category = Annotated[
 
 
 class Remember(In, frozen=True, kw_only=True):
-    """What to remember."""
+    """The text to store as a memory."""
 
     text: Annotated[Text, Meta(description="Text to remember, as a self-contained sentence.")]
     category: Category = None
@@ -79,7 +79,7 @@ class Remember(In, frozen=True, kw_only=True):
 
 
 class RememberResult(Out, frozen=True, kw_only=True):
-    """Where it is stored: `id` names the memory, `conversationId` and `seq` the post."""
+    """Location of the stored text: `id` names the memory, `conversationId` and `seq` the post."""
 
     kept: str
     id: str | None = None
@@ -91,7 +91,7 @@ class RememberResult(Out, frozen=True, kw_only=True):
 
 
 class RecallArguments(In, frozen=True, kw_only=True):
-    """What to search for."""
+    """A search request."""
 
     query: Annotated[Text, Meta(description="A question or keywords.")]
     limit: Annotated[int, Meta(ge=1, le=100, description="Maximum number of results.")] = 10
@@ -107,7 +107,7 @@ class Recalled(Out, frozen=True, kw_only=True):
 
 
 class Forget(In, frozen=True, kw_only=True):
-    """What to forget: memory IDs, or a query that lists candidates."""
+    """A forget request: memory IDs, or a query that lists candidates."""
 
     ids: Annotated[list[Text] | None, Meta(description=f"Memory IDs from recall or from a query; at most {MOST}.")] = (
         None

@@ -271,8 +271,8 @@ def page_of(found: str) -> str:
 def query_of(user_id: str | None = None, organization: str | None = None, **more: str | None) -> str:
     """Return a query string that names the user and organization."""
     values = {"userId": user_id, "organizationId": organization, **more}
-    text = urlencode({name: value for name, value in values.items() if value})
-    return f"?{text}" if text else ""
+    query = urlencode({name: value for name, value in values.items() if value})
+    return f"?{query}" if query else ""
 
 
 def go(address: str) -> Redirect:

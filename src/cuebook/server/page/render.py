@@ -111,10 +111,10 @@ def show(template: str, /, status: int = 200, **values: Any) -> Response[bytes]:
 
 def asset(name: str) -> Response[bytes] | None:
     """Return a file of this package's `static` folder, None if it does not exist."""
-    content = _assets().get(name)
-    if content is None:
+    asset = _assets().get(name)
+    if asset is None:
         return None
-    return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
+    return Response(asset, media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
 
 
 def place(name: str) -> str:

@@ -91,8 +91,8 @@ def _found(
     wanted = [each.casefold() for each in words]
     items: list[Row] = []
     for row in _all(connection, scope, before, before_no, limit + 1 if not wanted else _AT_ONCE):
-        text = " ".join((row["id"], row["user_id"] or "", row["said"])).casefold()
-        if all(each in text for each in wanted):
+        searchable = " ".join((row["id"], row["user_id"] or "", row["said"])).casefold()
+        if all(each in searchable for each in wanted):
             items.append(row)
         if len(items) > limit:
             break
@@ -225,7 +225,7 @@ class SqliteShadow:
             no = base.need(connection, scope, conversation)["no"] if conversation is not None else None
             who = {"tenant": scope.tenant, "user": scope.user, "proven": scope.proven}
             items = rows(connection, "shadow_calls", **who, no=no)
-            remaining = [(row, json.loads(row["kept"]).get(str(row["step"]))) for row in items]
+            steps = [(row, json.loads(row["kept"]).get(str(row["step"]))) for row in items]
             return [
                 ShadowedCall(
                     conversation=row["conversation"],
@@ -235,7 +235,7 @@ class SqliteShadow:
                     usage=_usage(row["usage"]) if row["usage"] else None,
                     reply_tokens=row["reply_tokens"],
                 )
-                for row, entry in remaining
+                for row, entry in steps
                 if entry is not None  # the step ended before it was recorded, or was not in shadow mode
             ]
 

@@ -133,8 +133,8 @@ def _read_path(
     """Read the newest posts in full up to one cap, then older ones compressed up to the other cap."""
     tenant, no = key
     most = path_query.post_tokens or _LARGEST
-    contents = paths.stretch(connection, tenant, no, runs) if paths else None
-    newest = contents or stretch(connection, "path_stretch", tenant, no, runs)
+    path_part = paths.stretch(connection, tenant, no, runs) if paths else None
+    newest = path_part or stretch(connection, "path_stretch", tenant, no, runs)
     taken, left = _take(newest, runs, _TOKENS, path_query.full_tokens, most=most)
     if left and not taken:  # at least one post, however long
         last = left[0][1]
@@ -179,8 +179,8 @@ def _sizes(path_posts: Sequence[PathPost], size: _Size, most: int) -> list[int]:
 
 def _compressed(path_posts: Sequence[PathPost], after: int, most: int) -> int:
     """Return the compressed tokens of the posts beyond a number of full tokens."""
-    used = list(accumulate(_sizes(path_posts, _TOKENS, most)))
-    return sum(map(_SMALL_TOKENS, path_posts[bisect_right(used, after) :]))
+    token_sums = list(accumulate(_sizes(path_posts, _TOKENS, most)))
+    return sum(map(_SMALL_TOKENS, path_posts[bisect_right(token_sums, after) :]))
 
 
 def _until(runs: Runs, seq: int) -> Runs:
@@ -228,8 +228,8 @@ def _newest(runs: Runs, count: int) -> Runs:
 
 def whole_posts(connection: sqlite3.Connection, tenant: str, results: Sequence[Sequence[Any]]) -> list[Post]:
     """Return posts from rows of `posts_stretch`; bodies stored apart are fetched."""
-    remaining = bodies(connection, tenant, [row[14] for row in results if row[14] is not None])
-    return [records.post(row, remaining.get(row[14]) if row[14] is not None else None) for row in results]
+    bodies_by_digest = bodies(connection, tenant, [row[14] for row in results if row[14] is not None])
+    return [records.post(row, bodies_by_digest.get(row[14]) if row[14] is not None else None) for row in results]
 
 
 def posts_in(
@@ -274,7 +274,7 @@ def turns(connection: sqlite3.Connection, scope: Scope, conversation: str, *, la
 
 def texts(connection: sqlite3.Connection, scope: Scope, digests: Sequence[str]) -> dict[str, str]:
     """Return stored texts by digest (hex); erased ones are omitted."""
-    remaining = {}
+    texts_by_digest = {}
     for digest in digests:
         values = {
             "tenant": scope.tenant,
@@ -284,8 +284,8 @@ def texts(connection: sqlite3.Connection, scope: Scope, digests: Sequence[str]) 
         }
         row = connection.execute(SQL["text_get"], values).fetchone()
         if row:
-            remaining[digest] = row[0].decode("utf-8", "surrogatepass")
-    return remaining
+            texts_by_digest[digest] = row[0].decode("utf-8", "surrogatepass")
+    return texts_by_digest
 
 
 def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: str | None) -> PageOfConversations:

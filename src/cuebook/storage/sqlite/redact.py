@@ -158,8 +158,8 @@ def _texts(connection: sqlite3.Connection, tenant: str, post: Row) -> list[str]:
 def _said(connection: sqlite3.Connection, tenant: str, post: Row) -> tuple[str | None, tuple[Part, ...]]:
     message, parts = post["message"], post["parts"]
     if post["body"] is not None:
-        remaining = one(connection, "blob_get", tenant=tenant, digest=post["body"])
-        message, parts, _ = decode_body(remaining["body"]) if remaining else ("", None, None)
+        blob = one(connection, "blob_get", tenant=tenant, digest=post["body"])
+        message, parts, _ = decode_body(blob["body"]) if blob else ("", None, None)
     return message, decode_parts(parts)
 
 
@@ -196,15 +196,15 @@ def _take_derived(connection: sqlite3.Connection, row: Row, going: _ErasedPosts)
     counts["blobs"] = sum(unuse(connection, tenant, no, digest) for digest in digests)
     for turn in rows(connection, "turns_told", **place):
         told = json.loads(turn["metadata"])
-        remaining = {name: value for name, value in told.items() if name not in _DERIVED and not _tells(value, quoted)}
-        if remaining != told:
-            run(connection, "turn_metadata", **place, n=turn["n"], metadata=json.dumps(remaining, ensure_ascii=False))
+        metadata = {name: value for name, value in told.items() if name not in _DERIVED and not _tells(value, quoted)}
+        if metadata != told:
+            run(connection, "turn_metadata", **place, n=turn["n"], metadata=json.dumps(metadata, ensure_ascii=False))
     return counts
 
 
 def _quotes(connection: sqlite3.Connection, tenant: str, digest: bytes, quoted: CopyIndex) -> bool:
-    remaining = one(connection, "blob_get", tenant=tenant, digest=digest)
-    return remaining is not None and quoted.stand_in(remaining["body"].decode("utf-8", "replace"))
+    blob = one(connection, "blob_get", tenant=tenant, digest=digest)
+    return blob is not None and quoted.stand_in(blob["body"].decode("utf-8", "replace"))
 
 
 def _tells(value: object, quoted: CopyIndex) -> bool:
@@ -229,9 +229,9 @@ def _empty(
         if post["body"] is not None:
             unuse(connection, tenant, no, post["body"])
         key = {"id": no << SHIFT | post["seq"]}
-        contents = one(connection, "post_text_words", **key)
-        if contents is not None:
-            words += contents["c1"].count(" ") + 1
+        post_words = one(connection, "post_text_words", **key)
+        if post_words is not None:
+            words += post_words["c1"].count(" ") + 1
             found += run(connection, "post_text_delete", **key).rowcount
     sums = {0: 0}
     for post in going.posts:

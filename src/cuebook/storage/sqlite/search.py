@@ -352,9 +352,9 @@ def _with_neighbours(
     connection: sqlite3.Connection, conversation: Row, runs: Runs, hits: Sequence[int]
 ) -> list[PostMatch]:
     """Load hits on a path, best first as given, and the neighbors of the best ones."""
-    remaining = [seq for seq in hits if on_path(runs, seq)]
-    direct = set(remaining)
-    around = {near for seq in remaining[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)} - direct
+    visible = [seq for seq in hits if on_path(runs, seq)]
+    direct = set(visible)
+    around = {near for seq in visible[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)} - direct
     return _found(connection, conversation, direct=direct, around=around)
 
 
@@ -391,10 +391,12 @@ def _found(connection: sqlite3.Connection, conversation: Row, *, direct: set[int
     seqs = json.dumps(sorted(direct | around))
     values = {"seqs": seqs, "tenant": tenant, "no": no, "base": no << SHIFT}
     rows = connection.execute(SQL["found_posts"], values).fetchall()
-    remaining = bodies(connection, tenant, [row[8] for row in rows if row[8] is not None])
+    bodies_by_digest = bodies(connection, tenant, [row[8] for row in rows if row[8] is not None])
     post_matches = []
     for seq, id_, role, sender, message, created_at, tokens, parent, body, key in rows:
-        text = decode_body(remaining[body])[0] if body is not None and body in remaining else message or ""
+        text = (
+            decode_body(bodies_by_digest[body])[0] if body is not None and body in bodies_by_digest else message or ""
+        )
         near = seq in direct
         post_matches.append(
             PostMatch(seq, id_, role, sender, text, created_at, tokens, parent, near, name, key or "", no)

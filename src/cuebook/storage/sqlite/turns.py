@@ -268,8 +268,8 @@ def _kept(connection: sqlite3.Connection, row: Row, partial: bytes | None) -> Dr
         draft = draft_decoder.decode(partial)
     except msgspec.DecodeError:  # damaged, or of another version: the turn must end anyway
         return None
-    used = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
-    return None if used else msgspec.structs.replace(draft, state="interrupted")
+    stored_post = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
+    return None if stored_post else msgspec.structs.replace(draft, state="interrupted")
 
 
 # ---- overdue turns --------------------------------------------------------------------------------------------------
@@ -324,13 +324,13 @@ class LeaseWatch:
 
 def overdue_turns(connection: sqlite3.Connection, holders: Holders, watch: LeaseWatch, terms: LeaseTerms) -> Overdue:
     """Return overdue turns, those with the earliest leases first."""
-    contents = rows(connection, "leases_held")
-    names = {row["lease_holder"] for row in contents}
+    leases = rows(connection, "leases_held")
+    names = {row["lease_holder"] for row in leases}
     holders.sweep(names)
     gone = {name for name in names if holders.gone(name)}
-    stale = watch.stale(contents, now=terms.now, lease_s=terms.lease_s) if terms.lease_s else set()
-    ended = (row["lease_until"] < terms.now or row["lease_holder"] in gone or row["no"] in stale for row in contents)
-    return Overdue(list(compress(contents, ended))[: terms.limit], _left(connection, terms))
+    stale = watch.stale(leases, now=terms.now, lease_s=terms.lease_s) if terms.lease_s else set()
+    ended = (row["lease_until"] < terms.now or row["lease_holder"] in gone or row["no"] in stale for row in leases)
+    return Overdue(list(compress(leases, ended))[: terms.limit], _left(connection, terms))
 
 
 def _left(connection: sqlite3.Connection, terms: LeaseTerms) -> list[Row]:

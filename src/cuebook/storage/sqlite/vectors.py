@@ -227,11 +227,11 @@ def keep_of_place(connection: sqlite3.Connection, tenant: str, embedded: Embedde
         return False
     stretch = values | {"after": embedded.after, "upto": embedded.upto}
     still = {number for (number,) in connection.execute(SQL["memories_said_still"], stretch)}
-    remaining = [each for each in embedded.rows if each[0] in still]
+    current_rows = [each for each in embedded.rows if each[0] in still]
     insert = SQL["vector_insert"]
-    for number, part, body in remaining:
+    for number, part, body in current_rows:
         connection.execute(insert, (tenant, names["scope"], embedded.model, number, part, body))
-    run(connection, "embedded_put", **names, owner="", upto=embedded.upto, vectors=len(remaining), now=embedded.now)
+    run(connection, "embedded_put", **names, owner="", upto=embedded.upto, vectors=len(current_rows), now=embedded.now)
     return True
 
 
