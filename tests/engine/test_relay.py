@@ -11,7 +11,6 @@ from turn_helpers import NAME, Client, all_texts, cue_on, path, user
 
 from cuebook import Ask
 from cuebook.app.cuebook import RelayCall
-from cuebook.engine.proxy.chat_stream import Heard, message_of, take
 from cuebook.errors import UpstreamError
 from cuebook.testing.upstream import (
     DONE,
@@ -25,7 +24,8 @@ from cuebook.testing.upstream import (
     result,
     streamed,
 )
-from cuebook.wire.chat_stream import LONGEST_LINE, ByteLines
+from cuebook.wire.chat_answers import ChatReader
+from cuebook.wire.event_stream import LONGEST_LINE, ByteLines
 
 
 @pytest.fixture
@@ -87,14 +87,14 @@ def test_splitting_into_lines_changes_no_byte(some, cuts, done):
 @given(st.lists(st.text(min_size=1, max_size=9), max_size=8), st.lists(st.integers(0, 2000), max_size=10))
 def test_parsing_does_not_depend_on_chunk_boundaries(texts, cuts):
     body = b"".join(event({"content": text}) for text in texts) + event({}, finish="stop") + DONE
-    cutter, reader, added = ByteLines(), Heard(), []
+    cutter, reader, added = ByteLines(), ChatReader(), []
     for piece in cut(body, cuts):
-        added += [reader.hear(line) for line in cutter.feed(piece)]
+        added += [reader.read_line(line) for line in cutter.feed(piece)]
     assert "".join(added) == "".join(texts)
-    assert reader.done
-    assert reader.whole == bool(texts) or not texts
+    assert reader.answer.done
+    assert reader.answer.whole
     if texts:
-        assert json.loads(message_of(reader)) == {"role": "assistant", "content": "".join(texts)}
+        assert json.loads(reader.message()) == {"role": "assistant", "content": "".join(texts)}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 10_000])
@@ -126,10 +126,11 @@ def test_a_stream_with_bare_carriage_returns_is_not_delayed():
 
 
 def parse_deltas(*deltas, field="delta"):
-    reader = Heard()
+    reader = ChatReader()
     for delta in deltas:
-        take(reader, {"choices": [{"index": 0, field: delta}]}, field)
-    return json.loads(message_of(reader))
+        chunk = {"choices": [{"index": 0, field: delta}]}
+        reader.add(chunk) if field == "delta" else reader.add_document(chunk)
+    return json.loads(reader.message())
 
 
 def test_tool_calls_are_assembled_by_index():
@@ -170,14 +171,14 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
-@given(st.lists(json_values, max_size=6), st.sampled_from(["delta", "message"]))
-def test_no_malformed_event_breaks_a_relay(events, field):
-    reader = Heard()
+@given(st.lists(json_values, max_size=6), json_values)
+def test_no_malformed_event_breaks_a_relay(events, document):
+    reader = ChatReader()
     for each in events:
-        take(reader, each, field)
-        reader.hear(b"data: " + json.dumps(each).encode())
-    for choice in reader.messages:
-        assert json.loads(message_of(reader, choice) or b"{}") is not None
+        reader.read_line(b"data: " + json.dumps(each).encode())
+    reader.read_body(json.dumps(document).encode())
+    for choice in reader.answer.choices:
+        assert json.loads(reader.message(choice) or b"{}") is not None
 
 
 async def test_a_long_answer_in_small_pieces_takes_linear_time(cue, client):

@@ -16,7 +16,7 @@ import msgspec
 from cuebook.errors import BackendError, InvalidInput, UpstreamError
 from cuebook.interfaces.model import ModelRequest, Piece, RelayRequest
 from cuebook.records.answers import mended
-from cuebook.wire.chat_stream import read_usage
+from cuebook.wire.chat_answers import read_usage
 
 # ---- GGUF files -----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces.model import ModelRequest, Piece, RelayRequest
 from cuebook.providers.network import Network
 from cuebook.records.answers import mended
-from cuebook.wire.chat_stream import ByteLines, Events, read_event, read_usage
+from cuebook.wire.chat_answers import read_usage
+from cuebook.wire.event_stream import ByteLines, Events, read_event
 
 #: Hop-by-hop headers (RFC 9110, 7.6.1), and those that our HTTP client sets.
 _HOP = frozenset({

@@ -1,22 +1,31 @@
-"""Render a chat completion as an Anthropic message or stream of events, and parse Anthropic's streams."""
+"""Read the answers of Anthropic's messages API, and render a chat completion as one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
+from cuebook.errors import InvalidInput
 from cuebook.records.answers import mended
 from cuebook.records.turn import Usage
-from cuebook.wire.chat_stream import read_usage
+from cuebook.wire.answer import AnswerWriter, GrowingText, StreamReader, as_dict, error_message
+from cuebook.wire.anthropic_messages import read_reply
+from cuebook.wire.chat_answers import read_usage
+from cuebook.wire.event_stream import write_event
 
+#: Stop reason of an answer that waits for tool results.
+_CALLS: Final = "tool_use"
+#: Fields of a block whose text grows by deltas. A call's JSON is parsed once complete.
+_GROWS: Final = ("text", "thinking", "partial_json", "signature")
+#: Most blocks of an answer, to bound memory.
+MOST_BLOCKS = 4096
 #: Stop reason by a chat completion's finish reason.
 _STOPS: Final = {
     "stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "function_call": "tool_use",
     "content_filter": "refusal",
 }  # fmt: skip
 #: Key of a block's content by its type, and the event that it is sent in.
-_SAID: Final = {
+_DELTAS: Final = {
     "text": ("text", "text_delta", "text"), "thinking": ("thinking", "thinking_delta", "thinking"),
     "tool_use": ("input", "input_json_delta", "partial_json"),
 }  # fmt: skip
@@ -24,306 +33,118 @@ _SAID: Final = {
 _encode = msgspec.json.Encoder().encode
 
 
-class MessageTelling:
-    """Builds a message from the chunks of a chat completion. Each chunk returns its events."""
-
-    def __init__(self, id_: str, *, model: str, tokens: int) -> None:
-        """Start with `tokens` of the prompt, until the provider reports them."""
-        self._id, self._model = id_, model
-        self._blocks: list[dict[str, Any]] = []
-        self._texts: list[list[str]] = []
-        self._open: list[int] = []  # unfinished blocks
-        self._calls: dict[int, int] = {}  # a call's index in the chunks -> its block
-        self._stop = ""
-        self._usage = {
-            "input_tokens": tokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0,
-        }  # fmt: skip
-        self._said = False  # an answer has started
-        self.error = ""  # the error instead of an answer
-
-    @property
-    def whole(self) -> bool:
-        """Return whether there is an answer."""
-        return self._said
-
-    @property
-    def message(self) -> dict[str, Any]:
-        """Return the message so far, with its calls' JSON parsed."""
-        texts = map("".join, self._texts)
-        content = [_told(block, mended(text)) for block, text in zip(self._blocks, texts, strict=True)]
-        return self._frame(content, self._why)
-
-    def begin(self) -> bytes:
-        """Return the first events of a stream."""
-        return event("message_start", message=self._frame([], None))
-
-    def take(self, chunk: Mapping[str, Any], text: str = "delta") -> bytes:
-        """Parse a chunk (`delta`) or a complete answer (`message`). Only the first choice counts."""
-        if isinstance(chunk.get("model"), str) and chunk["model"]:
-            self._model = chunk["model"]
-        if isinstance(chunk.get("usage"), dict):
-            self._count(chunk["usage"])
-        events = b""
-        if isinstance(error := chunk.get("error"), dict | str):
-            self.error = str(error.get("message") if isinstance(error, dict) else error)
-            events += event("error", error={"type": "api_error", "message": self.error})
-        for choice in _list(chunk.get("choices")):
-            if choice.get("index", 0) == 0:
-                self._said = True
-                events += self._hear(_dict(choice.get(text)))
-                finish = choice.get("finish_reason")
-                self._stop = finish if isinstance(finish, str) and finish else self._stop
-        return events
-
-    def end(self) -> bytes:
-        """Return the last events of a stream: block ends, stop reason and usage. After an error there are none."""
-        if self.error:
-            return b""
-        events = b"".join(self._close(place) for place in list(self._open))
-        delta = {"stop_reason": self._why, "stop_sequence": None}
-        return events + event("message_delta", delta=delta, usage=self._usage) + event("message_stop")
-
-    @property
-    def _why(self) -> str:
-        calls = any(block["type"] == "tool_use" for block in self._blocks)
-        return "tool_use" if calls and self._stop != "length" else _STOPS.get(self._stop, "end_turn")
-
-    def _frame(self, content: list[dict[str, Any]], stop: str | None) -> dict[str, Any]:
-        return {
-            "id": self._id, "type": "message", "role": "assistant", "model": self._model, "content": content,
-            "stop_reason": stop, "stop_sequence": None, "usage": self._usage,
-        }  # fmt: skip
-
-    def _hear(self, delta: Mapping[str, Any]) -> bytes:
-        events = b""
-        for name in ("content", "refusal"):
-            if isinstance(delta.get(name), str) and delta[name]:
-                events += self._say(delta[name])
-        for number, call in enumerate(_list(delta.get("tool_calls"))):
-            index = call.get("index", number)
-            events += self._call(call, index if isinstance(index, int) else number)
-        return events
-
-    def _say(self, text: str) -> bytes:
-        events = b""
-        if not self._blocks or self._blocks[-1]["type"] != "text":
-            events = self._add({"type": "text", "text": ""})
-        return events + self._grow(len(self._blocks) - 1, text)
-
-    def _call(self, call: Mapping[str, Any], index: int) -> bytes:
-        function = _dict(call.get("function"))
-        events = b""
-        if index not in self._calls:
-            for place in [each for each in self._open if self._blocks[each]["type"] == "text"]:
-                events += self._close(place)
-            self._calls[index] = len(self._blocks)
-            made = {
-                "id": str(call.get("id") or f"toolu_{len(self._blocks)}"), "name": str(function.get("name") or "tool"),
-            }  # fmt: skip
-            events += self._add({"type": "tool_use", **made, "input": {}})
-        value = function.get("arguments")
-        return events + (self._grow(self._calls[index], value) if isinstance(value, str) and value else b"")
-
-    def _add(self, block: dict[str, Any]) -> bytes:
-        self._open.append(len(self._blocks))
-        self._blocks.append(block)
-        self._texts.append([])
-        return event("content_block_start", index=len(self._blocks) - 1, content_block=block)
-
-    def _grow(self, place: int, text: str) -> bytes:
-        self._texts[place].append(text)
-        _, kind, name = _SAID[self._blocks[place]["type"]]
-        return event("content_block_delta", index=place, delta={"type": kind, name: mended(text)})
-
-    def _close(self, place: int) -> bytes:
-        self._open.remove(place)
-        return event("content_block_stop", index=place)
-
-    def _count(self, usage: Mapping[str, Any]) -> None:
-        found = read_usage(usage)
-        self._usage = told_usage(
-            self._usage["input_tokens"] if found.input is None else found.input,
-            found.output or 0,
-            read=found.cache_read or 0,
-            written=found.cache_write or 0,
-        )
+# ---- Reading --------------------------------------------------------------------------------------------------------
 
 
-def told_usage(given: int, said: int, *, read: int, written: int) -> dict[str, int]:
-    """Return token counts in Anthropic's format: cache reads and cache writes are not part of the input."""
-    return {
-        "input_tokens": max(given - read - written, 0), "cache_creation_input_tokens": written,
-        "cache_read_input_tokens": read, "output_tokens": said,
-    }  # fmt: skip
+class MessagesReader(StreamReader):
+    """Reads a message: its events, or one document."""
 
-
-def events_of(message: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield a complete message as the events of a stream."""
-    content: Sequence[Mapping[str, Any]] = message["content"]
-    yield event("message_start", message={**message, "content": [], "stop_reason": None})
-    for place, block in enumerate(content):
-        name, kind, piece = _SAID.get(str(block.get("type")), ("", "", ""))
-        value = block.get(name)
-        empty: Any = {} if name == "input" else ""
-        begun = {**block, name: empty} if name else dict(block)
-        signature = begun.pop("signature", None)
-        yield event("content_block_start", index=place, content_block=begun)
-        if value:
-            text = value if isinstance(value, str) else _encode(value).decode()
-            yield event("content_block_delta", index=place, delta={"type": kind, piece: text})
-        if signature:
-            yield event("content_block_delta", index=place, delta={"type": "signature_delta", "signature": signature})
-        yield event("content_block_stop", index=place)
-    delta = {name: message[name] for name in ("stop_reason", "stop_sequence")}
-    yield event("message_delta", delta=delta, usage=message["usage"])
-    yield event("message_stop")
-
-
-def event(kind: str, **fields: Any) -> bytes:
-    """Return an event of a stream."""
-    return b"event: " + kind.encode() + b"\ndata: " + _encode({"type": kind, **fields}) + b"\n\n"
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _told(block: Mapping[str, Any], text: str) -> dict[str, Any]:
-    if block["type"] != "tool_use":
-        return {**block, "text": text}
-    try:
-        value = msgspec.json.decode(text or "{}")
-    except (msgspec.DecodeError, RecursionError):
-        value = None
-    return {**block, "input": value if isinstance(value, dict) else {"input": text}}
-
-
-# ---- Stream of a provider -------------------------------------------------------------------------------------------
-
-
-#: Key of a delta's text by its type. A call's JSON is parsed once complete.
-_GROWS = {"text": "text", "thinking": "thinking", "partial_json": "partial_json", "signature": "signature"}
-#: Most blocks of an answer, to bound memory.
-MOST_BLOCKS = 4096
-
-
-class Grown(Struct):
-    """An answer so far. Mutable."""
-
-    id: str = ""
-    model: str = ""
-    blocks: dict[int, dict[str, Any]] = {}
-    stop: str = ""
-    counts: dict[str, int] = {}
-    begun: bool = False
-    done: bool = False
-    error: str = ""
-
-    @property
-    def usage(self) -> Usage | None:
-        """Return the provider's token counts. Input includes cache reads and cache writes."""
-        if not self.counts:
-            return None
-        read, write = self.counts.get("cache_read_input_tokens"), self.counts.get("cache_creation_input_tokens")
-        given = self.counts.get("input_tokens")
-        whole = None if given is None else given + (read or 0) + (write or 0)
-        return Usage(input=whole, output=self.counts.get("output_tokens"), cache_read=read, cache_write=write)
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer.frame, self.answer.waits = {"id": "", "model": ""}, False
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._counts: dict[str, int] = {}
 
     @property
     def content(self) -> list[dict[str, Any]]:
         """Return the blocks in order, with joined texts and parsed JSON of calls."""
-        return [_whole(block) for _, block in sorted(self.blocks.items())]
+        return [_whole(block) for _, block in sorted(self._blocks.items())]
 
-
-def grow(grown: Grown, event: object) -> str:
-    """Parse an event. Return the text it adds."""
-    if not isinstance(event, dict):
+    def add(self, event: dict[str, Any]) -> str:
+        """Add an event. Return the text it adds."""
+        kind, delta = event.get("type"), as_dict(event.get("delta"))
+        if kind == "content_block_delta":
+            return self._grow(_index(event), delta) if isinstance(event.get("delta"), dict) else ""
+        if kind == "content_block_start" and isinstance(block := event.get("content_block"), dict):
+            return self._begin(_index(event), block)
+        if kind == "message_start" and isinstance(message := event.get("message"), dict):
+            self.add_document(message)
+        elif kind == "message_delta":
+            if isinstance(stop := delta.get("stop_reason"), str):
+                self._stop(mended(stop))
+            self._count(event.get("usage"))
+        elif kind == "message_stop":
+            self.answer.finish.setdefault(0, "")
+            self.answer.done = True
+        elif kind == "error":
+            self.answer.error = error_message(event.get("error"))
         return ""
-    kind = event.get("type")
-    if kind == "message_start" and isinstance(message := event.get("message"), dict):
-        take_message(grown, message)
-    elif kind == "content_block_start" and isinstance(block := event.get("content_block"), dict):
-        return _begin(grown, _index(event), block)
-    elif kind == "content_block_delta" and isinstance(delta := event.get("delta"), dict):
-        return _add(grown, _index(event), delta)
-    elif kind == "message_delta":
-        delta = event.get("delta")
-        stop = delta.get("stop_reason") if isinstance(delta, dict) else None
-        grown.stop = mended(stop) if isinstance(stop, str) else grown.stop
-        _count(grown, event.get("usage"))
-    elif kind == "message_stop":
-        grown.begun = grown.done = True
-    elif kind == "error":
-        grown.error = _reason(event.get("error"))
-    return ""
 
+    def add_document(self, document: dict[str, Any]) -> None:
+        """Add a message: the start of a stream, or a complete answer."""
+        if document.get("type") == "error":
+            self.answer.error = error_message(document.get("error"))
+            return
+        self.answer.frame = {"id": _text(document.get("id")), "model": _text(document.get("model"))}
+        self._stop(_text(document.get("stop_reason")))
+        content = document.get("content")
+        for number, block in enumerate(content if isinstance(content, list) else ()):
+            if isinstance(block, dict):
+                self._begin(number, block)
+        self._count(document.get("usage"))
 
-def take_message(grown: Grown, message: Mapping[str, Any]) -> None:
-    """Parse a message: the start of a stream, or a complete answer."""
-    if message.get("type") == "error":
-        grown.error = _reason(message.get("error"))
-        return
-    grown.begun = True
-    grown.id, grown.model = _text(message.get("id")), _text(message.get("model"))
-    grown.stop = _text(message.get("stop_reason"))
-    content = message.get("content")
-    for number, block in enumerate(content if isinstance(content, list) else ()):
-        if isinstance(block, dict):
-            _begin(grown, number, block)
-    _count(grown, message.get("usage"))
+    def message(self, choice: int = 0) -> bytes | None:
+        """Return the answer so far as one chat message, or None if it is empty or invalid."""
+        if choice or not self.answer.finish or not (self._blocks or self.answer.whole):
+            return None
+        try:
+            return read_reply(self.content)
+        except (InvalidInput, msgspec.MsgspecError):
+            return None
 
+    def _stop(self, reason: str) -> None:
+        self.answer.finish[0] = reason
+        self.answer.waits = reason == _CALLS
 
-def _begin(grown: Grown, index: int, block: Mapping[str, Any]) -> str:
-    if index not in grown.blocks and len(grown.blocks) >= MOST_BLOCKS:
-        return ""
-    new_block = grown.blocks[index] = dict(block)
-    for name in _GROWS.values():
-        value = new_block.get(name)
-        new_block |= {name: [value]} if isinstance(value, str) else {}
-    text = block.get("text")
-    return text if isinstance(text, str) else ""
+    def _begin(self, index: int, block: Mapping[str, Any]) -> str:
+        if index not in self._blocks and len(self._blocks) >= MOST_BLOCKS:
+            return ""
+        self._blocks[index] = {
+            name: GrowingText(value) if name in _GROWS and isinstance(value, str) else value
+            for name, value in block.items()
+        }
+        return text if isinstance(text := block.get("text"), str) else ""
 
+    def _grow(self, index: int, delta: Mapping[str, Any]) -> str:
+        self.answer.finish.setdefault(0, "")
+        if index not in self._blocks:
+            self._begin(index, {"type": "text"})
+        block = self._blocks.get(index, {})
+        for name in _GROWS:
+            piece = delta.get(name)
+            text = block.setdefault(name, GrowingText("")) if isinstance(piece, str) else None
+            if isinstance(text, GrowingText):
+                text.add(str(piece))
+        if "citation" in delta:
+            cited = block.get("citations")
+            block["citations"] = [*(cited if isinstance(cited, list) else ()), delta["citation"]]
+        return added if isinstance(added := delta.get("text"), str) else ""
 
-def _add(grown: Grown, index: int, delta: Mapping[str, Any]) -> str:
-    grown.begun = True
-    if index not in grown.blocks:
-        _begin(grown, index, {"type": "text"})
-    block = grown.blocks.get(index, {})
-    for name, into in _GROWS.items():
-        piece = delta.get(name)
-        if isinstance(piece, str):
-            held = block.setdefault(into, [])
-            if isinstance(held, list):
-                held.append(piece)
-    if "citation" in delta:
-        cited = block.get("citations")
-        block["citations"] = [*(cited if isinstance(cited, list) else ()), delta["citation"]]
-    text = delta.get("text")
-    return text if isinstance(text, str) else ""
+    def _count(self, usage: object) -> None:
+        """Add token counts. Input includes cache reads and cache writes."""
+        for name, value in as_dict(usage).items():
+            if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62:
+                self._counts[name] = value
+        if not (counts := self._counts):
+            return
+        read, write = counts.get("cache_read_input_tokens"), counts.get("cache_creation_input_tokens")
+        new = counts.get("input_tokens")
+        prompt = None if new is None else new + (read or 0) + (write or 0)
+        self.answer.usage = Usage(input=prompt, output=counts.get("output_tokens"), cache_read=read, cache_write=write)
 
 
 def _whole(block: Mapping[str, Any]) -> dict[str, Any]:
-    data = {name: value for name, value in block.items() if name != "partial_json"}
-    for name in _GROWS.values():
-        if name in data and isinstance(data[name], list) and all(isinstance(each, str) for each in data[name]):
-            data[name] = mended("".join(data[name]))
-    pieces = block.get("partial_json")
-    if isinstance(pieces, list) and (raw := mended("".join(map(str, pieces)))):
+    data = {
+        name: str(value) if isinstance(value, GrowingText) else value
+        for name, value in block.items()
+        if name != "partial_json"
+    }
+    if isinstance(pieces := block.get("partial_json"), GrowingText) and (raw := str(pieces)):
         try:
             data["input"] = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             data["input"] = raw
     return data
-
-
-def _count(grown: Grown, usage: object) -> None:
-    for name, value in usage.items() if isinstance(usage, dict) else ():
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62:
-            grown.counts[name] = value
 
 
 def _index(event: Mapping[str, Any]) -> int:
@@ -335,6 +156,141 @@ def _text(value: object) -> str:
     return mended(value) if isinstance(value, str) else ""
 
 
-def _reason(error: object) -> str:
-    message = error.get("message") if isinstance(error, dict) else error
-    return mended(message) if isinstance(message, str) and message else "The provider reported an error."
+# ---- Writing --------------------------------------------------------------------------------------------------------
+
+
+class MessagesWriter(AnswerWriter):
+    """Renders a chat completion as a message, with the events of its stream."""
+
+    def __init__(self, id_: str, *, model: str, tokens: int) -> None:
+        """Start with `tokens` of the prompt, until the provider reports them."""
+        super().__init__()
+        self._id, self._model = id_, model
+        self._blocks: list[dict[str, Any]] = []
+        self._texts: list[GrowingText] = []
+        self._open: list[int] = []  # unfinished blocks
+        self._usage = message_usage(Usage(input=tokens))
+
+    def document(self) -> dict[str, Any]:
+        """Return the message so far, with its calls' JSON parsed."""
+        content = [_with_text(block, str(text)) for block, text in zip(self._blocks, self._texts, strict=True)]
+        return write_answer(self._id, self._model, content, stop=self._stop, usage=self._usage)
+
+    def begin(self) -> bytes:
+        """Return the first events of a stream."""
+        return write_event(
+            "message_start", message=write_answer(self._id, self._model, [], stop=None, usage=self._usage)
+        )
+
+    def end(self, broken: str = "") -> bytes:
+        """Return the last events of a stream: block ends, stop reason and usage. After an error there are none."""
+        if self.error or broken:
+            return b""
+        for place in self._open:
+            self._emit("content_block_stop", index=place)
+        self._open = []
+        self._emit("message_delta", delta={"stop_reason": self._stop, "stop_sequence": None}, usage=self._usage)
+        self._emit("message_stop")
+        return self._flush()
+
+    @property
+    def _stop(self) -> str:
+        calls = any(block["type"] == "tool_use" for block in self._blocks)
+        return "tool_use" if calls and self.finish != "length" else _STOPS.get(self.finish, "end_turn")
+
+    def _set_model(self, model: str) -> None:
+        self._model = model
+
+    def _set_usage(self, usage: Mapping[str, Any]) -> None:
+        counts = read_usage(usage)
+        if counts.input is None:
+            counts = msgspec.structs.replace(counts, input=self._usage["input_tokens"])
+        self._usage = message_usage(counts)
+
+    def _fail(self, error: str) -> None:
+        super()._fail(error)
+        self._emit("error", error={"type": "api_error", "message": error})
+
+    def _add_text(self, name: str, text: str) -> None:  # noqa: ARG002  a refusal is a text here
+        if not self._blocks or self._blocks[-1]["type"] != "text":
+            self._begin_block({"type": "text", "text": ""})
+        self._grow(len(self._blocks) - 1, text)
+
+    def _end_text(self) -> None:
+        for place in [each for each in self._open if self._blocks[each]["type"] == "text"]:
+            self._open.remove(place)
+            self._emit("content_block_stop", index=place)
+
+    def _begin_call(self, id_: Any, name: Any) -> int:
+        place = len(self._blocks)
+        call = {"id": str(id_ or f"toolu_{place}"), "name": str(name or "tool"), "input": {}}
+        self._begin_block({"type": "tool_use", **call})
+        return place
+
+    def _add_arguments(self, place: int, text: str) -> None:
+        self._grow(place, text)
+
+    def _begin_block(self, block: dict[str, Any]) -> None:
+        self._open.append(len(self._blocks))
+        self._emit("content_block_start", index=len(self._blocks), content_block=block)
+        self._blocks.append(block)
+        self._texts.append(GrowingText(""))
+
+    def _grow(self, place: int, text: str) -> None:
+        self._texts[place].add(text)
+        _, kind, name = _DELTAS[self._blocks[place]["type"]]
+        self._emit("content_block_delta", index=place, delta={"type": kind, name: mended(text)})
+
+
+def write_answer(
+    id_: str, model: str, content: list[dict[str, Any]], *, stop: str | None, usage: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return an answer's document."""
+    return {
+        "id": id_, "type": "message", "role": "assistant", "model": model, "content": content,
+        "stop_reason": stop, "stop_sequence": None, "usage": usage,
+    }  # fmt: skip
+
+
+def message_usage(usage: Usage | None) -> dict[str, int]:
+    """Return token counts in Anthropic's format: cache reads and cache writes are not part of the input."""
+    usage = usage or Usage()
+    read, write = usage.cache_read or 0, usage.cache_write or 0
+    return {
+        "input_tokens": max((usage.input or 0) - read - write, 0), "cache_creation_input_tokens": write,
+        "cache_read_input_tokens": read, "output_tokens": usage.output or 0,
+    }  # fmt: skip
+
+
+def write_events(message: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield a complete message as the events of a stream."""
+    content: Sequence[Mapping[str, Any]] = message["content"]
+    yield write_event("message_start", message={**message, "content": [], "stop_reason": None})
+    for place, block in enumerate(content):
+        name, kind, piece = _DELTAS.get(str(block.get("type")), ("", "", ""))
+        value = block.get(name)
+        empty: Any = {} if name == "input" else ""
+        begun = {**block, name: empty} if name else dict(block)
+        signature = begun.pop("signature", None)
+        yield write_event("content_block_start", index=place, content_block=begun)
+        deltas = []
+        if value:
+            deltas.append({"type": kind, piece: value if isinstance(value, str) else _encode(value).decode()})
+        if signature:
+            deltas.append({"type": "signature_delta", "signature": signature})
+        for delta in deltas:
+            yield write_event("content_block_delta", index=place, delta=delta)
+        yield write_event("content_block_stop", index=place)
+    delta = {name: message[name] for name in ("stop_reason", "stop_sequence")}
+    yield write_event("message_delta", delta=delta, usage=message["usage"])
+    yield write_event("message_stop")
+
+
+def _with_text(block: Mapping[str, Any], text: str) -> dict[str, Any]:
+    if block["type"] != "tool_use":
+        return {**block, "text": text}
+    try:
+        value = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    return {**block, "input": value if isinstance(value, dict) else {"input": text}}

@@ -244,6 +244,11 @@ def write_blocks(chat: bytes, *, thoughts: bool = False) -> tuple[str, list[dict
     return ASSISTANT, signed + blocks + items + calls
 
 
+def resent_form(chat: bytes) -> bytes:
+    """Return an answer's chat message as a client parses and resends it: through its blocks."""
+    return read_reply(write_blocks(chat, thoughts=True)[1])
+
+
 def _blocks(content: object) -> list[dict[str, Any]]:
     """Return a content's blocks without empty texts, which the API rejects."""
     if isinstance(content, str):

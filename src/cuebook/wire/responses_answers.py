@@ -1,27 +1,111 @@
-"""Render a chat completion as a response or a stream of events of OpenAI's Responses wire."""
+"""Read the answers of OpenAI's Responses API, and render a chat completion as a response."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from cuebook.wire.responses_requests import UNSTORED
+from cuebook.errors import InvalidInput
+from cuebook.records.answers import mended
+from cuebook.wire.answer import AnswerWriter, StreamReader, as_dict, error_message
+from cuebook.wire.chat_answers import read_usage
+from cuebook.wire.responses_requests import UNSTORED, read_items
 
+#: Output items that a chat message can represent. Others are the provider's own.
+_REPRESENTED: Final = ("message", "function_call")
+#: Fields with the id and the model of an answer.
+_FRAME: Final = ("id", "model")
+#: Final states of an answer, and those of a complete one.
+_ENDS: Final = ("completed", "incomplete", "failed", "cancelled")
+_COMPLETE: Final = ("completed", "incomplete")
 #: Reason of an incomplete response by a chat completion's finish reason.
 _CUT: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
-#: Part of a message: key of its delta -> type, key of its text, and events.
-_PARTS: Final = {
-    "content": ("output_text", "text", "output_text"),
-    "refusal": ("refusal", "refusal", "refusal"),
-}
+#: Field of a delta -> type of its part, and key of the part's text.
+_PARTS: Final = {"content": ("output_text", "text"), "refusal": ("refusal", "refusal")}
+
+_encode = msgspec.json.Encoder().encode
 
 
-class ResponseBuilder:
-    """Builds a response from the chunks of a chat completion. Each chunk returns its events."""
+# ---- Reading --------------------------------------------------------------------------------------------------------
+
+
+class ResponsesReader(StreamReader):
+    """Reads a response: its events, or one document."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer.finish = {0: ""}
+        self._items: dict[int, dict[str, Any]] = {}
+        self._texts: dict[int, list[str]] = {}  # of unfinished items
+
+    def add(self, event: dict[str, Any]) -> str:
+        """Add an event. Return the text it adds."""
+        kind, place, delta = event.get("type"), event.get("output_index"), event.get("delta")
+        if kind == "response.output_text.delta" and isinstance(place, int) and isinstance(delta, str):
+            self._texts.setdefault(place, []).append(delta)
+            return delta
+        if kind == "response.output_item.done" and isinstance(place, int) and isinstance(event.get("item"), dict):
+            self._items[place] = event["item"]
+            self._texts.pop(place, None)
+        elif kind == "error":
+            self._fail(event)
+        elif isinstance(event.get("response"), dict):
+            self.add_document(event["response"])
+        return ""
+
+    def add_document(self, document: dict[str, Any]) -> None:
+        """Add a response so far, or a complete one."""
+        answer, status, output = self.answer, document.get("status"), document.get("output")
+        items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+        if items:
+            self._items, self._texts = dict(enumerate(items)), {}
+        answer.frame = {name: document[name] for name in _FRAME if isinstance(document.get(name), str)}
+        answer.done = answer.done or status in _ENDS
+        if status in _COMPLETE:
+            calls = any(item.get("type") == "function_call" for item in self._items.values())
+            answer.finish[0] = "tool_calls" if calls else "stop" if status == "completed" else "length"
+        if isinstance(used := document.get("usage"), dict):
+            names = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
+            counts = {ours: used.get(theirs) for ours, theirs in names.items()}
+            answer.usage = read_usage(counts | {"prompt_tokens_details": used.get("input_tokens_details")})
+        if isinstance(error := document.get("error"), dict):
+            self._fail(error)
+
+    def _fail(self, error: dict[str, Any]) -> None:
+        self.answer.error, self.answer.done = error_message(error), True
+
+    def message(self, choice: int = 0) -> bytes | None:
+        """Return the answer so far as one chat message, or None if it is empty or invalid."""
+        begun = {
+            place: {"type": "message", "role": "assistant", "content": "".join(lines)}
+            for place, lines in self._texts.items()
+        }
+        items = [item for _, item in sorted((begun | self._items).items()) if item.get("type") in _REPRESENTED]
+        try:
+            messages = [] if choice else read_items(items, "output")
+        except InvalidInput:
+            return None
+        return _encode(_joined(messages)) if messages else None
+
+
+def _joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return several messages of an answer as one."""
+    texts = [each["content"] for each in messages if each["content"] is not None]
+    calls = [call for each in messages for call in each.get("tool_calls", ())]
+    content = texts[0] if len(texts) == 1 else "\n\n".join(map(str, texts)) or None
+    return {"role": "assistant", "content": content} | ({"tool_calls": calls} if calls else {})
+
+
+# ---- Writing --------------------------------------------------------------------------------------------------------
+
+
+class ResponsesWriter(AnswerWriter):
+    """Renders a chat completion as a response, with the events of its stream."""
 
     def __init__(self, id_: str, *, conversation: str, created: int, model: str, echo: Mapping[str, Any]) -> None:
         """Start. `created` is in Unix seconds, `echo` repeats fields of the request."""
-        self.response: dict[str, Any] = {
+        super().__init__()
+        self._response: dict[str, Any] = {
             "id": id_,
             "object": "response",
             "created_at": created,
@@ -35,141 +119,110 @@ class ResponseBuilder:
             "usage": None,
             **echo,
         }
+        self._output: list[dict[str, Any]] = self._response["output"]
         self._stem = id_.partition("_")[2].removeprefix(UNSTORED)
-        self._number = 0
-        self._open: dict[int, dict[str, Any]] = {}  # items by output index
-        self._calls: dict[int, int] = {}  # a call's index in the chunks -> its output index
-        self._finish = ""
+        self._number = 0  # of the next event
+        self._open: list[int] = []  # unfinished items
+
+    def document(self) -> dict[str, Any]:
+        """Return the response so far."""
+        return self._response
 
     def begin(self) -> bytes:
         """Return the first events of a stream."""
-        return self._tell("response.created") + self._tell("response.in_progress")
-
-    def take(self, chunk: Mapping[str, Any], text: str = "delta") -> bytes:
-        """Parse a chunk (`delta`) or a complete answer (`message`)."""
-        if isinstance(chunk.get("model"), str) and chunk["model"]:
-            self.response["model"] = chunk["model"]
-        if isinstance(chunk.get("usage"), dict):
-            self.response["usage"] = _usage(chunk["usage"])
-        events = b""
-        for choice in chunk.get("choices") or ():
-            if not isinstance(choice, dict) or choice.get("index", 0) != 0:
-                continue  # a response has one answer
-            events += self._hear(choice.get(text) or {})
-            self._finish = choice.get("finish_reason") or self._finish
-        return events
-
-    def _hear(self, delta: Mapping[str, Any]) -> bytes:
-        events = b""
-        for name, (kind, text, event) in _PARTS.items():
-            if isinstance(delta.get(name), str) and delta[name]:
-                events += self._say(delta[name], kind=kind, text=text, event=event)
-        for number, call in enumerate(delta.get("tool_calls") or ()):
-            if isinstance(call, dict):
-                events += self._call(call, call.get("index", number))
-        return events
-
-    def _say(self, content: str, *, kind: str, text: str, event: str) -> bytes:
-        events = b""
-        place = next((at for at, item in self._open.items() if item["type"] == "message"), None)
-        if place is None:
-            message = {"type": "message", "role": "assistant", "status": "in_progress", "content": []}
-            place, events = self._add(message, "msg")
-        item = self._open[place]
-        if not item["content"] or item["content"][-1]["type"] != kind:
-            part: dict[str, Any] = {"type": kind, text: ""} | (
-                {"annotations": [], "logprobs": []} if text == "text" else {}
-            )
-            item["content"].append(part)
-            events += self._part("response.content_part.added", place)
-        item["content"][-1][text] += content
-        logprobs: dict[str, Any] = {"logprobs": []} if text == "text" else {}
-        return events + self._at(f"response.{event}.delta", place, delta=content, **self._in(place), **logprobs)
-
-    def _call(self, call: Mapping[str, Any], index: int) -> bytes:
-        function, events = call.get("function") or {}, b""
-        if index not in self._calls:
-            for place, item in list(self._open.items()):
-                if item["type"] == "message":
-                    events += self._end(place, "completed")
-            made = {"type": "function_call", "status": "in_progress", "arguments": ""}
-            made |= {"call_id": call.get("id") or "", "name": function.get("name") or ""}
-            self._calls[index], added = self._add(made, "fc")
-            events += added
-        place = self._calls[index]
-        if arguments := function.get("arguments"):
-            self._open[place]["arguments"] += arguments
-            events += self._at("response.function_call_arguments.delta", place, delta=arguments)
-        return events
-
-    def _add(self, item: dict[str, Any], prefix: str) -> tuple[int, bytes]:
-        place = len(self.response["output"])
-        item = {"id": f"{prefix}_{self._stem}_{place}", **item}
-        self.response["output"].append(item)
-        self._open[place] = item
-        return place, self._event("response.output_item.added", output_index=place, item=item)
-
-    def _end(self, place: int, status: str) -> bytes:
-        """End an item with its complete text or arguments."""
-        item, events = self._open.pop(place), b""
-        item["status"] = status
-        if item["type"] == "function_call":
-            data = {"arguments": item["arguments"], "name": item["name"]}
-            events += self._at("response.function_call_arguments.done", place, **data)
-        for number, part in enumerate(item.get("content", ())):
-            text = "text" if part["type"] == "output_text" else "refusal"
-            logprobs: dict[str, Any] = {"logprobs": []} if text == "text" else {}
-            where = {"content_index": number, text: part[text], **logprobs}
-            events += self._at(f"response.{part['type']}.done", place, **where)
-            events += self._part("response.content_part.done", place, number)
-        return events + self._event("response.output_item.done", output_index=place, item=item)
+        self._emit("response.created", response=self._response)
+        self._emit("response.in_progress", response=self._response)
+        return self._flush()
 
     def end(self, broken: str = "") -> bytes:
-        """End the response. `broken` is the reason why it is incomplete."""
-        cut = _CUT.get(self._finish)
-        events = b""
+        """End the response and return its last events. `broken` is the reason why it is incomplete."""
+        cut, response = _CUT.get(self.finish), self._response
         for place in sorted(self._open):
-            events += self._end(place, "incomplete" if cut or broken else "completed")
+            self._end_item(place, "incomplete" if cut or broken else "completed")
         if broken:
-            self.response["status"] = "failed"
-            self.response["error"] = {"code": "server_error", "message": broken}
+            response["status"], response["error"] = "failed", {"code": "server_error", "message": broken}
         else:
-            self.response["status"] = "incomplete" if cut else "completed"
-            self.response["incomplete_details"] = {"reason": cut} if cut else None
-        return events + self._tell(f"response.{self.response['status']}")
+            response["status"] = "incomplete" if cut else "completed"
+            response["incomplete_details"] = {"reason": cut} if cut else None
+        self._emit(f"response.{response['status']}", response=response)
+        return self._flush()
 
-    @property
-    def whole(self) -> bool:
-        """Return whether the answer is complete."""
-        return bool(self._finish)
+    def _set_model(self, model: str) -> None:
+        self._response["model"] = model
 
-    def _in(self, place: int) -> dict[str, int]:
-        return {"content_index": len(self._open_or_ended(place)["content"]) - 1}
+    def _set_usage(self, usage: Mapping[str, Any]) -> None:
+        self._response["usage"] = _usage(usage)
 
-    def _open_or_ended(self, place: int) -> dict[str, Any]:
-        data: dict[str, Any] = self.response["output"][place]
-        return data
+    def _add_text(self, name: str, text: str) -> None:
+        kind, key = _PARTS[name]
+        place = self._message()
+        if place is None:
+            place = self._begin_item("msg", type="message", role="assistant", status="in_progress", content=[])
+        content = self._output[place]["content"]
+        if not content or content[-1]["type"] != kind:
+            content.append({"type": kind, key: ""} | ({"annotations": [], "logprobs": []} if key == "text" else {}))
+            self._emit_part("response.content_part.added", place, len(content) - 1)
+        content[-1][key] += mended(text)
+        where = {"content_index": len(content) - 1} | _logprobs(key)
+        self._emit_at(f"response.{kind}.delta", place, delta=mended(text), **where)
 
-    def _part(self, kind: str, place: int, number: int | None = None) -> bytes:
-        content = self._open_or_ended(place)["content"]
-        number = len(content) - 1 if number is None else number
-        return self._at(kind, place, content_index=number, part=content[number])
+    def _end_text(self) -> None:
+        if (place := self._message()) is not None:
+            self._end_item(place, "completed")
 
-    def _at(self, kind: str, place: int, **data: Any) -> bytes:
-        return self._event(kind, output_index=place, item_id=self._open_or_ended(place)["id"], **data)
+    def _message(self) -> int | None:
+        """Return the place of the unfinished message, or None."""
+        return next((place for place in self._open if self._output[place]["type"] == "message"), None)
 
-    def _tell(self, kind: str) -> bytes:
-        return self._event(kind, response=self.response)
+    def _begin_call(self, id_: Any, name: Any) -> int:
+        call = {"type": "function_call", "status": "in_progress", "arguments": ""}
+        return self._begin_item("fc", **call, call_id=id_ or "", name=name or "")
 
-    def _event(self, kind: str, **data: Any) -> bytes:
-        event = {"type": kind, "sequence_number": self._number, **data}
+    def _add_arguments(self, place: int, text: str) -> None:
+        self._output[place]["arguments"] += text
+        self._emit_at("response.function_call_arguments.delta", place, delta=text)
+
+    def _begin_item(self, prefix: str, **fields: Any) -> int:
+        place = len(self._output)
+        item = {"id": f"{prefix}_{self._stem}_{place}", **fields}
+        self._output.append(item)
+        self._open.append(place)
+        self._emit("response.output_item.added", output_index=place, item=item)
+        return place
+
+    def _end_item(self, place: int, status: str) -> None:
+        """End an item with its complete text or arguments."""
+        self._open.remove(place)
+        item = self._output[place]
+        item["status"] = status
+        if item["type"] == "function_call":
+            call = {"arguments": item["arguments"], "name": item["name"]}
+            self._emit_at("response.function_call_arguments.done", place, **call)
+        for number, part in enumerate(item.get("content", ())):
+            key = "text" if part["type"] == "output_text" else "refusal"
+            where = {"content_index": number, key: part[key]} | _logprobs(key)
+            self._emit_at(f"response.{part['type']}.done", place, **where)
+            self._emit_part("response.content_part.done", place, number)
+        self._emit("response.output_item.done", output_index=place, item=item)
+
+    def _emit_part(self, kind: str, place: int, number: int) -> None:
+        self._emit_at(kind, place, content_index=number, part=self._output[place]["content"][number])
+
+    def _emit_at(self, kind: str, place: int, **fields: Any) -> None:
+        self._emit(kind, output_index=place, item_id=self._output[place]["id"], **fields)
+
+    def _emit(self, kind: str, **fields: Any) -> None:
+        super()._emit(kind, sequence_number=self._number, **fields)
         self._number += 1
-        return b"event: " + kind.encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def _logprobs(key: str) -> dict[str, Any]:
+    return {"logprobs": []} if key == "text" else {}
 
 
 def _usage(data: Mapping[str, Any]) -> dict[str, Any]:
     read, written = data.get("prompt_tokens") or 0, data.get("completion_tokens") or 0
-    cached, thought = data.get("prompt_tokens_details") or {}, data.get("completion_tokens_details") or {}
+    cached, thought = as_dict(data.get("prompt_tokens_details")), as_dict(data.get("completion_tokens_details"))
     return {
         "input_tokens": read,
         "input_tokens_details": {"cached_tokens": cached.get("cached_tokens") or 0, "cache_write_tokens": 0},

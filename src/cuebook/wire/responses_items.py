@@ -16,7 +16,7 @@ from cuebook.errors import InvalidInput
 from cuebook.records.conversation import Post
 from cuebook.records.erasure import GONE
 from cuebook.wire.chat_messages import write_message
-from cuebook.wire.responses_answers import ResponseBuilder
+from cuebook.wire.responses_answers import ResponsesWriter
 from cuebook.wire.responses_requests import PREFIX, AnswerId, write_id
 
 #: Metadata key of data that a client attached to a conversation.
@@ -103,7 +103,7 @@ def items_of(
     message = msgspec.json.decode(post.wire or write_message(post, user=user))
     stem = _stem(conversation, post.seq, answer)
     if message["role"] == "assistant":
-        return _said(message, stem, whole=post.state == "complete")
+        return _answer_items(message, stem, whole=post.state == "complete")
     if message["role"] in ("tool", "function"):
         call = message.get("tool_call_id") or message.get("name") or ""
         output = _inputs(message.get("content"))
@@ -121,13 +121,13 @@ def items_of(
     ]
 
 
-def _said(message: Mapping[str, Any], stem: str, *, whole: bool) -> list[dict[str, Any]]:
-    telling = ResponseBuilder(PREFIX + stem, conversation="", created=0, model="", echo={})
+def _answer_items(message: Mapping[str, Any], stem: str, *, whole: bool) -> list[dict[str, Any]]:
+    writer = ResponsesWriter(PREFIX + stem, conversation="", created=0, model="", echo={})
     if isinstance(parts := message.get("content"), list):
         message = {**message, "content": "".join(part.get("text") or "" for part in parts)}
-    telling.take({"choices": [{"message": message, "finish_reason": "stop"}]}, "message")
-    telling.end("" if whole else "The answer was interrupted.")
-    output: list[dict[str, Any]] = telling.response["output"]
+    writer.take({"choices": [{"message": message, "finish_reason": "stop"}]}, "message")
+    writer.end("" if whole else "The answer was interrupted.")
+    output: list[dict[str, Any]] = writer.document()["output"]
     return output
 
 

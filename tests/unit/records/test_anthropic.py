@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from cuebook.engine.proxy.messages import MessageHeard, user_of
+from cuebook.engine.proxy.messages import user_of
 from cuebook.errors import InvalidInput
+from cuebook.wire.anthropic_answers import MessagesReader
 from cuebook.wire.anthropic_messages import read_reply, read_system, read_turned, write_blocks
 from cuebook.wire.chat_messages import digest, read_message
 
@@ -155,15 +156,15 @@ events = st.fixed_dictionaries(
 @settings(max_examples=30)
 @given(st.lists(events, max_size=6))
 def test_any_stream_is_parsed_to_its_end(stream: list[dict[str, Any]]) -> None:
-    heard = MessageHeard()
+    reader = MessagesReader()
     for each in stream:
-        assert isinstance(heard.hear(b"data: " + json.dumps(each).encode() + b"\n"), str)
-    message = heard.message()
-    assert heard.done == any(each["type"] == "message_stop" for each in stream)
+        assert isinstance(reader.read_line(b"data: " + json.dumps(each).encode() + b"\n"), str)
+    message = reader.message()
+    assert reader.answer.done == any(each["type"] == "message_stop" for each in stream)
     if message is not None:
         said = read_message(message)
         assert (said.role, digest(said)) == ("assistant", digest(read_message(message)))
-        msgspec.json.encode(heard.usage)
+        msgspec.json.encode(reader.answer.usage)
 
 
 blocks = st.fixed_dictionaries(
@@ -183,6 +184,6 @@ def test_any_content_is_rejected_or_parsed_and_writable(content: list[dict[str, 
 @settings(max_examples=30)
 @given(values)
 def test_any_unstreamed_reply_is_parsed(body: Any) -> None:
-    heard = MessageHeard()
-    heard.take(json.dumps(body).encode())
-    assert heard.message() is None or read_message(heard.message() or b"")
+    reader = MessagesReader()
+    reader.read_body(json.dumps(body).encode())
+    assert reader.message() is None or read_message(reader.message() or b"")

@@ -6,8 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.wire.anthropic_answers import Grown, MessageTelling, events_of, grow
-from cuebook.wire.chat_stream import Events
+from cuebook.wire.anthropic_answers import MessagesReader, MessagesWriter, write_events
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=5),
@@ -22,25 +21,25 @@ CHUNK = st.fixed_dictionaries({}, optional={
 })  # fmt: skip
 
 
-def read(stream: bytes) -> Grown:
-    grown, events = Grown(), Events()
+def read(stream: bytes) -> MessagesReader:
+    reader = MessagesReader()
     for line in stream.splitlines(keepends=True):
-        grow(grown, events.read(line))
-    return grown
+        reader.read_line(line)
+    return reader
 
 
 @given(st.lists(CHUNK, max_size=5))
 def test_any_chunks_become_one_anthropic_message(chunks: list[dict[str, Any]]) -> None:
-    telling = MessageTelling("msg_1", model="m", tokens=7)
-    stream = telling.begin() + b"".join(map(telling.take, chunks)) + telling.end()
-    message = telling.message
-    grown = read(stream)
-    assert grown.done
-    assert grown.stop == message["stop_reason"]
-    assert [each["type"] for each in grown.content] == [each["type"] for each in message["content"]]
-    assert "".join(each.get("text", "") for each in grown.content) == "".join(
+    writer = MessagesWriter("msg_1", model="m", tokens=7)
+    stream = writer.begin() + b"".join(map(writer.take, chunks)) + writer.end()
+    message = writer.document()
+    reader = read(stream)
+    assert reader.answer.done
+    assert reader.answer.finish == {0: message["stop_reason"]}
+    assert [each["type"] for each in reader.content] == [each["type"] for each in message["content"]]
+    assert "".join(each.get("text", "") for each in reader.content) == "".join(
         each.get("text", "") for each in message["content"]
     )
-    again = read(b"".join(events_of(message)))
+    again = read(b"".join(write_events(message)))
     assert again.content == message["content"]
     json.dumps(message)

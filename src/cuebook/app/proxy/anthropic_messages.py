@@ -21,9 +21,9 @@ from cuebook.providers.llama import LlamaModel
 from cuebook.providers.openai import OpenAIModel
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask
-from cuebook.wire.anthropic_answers import MessageTelling
+from cuebook.wire.anthropic_answers import MessagesWriter
 from cuebook.wire.anthropic_requests import SETTINGS, TOOLS, left_out
-from cuebook.wire.chat_stream import ByteLines, Events, read_event
+from cuebook.wire.event_stream import ByteLines, Events, read_event
 
 
 class _NamedModel(Struct):
@@ -127,23 +127,23 @@ class Messages:
                 return
             place = f"{head.conversation}/{head.turn}/{head.step}".encode()
             name = f"msg_{desk.request_digest(place).hex()[:24]}"  # the same for a repeated idempotency key
-            telling = MessageTelling(name, model=model_field.model, tokens=head.tokens)
+            writer = MessagesWriter(name, model=model_field.model, tokens=head.tokens)
             comes = head.headers.get("content-type", "").lower().startswith(_EVENTS)
             if comes and model_field.streams:
                 yield _headed(head, _STREAM, lost)
-                async for event in _events(telling, pieces):
+                async for event in _events(writer, pieces):
                     yield event
                 return
             if comes:  # a model that always streams
-                data = b"".join([event async for event in _events(telling, pieces)])
+                data = b"".join([event async for event in _events(writer, pieces)])
             else:
                 data = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
                 completion = read_event(data)
-                telling.take(completion if isinstance(completion, dict) else {}, "message")
-            good = telling.whole and not telling.error
-            data = msgspec.json.encode({"error": telling.error}) if telling.error else data
+                writer.take(completion if isinstance(completion, dict) else {}, "message")
+            good = writer.begun and not writer.error
+            data = msgspec.json.encode({"error": writer.error}) if writer.error else data
             yield _headed(head if good else msgspec.structs.replace(head, status=502), _JSON, lost)
-            yield msgspec.json.encode(telling.message) if good else _refused(502, data)
+            yield msgspec.json.encode(writer.document()) if good else _refused(502, data)
 
     def _model(self, call: RelayCall, model_field: "_ModelField") -> str | None:
         """Return the model to use instead of the requested one: a persona's, or the configured one."""
@@ -184,19 +184,19 @@ def _headed(head: Head, kind: str, lost: tuple[str, ...]) -> Head:
     return msgspec.structs.replace(head, headers={**head.headers, "content-type": kind} | values)
 
 
-async def _events(telling: MessageTelling, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
+async def _events(writer: MessagesWriter, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
     """Yield a stream's chunks as events; the final ones only after the turn is durable."""
     lines, events = ByteLines(), Events()
-    yield telling.begin()
+    yield writer.begin()
     async for piece in pieces:
         for line in lines.feed(piece) if isinstance(piece, bytes) else ():
             chunk = events.read(line)
-            if isinstance(chunk, dict) and (data := telling.take(chunk)):
+            if isinstance(chunk, dict) and (data := writer.take(chunk)):
                 yield data
     last = events.read(lines.rest() + b"\n")
     if isinstance(last, dict):
-        yield telling.take(last)
-    yield telling.end()
+        yield writer.take(last)
+    yield writer.end()
 
 
 def _refused(status: int, body: bytes) -> bytes:

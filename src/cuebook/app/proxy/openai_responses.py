@@ -17,8 +17,8 @@ from cuebook.records.erasure import GONE, Target
 from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, Step, Turn
 from cuebook.window.post_forms import whole
-from cuebook.wire.chat_stream import ByteLines, Events, read_event
-from cuebook.wire.responses_answers import ResponseBuilder
+from cuebook.wire.event_stream import ByteLines, Events, read_event
+from cuebook.wire.responses_answers import ResponsesWriter
 from cuebook.wire.responses_items import looks_foreign, may_be_ours, read_item_id
 from cuebook.wire.responses_requests import (
     AnswerId,
@@ -119,7 +119,7 @@ class Responses:
         """Return a stored response with its request's metadata and previous response. Raises NotFound."""
         answer_id, turn, step = await _found(self._desk, id_, user)
         about = turn.metadata.get("answer", {})
-        telling = ResponseBuilder(
+        writer = ResponsesWriter(
             id_,
             conversation=answer_id.conversation,
             created=int(turn.created_at),
@@ -127,17 +127,17 @@ class Responses:
             echo=_KEPT | turn.metadata.get(ASKED, {}).get(str(step.n), {}),
         )
         if step.state == "running":
-            return telling.response
+            return writer.document()
         if step.reply_seq:
             span = [(step.reply_seq, step.reply_seq)]
             [post] = await self._desk.store.posts_in(Scope(user=user), answer_id.conversation, span)
             message = msgspec.json.decode(whole(post, None))
             reasons = about.get("finishReasons") or ["stop"] if about.get("step") == step.n else ["stop"]
-            telling.take(
+            writer.take(
                 {"choices": [{"message": message, "finish_reason": reasons[0]}], "usage": _usage(step)}, "message"
             )
-        telling.end("" if step.state == "finished" else step.error or "The answer was not finished.")
-        return telling.response
+        writer.end("" if step.state == "finished" else step.error or "The answer was not finished.")
+        return writer.document()
 
     async def input_items(
         self, id_: str, *, user: str | None = None, order: Order = "desc", after: str | None = None, limit: int = LIMIT
@@ -249,7 +249,7 @@ async def respond(
             async for piece in pieces:
                 yield piece
             return
-        telling = ResponseBuilder(
+        writer = ResponsesWriter(
             write_id(AnswerId(head.conversation, head.turn, head.step), stored=response_request.echo["store"]),
             conversation=head.conversation,
             created=int(desk.clock.now()), model=str(response_request.fields.get("model", "")),
@@ -257,15 +257,15 @@ async def respond(
         )  # fmt: skip
         if head.headers.get("content-type", "").lower().startswith(_EVENTS):
             yield head
-            async for event in _events(telling, pieces):
+            async for event in _events(writer, pieces):
                 yield event
             return
         body = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
         completion = read_event(body)
-        telling.take(completion if isinstance(completion, dict) else {}, "message")
-        telling.end("" if telling.whole else "The upstream's answer is unreadable.")
+        writer.take(completion if isinstance(completion, dict) else {}, "message")
+        writer.end("" if writer.finish else "The upstream's answer is unreadable.")
         yield msgspec.structs.replace(head, headers={**head.headers, "content-type": "application/json"})
-        yield msgspec.json.encode(telling.response)
+        yield msgspec.json.encode(writer.document())
 
 
 def _kept_of(desk: Desk, response_request: ResponseRequest) -> dict[str, Any]:
@@ -316,9 +316,9 @@ async def _check_named(desk: Desk, conversation: str | None, user: str | None) -
         await desk.store.conversation(Scope(user=user), conversation)
 
 
-async def _events(telling: ResponseBuilder, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
+async def _events(writer: ResponsesWriter, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
     """Yield a stream's chunks as events; the last one only after the turn is durable."""
-    yield telling.begin()
+    yield writer.begin()
     lines, events, broken = ByteLines(), Events(), ""
     try:
         async for piece in pieces:
@@ -326,13 +326,13 @@ async def _events(telling: ResponseBuilder, pieces: AsyncIterator[Head | bytes])
             for chunk in values:
                 if isinstance(chunk, dict):
                     broken = broken or _error(chunk)
-                    if data := telling.take(chunk):
+                    if data := writer.take(chunk):
                         yield data
     except CuebookError as error:
         broken = str(error)
-    if not broken and not telling.whole:
+    if not broken and not writer.finish:
         broken = "The answer ended early. The text received so far is stored."
-    yield telling.end(broken)
+    yield writer.end(broken)
 
 
 def _error(chunk: dict[str, Any]) -> str:

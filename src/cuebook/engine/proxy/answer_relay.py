@@ -1,141 +1,121 @@
 """Relay an upstream's answer unchanged and store it."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 from cuebook.engine.core.model_call import closing
-from cuebook.engine.proxy.chat_stream import Heard, Hearing
 from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.turn.step import OpenStep
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces.model import RelayAnswer
 from cuebook.records.conversation import CALL
+from cuebook.wire.answer import StreamReader
 from cuebook.wire.chat_messages import MessageContent, read_message
-from cuebook.wire.chat_stream import ByteLines
+from cuebook.wire.event_stream import ByteLines
 
 
-async def relay_answer(
-    reply: RelayAnswer, step: OpenStep, hearing: Hearing | None = None
-) -> AsyncGenerator[Head | bytes, None]:
+async def relay_answer(reply: RelayAnswer, step: OpenStep, reader: StreamReader) -> AsyncGenerator[Head | bytes, None]:
     """Yield an answer's head and its body's bytes. The last bytes follow once the answer is durable.
 
-    `heard` parses it; the default is OpenAI's wire.
+    An error status ends the turn as failed, and its query stays.
     """
-    hearing = hearing or Heard()
-    lease = step.lease
+    lease, good = step.lease, reply.status < 400
     place: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
     head = Head(status=reply.status, headers=reply.headers, **place)
     try:
-        if reply.status < 400 and reply.headers.get("content-type", "").lower().startswith("text/event-stream"):
+        if good and head.is_stream:
             yield head
-            ear = Ear(step, hearing)
-            async with closing(ear.relay(reply)) as lines:
+            async with closing(_relay_stream(reply, step, reader)) as lines:
                 async for line in lines:
                     yield line
             return
         body = b"".join([chunk async for chunk in reply.chunks()])
-        await _keep_whole(step, hearing, reply.status, body)
+        if good:
+            reader.read_body(body)
+        empty = f"The upstream answered {reply.status}" + (" with no message." if good else ".")
+        await _store_answer(step, reader, empty=empty)
         yield head
         yield body
     finally:
         await reply.aclose()
 
 
-async def _keep_whole(step: OpenStep, hearing: Hearing, status: int, body: bytes) -> None:
-    """Store an answer that is not streamed. An error ends the turn as failed, and its query stays."""
-    if status < 400:
-        hearing.take(body)
-    await keep(
-        step, hearing, nothing=f"The upstream answered {status}" + (" with no message." if status < 400 else ".")
-    )
+async def _relay_stream(reply: RelayAnswer, step: OpenStep, reader: StreamReader) -> AsyncGenerator[bytes, None]:
+    """Yield a stream's lines unchanged and parse them. The end of the stream waits until the turn is durable."""
+    lines, answer, stored = ByteLines(), reader.answer, False
+    step.so_far = lambda: _content(reader.message())
+
+    async def store(broken: str = "") -> None:
+        nonlocal stored
+        if not stored:
+            stored = True
+            await _store_answer(step, reader, broken=broken)
+
+    try:
+        async with closing(reply.chunks()) as chunks:
+            async for data in chunks:
+                before, end = _read_lines(reader, lines.feed(data), step)
+                if before:
+                    yield before
+                if end:
+                    await store()
+                    yield end
+    except UpstreamError as error:
+        if stored:
+            return  # the connection broke after the end
+        await store(str(error))
+        raise
+    finally:
+        if answer.whole:  # the client disconnected, but the answer is complete
+            await store()
+    rest = lines.rest()
+    _read_lines(reader, [rest], step)
+    await store("The upstream's stream ended before the answer was complete.")
+    if rest:
+        yield rest
 
 
-class Ear:
-    """Relays a stream and parses a copy of it."""
-
-    def __init__(self, step: OpenStep, heard: Hearing) -> None:
-        self._step = step
-        self._heard = heard
-        self._kept = False
-        step.so_far = lambda: partly(self._heard)
-
-    async def relay(self, reply: RelayAnswer) -> AsyncGenerator[bytes, None]:
-        """Yield the lines unchanged. The end of the stream waits until the turn is durable."""
-        lines = ByteLines()
-        try:
-            async with closing(reply.chunks()) as chunks:
-                async for data in chunks:
-                    ready: list[bytes] = []
-                    for line in lines.feed(data):
-                        self._hear(line)
-                        if self._heard.done and not self._kept:
-                            if ready:
-                                yield b"".join(ready)
-                                ready = []
-                            await self._keep("")
-                        ready.append(line)
-                    if ready:
-                        yield b"".join(ready)
-        except UpstreamError as error:
-            if self._kept:
-                return  # the connection broke after the end
-            await self._keep(str(error))
-            raise
-        finally:
-            if self._heard.whole:  # the client disconnected, but the answer is complete
-                await self._keep("")
-        rest = lines.rest()
-        self._hear(rest)
-        await self._keep("The upstream's stream ended before the answer was complete.")
-        if rest:
-            yield rest
-
-    def _hear(self, line: bytes) -> None:
-        added = self._heard.hear(line)
-        if not self._kept:
-            if added:
-                self._step.hear(added)
+def _read_lines(reader: StreamReader, lines: Iterable[bytes], step: OpenStep) -> tuple[bytes, bytes]:
+    """Parse lines up to the end of the answer. Return the bytes before its last line, and the others."""
+    before: list[bytes] = []
+    end: list[bytes] = []
+    for line in lines:
+        if not reader.answer.done:
+            if text := reader.read_line(line):
+                step.hear(text)
             else:
-                self._step.check()
-
-    async def _keep(self, broken: str) -> None:
-        """Store the answer, once. `broken` is the reason why it is incomplete, if it is."""
-        if not self._kept:
-            self._kept = True
-            await keep(self._step, self._heard, broken=broken)
+                step.check()
+        (end if reader.answer.done else before).append(line)
+    return b"".join(before), b"".join(end)
 
 
-async def keep(
-    step: OpenStep, hearing: Hearing, *, broken: str = "", nothing: str = "The stream contained no answer."
+async def _store_answer(
+    step: OpenStep, reader: StreamReader, *, broken: str = "", empty: str = "The stream contained no answer."
 ) -> None:
-    """End a step with the complete or partial answer."""
-    wire = hearing.message()
-    message_content = _read(wire)
-    if hearing.error:
-        await step.finish(state="failed", error=f"Upstream error: {hearing.error}", usage=hearing.usage)
-    elif broken and not hearing.whole:
-        await step.finish(state="interrupted", error=broken, usage=hearing.usage)
-    elif wire is None or message_content is None:
-        reason = nothing if wire is None else "The upstream's answer is unreadable."
-        await step.finish(state="failed", error=reason, usage=hearing.usage)
+    """End a step with the complete or partial answer. `broken` is the reason why it is incomplete, if it is."""
+    answer, wire = reader.answer, reader.message()
+    content = _content(wire)
+    if answer.error:
+        await step.finish(state="failed", error=f"Upstream error: {answer.error}", usage=answer.usage)
+    elif broken and not answer.whole:
+        await step.finish(state="interrupted", error=broken, usage=answer.usage)
+    elif wire is None or content is None:
+        reason = empty if wire is None else "The upstream's answer is unreadable."
+        await step.finish(state="failed", error=reason, usage=answer.usage)
     else:
-        others = [hearing.message(choice) for choice in hearing.choices if choice]
-        calls = any(part.type == CALL for part in message_content.parts)
-        step.metadata |= {"answer": {"step": step.lease.step, **hearing.frame, "finishReasons": hearing.reasons}}
+        reasons = [answer.finish[choice] or None for choice in answer.choices]
+        others = [reader.message(choice) for choice in answer.choices if choice]
+        step.metadata |= {"answer": {"step": step.lease.step, **answer.frame, "finishReasons": reasons}}
         await step.finish(
             wire=wire,
-            usage=hearing.usage,
-            waiting=calls and hearing.waits,
-            others=tuple(other for other in others if other and _read(other)),
+            usage=answer.usage,
+            waiting=answer.waits and any(part.type == CALL for part in content.parts),
+            others=tuple(other for other in others if other and _content(other)),
         )
 
 
-def partly(hearing: Hearing) -> MessageContent | None:
-    """Return the partial answer, or None if it is empty or unreadable."""
-    return _read(hearing.message())
-
-
-def _read(wire: bytes | None) -> MessageContent | None:
+def _content(wire: bytes | None) -> MessageContent | None:
+    """Return the parsed answer, or None if it is empty or unreadable."""
     try:
         return read_message(wire) if wire else None
     except InvalidInput:

@@ -14,7 +14,6 @@ from msgspec import Raw, Struct
 from cuebook.engine.core.desk import Desk, Key
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.proxy.answer_relay import relay_answer
-from cuebook.engine.proxy.chat_stream import Heard, Hearing
 from cuebook.engine.proxy.idempotent_replay import tell, told_before
 from cuebook.engine.proxy.local_answer import Head, answer
 from cuebook.engine.proxy.request import HistoryPlace, RelayCall, Request, key_of, place_of, read_request
@@ -35,7 +34,9 @@ from cuebook.records.turn import Ask, Turn
 from cuebook.window.anchors import with_breakpoints
 from cuebook.window.cache import rule_for
 from cuebook.window.window import Text
+from cuebook.wire.answer import StreamReader
 from cuebook.wire.anthropic_messages import REMINDED
+from cuebook.wire.chat_answers import ChatReader
 
 log = logging.getLogger("cuebook.relay")
 #: A part added by a client program, stored from Anthropic's wire. On this wire it is a text.
@@ -57,7 +58,7 @@ class Wire(Struct, frozen=True, kw_only=True):
 
     read: Callable[[Desk, RelayCall], Request]
     outgoing: Callable[[Desk, Upstream, OutgoingRequest], RelayRequest]
-    hears: Callable[[], Hearing]
+    hears: Callable[[], StreamReader]
     breaks: Callable[[Desk, Upstream, str], bool]  # whether to send cache breakpoints to a model
     tells: Callable[..., Iterator[Head | bytes]] = tell  # replays a stored answer
     says: bool = True  # False: send the client's own messages and only store the window
@@ -315,4 +316,4 @@ def body_of(request: Request, opened: Opened, *, model: str | None, breakpoints:
 
 
 #: OpenAI's chat completions.
-CHAT = Wire(read=read_request, outgoing=_outgoing, hears=Heard, breaks=breaks)
+CHAT = Wire(read=read_request, outgoing=_outgoing, hears=ChatReader, breaks=breaks)

@@ -1,14 +1,14 @@
 """Idempotent replay: answer a chat completion with a repeated Idempotency-Key from its stored step."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from cuebook.engine.core.desk import Desk, Key
-from cuebook.engine.proxy.local_answer import Head, event_of, head_of
+from cuebook.engine.proxy.local_answer import Head, head_of
 from cuebook.engine.proxy.request import Request
 from cuebook.engine.turn.opening import POLL_S
 from cuebook.errors import KeyReused
@@ -16,10 +16,8 @@ from cuebook.interfaces.store import StoredAnswer
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Step, Turn, Usage
 from cuebook.window.post_forms import whole
+from cuebook.wire.chat_answers import usage_fields, write_completion, write_stream
 from cuebook.wire.chat_messages import read_message
-
-_encode = msgspec.json.Encoder().encode
-
 
 #: Content of an answer that ended without text.
 _NOTHING = b'{"role":"assistant","content":""}'
@@ -87,50 +85,18 @@ def tell(desk: Desk, stored_reply: StoredReply, request: Request, *, estimate: b
     }
     raw = about.get("finishReasons", [])
     reasons = [raw[n] if n < len(raw) and raw[n] else _finish(each) for n, each in enumerate(stored_reply.messages)]
-    usage = _usage(desk, stored_reply, estimate=estimate)
+    usage = usage_fields(counted(desk, stored_reply, estimate=estimate))
     yield told_head(stored_reply, request)
     if request.stream:
-        yield from _stream(frame, stored_reply.messages, reasons, usage if request.wants_usage else None)
+        yield from write_stream(frame, stored_reply.messages, reasons, usage if request.wants_usage else None)
     else:
-        yield _whole(frame, stored_reply.messages, reasons, usage)
+        yield write_completion(frame, stored_reply.messages, reasons, usage)
 
 
 def told_head(stored_reply: StoredReply, request: Request) -> Head:
     """Return the head of a stored answer."""
     place: Any = {"conversation": stored_reply.conversation, "turn": stored_reply.turn.n, "step": stored_reply.step.n}
     return head_of(**place, stream=request.stream, tokens=stored_reply.step.manifest.tokens)
-
-
-def _whole(
-    frame: dict[str, Any], messages: Sequence[bytes], reasons: Sequence[str], usage: dict[str, Any] | None
-) -> bytes:
-    choices = [
-        {"index": n, "message": Raw(message), "finish_reason": reason, "logprobs": None}
-        for n, (message, reason) in enumerate(zip(messages, reasons, strict=True))
-    ]
-    counted = {"usage": usage} if usage else {}
-    return _encode({**frame, "object": "chat.completion", "choices": choices, **counted})
-
-
-def _stream(
-    frame: dict[str, Any], messages: Sequence[bytes], reasons: Sequence[str], usage: dict[str, Any] | None
-) -> Iterator[bytes]:
-    for n, message in enumerate(messages):
-        yield event_of(frame, _delta(message), index=n)
-    for n, reason in enumerate(reasons):
-        yield event_of(frame, {}, index=n, finish=reason)
-    if usage:
-        yield event_of(frame, None, usage=usage)
-    yield b"data: [DONE]\n\n"
-
-
-def _delta(message: bytes) -> dict[str, Any]:
-    """Return a message as one delta with numbered calls."""
-    data: dict[str, Any] = msgspec.json.decode(message)
-    calls = data.get("tool_calls")
-    if isinstance(calls, list):
-        data["tool_calls"] = [{"index": n, **call} if isinstance(call, dict) else call for n, call in enumerate(calls)]
-    return data
 
 
 def _finish(message: bytes) -> str:
@@ -146,15 +112,4 @@ def counted(desk: Desk, stored_reply: StoredReply, *, estimate: bool) -> Usage |
             return None
         said = sum(desk.count(read_message(each).message) for each in stored_reply.messages)
         usage = Usage(input=stored_reply.step.manifest.tokens, output=said)
-    return usage
-
-
-def _usage(desk: Desk, stored_reply: StoredReply, *, estimate: bool) -> dict[str, Any] | None:
-    found = counted(desk, stored_reply, estimate=estimate)
-    if found is None:
-        return None
-    tokens = (found.input or 0, found.output or 0)
-    usage: dict[str, Any] = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
-    if found.cache_read is not None:
-        usage["prompt_tokens_details"] = {"cached_tokens": found.cache_read}
     return usage

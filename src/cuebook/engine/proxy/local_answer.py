@@ -11,6 +11,8 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.turn.opening import Opened
 from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.turn import speak
+from cuebook.records.turn import Usage
+from cuebook.wire.chat_answers import usage_fields, write_chunk, write_completion, write_end
 
 _encode = msgspec.json.Encoder().encode
 
@@ -28,6 +30,11 @@ class Head(Struct, frozen=True, kw_only=True):
     side: bool = False
     tokens: int = 0  # of the prompt, by our count
 
+    @property
+    def is_stream(self) -> bool:
+        """Return whether the body is a stream of events."""
+        return self.headers.get("content-type", "").lower().startswith("text/event-stream")
+
 
 async def answer(
     desk: Desk, opened: Opened, step: OpenStep, *, stream: bool, counts: bool = False
@@ -44,23 +51,19 @@ async def answer(
     head = head_of(conversation=lease.conversation, turn=lease.turn, step=lease.step, stream=stream)
     if stream:
         yield head
-        yield event_of(frame, {"role": "assistant", "content": ""})
+        yield write_chunk(frame, {"role": "assistant", "content": ""})
     async with aclosing(speak(desk, opened, step)) as texts:
         async for text in texts:
             if stream:
-                yield event_of(frame, {"content": text})
+                yield write_chunk(frame, {"content": text})
     text, finish = "".join(step.text), finish_of(step)
-    usage = {"prompt_tokens": opened.planned.window.tokens, "completion_tokens": desk.count(text)}
-    usage["total_tokens"] = sum(usage.values())
+    usage = usage_fields(Usage(input=opened.planned.window.tokens, output=desk.count(text)))
     if stream:
-        yield event_of(frame, {}, finish=finish)
-        if counts:
-            yield event_of(frame, None, usage=usage)
-        yield b"data: [DONE]\n\n"
+        for event in write_end(frame, [finish], usage if counts else None):
+            yield event
         return
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish, "logprobs": None}
     yield head
-    yield _encode({**frame, "object": "chat.completion", "choices": [choice], "usage": usage})
+    yield write_completion(frame, [_encode({"role": "assistant", "content": text})], [finish], usage)
 
 
 def finish_of(step: OpenStep) -> str:
@@ -74,17 +77,3 @@ def head_of(*, conversation: str, turn: int, step: int, stream: bool, tokens: in
     kind = "text/event-stream; charset=utf-8" if stream else "application/json"
     place: Any = {"conversation": conversation, "turn": turn, "step": step}
     return Head(status=200, headers={"content-type": kind}, **place, tokens=tokens)
-
-
-def event_of(
-    frame: Mapping[str, Any],
-    delta: Mapping[str, Any] | None,
-    *,
-    index: int = 0,
-    finish: str | None = None,
-    usage: Mapping[str, Any] | None = None,
-) -> bytes:
-    """Return an event of a stream. Without `delta` it has no choice and contains the usage."""
-    choice = {"index": index, "delta": delta, "finish_reason": finish, "logprobs": None}
-    chunk = {**frame, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
-    return b"data: " + _encode(chunk | ({"usage": usage} if usage else {})) + b"\n\n"

@@ -9,25 +9,23 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw
 
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.proxy.chat_completions import OutgoingRequest, Wire
-from cuebook.engine.proxy.chat_stream import Heard, message_of
 from cuebook.engine.proxy.idempotent_replay import StoredReply, counted, told_head
 from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.messages_window import body_of
 from cuebook.engine.proxy.request import RelayCall, Request, read_request
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.model import RelayRequest, Upstream
-from cuebook.records.turn import Usage
 from cuebook.window.anchors import with_cache_marks
 from cuebook.window.cache import CacheRule, rule_for
 from cuebook.window.post_forms import weigh
-from cuebook.wire.anthropic_answers import Grown, events_of, grow, take_message, told_usage
-from cuebook.wire.anthropic_messages import read_reply, read_system, read_turned, write_blocks
+from cuebook.wire.anthropic_answers import MessagesReader, message_usage, write_answer, write_events
+from cuebook.wire.anthropic_messages import read_system, read_turned, resent_form, write_blocks
 from cuebook.wire.anthropic_requests import chat_fields, plain_chat
-from cuebook.wire.chat_stream import Events, read_event
+from cuebook.wire.chat_answers import ChatReader
 
 # ---- Repeated requests ----------------------------------------------------------------------------------------------
 
@@ -39,25 +37,16 @@ def tell_message(desk: Desk, stored_reply: StoredReply, request: Request, *, est
     content = [block for each in stored_reply.messages[:1] for block in write_blocks(each, thoughts=True)[1]]
     stops = about.get("finishReasons") or [None]
     calls = any(block["type"] == "tool_use" for block in content)
-    usage = counted(desk, stored_reply, estimate=estimate)
-    message = {
-        "id": about.get("id") or f"msg_{stored_reply.no}_{stored_reply.turn.n}_{stored_reply.step.n}",
-        "type": "message",
-        "role": "assistant",
-        "model": about.get("model") or request.model,
-        "content": content,
-        "stop_reason": stops[0] or ("tool_use" if calls else "end_turn"),
-        "stop_sequence": None,
-        "usage": told_usage(
-            (usage and usage.input) or 0,
-            (usage and usage.output) or 0,
-            read=(usage and usage.cache_read) or 0,
-            written=(usage and usage.cache_write) or 0,
-        ),
-    }
+    message = write_answer(
+        about.get("id") or f"msg_{stored_reply.no}_{stored_reply.turn.n}_{stored_reply.step.n}",
+        about.get("model") or request.model,
+        content,
+        stop=stops[0] or ("tool_use" if calls else "end_turn"),
+        usage=message_usage(counted(desk, stored_reply, estimate=estimate)),
+    )
     yield told_head(stored_reply, request)
     if request.stream:
-        yield from events_of(message)
+        yield from write_events(message)
     else:
         yield _encode(message)
 
@@ -101,99 +90,12 @@ def _as_chat(_: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayReques
     return RelayRequest(method="POST", path="/chat/completions", headers=headers, body=_encode(fields))
 
 
-class ChatHeard(Heard):
-    """Stream parser for chat completions that are answered on Anthropic's wire, in the form its client will resend."""
-
-    @property
-    def waits(self) -> bool:
-        """Return whether the answer waits for tool results, whatever its finish reason."""
-        return True
-
-    def message(self, choice: int = 0) -> bytes | None:
-        """Return the answer as the chat message that its resent blocks are parsed as."""
-        data = message_of(self, choice)
-        return data if data is None else read_reply(write_blocks(data, thoughts=True)[1])
-
-
 def _breaks(*_: Any) -> bool:
     return False
 
 
 #: A request of Anthropic's wire, answered by a server of OpenAI's wire.
-CHATTED = Wire(read=read_as_chat, outgoing=_as_chat, hears=ChatHeard, breaks=_breaks)
-
-
-# ---- The stream -----------------------------------------------------------------------------------------------------
-
-
-#: Stop reason of an answer that waits for tool results.
-_CALLS = "tool_use"
-
-
-class MessageHeard(Struct):
-    """Stream parser of Anthropic's wire: the answer so far. Mutable."""
-
-    grown: Grown = field(default_factory=Grown)
-    events: Events = field(default_factory=Events)
-
-    @property
-    def done(self) -> bool:
-        """Return whether the stream has ended."""
-        return self.grown.done
-
-    @property
-    def whole(self) -> bool:
-        """Return whether the answer is complete."""
-        return self.grown.begun and bool(self.grown.stop or self.grown.done)
-
-    @property
-    def waits(self) -> bool:
-        """Return whether the answer waits for tool results."""
-        return self.grown.stop == _CALLS
-
-    @property
-    def usage(self) -> Usage | None:
-        """Return the provider's token counts. Input includes cache reads and cache writes."""
-        return self.grown.usage
-
-    @property
-    def error(self) -> str:
-        """Return the provider's error message."""
-        return self.grown.error
-
-    @property
-    def frame(self) -> dict[str, str]:
-        """Return the answer's id, model and other header fields."""
-        return {"id": self.grown.id, "model": self.grown.model}
-
-    @property
-    def choices(self) -> tuple[int, ...]:
-        """Return the number of the only answer."""
-        return (0,)
-
-    @property
-    def reasons(self) -> list[str | None]:
-        """Return the stop reason, in Anthropic's terms."""
-        return [self.grown.stop or None]
-
-    def hear(self, line: bytes) -> str:
-        """Parse a line of a stream. Return the text it adds."""
-        return grow(self.grown, self.events.read(line))
-
-    def take(self, body: bytes) -> None:
-        """Parse a complete answer."""
-        message = read_event(body)
-        if isinstance(message, dict):
-            take_message(self.grown, message)
-
-    def message(self, choice: int = 0) -> bytes | None:
-        """Return the answer as one chat message."""
-        if choice or not self.grown.begun or not (self.grown.blocks or self.whole):
-            return None
-        try:
-            return read_reply(self.grown.content)
-        except (InvalidInput, msgspec.MsgspecError):
-            return None
+CHATTED = Wire(read=read_as_chat, outgoing=_as_chat, hears=lambda: ChatReader(resent_form), breaks=_breaks)
 
 
 #: Requests for an answer. Requests that count tokens are neither cached nor stored.
@@ -319,6 +221,8 @@ def _sent(call: RelayCall, body: bytes) -> RelayRequest:
 
 
 #: Sends the window instead of the client's messages.
-MESSAGES = Wire(read=read_messages, outgoing=_window, hears=MessageHeard, breaks=breaks, tells=tell_message)
+MESSAGES = Wire(read=read_messages, outgoing=_window, hears=MessagesReader, breaks=breaks, tells=tell_message)
 #: Sends the client's own messages and stores the window.
-KEPT = Wire(read=read_messages, outgoing=_as_it_came, hears=MessageHeard, breaks=breaks, tells=tell_message, says=False)
+KEPT = Wire(
+    read=read_messages, outgoing=_as_it_came, hears=MessagesReader, breaks=breaks, tells=tell_message, says=False
+)

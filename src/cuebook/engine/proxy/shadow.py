@@ -27,7 +27,7 @@ from cuebook.engine.proxy.messages import MESSAGES
 from cuebook.engine.proxy.messages import PATH as MESSAGES_PATH
 from cuebook.engine.proxy.request import HistoryPlace, RelayCall, Request, place_of
 from cuebook.engine.proxy.responses_stream import PATH as RESPONSES_PATH
-from cuebook.engine.proxy.responses_stream import AnswerIds, ResponseHeard
+from cuebook.engine.proxy.responses_stream import AnswerIds
 from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
 from cuebook.engine.turn.opening import Intent, open_step
 from cuebook.engine.turn.step import OpenStep
@@ -35,6 +35,7 @@ from cuebook.errors import CuebookError, InvalidInput, UpstreamError
 from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.records.memory import Scope
 from cuebook.records.turn import SHADOW
+from cuebook.wire.responses_answers import ResponsesReader
 
 # ---- Compressed bodies ----------------------------------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ OVERLOAD, UNREAD, FAILED, SLOW, FORGOTTEN = "overload", "unreadable", "failed", 
 
 
 #: Parsed as an equivalent chat completion that is never sent.
-RESPONSES = msgspec.structs.replace(CHAT, hears=ResponseHeard)
+RESPONSES = msgspec.structs.replace(CHAT, hears=ResponsesReader)
 #: Parsers by path; chat completions by default.
 WIRES: Mapping[str, Wire] = {MESSAGES_PATH: MESSAGES, RESPONSES_PATH: RESPONSES}
 
@@ -324,13 +325,13 @@ class Shadow:
                 if not overheard.status:
                     await step.finish(state="failed", error=overheard.broken)
                     return
-                hearing = overheard.wire.hears()
+                reader = overheard.wire.hears()
                 with suppress(UpstreamError):  # the client received it
-                    async with closing(relay_answer(_RecordedStream(overheard), step, hearing)) as pieces:
+                    async with closing(relay_answer(_RecordedStream(overheard), step, reader)) as pieces:
                         async for _ in pieces:
                             pass
-                if isinstance(hearing, ResponseHeard):
-                    self._answers.learn(hearing, opened.lease)
+                if overheard.wire is RESPONSES:
+                    self._answers.learn(reader.answer, opened.lease)
 
     def _unkept(self, reason: str, error: Exception) -> None:
         self._lose(reason)

@@ -1,17 +1,15 @@
-"""Parse streams of OpenAI's wire: lines of server-sent events (SSE), their JSON, and token usage.
+"""Parse and write streams of server-sent events (SSE): lines, and the JSON of their events.
 
 The grammar of events is WHATWG HTML's, 9.2 "Server-sent events".
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from cuebook.records.expression import nests_deeper
-from cuebook.records.turn import Usage
 
 #: A longer line is relayed before it ends, to bound memory.
 LONGEST_LINE = 4 * 1024 * 1024
@@ -21,8 +19,8 @@ DEPTH = 256
 DONE = b"[DONE]"
 
 _BOM = b"\xef\xbb\xbf"
-_HALVES = re.compile("[\ud800-\udfff]")
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 
 
 class ByteLines:
@@ -100,17 +98,6 @@ def read_event(data: bytes) -> Any:
         return None
 
 
-def read_usage(usage: Mapping[str, Any]) -> Usage:
-    """Return a provider's token counts with cache reads and writes, or None if they are invalid."""
-    details = usage.get("prompt_tokens_details")
-    details = details if isinstance(details, dict) else {}
-    return Usage(
-        input=_count(usage.get("prompt_tokens")),
-        output=_count(usage.get("completion_tokens")),
-        cache_read=_count(details.get("cached_tokens")),
-        cache_write=_count(details.get("cache_write_tokens")),
-    )
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 else None
+def write_event(kind: str, **fields: Any) -> bytes:
+    """Return a named event whose JSON repeats its name as `type`."""
+    return b"event: " + kind.encode() + b"\ndata: " + _encode({"type": kind, **fields}) + b"\n\n"
