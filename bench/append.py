@@ -12,21 +12,24 @@ from typing import Any
 
 from bench.measure import Figure, Run, Sample, compared, cpu, fsync_seconds, interleave, interleave_async, shown
 from bench.random_text import TextGenerator
-from bench.stores import BEGINNING, CONVERSATION, SCOPE, copy, drafting, drafts, fill, store, writing
+from bench.stores import BEGINNING, CONVERSATION, SCOPE, append_in, copy, drafting, drafts, fill, store, writing
 from cuebook.engine.core.drafts import Posted
 from cuebook.interfaces.store import Batch
 from cuebook.memory.compress import compress
 from cuebook.memory.recall import key_text
 from cuebook.records.conversation import Draft
 from cuebook.records.redaction import Redactor
-from cuebook.storage.failpoints import Failpoints
-from cuebook.storage.sqlite import writes
-from cuebook.storage.sqlite.base import SQL
-from cuebook.storage.sqlite.store import SqliteStore
-from cuebook.storage.sqlite.tree import SHIFT, owner_token
+from cuebook.storage.database.sqlite import SQL, transaction_on
+from cuebook.storage.store import sqlite_store
+from cuebook.storage.tree import SHIFT, owner_token
 
 WORDS = 100
 _AT_ONCE = 25  # appends per round
+#: The same rows by position, which is the fastest way to bind values.
+_INSERT = """INSERT INTO post (tenant, conversation, seq, id, parent, run_start, run_parent, round, sender, recipient,
+    role, state, message, small, parts, wire, body, created_at, tokens, small_tokens, path_tokens, path_count, digest)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_INSERT_TEXT = "INSERT INTO post_text (rowid, scope, key) VALUES (?, ?, ?)"
 _BEFORE = 1_000  # posts that are already stored
 
 
@@ -68,13 +71,13 @@ def append(run: Run) -> Iterator[Figure]:
 
 
 def _product(connection: sqlite3.Connection, said: Iterator[Draft]) -> Callable[[], float]:
-    failpoints = Failpoints()
+    transaction = transaction_on(connection)
 
     def one() -> None:
         draft = next(said)
         connection.execute("BEGIN IMMEDIATE")
         batch = Batch(conversation=CONVERSATION, drafts=(draft,), now=draft.created_at)
-        writes.append(connection, SCOPE, batch, failpoints)
+        append_in(transaction, batch)
         connection.execute("COMMIT")
 
     return lambda: cpu(_AT_ONCE, one)
@@ -83,7 +86,7 @@ def _product(connection: sqlite3.Connection, said: Iterator[Draft]) -> Callable[
 def _by_hand(connection: sqlite3.Connection, appends: Iterator[Bare], *, reads: bool) -> Callable[[], float]:
     names = ("conversation_by_id", "post_by_id", "post_at")
     lookups = [SQL[name] for name in names]
-    insert, insert_text, head = SQL["post_insert"], SQL["post_text_insert"], SQL["conversation_grow"]
+    head = SQL["conversation_grow"]
 
     def one() -> None:
         values = next(appends)
@@ -91,8 +94,8 @@ def _by_hand(connection: sqlite3.Connection, appends: Iterator[Bare], *, reads: 
         if reads:
             for statement, key in zip(lookups, values.lookups, strict=True):
                 connection.execute(statement, key).fetchone()
-        connection.execute(insert, values.post)
-        connection.execute(insert_text, values.text)
+        connection.execute(_INSERT, values.post)
+        connection.execute(_INSERT_TEXT, values.text)
         connection.execute(head, values.head)
         connection.execute("COMMIT")
 
@@ -131,7 +134,7 @@ def _conversation(connection: sqlite3.Connection) -> tuple[list[str], tuple[Any,
 
 
 async def _through_api(path: Path, said: Iterator[Draft], rounds: int) -> Sample:
-    kept = SqliteStore(str(path))
+    kept = sqlite_store(str(path))
 
     async def one() -> float:
         began = time.perf_counter()
@@ -206,7 +209,7 @@ def durable(run: Run) -> Iterator[Figure]:
 
 
 async def _durable(path: Path, said: Iterator[Draft], rounds: int) -> tuple[dict[str, Sample], int]:
-    kept = SqliteStore(str(path), synchronous="FULL")
+    kept = sqlite_store(str(path), synchronous="FULL")
     commits: list[int] = []
     spent: list[float] = []
 

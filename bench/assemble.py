@@ -23,7 +23,7 @@ from cuebook.engine.turn.plan import plan
 from cuebook.engine.turn.turn import wish_of
 from cuebook.interfaces.model import Model
 from cuebook.records.turn import Window
-from cuebook.storage.sqlite.base import SQL
+from cuebook.storage.database.sqlite import SQL
 
 _WORDS, _LONG_WORDS = 23, 100
 _POSTS = 10_000

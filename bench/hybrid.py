@@ -19,8 +19,9 @@ from cuebook.interfaces.memories import PlaceChange
 from cuebook.interfaces.vectors import EmbeddedPlace
 from cuebook.memory.owner_memories import memory_id
 from cuebook.records.memory import Memory, Place, Scope
-from cuebook.storage.sqlite.connect import connect
-from cuebook.storage.sqlite.vectors import EVERYWHERE, Matrices, scope_of_place
+from cuebook.storage.database.sqlite import transaction_on
+from cuebook.storage.database.sqlite_files import connect
+from cuebook.storage.vectors import EVERYWHERE, Matrices, scope_of_place
 from cuebook.testing.embedder import HashingEmbedder
 
 _OWN, _PLACES, _LIMIT = 1_000, 5, 10
@@ -109,7 +110,7 @@ async def _ours(folder: Path, questions: list[str]) -> tuple[float, float]:
         for question in questions:
             dense = await sense(cue.desk, question)
             began = time.perf_counter()
-            close = matrices.close(connection, "default", place, dense) if dense else None
+            close = matrices.close(transaction_on(connection), "default", place, dense) if dense else None
             if close:
                 close.best(_LIMIT, EVERYWHERE)
             near.append(time.perf_counter() - began)

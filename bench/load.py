@@ -9,9 +9,10 @@ from pathlib import Path
 
 from bench.measure import Figure, Run, Sample, compared, cpu, interleave, interleave_async, wall
 from bench.stores import CONVERSATION, SCOPE, reading, store
-from cuebook.storage.sqlite import reads
-from cuebook.storage.sqlite.base import SQL
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage import reads
+from cuebook.storage.access import need
+from cuebook.storage.database.sqlite import SQL, transaction_on
+from cuebook.storage.store import sqlite_store
 
 LAST = 30
 _FEW = 40  # the shortest conversation with 30 posts
@@ -36,11 +37,12 @@ def load(run: Run) -> Iterator[Figure]:
 
 
 def _product(connection: sqlite3.Connection) -> Callable[[], float]:
-    """Read like `SqliteStore`: the conversation, its path and the posts as records, in one snapshot."""
+    """Read like the store: the conversation, its path and the posts as records, in one snapshot."""
+    transaction = transaction_on(connection)
 
     def one() -> None:
         connection.execute("BEGIN")
-        reads.posts(connection, SCOPE, CONVERSATION, path=True, last=LAST, head=None)
+        reads.posts_of(transaction, need(transaction, SCOPE, CONVERSATION), last=LAST)
         connection.execute("ROLLBACK")
 
     return lambda: cpu(_AT_ONCE, one)
@@ -53,7 +55,7 @@ def _raw(connection: sqlite3.Connection, posts: int, clock: Clock) -> Callable[[
 
 
 async def _through_api(path: Path, raw: Callable[[], float], rounds: int) -> dict[str, Sample]:
-    kept = SqliteStore(str(path))
+    kept = sqlite_store(str(path))
 
     async def ours() -> float:
         began = time.perf_counter()

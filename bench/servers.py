@@ -19,7 +19,7 @@ import uvicorn
 from cuebook.config import Config, EmbedderConfig, Settings, StoreConfig, UpstreamConfig
 from cuebook.records.memory import Scope
 from cuebook.server.app import serve
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.store import sqlite_store
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -87,7 +87,7 @@ def bare_relay(base_url: str) -> App:
 
 def bare_reader(path: str) -> App:
     """Return a minimal server for the store: the same read, with the records as JSON."""
-    store = SqliteStore(path)
+    store = sqlite_store(path)
     encode = msgspec.json.Encoder().encode
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:

@@ -16,9 +16,11 @@ from cuebook.records.conversation import Draft
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Scope
 from cuebook.records.redaction import Redactor
+from cuebook.storage.database.sqlite import transaction_on
+from cuebook.storage.database.sqlite_files import connect, prepare
+from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.failpoints import Failpoints
-from cuebook.storage.sqlite import writes
-from cuebook.storage.sqlite.connect import connect, prepare
+from cuebook.storage.writes import ConversationWriter
 from cuebook.window.tokens import counter
 
 CONVERSATION = "long"
@@ -78,8 +80,13 @@ def append_together(connection: sqlite3.Connection, conversation: str, batch: Se
     """Store drafts in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     made = Batch(conversation=conversation, drafts=tuple(batch), now=batch[-1].created_at)
-    writes.append(connection, SCOPE, made, Failpoints())
+    append_in(transaction_on(connection), made)
     connection.execute("COMMIT")
+
+
+def append_in(transaction: Transaction, batch: Batch) -> None:
+    """Append in an open transaction: the work of `Store.append` without its thread."""
+    ConversationWriter.append.__wrapped__(None, transaction, SCOPE, batch)
 
 
 def copy(path: Path, name: str) -> Path:

@@ -9,10 +9,10 @@ from typing import Any
 from bench.hybrid import hybrid
 from bench.measure import Figure, Run, compared, interleave, wall
 from cuebook.records.memory import Dense
+from cuebook.storage.database.sqlite import SQL, transaction_on
+from cuebook.storage.database.sqlite_files import connect, prepare
 from cuebook.storage.failpoints import Failpoints
-from cuebook.storage.sqlite.base import SQL
-from cuebook.storage.sqlite.connect import connect, prepare
-from cuebook.storage.sqlite.vectors import Matrices, scope_of
+from cuebook.storage.vectors import Matrices, scope_of
 
 _SCOPE = 1_000  # vectors
 _DIMENSION = 384
@@ -72,8 +72,10 @@ def _unit(rows: Any) -> Any:
 
 
 def _search(connection: sqlite3.Connection, matrices: Matrices, dense: Dense) -> Callable[[], list[int]]:
+    transaction = transaction_on(connection)
+
     def search() -> list[int]:
-        close = matrices.close(connection, "default", scope_of(1), dense)
+        close = matrices.close(transaction, "default", scope_of(1), dense)
         return close.best(10, [(1, _SCOPE)]) if close else []
 
     return search
@@ -90,9 +92,10 @@ def _fill(path: Path, size: int, dice: Any) -> None:
         connection.execute("BEGIN")
         for no in range(1, size // _SCOPE + 1):
             rows = _unit(dice.standard_normal((_SCOPE, _DIMENSION)))
-            made = [("default", scope_of(no), _MODEL, at, 0, row.tobytes()) for at, row in enumerate(rows, 1)]
+            names = {"tenant": "default", "scope": scope_of(no), "model": _MODEL}
+            made = [{**names, "ref": at, "part": 0, "body": row.tobytes()} for at, row in enumerate(rows, 1)]
             connection.executemany(SQL["vector_insert"], made)
-            values = {"tenant": "default", "scope": scope_of(no), "model": _MODEL, "owner": "", "upto": _SCOPE}
-            connection.execute(SQL["embedded_put"], {**values, "vectors": _SCOPE, "now": 1.0})
+            values = {**names, "owner": "", "upto": _SCOPE, "vectors": _SCOPE, "now": 1.0}
+            connection.execute(SQL["embedded_put"], values)
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

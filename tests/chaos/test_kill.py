@@ -15,7 +15,7 @@ import pytest
 from worker_process import WorkerProcess
 
 from cuebook.storage import failpoints
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.store import sqlite_store
 from storage.audit import audit
 from storage.hammer import RUN
 from storage.history import Checker
@@ -74,7 +74,7 @@ class DatabaseFile:
         """Open the file again and compare its contents."""
 
         async def compare() -> None:
-            store = SqliteStore(str(self.path))
+            store = sqlite_store(str(self.path))
             try:
                 await self.checker.settle(store, now=(self.run + 1) * RUN - 1)
             finally:

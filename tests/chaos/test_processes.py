@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 import pytest
 from worker_process import WorkerProcess
 
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.store import sqlite_store
 from storage.audit import audit
 from storage.hammer import RUN
 from storage.history import Checker
@@ -24,7 +24,7 @@ def processes():
 
 def settle(checker, path, now):
     async def look():
-        store = SqliteStore(str(path))
+        store = sqlite_store(str(path))
         try:
             await checker.settle(store, now=now)
         finally:

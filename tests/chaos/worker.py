@@ -10,9 +10,9 @@ import os
 import sys
 import traceback
 
+from cuebook.storage.database.holders import Holders
 from cuebook.storage.failpoints import Failpoints
-from cuebook.storage.sqlite.connect import Holders
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.store import sqlite_store
 from storage.hammer import hammer
 
 
@@ -24,7 +24,7 @@ def say(line: bytes) -> None:
 async def work(order) -> None:
     os.environ["CUEBOOK_FAILPOINT"] = order.pop("failpoint")
     alone = Holders(None)  # a killed process keeps its leases: the test history knows of no other process's end
-    store = SqliteStore(order.pop("path"), failpoints=Failpoints.from_environment(), holders=alone)
+    store = sqlite_store(order.pop("path"), failpoints=Failpoints.from_environment(), holders=alone)
     await hammer(store, say, **order)
     await store.aclose()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import cuebook
-from cuebook.storage.sqlite.base import load_statements
+from cuebook.storage.database.statements import load_statements
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
@@ -29,7 +29,7 @@ MAX_FUNCTION_LINES = 60
 CATCHES_EVERYTHING = {
     "src/cuebook/engine/proxy/shadow.py",  # its outermost loop records the error and continues
     "src/cuebook/engine/jobs/worker.py",  # its outermost loop records the error and continues
-    "src/cuebook/storage/sqlite/writer.py",  # any error of a request is passed to its caller
+    "src/cuebook/storage/database/sqlite_writer.py",  # any error of a request is passed to its caller
     "src/cuebook/providers/minilm/compute_thread.py",  # any error of a chunk is passed to its caller
 }
 PURE_PACKAGES = {

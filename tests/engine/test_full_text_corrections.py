@@ -7,9 +7,10 @@ from cuebook.config import build
 from cuebook.interfaces.memories import PlaceChange
 from cuebook.memory.owner_memories import memory_id
 from cuebook.records.memory import Memory, Place, Scope
-from cuebook.storage.sqlite import search
-from cuebook.storage.sqlite.connect import connect
-from cuebook.storage.sqlite.search import PlaceWords
+from cuebook.storage import search
+from cuebook.storage.database.sqlite import transaction_on
+from cuebook.storage.database.sqlite_files import connect
+from cuebook.storage.search import PlaceWords
 
 ANN = Place("user", "ann")
 COLUMNS = {"tenant": "default", "kind": "user", "owner": "ann"}
@@ -51,9 +52,9 @@ async def test_a_tenants_forgotten_words_leave_memory_at_the_next_search(tmp_pat
         await cue.memories.put("domain", "bob's", "a boat", user="bob")
         with connect(str(tmp_path / "cuebook.db"), read_only=True) as connection:
             words = PlaceWords()
-            assert "lamp" in str(words.of(connection, COLUMNS).keys)
+            assert "lamp" in str(words.of(transaction_on(connection), COLUMNS).keys)
             await cue.memory.forget(user="ann")
-            words.of(connection, COLUMNS | {"owner": "bob"})
+            words.of(transaction_on(connection), COLUMNS | {"owner": "bob"})
             assert words.owners() == ["bob"]
 
 

@@ -11,7 +11,7 @@ from cuebook.interfaces.model import Piece
 from cuebook.memory.corrections import correction_of
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import CATEGORIES, Scope
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.store import sqlite_store
 from cuebook.testing import FrozenClock, ScriptedModel
 
 WRONG, RIGHT = "I am allergic to nuts.", "Allergic to peanuts, not to nuts."
@@ -117,7 +117,7 @@ async def test_a_correction_can_be_corrected(tmp_path, clock):
         summary = (await summary_of(cue)).markdown
         assert "peanuts" in summary
         assert "walnuts" not in summary
-        store = SqliteStore(str(tmp_path / "cuebook.db"))
+        store = sqlite_store(str(tmp_path / "cuebook.db"))
         assert [each.text for each in await store.memories.corrections.of(Scope(), "c1")] == [RIGHT, RIGHT]
         await store.aclose()
 
@@ -140,7 +140,7 @@ async def test_a_crash_between_correction_and_summary_affects_no_window(tmp_path
     async with open_database(tmp_path, clock) as cue:
         await store_long_conversation(cue, clock)
         item = await item_of(cue, "nuts")
-        store = SqliteStore(str(tmp_path / "cuebook.db"))  # another process that ends after its first write
+        store = sqlite_store(str(tmp_path / "cuebook.db"))  # another process that ends after its first write
         await store.memories.corrections.keep(Scope(), correction_of("c1", item.sources, item.text, RIGHT))
         assert await store.memories.corrections.due() == [("default", "c1")]
         await store.aclose()
@@ -154,7 +154,7 @@ async def test_a_background_job_finishes_a_correction_once(tmp_path, clock):
     async with open_database(tmp_path, clock) as cue:
         await store_long_conversation(cue, clock)
         item, before = await item_of(cue, "nuts"), await summary_of(cue)
-        store = SqliteStore(str(tmp_path / "cuebook.db"))
+        store = sqlite_store(str(tmp_path / "cuebook.db"))
         await store.memories.corrections.keep(Scope(), correction_of("c1", item.sources, item.text, RIGHT))
         await store.aclose()
         assert await cue.settle() == {}

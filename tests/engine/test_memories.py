@@ -12,7 +12,7 @@ from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.memories import MemoryQuery
 from cuebook.memory.scopes import persona_place
 from cuebook.providers.file_sink import FileSink
-from cuebook.records.memory import Place
+from cuebook.records.memory import Place, Scope
 
 DAY = 86_400.0
 
@@ -300,13 +300,10 @@ async def test_a_file_gets_each_pass_once_despite_a_crash(tmp_path, clock):
     assert json.loads(whole.splitlines()[0])["passId"] == "c1:1:1"
     file.write_bytes(whole + whole.splitlines(keepends=True)[0][:40])  # torn by a crash
     async with cue_on(tmp_path, **settings) as cue:
-        await cue.desk.store._write(  # noqa: SLF001  # as if it had died before crossing the pass off
-            lambda c: c.execute(
-                "INSERT INTO outbox (tenant, conversation, version, sink)"
-                " SELECT tenant, no, ?, 'file:rolling.jsonl' FROM conversation WHERE id = ?",
-                (1, "c1"),
-            )
-        )
+        no = (await cue.desk.store.conversation(Scope(), "c1")).no
+        values = {"tenant": "default", "no": no, "version": 1, "sink": "file:rolling.jsonl"}
+        # as if it had died before crossing the pass off
+        await cue.desk.store.database.write(lambda transaction: transaction.run("outbox_insert", **values).rowcount)
         await cue.settle()
         assert file.read_bytes() == whole
 

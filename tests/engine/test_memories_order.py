@@ -77,12 +77,10 @@ async def test_delivering_again_changes_nothing(tmp_path, clock):
         await deliver_in_order(cue, clock, (*EXAMS, "I am allergic to nuts."), range(4))
         before = await memories_by_time(cue)
         for n in (2, 0, 3, 1):
-            await cue.desk.store._write(  # noqa: SLF001  # as a forget of what they say too leaves them
-                lambda c, n=n: c.execute(
-                    "UPDATE delivery SET seq = 0, version = -1, due = 1"
-                    " WHERE conversation = (SELECT no FROM conversation WHERE id = ?)",
-                    (f"c{n}",),
-                )
+            values = {"tenant": "default", "no": (await cue.desk.store.conversation(Scope(), f"c{n}")).no, "epoch": 1}
+            # as a forget of what they say too leaves them
+            await cue.desk.store.database.write(
+                lambda each, values=values: each.run("delivery_anew", **values).rowcount
             )
             await deliver(cue.desk, Scope(), f"c{n}")
         assert await memories_by_time(cue) == before

@@ -3,9 +3,10 @@
 from typing import Any
 
 from cuebook.errors import NotFound
-from cuebook.interfaces.store import PathQuery, Scene, Store
+from cuebook.interfaces.store import PathQuery, Scene
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Turn as TurnRecord
+from cuebook.storage.store import Store
 from storage.reference_conversation import ReferenceConversation, Turn
 
 State = dict[str, Any]

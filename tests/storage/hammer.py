@@ -8,9 +8,10 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from cuebook.interfaces.store import Batch, CompactionResult, Lease, PathQuery, StepEnd, Store
+from cuebook.interfaces.store import Batch, CompactionResult, Lease, PathQuery, StepEnd
 from cuebook.records.conversation import Draft, Role
 from cuebook.records.memory import Item, Summary
+from cuebook.storage.store import Store
 from storage.history import OWNER, SHARED, begun, done
 from storage.makers import draft, opening_at
 from storage.operations import (

@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import NotFound
-from cuebook.interfaces.store import Store
 from cuebook.records.memory import Scope
+from cuebook.storage.store import Store
 from storage.compare import State, differences, expected_state, state_of
 from storage.operations import (
     AnyOperation,

@@ -6,9 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import CuebookError
-from cuebook.interfaces.store import Batch, CompactionResult, Lease, Opening, StepEnd, Store
+from cuebook.interfaces.store import Batch, CompactionResult, Lease, Opening, StepEnd
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
+from cuebook.storage.store import Store
 from storage.reference import Reference
 
 

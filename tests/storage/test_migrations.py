@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cuebook.errors import BackendError
+from cuebook.storage.database.sqlite_files import APPLICATION_ID, connect, migrate, prepare, schema_version
 from cuebook.storage.failpoints import Failpoints
-from cuebook.storage.sqlite.connect import APPLICATION_ID, connect, migrate, prepare, schema_version
 from cuebook.storage.tables import FULL_TEXT, MIGRATIONS, TABLES, VERSION, Column, Table, ddl
 
 #: A later schema version with one more column, index and table, and the migrations that lead to it.

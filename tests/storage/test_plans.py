@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 
 from cuebook.storage import tables
-from cuebook.storage.sqlite.base import load_statements
+from cuebook.storage.database.statements import load_statements
 
 #: Statements that scan a whole table, and why that is intended.
 WHOLE = {
@@ -13,8 +13,8 @@ WHOLE = {
     "audit_naming", "conversations_heard", "conversations_of_user", "delete_idempotency", "embedded_of_user",
     "keys_of_user", "memories_of_user", "memory_forgets", "observations_naming", "places_of_user", "windows_naming",
     # counts and short lists of all rows
-    "audit_checkpoints", "audit_last", "embedded_counts", "key_any", "keys_of", "optimizations", "outsiders",
-    "prompt_observed", "prompt_tenants", "receipts_last",
+    "audit_checkpoints", "audit_last", "conversation_counts", "embedded_counts", "key_any", "keys_of", "optimizations",
+    "outsiders", "prompt_observed", "prompt_tenants", "receipts_last",
     "shadow_calls", "tally_items", "tally_memories", "tally_posts",
     "tuning_latest", "tuning_totals",
     # queues: each row is pending work

@@ -18,9 +18,9 @@ from cuebook.errors import BackendError, InvalidInput, StoreFull
 from cuebook.interfaces.store import Batch, PathQuery
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope
+from cuebook.storage.database.sqlite_writer import Writer
 from cuebook.storage.failpoints import Failpoints
-from cuebook.storage.sqlite.store import SqliteStore
-from cuebook.storage.sqlite.writer import Writer
+from cuebook.storage.store import sqlite_store
 from storage.audit import audit
 from storage.contract.memory import item, result
 from storage.contract.turns import answer, begin, end
@@ -47,14 +47,14 @@ def python_path(monkeypatch):
 
 @pytest.fixture
 async def store(path):
-    store = SqliteStore(str(path), synchronous="OFF")
+    store = sqlite_store(str(path), synchronous="OFF")
     yield store
     await store.aclose()
 
 
 async def in_writer(store, run):
     """Run a function on the writing connection, between two batches."""
-    return await asyncio.wrap_future(store._writer.submit(run))  # noqa: SLF001 - the test is about the writer
+    return await asyncio.wrap_future(store.database._writer.submit(run))  # noqa: SLF001 - the test is about the writer
 
 
 async def writer_blocked(store):
@@ -74,20 +74,20 @@ async def writer_blocked(store):
 
 
 async def test_sixteen_concurrent_appends_take_two_commits(store):
-    before = store.commits
+    before = store.database.commits
     await asyncio.gather(*(store.append(OWNER, batch(draft(f"x{n}", "hi"), conversation=f"c{n}")) for n in range(16)))
-    assert store.commits - before <= 2
+    assert store.database.commits - before <= 2
 
 
 async def test_waiting_requests_are_one_commit(store):
     let_go, task = await writer_blocked(store)
     calls = [asyncio.ensure_future(store.append(OWNER, batch(draft(f"x{n}", "hi")))) for n in range(200)]
     await asyncio.sleep(0)
-    before = store.commits
+    before = store.database.commits
     let_go.set()
     answers = await asyncio.gather(*calls)
     await task
-    assert store.commits - before == 2, "one commit for the running request, and one for all waiting requests"
+    assert store.database.commits - before == 2, "one commit for the running request, and one for all waiting requests"
     assert sorted(each.last_seq for each in answers) == list(range(1, 201))
 
 
@@ -145,7 +145,7 @@ async def test_cancellation_at_any_time_affects_no_other_request(store):
 
 
 async def test_waiting_requests_finish_when_the_store_closes(path):
-    store = SqliteStore(str(path), synchronous="OFF")
+    store = sqlite_store(str(path), synchronous="OFF")
     let_go, task = await writer_blocked(store)
     call = asyncio.ensure_future(store.append(OWNER, batch(draft("x", "hi"))))
     await asyncio.sleep(0)
@@ -163,12 +163,12 @@ async def test_waiting_requests_finish_when_the_store_closes(path):
 
 def refused(path, kind):
     with pytest.raises(kind) as told:
-        SqliteStore(str(path))
+        sqlite_store(str(path))
     return str(told.value)
 
 
 def test_a_database_of_a_newer_version_is_rejected_unchanged(path):
-    asyncio.run(SqliteStore(str(path)).aclose())
+    asyncio.run(sqlite_store(str(path)).aclose())
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE schema_version SET version = 9999")
         connection.commit()
@@ -196,7 +196,7 @@ def test_a_foreign_database_is_rejected_unchanged(path, table):
 
 
 def test_a_database_without_schema_version_is_rejected(path):
-    asyncio.run(SqliteStore(str(path)).aclose())
+    asyncio.run(sqlite_store(str(path)).aclose())
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM schema_version")
         connection.commit()
@@ -210,14 +210,14 @@ def test_any_open_error_is_reported():
 
 NEW = """
 import asyncio, os, sys
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.store import sqlite_store
 from cuebook.interfaces.store import Batch
 from cuebook.records.memory import Scope
 from storage.makers import draft
 
 async def main():
     os.umask(int(sys.argv[2], 8))
-    store = SqliteStore(sys.argv[1])
+    store = sqlite_store(sys.argv[1])
     await store.append(Scope(), Batch(conversation="c", drafts=(draft("x", "hello"),), now=1.0))
     print(*sorted(f"{each.name} {each.stat().st_mode & 0o777:o}" for each in os.scandir(os.path.dirname(sys.argv[1]))))
     await store.aclose()
@@ -250,7 +250,7 @@ def test_a_folder_that_cannot_be_created_is_named(tmp_path):
 
 
 async def read_posts(path):
-    store = SqliteStore(str(path))
+    store = sqlite_store(str(path))
     try:
         return [post.message for post in await store.posts(OWNER, "c")]
     finally:
@@ -258,7 +258,7 @@ async def read_posts(path):
 
 
 async def test_a_damaged_file_raises_without_crashing(path):
-    store = SqliteStore(str(path))
+    store = sqlite_store(str(path))
     await store.append(OWNER, batch(*drafts(*"abcdef")))
     await store.aclose()
     body = bytearray(path.read_bytes())
@@ -270,7 +270,7 @@ async def test_a_damaged_file_raises_without_crashing(path):
 
 REFUSED = """
 import asyncio, os, sys
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.store import sqlite_store
 from cuebook.errors import BackendError
 from cuebook.interfaces.store import Batch
 from cuebook.records.memory import Scope
@@ -290,7 +290,7 @@ except PermissionError:
 
 async def main():
     try:
-        store = SqliteStore(path)
+        store = sqlite_store(path)
     except BackendError as error:
         print("start:", error)
         return
@@ -332,7 +332,7 @@ def refusing(path):
 
 
 async def _store_one(path):
-    store = SqliteStore(str(path))
+    store = sqlite_store(str(path))
     await store.append(OWNER, batch(draft("x", "hello")))
     await store.aclose()
 
@@ -443,7 +443,7 @@ async def test_a_full_disk_keeps_acknowledged_posts(small_disk, size, synchronou
     path = small_disk / "cuebook.db"
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_500_000))
-    store = SqliteStore(str(path), synchronous=synchronous)
+    store = sqlite_store(str(path), synchronous=synchronous)
     try:
         stored = await fill(store, size=size)
         assert stored
@@ -456,7 +456,7 @@ async def test_a_full_disk_keeps_acknowledged_posts(small_disk, size, synchronou
         assert more, "the free space is used"
     finally:
         await store.aclose()
-    store = SqliteStore(str(path))
+    store = sqlite_store(str(path))
     try:
         assert [post.id for post in await store.posts(OWNER, "c")] == [*stored, "after", *more]
     finally:
@@ -486,14 +486,14 @@ async def test_a_turn_on_a_full_disk_can_be_closed_later(store):
 
 FAILING = """
 import asyncio, sys
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.store import sqlite_store
 from cuebook.errors import BackendError
 from cuebook.interfaces.store import Batch
 from cuebook.records.memory import Scope
 from storage.makers import draft
 
 async def main():
-    store = SqliteStore(sys.argv[1])
+    store = sqlite_store(sys.argv[1])
     for n in range(40):
         try:
             await store.append(Scope(), Batch(conversation="c", drafts=(draft(f"x{n}", "hello"),), now=1.0))
@@ -527,7 +527,7 @@ def test_a_failed_sync_is_reported_and_loses_no_acknowledged_post(path):
 
 
 async def read_ids(path):
-    store = SqliteStore(str(path))
+    store = sqlite_store(str(path))
     try:
         return [post.id for post in await store.posts(OWNER, "c")]
     finally:
@@ -599,22 +599,22 @@ async def test_data_deleted_during_a_read_goes_after_the_read(store, path):
 KILLED = """
 import asyncio, sys
 from cuebook.storage.failpoints import Failpoints
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.store import sqlite_store
 from cuebook.records.memory import Scope
 
-asyncio.run(SqliteStore(sys.argv[1], failpoints=Failpoints("commit.after:kill")).delete(Scope(), "c"))
+asyncio.run(sqlite_store(sys.argv[1], failpoints=Failpoints("commit.after:kill")).delete(Scope(), "c"))
 """
 
 
 async def test_data_deleted_before_a_kill_is_gone_after_restart(path):
     """The process is killed after the deletion is committed and before the log is emptied."""
-    store = SqliteStore(str(path))
+    store = sqlite_store(str(path))
     await tell_canary(store, "c")
     await store.aclose()
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", KILLED, str(path)], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert bytes_left(path.parent, CANARY), "the process was killed before the log was emptied"
-    store = SqliteStore(str(path))
+    store = sqlite_store(str(path))
     try:
         assert bytes_left(path.parent, CANARY) == {}
         assert (await store.conversations(OWNER, limit=9)).items == ()

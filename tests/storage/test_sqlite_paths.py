@@ -7,16 +7,16 @@ import pytest
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Batch, PathQuery
 from cuebook.records.memory import Scope
-from cuebook.storage.sqlite.search import neighbours
-from cuebook.storage.sqlite.store import SqliteStore
-from cuebook.storage.sqlite.tree import Paths
+from cuebook.storage.search import neighbours
+from cuebook.storage.store import sqlite_store
+from cuebook.storage.tree import Paths
 from storage.makers import draft
 
 
 @pytest.fixture
 async def stores(tmp_path):
     """Return two stores with their own caches, like those of two processes."""
-    both = [SqliteStore(str(tmp_path / "cuebook.db"), synchronous="OFF") for _ in range(2)]
+    both = [sqlite_store(str(tmp_path / "cuebook.db"), synchronous="OFF") for _ in range(2)]
     for store in both:
         store.paths = Paths(least=1)
     yield both
@@ -30,7 +30,7 @@ async def read(store, name, **caps):
 
 
 async def fresh(store, name, **caps):
-    other = SqliteStore(store.path)
+    other = sqlite_store(store.database.path)
     try:
         return await read(other, name, **caps)
     finally:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.store import sqlite_store
 from storage.contract import StoreContract
 
 
@@ -12,12 +12,12 @@ class TestSqliteFile(StoreContract):
         self.path = tmp_path / "cuebook.db"
 
     async def make_store(self):
-        return SqliteStore(str(self.path), synchronous="OFF")
+        return sqlite_store(str(self.path), synchronous="OFF")
 
     async def reopen(self):
-        return SqliteStore(str(self.path), synchronous="OFF")
+        return sqlite_store(str(self.path), synchronous="OFF")
 
 
 class TestSqliteMemory(StoreContract):
     async def make_store(self):
-        return SqliteStore()
+        return sqlite_store()

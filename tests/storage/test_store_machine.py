@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from cuebook.interfaces.store import Alignment, Batch, CompactionResult, Lease, Opening, PathQuery, StepEnd
 from cuebook.records.memory import Item, Scope, Summary
-from cuebook.storage.sqlite.store import SqliteStore
-from cuebook.storage.sqlite.tree import Paths
+from cuebook.storage.store import sqlite_store
+from cuebook.storage.tree import Paths
 from cuebook.testing import LoadedDice
 from storage.audit import audit, full_text
 from storage.compare import check_scene, differences, expected_state, state_of
@@ -85,7 +85,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.steps = 0
 
     def new_store(self):
-        store = SqliteStore(self.path, synchronous="OFF")
+        store = sqlite_store(self.path, synchronous="OFF")
         store.paths = Paths(least=1)  # loaded paths are cached, however short
         self.everyone.append(store)
         return store

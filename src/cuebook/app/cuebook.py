@@ -54,7 +54,7 @@ from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
 from cuebook.records.outcome import StoredOutcome
 from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import Ask, Window
-from cuebook.storage.sqlite.connect import MEMORY
+from cuebook.storage.database.sqlite_files import MEMORY
 
 __all__ = ["Ask", "Chunk", "Cuebook", "Head", "Posted", "RelayCall", "RelayRequest", "Reply"]
 

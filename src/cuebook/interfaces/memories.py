@@ -4,15 +4,15 @@ belongs to its owner.
 A conversation is due for delivery while it has posts or a summary after its delivery mark.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from cuebook.memory.scopes import Policy, PolicyTerms
 from cuebook.records.conversation import Conversation, Post
 from cuebook.records.key import Key
-from cuebook.records.memory import Correction, Dense, Item, Memory, Place, Scope, Summary
+from cuebook.records.memory import Correction, Dense, Item, Memory, Place, Summary
 
 
 class CorrectionInput(Struct, frozen=True, kw_only=True):
@@ -34,34 +34,6 @@ class SummaryCorrection(Struct, frozen=True, kw_only=True):
     gone: tuple[Item, ...]
     now: float
     sinks: tuple[str, ...] = ()
-
-
-class CorrectionStore(Protocol):
-    """Stores corrections of conversations."""
-
-    async def of(self, scope: Scope, conversation: str) -> tuple[Correction, ...]:
-        """Return a conversation's corrections in order of creation. Raises NotFound."""
-        ...
-
-    async def keep(self, scope: Scope, correction: Correction) -> None:
-        """Store a correction. Raises NotFound."""
-        ...
-
-    async def said_in(self, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
-        """Return memories of users and personas that come from some of a conversation's posts."""
-        ...
-
-    async def due(self, *, limit: int = 100) -> list[tuple[str, str]]:
-        """Return conversations whose current summary lacks the newest correction: tenant and id."""
-        ...
-
-    async def read(self, scope: Scope, conversation: str, *, upto: int | None = None) -> CorrectionInput | None:
-        """Load the summary that ends at a post, by default the current one, or None if it includes all corrections."""
-        ...
-
-    async def save(self, scope: Scope, corrected: SummaryCorrection) -> bool:
-        """Store a corrected summary. Return False, and store nothing, after a concurrent pass or correction."""
-        ...
 
 
 class MemoryLook(Struct, frozen=True, kw_only=True):
@@ -174,44 +146,3 @@ class DeliveryResult(Struct, frozen=True, kw_only=True):
     keys: Mapping[str, Key | None] = {}  # and the API keys of the messages
     more: bool = False
     corrected: int = 0  # the newest correction
-
-
-class MemoryStore(Protocol):
-    """Stores memories of places."""
-
-    @property
-    def corrections(self) -> CorrectionStore: ...
-
-    # jobs
-    async def undelivered(self, *, limit: int = 100) -> list[tuple[str, str]]: ...
-    async def delivering(self, scope: Scope, conversation: str, *, limit: int) -> DeliveryInput | None: ...
-    async def deliver(self, scope: Scope, delivered: DeliveryResult) -> bool: ...
-    async def withdraw(self, scope: Scope, left: DeliveryInput, *, now: float) -> bool: ...
-    async def outbox(self, *, sinks: Sequence[str], limit: int = 100) -> list[tuple[int, str, str, str, int]]: ...
-    async def crossed_off(self, nos: Sequence[int]) -> None: ...
-    async def idle(
-        self, scope: Scope, *, before: float, categories: Sequence[str], limit: int = 500
-    ) -> list[tuple[str, Memory]]: ...
-
-    # reading
-    async def places(self, scope: Scope, user: str) -> list[Place]: ...
-    async def place(
-        self, scope: Scope, place: Place, *, near: Sequence[str] | None = None, ids: Sequence[str] = ()
-    ) -> tuple[int, list[Memory]]: ...
-    async def find(self, scope: Scope, places: Sequence[Place], memory_query: MemoryQuery) -> MemoryMatches: ...
-    async def page(
-        self,
-        scope: Scope,
-        places: Sequence[Place] | None,
-        *,
-        ended: bool = False,
-        category: str | None = None,
-        after: int = 0,
-        limit: int = 50,
-    ) -> list[Memory]: ...
-    async def get(self, scope: Scope, id: str, *, places: Sequence[Place] | None = None) -> list[Memory]: ...  # noqa: A002
-    async def settings(self, scope: Scope, organization: str) -> Mapping[str, Any]: ...
-
-    # writing
-    async def save(self, scope: Scope, change: PlaceChange, *, now: float) -> bool: ...
-    async def remove(self, scope: Scope, memories: Sequence[Memory]) -> int: ...

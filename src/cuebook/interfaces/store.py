@@ -5,82 +5,21 @@ based on an earlier read is a compare-and-set: it raises Conflict (or LeaseLost)
 nothing.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
-from cuebook.interfaces.erasure import AuditStore, ErasureStore
-from cuebook.interfaces.keys import KeyStore, OrganizationStore
-from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryStore
-from cuebook.interfaces.prompts import Family, OutcomeStore, PromptStore
-from cuebook.interfaces.reflections import MetapromptTask, ReflectionStore, TuningStore
-from cuebook.interfaces.vectors import VectorStore
+from cuebook.interfaces.memories import MemoryContext, MemoryLook
+from cuebook.interfaces.prompts import Family
+from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.records.audit import Record
-from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
-from cuebook.records.conversation_list import ConversationSummaries, PostPlace, PostRun, TurnEntry
+from cuebook.records.conversation import Conversation, Draft, PathPost, Post, Stretch
 from cuebook.records.memory import Correction, Dense, Item, PostMatch, Scope, SearchResult, Summary
 from cuebook.records.mind import Reflection
 from cuebook.records.outcome import Outcome
 from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Manifest, Turn, TurnOn, TurnState, Usage
-from cuebook.records.usage import CallUsageRecord, ShadowedCall
-
-
-class TalkStore(Protocol):
-    """Loads conversation lists and their structure."""
-
-    async def written(self) -> tuple[int, int]:
-        """Return a reader and its mark. The reader's next mark differs if any process wrote anything for any tenant.
-
-        It only indicates that data may have changed.
-        """
-        ...
-
-    async def find(
-        self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None
-    ) -> ConversationSummaries:
-        """Return the conversations that the caller takes part in, most recent first.
-
-        With `words`: those that contain each word, ignoring case, in their id, user or the start of their first post.
-        Raises InvalidInput for an invalid cursor.
-        """
-        ...
-
-    async def runs(self, scope: Scope, conversation: str) -> list[PostRun]:
-        """Return the runs of a conversation's tree, by their first post. Raises NotFound."""
-        ...
-
-    async def answering(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[TurnEntry]:
-        """Return the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
-        ...
-
-    async def answers(self, scope: Scope, conversation: str, rounds: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return the turn and step of each answer in some rounds, by its seq. Raises NotFound."""
-        ...
-
-    async def places(self, scope: Scope, conversation: str, ids: Sequence[str]) -> dict[str, PostPlace]:
-        """Return the places of posts by id, without missing posts. Raises NotFound."""
-        ...
-
-
-class ShadowStore(Protocol):
-    """Loads calls recorded in shadow mode."""
-
-    async def calls(self, scope: Scope, conversation: str | None) -> list[ShadowedCall]:
-        """Return the shadow calls of a conversation, or of all that the caller takes part in, oldest first. Raises
-        NotFound.
-        """
-        ...
-
-
-class SpentStore(Protocol):
-    """Loads the usage of model calls."""
-
-    async def calls(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[CallUsageRecord]:
-        """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
-        ...
-
 
 __all__ = [
     "ROOT",
@@ -101,7 +40,6 @@ __all__ = [
     "SearchLook",
     "SearchResult",
     "StepEnd",
-    "Store",
     "StoredAnswer",
     "Stretch",
     "TurnOn",
@@ -343,84 +281,3 @@ class PageOfConversations(Struct, frozen=True):
 
     items: tuple[Conversation, ...]
     cursor: str | None = None
-
-
-class Store(Protocol):
-    """Stores conversations, turns, memory, prompts and their audit records."""
-
-    @property
-    def prompts(self) -> PromptStore: ...
-    @property
-    def outcomes(self) -> OutcomeStore: ...
-    @property
-    def audit(self) -> AuditStore: ...
-    @property
-    def vectors(self) -> VectorStore: ...
-    @property
-    def tuning(self) -> TuningStore: ...
-    @property
-    def erasure(self) -> ErasureStore: ...
-    @property
-    def keys(self) -> KeyStore: ...
-    @property
-    def organizations(self) -> OrganizationStore: ...
-    @property
-    def memories(self) -> MemoryStore: ...
-    @property
-    def reflections(self) -> ReflectionStore: ...
-    @property
-    def shadow(self) -> ShadowStore: ...
-    @property
-    def usage(self) -> SpentStore: ...
-    @property
-    def talks(self) -> TalkStore: ...
-    # turns
-    async def scene(self, scope: Scope, path_query: PathQuery) -> Scene: ...
-    async def append(self, scope: Scope, batch: Batch) -> Appended: ...
-    async def open(self, scope: Scope, opening: Opening) -> Lease: ...
-    async def checkpoint(self, lease: Lease, partial: Draft | None, *, now: float, lease_s: float) -> None: ...
-    async def close(self, lease: Lease, closing: StepEnd) -> int: ...
-    async def align(
-        self, scope: Scope, digests: Sequence[bytes], *, conversation: str | None, anchors: Sequence[bytes] = ()
-    ) -> list[Alignment]: ...
-    async def answered(self, scope: Scope, key: str) -> StoredAnswer | None: ...
-
-    # reading
-    async def conversation(self, scope: Scope, conversation: str) -> Conversation: ...
-    async def conversations(self, scope: Scope, *, limit: int, cursor: str | None = None) -> PageOfConversations: ...
-    async def posts(
-        self, scope: Scope, conversation: str, *, path: bool = True, last: int | None = None, head: int | None = None
-    ) -> list[Post]: ...
-    async def posts_behind(
-        self, scope: Scope, conversation: str, *, after: int, limit: int, path: bool = True, head: int | None = None
-    ) -> list[Post]: ...
-    async def posts_in(self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]) -> list[PathPost]: ...
-    async def round_states(self, scope: Scope, conversation: str) -> dict[int, RoundState]: ...
-    async def turn(self, scope: Scope, conversation: str, n: int) -> Turn: ...
-    async def turns(self, scope: Scope, conversation: str, *, last: int) -> list[Turn]: ...
-    async def texts(self, scope: Scope, digests: Sequence[str]) -> dict[str, str]: ...
-    async def summary(self, scope: Scope, conversation: str, *, version: int | None = None) -> Summary | None: ...
-    async def items(self, scope: Scope, conversation: str, *, ended: bool = False) -> list[Item]: ...
-    async def search(self, scope: Scope, search_look: SearchLook, *, conversation: str | None) -> SearchResult: ...
-
-    # writing
-    async def move_head(self, scope: Scope, conversation: str, post: str, *, now: float) -> Conversation: ...
-    async def participate(
-        self, scope: Scope, conversation: str, users: Sequence[str], *, audit: Sequence[Record] = ()
-    ) -> Conversation: ...
-    async def delete(self, scope: Scope, conversation: str) -> dict[str, int]: ...
-
-    # jobs
-    async def expire(
-        self, *, now: float, lease_s: float | None = None, wait_s: float | None = None, limit: int = 100
-    ) -> int: ...
-    async def due(
-        self, *, limit: int = 100, least: int = 1, after: DueConversation | None = None, conversation: str | None = None
-    ) -> list[DueConversation]: ...
-    async def compaction(self, scope: Scope, conversation: str, *, limit: int) -> CompactionInput | None: ...
-    async def save_summary(self, scope: Scope, compacted: CompactionResult) -> bool: ...
-    async def postpone(self, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int) -> None: ...
-    async def forget_keys(self, *, before: float, limit: int = 1000) -> int: ...
-
-    async def check(self, *, whole: bool = False) -> dict[str, Any]: ...
-    async def aclose(self) -> None: ...

@@ -1,11 +1,8 @@
 """Protocol of the vector store: embeddings of posts and memories, by scope and model name."""
 
-from collections.abc import Sequence
-from typing import Protocol
-
 from msgspec import Struct
 
-from cuebook.records.memory import Place, Scope
+from cuebook.records.memory import Place
 
 
 class EmbeddingBacklog(Struct, frozen=True, kw_only=True):
@@ -64,35 +61,3 @@ class EmbeddedPlace(Struct, frozen=True, kw_only=True):
     upto: int
     rows: tuple[tuple[int, int, bytes], ...]
     now: float
-
-
-class VectorStore(Protocol):
-    """Stores vectors of posts and memories. They are deleted with their source, and only compared within a model."""
-
-    async def due(self, model: str, *, since: float = 0.0, limit: int = 100) -> Sequence[EmbeddingBacklog]:
-        """Return conversations changed since a time with posts without vectors, newest first."""
-        ...
-
-    async def keep(self, scope: Scope, embedded: PostVectors) -> bool:
-        """Store vectors. Return False if another worker was first, or the conversation was erased or replaced."""
-        ...
-
-    async def places_due(self, model: str, *, since: float = 0.0, limit: int = 100) -> Sequence[UnembeddedPlace]:
-        """Return places with new memory texts since a time without vectors, newest first."""
-        ...
-
-    async def memory_texts(self, scope: Scope, place: Place, *, after: int, limit: int) -> Sequence[MemoryText]:
-        """Load a place's memory texts after a number, ended ones too, in order."""
-        ...
-
-    async def keep_of_place(self, scope: Scope, embedded: EmbeddedPlace) -> bool:
-        """Store vectors of texts that memories still have. Return False if another worker was first, or the place is
-        gone.
-
-        Corrected or erased texts get no vector; their replacements are due again.
-        """
-        ...
-
-    async def counts(self, model: str) -> tuple[int, int]:
-        """Count the posts that a model has processed, and their vectors."""
-        ...

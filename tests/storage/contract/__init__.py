@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cuebook.interfaces.store import Store
+from cuebook.storage.store import Store
 from storage.contract.conversation_list import ConversationListContract
 from storage.contract.keys import KeysContract
 from storage.contract.last_turn import LastTurnContract

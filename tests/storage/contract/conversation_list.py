@@ -3,10 +3,11 @@
 import pytest
 
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.store import Batch, Store
+from cuebook.interfaces.store import Batch
 from cuebook.records.conversation_list import PostRun
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Usage
+from cuebook.storage.store import Store
 from storage.contract.posts import OWNER, say
 from storage.contract.turns import NOW, answer, begin, end
 from storage.makers import draft, manifest

@@ -3,11 +3,11 @@
 import pytest
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.store import Store
 from cuebook.records.audit import Record
 from cuebook.records.key import Key
 from cuebook.records.memory import Scope
 from cuebook.records.organization import OrganizationSettings, change_of
+from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 
 NOW = BEGINNING

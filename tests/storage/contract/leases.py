@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from cuebook.errors import Busy, Conflict, LeaseLost
-from cuebook.interfaces.store import Store
 from cuebook.records.conversation import Part
+from cuebook.storage.store import Store
 from storage.contract.posts import OWNER, path_of, say
 from storage.contract.turns import LEASE, NOW, answer, begin, end
 from storage.makers import draft

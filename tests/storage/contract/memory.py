@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.store import CompactionInput, CompactionResult, PathQuery, Store
+from cuebook.interfaces.store import CompactionInput, CompactionResult, PathQuery
 from cuebook.records.audit import Record
 from cuebook.records.memory import Item, Summary
+from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 from storage.contract.posts import OWNER, path_of, say
 from storage.contract.turns import answer, begin, end

@@ -8,10 +8,10 @@ import pytest
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.interfaces.prompts import Lesson
-from cuebook.interfaces.store import Store
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Outcome, StoredOutcome
 from cuebook.records.prompt import MAIN, Observation
+from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 from storage.contract.posts import OWNER
 from storage.contract.prompts import text, write
@@ -56,7 +56,9 @@ async def learn_outcome(store: Store, score: float, *, turn: int = 1, **signals:
     """Learn the due outcome of a turn."""
     own = lesson(score, turn=turn).observation
     own = msgspec.structs.replace(own, signals=signals)
-    assert await store.outcomes.fold(OWNER, "c", turn, await load_outcome(store, turn), [Lesson(observation=own)])
+    assert await store.outcomes.fold(
+        OWNER, "c", turn, await load_outcome(store, turn), lessons=[Lesson(observation=own)]
+    )
 
 
 async def learned_state(store: Store, slug: str = SLUG) -> tuple[float, int, object]:
@@ -93,7 +95,9 @@ class OutcomeContract:
         await write(store, text(SLUG))
         await turns(store, 0.9)
         read = await load_outcome(store)
-        made = await asyncio.gather(*(store.outcomes.fold(OWNER, "c", 1, read, [lesson(0.9)]) for _ in range(8)))
+        made = await asyncio.gather(
+            *(store.outcomes.fold(OWNER, "c", 1, read, lessons=[lesson(0.9)]) for _ in range(8))
+        )
         assert sum(each is not None for each in made) == 1
         assert await store.outcomes.due(limit=9) == []
         found = await load_outcome(store)
@@ -105,7 +109,7 @@ class OutcomeContract:
         await turns(store, 0.9)
         read = await load_outcome(store)
         await store.outcomes.give(OWNER, "c", 1, heard(0.2, by="feedback"), once=None)
-        assert await store.outcomes.fold(OWNER, "c", 1, read, [lesson(0.9)]) is None
+        assert await store.outcomes.fold(OWNER, "c", 1, read, lessons=[lesson(0.9)]) is None
         assert (await learned_state(store))[1] == 0
         assert (await load_outcome(store)).due
 
@@ -152,7 +156,7 @@ class OutcomeContract:
         await turns(store, *[0.5] * 14)
         for due in await store.outcomes.due(limit=100):
             seen = lesson(0.0, turn=due.turn, user="")
-            await store.outcomes.fold(OWNER, "c", due.turn, await load_outcome(store, due.turn), [seen])
+            await store.outcomes.fold(OWNER, "c", due.turn, await load_outcome(store, due.turn), lessons=[seen])
         weight, count, _ = await learned_state(store)
         assert [weight, count] == [pytest.approx(0.5 * 0.9**10), 14]
         assert [(await load_outcome(store, n)).taught[0].counted for n in range(1, 15)] == [True] * 10 + [False] * 4
@@ -175,7 +179,7 @@ class OutcomeContract:
         read = await load_outcome(store)
         await store.delete(OWNER, "c")
         assert await store.outcomes.due(limit=9) == []
-        assert await store.outcomes.fold(OWNER, "c", 1, read, [lesson(0.9)]) is None
+        assert await store.outcomes.fold(OWNER, "c", 1, read, lessons=[lesson(0.9)]) is None
         await turns(store, 0.4)
-        assert await store.outcomes.fold(OWNER, "c", 1, read, [lesson(0.9)]) is None
+        assert await store.outcomes.fold(OWNER, "c", 1, read, lessons=[lesson(0.9)]) is None
         assert (await load_outcome(store)).due

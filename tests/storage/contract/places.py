@@ -4,8 +4,9 @@ import asyncio
 from typing import Any
 
 from cuebook.interfaces.memories import DeliveryResult, MemoryLook, MemoryQuery, PlaceChange
-from cuebook.interfaces.store import Batch, PathQuery, Store
+from cuebook.interfaces.store import Batch, PathQuery
 from cuebook.records.memory import Memory, Place, Scope, Source
+from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 from storage.contract.posts import OWNER
 from storage.makers import drafts

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from cuebook.errors import Conflict, InvalidInput, NotFound
-from cuebook.interfaces.store import ROOT, Appended, Batch, Store
+from cuebook.interfaces.store import ROOT, Appended, Batch
 from cuebook.records.conversation import Draft, Part
 from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope
+from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 from storage.makers import draft, drafts, opening
 

@@ -7,9 +7,9 @@ import pytest
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.interfaces.prompts import PromptEvent, StoredKey, Write
-from cuebook.interfaces.store import Store
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Label, Observation, Version
+from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 
 HERE = Scope()

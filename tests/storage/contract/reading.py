@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from cuebook.errors import BackendError, InvalidInput, NotFound
-from cuebook.interfaces.store import Batch, PathQuery, PostSpot, Scene, SearchLook, Store
+from cuebook.interfaces.store import Batch, PathQuery, PostSpot, Scene, SearchLook
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope, SearchResult
+from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 from storage.compare import State, state_of
 from storage.contract.memory import item, result

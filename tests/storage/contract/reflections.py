@@ -5,8 +5,9 @@ from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.reflections import MetapromptTask, ReflectionInput
-from cuebook.interfaces.store import PathQuery, Store
+from cuebook.interfaces.store import PathQuery
 from cuebook.records.mind import MoodState, Reflection
+from cuebook.storage.store import Store
 from storage.contract.posts import OWNER, say
 from storage.contract.turns import answer, begin, end
 from storage.makers import draft, drafts

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from cuebook.errors import NotFound
-from cuebook.interfaces.store import Batch, PathQuery, Store
+from cuebook.interfaces.store import Batch, PathQuery
 from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope
+from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 from storage.contract.memory import item, result
 from storage.contract.posts import OWNER, say

@@ -7,13 +7,14 @@ import pytest
 
 from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost, NotFound
 from cuebook.interfaces.prompts import Write
-from cuebook.interfaces.store import Lease, PathQuery, StepEnd, Store
+from cuebook.interfaces.store import Lease, PathQuery, StepEnd
 from cuebook.prompts.digest import sealed
 from cuebook.records.conversation import Draft
 from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import TurnState, Usage
+from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 from storage.contract.posts import OWNER, path_of, say
 from storage.makers import draft, drafts, manifest, opening, opening_at

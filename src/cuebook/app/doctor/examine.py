@@ -46,7 +46,6 @@ from cuebook.engine.jobs.compaction import VALUES
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.interfaces.model import RelayRequest
 from cuebook.interfaces.prompts import Family
-from cuebook.interfaces.store import Store
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.names import check_project, instructions
 from cuebook.providers.clock_and_ids import database_key
@@ -55,8 +54,8 @@ from cuebook.providers.minilm.embedder import missing
 from cuebook.providers.openai import HttpUpstream
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Version
-from cuebook.storage.sqlite.connect import MEMORY, schema_version
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.database.sqlite_files import MEMORY, schema_version
+from cuebook.storage.store import Store, sqlite_store
 from cuebook.storage.tables import VERSION
 
 # ---- prompts --------------------------------------------------------------------------------------------------------
@@ -82,7 +81,7 @@ async def look_at_prompts(config: Config, database: str) -> JobPrompts:
     builtin = builtin_prompts()
     contents = await asyncio.to_thread(_contents, config)
     files = {each.slug: each for each in _files(contents)}
-    store: Store = await asyncio.to_thread(SqliteStore, database)
+    store: Store = await asyncio.to_thread(sqlite_store, database)
     try:
         project = check_project(config.settings.prompts.project, where="prompts.project")
         stored = await _stored(store)
@@ -396,7 +395,7 @@ async def _store(config: Config) -> Check:
                 found=f"{file} has schema {schema}",
                 advice=f"back it up; the next command migrates it to {VERSION}",
             )
-        store = await asyncio.to_thread(SqliteStore, str(file) if file is not None else MEMORY)
+        store = await asyncio.to_thread(sqlite_store, str(file) if file is not None else MEMORY)
         try:
             faults = await store.check(whole=True)
         finally:

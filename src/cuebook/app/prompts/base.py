@@ -23,7 +23,7 @@ from cuebook.errors import BackendError
 from cuebook.prompts.digest import level
 from cuebook.prompts.front import written
 from cuebook.records.prompt import Version
-from cuebook.storage.sqlite.connect import MEMORY
+from cuebook.storage.database.sqlite_files import MEMORY
 
 #: Suffix of the file next to the database that lists its log folders, one per line, as written in the setting.
 ENDING = ".logs"

@@ -20,7 +20,6 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces.dice import Clock, Dice
 from cuebook.interfaces.embedder import Embedder
 from cuebook.interfaces.model import Analyzer, Model, Upstream
-from cuebook.interfaces.store import Store
 from cuebook.memory.scopes import Policy
 from cuebook.prompts.names import check_project
 from cuebook.providers.clock_and_ids import SystemClock, SystemDice, database_key
@@ -32,9 +31,9 @@ from cuebook.providers.recalled_answer import RecalledModel
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.redaction import Redactor
 from cuebook.signals.sentiment import analyzers_of, methods_of
+from cuebook.storage.database.sqlite_files import MEMORY
 from cuebook.storage.failpoints import Failpoints
-from cuebook.storage.sqlite.connect import MEMORY
-from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.store import Store, sqlite_store
 from cuebook.window.budget import Limits
 from cuebook.window.cache import CacheRule, rule_for, rule_named
 from cuebook.window.tokens import Counter, counter
@@ -251,8 +250,8 @@ def key_file_of(config: Config) -> Path | None:
     return None if database == MEMORY else Path(f"{database}.key")
 
 
-def _store(config: Config, failpoints: Failpoints) -> SqliteStore:
-    return SqliteStore(database_of(config), synchronous=config.settings.store.synchronous, failpoints=failpoints)
+def _store(config: Config, failpoints: Failpoints) -> Store:
+    return sqlite_store(database_of(config), synchronous=config.settings.store.synchronous, failpoints=failpoints)
 
 
 def _writer(config: Config, count: Counter, key: bytes) -> PostFactory:

@@ -15,10 +15,8 @@ from cuebook.engine.core.judgement_cache import Ledgers
 from cuebook.errors import NotFound
 from cuebook.interfaces.dice import Clock, Dice
 from cuebook.interfaces.embedder import Embedder
-from cuebook.interfaces.erasure import AuditStore
 from cuebook.interfaces.model import Analyzer, Model
-from cuebook.interfaces.prompts import PromptStore
-from cuebook.interfaces.store import Store, StoredAnswer
+from cuebook.interfaces.store import StoredAnswer
 from cuebook.memory.profiles import Compaction
 from cuebook.memory.scopes import Policy
 from cuebook.prompts.presets import NONE as NO_PRESETS
@@ -32,6 +30,9 @@ from cuebook.records.turn import Anchor, Block, Window
 from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
 from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import analyzers_of
+from cuebook.storage.audit import AuditStore
+from cuebook.storage.prompts import PromptStore
+from cuebook.storage.store import Store
 from cuebook.window.budget import Limits
 from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator
 from cuebook.window.tokens import Counter

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from cuebook.engine.core.drafts import unlearned
-from cuebook.interfaces.reflections import TuningStore
 from cuebook.memory.judgement import PathJudgement
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
+from cuebook.storage.tuning import TuningStore
 
 T = TypeVar("T")
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import DEPTH, Family
-from cuebook.interfaces.store import Store
 from cuebook.prompts.inherit import resolve
 from cuebook.prompts.names import parse_reference
 from cuebook.prompts.select import Selection, epsilon_greedy, thompson, variant
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, ResolvedVersion, Version
+from cuebook.storage.store import Store
 
 _OWN = Scope()
 

@@ -78,7 +78,7 @@ async def teach(desk: Desk, scope: Scope, conversation: str, n: int) -> None:
             return
         turn = await desk.store.turn(scope, conversation, n)
         lessons = await lessons_of(desk, turn, stored_outcome.outcome, conversation=conversation)
-        if await store.fold(scope, conversation, n, stored_outcome, lessons) is not None:
+        if await store.fold(scope, conversation, n, stored_outcome, lessons=lessons) is not None:
             break
     else:
         return

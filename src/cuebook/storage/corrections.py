@@ -1,0 +1,174 @@
+"""Store manual corrections of memory, and corrected summaries by compare-and-set."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from cuebook.interfaces.memories import CorrectionInput, SummaryCorrection
+from cuebook.memory.corrections import OWN, says
+from cuebook.records.memory import Correction, Memory, Scope
+from cuebook.records.turn import Manifest
+from cuebook.storage import access, memories, reads, summaries
+from cuebook.storage import rows as records
+from cuebook.storage.access import (
+    corrections_of,
+    current_epoch,
+    keep_corrections,
+    last_correction,
+    raise_epoch,
+    unuse,
+)
+from cuebook.storage.database.transaction import Noun, Row, Transaction, read, write
+from cuebook.storage.memories import deliver_anew
+from cuebook.storage.tree import tip_at
+
+#: Block kinds made from a summary.
+_SUMMARY = "summary:"
+#: Turn metadata made from a summary.
+_ROLLING = "rollingSummary"
+_manifest = msgspec.json.Decoder(Manifest).decode
+
+
+class CorrectionStore(Noun):
+    """Stores corrections of conversations."""
+
+    @read
+    def of(self, transaction: Transaction, scope: Scope, conversation: str) -> tuple[Correction, ...]:
+        """Return a conversation's corrections in order of creation. Raises NotFound."""
+        row = access.need(transaction, scope, conversation)
+        return corrections_of(transaction, row["tenant"], row["no"], conversation)
+
+    @write
+    def keep(self, transaction: Transaction, scope: Scope, correction: Correction) -> None:
+        """Store a correction. Raises NotFound."""
+        access.need(transaction, scope, correction.conversation)
+        keep_corrections(transaction, scope, correction)
+
+    @read
+    def said_in(self, transaction: Transaction, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
+        """Return memories of users and personas that come from some of a conversation's posts."""
+        row = access.need(transaction, scope, conversation)
+        return memories.memories_of(transaction, rows_said_in(transaction, row, posts))
+
+    @read
+    def due(self, transaction: Transaction, *, limit: int = 100) -> list[tuple[str, str]]:
+        """Return conversations whose current summary lacks the newest correction: tenant and id."""
+        return transaction.run("corrections_due", limit=limit).fetchall()
+
+    @write
+    def save(self, transaction: Transaction, scope: Scope, corrected: SummaryCorrection) -> bool:
+        """Store a corrected summary. Return False, and store nothing, after a concurrent pass or correction."""
+        return _save(transaction, scope, corrected)
+
+    @read
+    def read(
+        self, transaction: Transaction, scope: Scope, conversation: str, *, upto: int | None = None
+    ) -> CorrectionInput | None:
+        """Load the summary that ends at a post, by default the current one, or None if it includes all corrections."""
+        row = access.need(transaction, scope, conversation)
+        tenant, no = row["tenant"], row["no"]
+        version = _standing(transaction, row, row["mark"] if upto is None else upto)
+        summary = reads.summary(transaction, row, version) if version else None
+        if summary is None or summary.corrected >= last_correction(transaction, tenant, no):
+            return None
+        return CorrectionInput(
+            conversation=records.conversation(row),
+            summary=summary,
+            items=tuple(summaries.items_at(transaction, row, version, ended=True)),
+            corrections=corrections_of(transaction, tenant, no, conversation),
+            epoch=current_epoch(transaction, tenant, "conversation", str(no)),
+        )
+
+
+def _standing(transaction: Transaction, row: Row, upto: int) -> int:
+    """Return the newest summary version that ends at a post, 0 for none."""
+    values = {"tenant": row["tenant"], "no": row["no"], "mark": upto}
+    result = transaction.run("summary_ending", **values).fetchone()
+    return int(result[0]) if result else 0
+
+
+def _save(transaction: Transaction, scope: Scope, corrected: SummaryCorrection) -> bool:
+    correcting, summary = corrected.read, corrected.summary
+    row = access.find(transaction, scope, correcting.conversation.id)
+    if row is None or row["no"] != correcting.conversation.no:
+        return False
+    tenant, no = row["tenant"], row["no"]
+    if correcting.epoch != current_epoch(transaction, tenant, "conversation", str(no)):
+        return False
+    if _standing(transaction, row, summary.upto_seq) != correcting.summary.version:
+        return False
+    if last_correction(transaction, tenant, no) != summary.corrected:
+        return False
+    version = transaction.value("summary_last", tenant=tenant, no=no) + 1
+    summaries.insert_summary(transaction, row, summary, version=version, previous=correcting.summary.version)
+    summaries.save_items(transaction, row, (*corrected.gone, *corrected.added), version)
+    transaction.run("delivery_again", tenant=tenant, no=no)
+    if summary.upto_seq == row["mark"]:
+        transaction.run("corrections_done", tenant=tenant, no=no, corrected=summary.corrected)
+    for sink in corrected.sinks:
+        transaction.run("outbox_insert", tenant=tenant, no=no, version=version, sink=sink)
+    return True
+
+
+def rows_said_in(transaction: Transaction, row: Row, posts: Sequence[str]) -> list[Row]:
+    """Return memory rows of users and personas with sources among these posts of a conversation."""
+    results: dict[int, Row] = {}
+    for each in transaction.rows("memories_from", tenant=row["tenant"], no=row["no"]):
+        if each.pop("post") in posts and each["kind"] in OWN:
+            results[each["no"]] = each
+    return list(results.values())
+
+
+def forgotten(transaction: Transaction, row: Row, correction: Correction) -> Counter[str]:
+    """Erase a conversation's data derived from erased text; it is derived again from the remaining posts.
+
+    If no derived data contains the text, nothing changes.
+    """
+    tenant, no = row["tenant"], row["no"]
+    place = {"tenant": tenant, "no": no}
+    keep_corrections(transaction, Scope(tenant), correction)
+    posts = set(correction.posts)
+    entries = [
+        each
+        for each in transaction.rows("items_of", **place)
+        if posts.intersection(json.loads(each["sources"])) and says(each["text"], correction)
+    ]
+    lines = [line for (text,) in transaction.run("summaries_told", **place) for line in text.split("\n")]
+    if not entries and not any(says(line, correction) for line in lines):
+        return Counter()
+    items = len({each["id"] for each in entries})
+    transaction.run("delete_items", **place)
+    counts = Counter({"items": items, "summaries": transaction.run("delete_summaries", **place).rowcount})
+    counts["texts"] = _from_windows(transaction, row)
+    transaction.run("delete_outbox", **place)
+    tip = tip_at(transaction, tenant, no, row["head"])
+    transaction.run("conversation_derived_anew", no=no, backlog=tip.path_count, backlog_tokens=tip.path_tokens)
+    deliver_anew(transaction, tenant, no)
+    raise_epoch(transaction, tenant, "conversation", str(no))
+    return counts
+
+
+def _from_windows(transaction: Transaction, row: Row) -> int:
+    """Remove summaries from the windows that showed them; return the number of deleted texts."""
+    tenant, no = row["tenant"], row["no"]
+    digests = {
+        bytes.fromhex(text.digest)
+        for raw, _ in transaction.run("manifests_of", tenant=tenant, no=no).fetchall()
+        for manifest in (_manifest(raw),)
+        for text in (*manifest.front, *manifest.volatile)
+        if text.source.startswith(_SUMMARY)
+    }
+    for turn in transaction.rows("turns_told", tenant=tenant, no=no):
+        value = json.loads(turn["metadata"])
+        if value.pop(_ROLLING, None) is not None:
+            metadata = json.dumps(value, ensure_ascii=False)
+            transaction.run("turn_metadata", tenant=tenant, no=no, n=turn["n"], metadata=metadata)
+    return sum(unuse(transaction, tenant, no, digest) for digest in digests)
+
+
+def conversation_of(transaction: Transaction, scope: Scope, conversation: str) -> Row | None:
+    """Return a conversation's row if it exists and the caller may see it."""
+    row = transaction.one("conversation_by_id", tenant=scope.tenant, id=conversation)
+    return row if row is not None and access.visible(row, scope) else None

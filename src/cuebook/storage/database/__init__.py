@@ -1,0 +1,1 @@
+"""Databases: named statements in transactions, run in threads. Everything above this package exists once."""

@@ -1,0 +1,81 @@
+"""Lease holders: each process of a database locks a file, so that others see when it has ended."""
+
+import os
+import secrets
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+
+class Holders:
+    """The lease holders of a database: processes with a locked file each. This store joins with its first lease."""
+
+    def __init__(self, database: Path | None) -> None:
+        """Without a file, or without file locks, leases name no holder."""
+        self._database = database if sys.platform != "win32" else None
+        self._own: tuple[str, int] | None = None  # its name, and the locked file
+        self._swept = False
+
+    def own_name(self) -> str | None:
+        """Return this store's holder name for leases; None if it cannot have one."""
+        if self._own is None and self._database is not None:
+            name = secrets.token_hex(8)
+            with suppress(OSError):  # a lease without a holder expires by itself
+                file = os.open(self._file(name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+                try:
+                    _lock(file)
+                    self._own = (name, file)
+                except OSError:
+                    os.close(file)
+                    self._file(name).unlink()
+        return self._own[0] if self._own else None
+
+    def gone(self, name: str | None) -> bool:
+        """Return whether a holder's process has certainly ended."""
+        if name is None or self._database is None or (self._own and name == self._own[0]):
+            return False
+        try:
+            file = os.open(self._file(name), os.O_RDWR)
+        except OSError:  # it closed cleanly, or this is a copy of its database
+            return False
+        try:
+            _lock(file)
+        except OSError:
+            return False
+        else:
+            return True
+        finally:
+            os.close(file)
+
+    def sweep(self, holding: Collection[str | None]) -> None:
+        """Delete the files of holders that are gone, except those that still hold leases."""
+        if self._database is None or self._swept:
+            return
+        self._swept = True
+        prefix = self._file("").name
+        with suppress(OSError):
+            for file in self._database.parent.iterdir():
+                name = file.name.removeprefix(prefix)
+                if file.name.startswith(prefix) and name not in holding and self.gone(name):
+                    file.unlink()
+
+    def close(self) -> None:
+        """Release this store's holder file."""
+        if self._own is not None:
+            (name, file), self._own = self._own, None
+            with suppress(OSError):
+                self._file(name).unlink()
+            os.close(file)
+
+    def _file(self, name: str) -> Path:
+        return Path(f"{self._database}-holder-{name}")
+
+
+def _lock(file: int) -> None:
+    """Lock a file without waiting. Raises OSError if it is locked or cannot be locked."""
+    if sys.platform != "win32":
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

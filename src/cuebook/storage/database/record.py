@@ -1,0 +1,59 @@
+"""Map database rows to records by field name and type."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+S = TypeVar("S", bound=Struct)
+
+#: Types that a column holds as they are. `bool` is stored as an integer, everything else as JSON.
+_PLAIN = (str, int, float, bytes, NoneType)
+
+
+def record(kind: type[S], row: Mapping[str, Any], /, **values: Any) -> S:
+    """Return a record from a row's columns of the same names; `values` replace columns or add fields.
+
+    A field without a column has its default.
+    """
+    plain, decoded = _fields(kind)
+    fields = {name: row[name] for name in plain if name in row}
+    for name, decode in decoded:
+        if name in row and name not in values:
+            raw = row[name]
+            fields[name] = None if raw is None else decode(raw)
+    return kind(**(fields | values) if values else fields)
+
+
+@cache
+def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], tuple[tuple[str, Callable[[Any], Any]], ...]]:
+    """Return the names of plain fields, and the other ones with the functions that decode their columns."""
+    plain: list[str] = []
+    decoded: list[tuple[str, Callable[[Any], Any]]] = []
+    for field in msgspec.structs.fields(kind):
+        kinds = _members(field.type)
+        if all(each in _PLAIN or get_origin(each) is Literal for each in kinds):
+            plain.append(field.name)
+        else:
+            is_flag = kinds - {NoneType} == {bool}
+            decoded.append((field.name, bool if is_flag else msgspec.json.Decoder(field.type).decode))
+    return tuple(plain), tuple(decoded)
+
+
+def _members(kind: Any) -> set[Any]:
+    """Return the members of a union, or the type itself."""
+    return set(get_args(kind)) if get_origin(kind) in (Union, UnionType) else {kind}
+
+
+def columns(value: Struct) -> dict[str, Any]:
+    """Return a record's fields as the columns that `record` reads."""
+    kind = type(value)
+    plain, decoded = _fields(kind)
+    values = {name: getattr(value, name) for name in plain}
+    for name, decode in decoded:
+        field = getattr(value, name)
+        values[name] = int(field) if decode is bool else None if field is None else msgspec.json.encode(field).decode()
+    return values

@@ -1,0 +1,227 @@
+"""Open a SQLite database: check owner and schema version, set pragmas, create, migrate, and lock leases."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cuebook.errors import BackendError, InvalidInput
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.tables import MIGRATIONS, VERSION, Migration, ddl
+
+#: "cueb", so that `file` and other programs can identify the database.
+APPLICATION_ID = 0x63756562
+
+MEMORY = ":memory:"
+#: Most bytes of a file that an erasure rewrites before it returns: about half a second of work.
+LARGE = 64 * 1024 * 1024
+#: Milliseconds for which a write waits for another process.
+PATIENCE = 30000
+#: Seconds between two retries of operations for which SQLite does not wait.
+PAUSE = 0.02
+
+
+def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) -> sqlite3.Connection:
+    """Open a connection to a Cuebook database and set pragmas. Transactions are started explicitly."""
+    connection = _open(path)
+    try:
+        if read_only:
+            connection.execute("PRAGMA query_only = ON")
+        else:
+            _set_up(connection, path, synchronous)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def prepare(path: str, *, synchronous: str, failpoints: Failpoints) -> sqlite3.Connection:
+    """Open the write connection; create or migrate the database first if needed."""
+    if path != MEMORY:
+        _check_folder(Path(path))
+        _make(path)
+    connection = _open(path)
+    try:
+        tables = _look(connection, path)  # before pragmas are set: other programs' files are not changed
+        _set_up(connection, path, synchronous)
+        _prepare_schema(connection, path, tables, failpoints)
+        _empty_log(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
+    return connection
+
+
+def _set_up(connection: sqlite3.Connection, path: str, synchronous: str) -> None:
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA page_size = 8192")
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    if path != MEMORY:
+        _log_ahead(connection)
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log. If several processes start at once, SQLite refuses instead of waiting."""
+    end = time.monotonic() + PATIENCE / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > end:
+                raise
+            time.sleep(PAUSE)
+        else:
+            return
+
+
+def _check_folder(path: Path) -> None:
+    if path.is_dir():
+        msg = f"Database {str(path)!r} is a folder. Use a file."
+        raise InvalidInput(msg)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"The folder of database {str(path)!r} cannot be created ({error.strerror}). Use a writable folder."
+        raise BackendError(msg) from error
+
+
+def _make(path: str) -> None:
+    """Create a file readable by its owner only, whatever the umask; SQLite's log gets the same mode."""
+    with suppress(OSError):  # it exists, or SQLite reports the problem
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _look(connection: sqlite3.Connection, path: str) -> set[str]:
+    """Return the existing tables; refuse a database of another program."""
+    tables = _tables(connection)
+    if tables and connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        msg = f"Database {path!r} belongs to another program. Use another file."
+        raise InvalidInput(msg)
+    return tables
+
+
+def _prepare_schema(connection: sqlite3.Connection, path: str, tables: set[str], failpoints: Failpoints) -> None:
+    if not tables:
+        _create(connection)
+    version = schema_version(connection)
+    if version is None or version < 1:
+        msg = f"Database {path!r} has no valid schema version. It is damaged: restore it from a backup."
+        raise BackendError(msg)
+    if version > VERSION:
+        msg = (
+            f"Database {path!r} was written by a newer Cuebook (schema {version}; this version supports {VERSION}). "
+            "Upgrade Cuebook, or restore an older backup."
+        )
+        raise InvalidInput(msg)
+    if version < VERSION:
+        migrate(connection, failpoints)
+
+
+def schema_version(connection: sqlite3.Connection) -> int | None:
+    """Return the version of a database's schema, None if it has none."""
+    try:
+        row = connection.execute("SELECT version FROM schema_version").fetchone()
+    except sqlite3.OperationalError:  # no such table
+        return None
+    return None if row is None else int(row[0])
+
+
+def migrate(
+    connection: sqlite3.Connection, failpoints: Failpoints, migrations: tuple[Migration, ...] = MIGRATIONS
+) -> None:
+    """Run the missing migrations in one transaction: after an interruption the old schema remains.
+
+    A second process waits for the first, up to its busy timeout, and then finds nothing left to do.
+    """
+    with _transaction(connection):
+        version = schema_version(connection) or 1  # `_prepare_schema` refused any other version
+        for migration in migrations[version - 1 :]:
+            for statement in migration:
+                failpoints("migrate.statement")
+                connection.execute(statement)
+        failpoints("migrate.statement")
+        connection.execute("UPDATE schema_version SET version = ?", (len(migrations) + 1,))
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite itself rolls back on a full disk
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    try:
+        return {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorname", "") != "SQLITE_NOTADB":
+            raise
+        msg = f"The file is not a SQLite database ({error}). Use another file, or restore it from a backup."
+        raise BackendError(msg) from error
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    """Create the schema once, even if two processes start at the same time."""
+    with _transaction(connection):
+        if not _tables(connection):
+            for statement in ddl("sqlite"):
+                connection.execute(statement)
+            connection.execute("INSERT INTO schema_version VALUES (?)", (VERSION,))
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _empty_log(connection: sqlite3.Connection) -> None:
+    """Truncate the write-ahead log of a killed process, which may contain erased data."""
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.OperationalError:
+        return  # other processes use the file: the last one to close it truncates the log
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
+
+
+def is_large(path: str) -> bool:
+    """Return whether rewriting a file takes too long to wait for (0.4 s for 56 MB, about 7 s a GB)."""
+    return Path(path).stat().st_size > LARGE
+
+
+def rewritten(connection: sqlite3.Connection) -> bool:
+    """Rewrite a file (VACUUM), so that no page contains a copy of erased data; return False while another writes.
+
+    `secure_delete` zeroes deleted rows, but not the copy that SQLite leaves in a page's unused space when it moves a
+    row to another page (measured: one of six erasures under load). Other writers wait meanwhile.
+    """
+    try:
+        connection.execute("VACUUM")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return False
+        raise
+    return True
+
+
+def truncated(connection: sqlite3.Connection) -> bool:
+    """Truncate the write-ahead log; return False if another process still reads it."""
+    try:
+        busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return False
+        raise
+    return not busy

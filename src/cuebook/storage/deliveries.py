@@ -1,0 +1,413 @@
+"""Deliver items of conversations to long-term memory, withdraw them, and serve the memory API of a SQLite store."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cuebook.interfaces.memories import (
+    CitedPost,
+    DeliveryInput,
+    DeliveryResult,
+    MemoryMatches,
+    MemoryQuery,
+    PlaceChange,
+)
+from cuebook.memory.knowledge import FIRST, REPEAT
+from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_BY, SHARED_WITH, SPOKEN_WITH, Policy, PolicyTerms, read_policy
+from cuebook.records.conversation import Post
+from cuebook.records.key import Key
+from cuebook.records.memory import Item, Memory, Place, Scope
+from cuebook.storage import access, memories, reads, summaries
+from cuebook.storage import rows as records
+from cuebook.storage.access import (
+    corrections_of,
+    current_epoch,
+    keep_corrections,
+    last_correction,
+)
+from cuebook.storage.corrections import CorrectionStore
+from cuebook.storage.database.record import record
+from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
+from cuebook.storage.search import SearchCache
+from cuebook.storage.tree import Runs, after, on_path, runs_to
+
+# ---- deliveries -----------------------------------------------------------------------------------------------------
+
+
+#: Earlier posts that give the context of a short answer.
+_CONTEXT = 4
+_TERMS = {"kept": KEPT, "shared": SHARED_WITH, "persona": SPOKEN_WITH, "brought": BROUGHT, "by": SHARED_BY}
+
+
+def delivering(transaction: Transaction, scope: Scope, conversation: str, limit: int) -> DeliveryInput | None:
+    """Load the input of a delivery, at most `limit` posts; None if nothing is due."""
+    row = access.find(transaction, scope, conversation)
+    if row is None:
+        return None
+    tenant, no = row["tenant"], row["no"]
+    mark = transaction.one("delivery_get", tenant=tenant, no=no)
+    if mark is None or not mark["due"]:
+        return None
+    known, done = records.conversation(row), (mark["seq"], mark["version"])
+    runs = runs_to(transaction, tenant, no, row["head"])
+    if mark["seq"] and not on_path(runs, mark["seq"]):
+        return DeliveryInput(conversation=known, seq=mark["seq"], version=mark["version"], done=done, left=True)
+    posts = _stretch(transaction, tenant, no, after(runs, mark["seq"]), limit)
+    before: Sequence[Post] = ()
+    if mark["seq"]:
+        before = reads.posts_of(transaction, row, last=_CONTEXT, head=mark["seq"])
+    version = summaries.head_summary(transaction, row)
+    items = _fresh(transaction, row, mark["version"], version)
+    ids = {post.id for post in (*before, *posts)}.union(*(item.sources for item in items))
+    cited = _cited(transaction, row, ids)
+    under = [terms for post in cited.values() for terms in post.terms]
+    values, keys = ({terms.shared for terms in under} - {""}, {terms.by for terms in under} - {""})
+    last = posts[-1].seq if posts else row["head"]
+    return DeliveryInput(
+        conversation=known,
+        seq=last,
+        version=version,
+        done=done,
+        again=current_epoch(transaction, tenant, "delivery", str(no)) > 0,
+        settings={each: memories.settings_of(transaction, tenant, each) for each in sorted(values)},
+        keys={each: _key(transaction, tenant, each) for each in sorted(keys)},
+        before=tuple(before),
+        posts=tuple(posts),
+        items=items,
+        cited=cited,
+        more=last != row["head"],
+        corrections=corrections_of(transaction, tenant, no, conversation),
+    )
+
+
+def _fresh(transaction: Transaction, row: Row, done: int, version: int) -> tuple[Item, ...]:
+    """Return items that passes changed between two summaries, in the lineage of the second."""
+    if version in (0, done):
+        return ()
+    line = summaries.lineage(transaction, row, version) - summaries.lineage(transaction, row, max(done, 0))
+    forms = transaction.rows("items_of", tenant=row["tenant"], no=row["no"])
+    newest = {each["id"]: each for each in forms if each["made_in"] in line}
+    return tuple(records.item(each) for each in newest.values() if each["text"])
+
+
+def _cited(transaction: Transaction, row: Row, ids: Iterable[str]) -> Mapping[str, CitedPost]:
+    """Return the senders of posts, and the sharing terms of their turns."""
+    tenant, no = row["tenant"], row["no"]
+    posts = transaction.rows("posts_cited", tenant=tenant, no=no, ids=json.dumps(sorted(ids)))
+    company: list[tuple[int, int]] = json.loads(row["company"])
+    began = _began(transaction, row)
+    policy_terms: dict[int, tuple[PolicyTerms, ...]] = {}
+    citeds: dict[str, CitedPost] = {}
+    for post in posts:
+        terms: tuple[PolicyTerms, ...] = ()
+        if post["role"] == "user":
+            if post["round"] not in policy_terms:
+                policy_terms[post["round"]] = _terms(transaction, tenant, no, post["round"])
+            terms = policy_terms[post["round"]]
+        alone = not any(first <= post["seq"] and (not last or post["seq"] <= last) for first, last in company)
+        citeds[post["id"]] = CitedPost(post["role"], post["sender"], alone and post["sender"] in ("User", began), terms)
+    return citeds
+
+
+def _began(transaction: Transaction, row: Row) -> str | None:
+    """Return the sender of a conversation's first post if it is a user message on the wire, else None.
+
+    A sender with a custom name may be an agent.
+    """
+    posts = _stretch(transaction, row["tenant"], row["no"], [(1, 1)], 1)
+    return posts[0].sender if posts and posts[0].role == "user" and posts[0].wire is not None else None
+
+
+def _terms(transaction: Transaction, tenant: str, no: int, round_: int) -> tuple[PolicyTerms, ...]:
+    """Return the sharing terms of a round: of its own turns, else of the turn that stored it, else of the last one."""
+    place: dict[str, Any] = {"tenant": tenant, "no": no}
+    answered = transaction.rows("turns_terms", round=round_, **place, **_TERMS)
+    if not answered and (next_ := transaction.one("turn_round_after", round=round_, **place)):
+        later = transaction.rows("turns_terms", round=next_["round"], **place, **_TERMS)
+        answered = [turn for turn in later if turn["brought"] and turn["brought"] <= round_]
+    if answered:
+        return tuple(_read(turn) for turn in answered)
+    last = transaction.one("turn_round_before", round=round_, **place)
+    before = transaction.rows("turns_terms", round=last["round"], **place, **_TERMS)[-1:] if last else []
+    return tuple(PolicyTerms(policy=_read(turn).policy) for turn in before)  # these terms applied to its own text only
+
+
+def _read(turn: Row) -> PolicyTerms:
+    policy = Policy(**read_policy(json.loads(turn["policy"]))) if turn["policy"] else None
+    return PolicyTerms(policy=policy, persona=turn["persona"] or "", shared=turn["shared"] or "", by=turn["by"] or "")
+
+
+def _key(transaction: Transaction, tenant: str, id_: str) -> Key | None:
+    row = transaction.one("key_by_id", id=id_)
+    return record(Key, row) if row is not None and row["tenant"] == tenant else None
+
+
+def _stretch(transaction: Transaction, tenant: str, no: int, runs: Sequence[tuple[int, int]], limit: int) -> list[Post]:
+    """Return the oldest posts of a path, up to a limit."""
+    posts: list[Post] = []
+    for first, last in reversed(runs):
+        room = limit - len(posts)
+        if room <= 0:
+            break
+        values = {"tenant": tenant, "no": no, "first": first, "last": min(last, first + room - 1)}
+        posts += reads.whole_posts(transaction, tenant, transaction.run("posts_stretch", **values).fetchall())
+    return posts
+
+
+def deliver(transaction: Transaction, scope: Scope, delivered: DeliveryResult) -> bool:
+    """Store a delivery; return False and store nothing if its input has changed.
+
+    The input is the mark, the path, the places, the permissions, and the keys used for an organization.
+    """
+    row = access.find(transaction, scope, delivered.conversation)
+    if row is None or row["no"] != delivered.no:
+        return False
+    if not _stands(transaction, row, delivered):
+        return False
+    tenant, no = row["tenant"], row["no"]
+    for change in delivered.changes:
+        memories.change_place(transaction, tenant, change, now=delivered.now)
+    due = row["head"] != delivered.seq or summaries.head_summary(transaction, row) != delivered.version
+    seq, version = delivered.done
+    values = {"seq": delivered.seq, "version": delivered.version, "due": int(due)}
+    transaction.run("delivery_done", tenant=tenant, no=no, done_seq=seq, done_version=version, **values)
+    return True
+
+
+def _stands(transaction: Transaction, row: Row, delivered: DeliveryResult) -> bool:
+    """Return whether the input of a delivery is unchanged."""
+    tenant, no = row["tenant"], row["no"]
+    mark = transaction.one("delivery_get", tenant=tenant, no=no)
+    if mark is None or (mark["seq"], mark["version"]) != delivered.done:
+        return False
+    if delivered.seq and not on_path(runs_to(transaction, tenant, no, row["head"]), delivered.seq):
+        return False
+    if json.loads(row["metadata"]).get(KEPT) != delivered.kept:
+        return False
+    if any(_key(transaction, tenant, id_) != known for id_, known in delivered.keys.items()):
+        return False
+    if last_correction(transaction, tenant, no) != delivered.corrected:
+        return False
+    told = delivered.settings.items()
+    return all(memories.settings_of(transaction, tenant, each) == known for each, known in told) and all(
+        memories.generation(transaction, memories.place_values(tenant, each.place)) == each.generation
+        for each in delivered.changes
+    )
+
+
+# ---- withdrawals ----------------------------------------------------------------------------------------------------
+
+
+def withdraw(transaction: Transaction, scope: Scope, left: DeliveryInput, *, now: float) -> bool:
+    """Remove memories of posts that are no longer on the head's path, and restart delivery at the fork.
+
+    Return False and change nothing if the mark has moved.
+    """
+    row = access.find(transaction, scope, left.conversation.id)
+    if row is None or row["no"] != left.conversation.no:
+        return False
+    tenant, no = row["tenant"], row["no"]
+    mark = transaction.one("delivery_get", tenant=tenant, no=no)
+    if mark is None or (mark["seq"], mark["version"]) != left.done:
+        return False
+    runs = runs_to(transaction, tenant, no, row["head"])
+    results: dict[int, list[Row]] = {}
+    for each in transaction.rows("sources_in", tenant=tenant, no=no):
+        if not on_path(runs, each["seq"]):
+            results.setdefault(each["no"], []).append(each)
+    for lost in results.values():
+        _lose(transaction, tenant, no, lost, now=now)
+    seq, version = left.done
+    fork = _fork(runs, runs_to(transaction, tenant, no, seq))
+    line = summaries.lineage(transaction, row, summaries.head_summary(transaction, row))
+    shared = max(line & summaries.lineage(transaction, row, version), default=0) if version > 0 else version
+    values = {"seq": fork, "version": shared, "done_seq": seq, "done_version": version}
+    transaction.run("delivery_back", tenant=tenant, no=no, **values)
+    return True
+
+
+def _fork(runs: Runs, others: Runs) -> int:
+    """Return the last common post of two paths, 0 for none."""
+    shared = [
+        min(last, other_last)
+        for first, last in runs
+        for other_first, other_last in others
+        if max(first, other_first) <= min(last, other_last)
+    ]
+    return max(shared, default=0)
+
+
+def _lose(transaction: Transaction, tenant: str, no: int, lost: Sequence[Row], *, now: float) -> None:
+    """Remove sources from a memory; delete it if none are left."""
+    # read again: a memory deleted just before may have changed what this one ends
+    memory = transaction.one("memory_at", tenant=tenant, no=lost[0]["no"])
+    if memory is None:
+        return
+    gone = {each["seq"] for each in lost}
+    sources = transaction.rows("source_times", tenant=tenant, memory=memory["no"])
+    rest = [each for each in sources if each["conversation"] != no or each["seq"] not in gone]
+    place = memories.place_values(tenant, Place(memory["kind"], memory["owner"]))
+    if rest:
+        for each in sources:
+            if each not in rest:
+                transaction.run("memory_source_drop", tenant=tenant, memory=memory["no"], no=no, post=each["post"])
+        sure = max(min(memory["confidence"], FIRST), memory["confidence"] - REPEAT * (len(sources) - len(rest)))
+        times = [each["created_at"] for each in rest if each["created_at"] is not None]
+        since = max(memory["valid_from"], min(times, default=memory["valid_from"]))
+        data = {"valid_from": since, "repeated_at": max(times, default=since)}
+        values = {"confidence": round(sure, 6), "now": now} | data
+        transaction.run("memory_rests", no=memory["no"], **values)
+    else:
+        values = {"id": memory["id"], "now": now}
+        ended = {"valid_to": memory["valid_to"], "next": memory["ended_by"]}
+        transaction.run("memory_holds_on", **place, **values, **ended)
+        transaction.run("memory_follows", **place, **values, before=memory["supersedes"])
+        memories.remove(transaction, tenant, memory["no"])
+    transaction.run("place_changed", **place)
+
+
+class MemoryStore(Noun):
+    """Stores memories of places."""
+
+    def __init__(self, database: Database, cache: SearchCache) -> None:
+        super().__init__(database)
+        self.corrections = CorrectionStore(database)
+        self._cache = cache
+
+    @read
+    def undelivered(self, transaction: Transaction, *, limit: int = 100) -> list[tuple[str, str]]:
+        """Return conversations due for delivery: tenant and id."""
+        return transaction.run("deliveries_due", limit=limit).fetchall()
+
+    @read
+    def delivering(
+        self, transaction: Transaction, scope: Scope, conversation: str, *, limit: int
+    ) -> DeliveryInput | None:
+        """Load the input of a delivery, at most `limit` posts; None if nothing is due."""
+        return delivering(transaction, scope, conversation, limit)
+
+    @write
+    def deliver(self, transaction: Transaction, scope: Scope, delivered: DeliveryResult) -> bool:
+        """Store a delivery; return False and store nothing if the mark or a place has changed."""
+        return deliver(transaction, scope, delivered)
+
+    @write
+    def withdraw(self, transaction: Transaction, scope: Scope, left: DeliveryInput, *, now: float) -> bool:
+        """Remove memories of abandoned branches; return False and change nothing if the mark has moved."""
+        return withdraw(transaction, scope, left, now=now)
+
+    @read
+    def outbox(
+        self, transaction: Transaction, *, sinks: Sequence[str], limit: int = 100
+    ) -> list[tuple[int, str, str, str, int]]:
+        """Return outbox entries for sinks: number, sink, tenant, conversation, version."""
+        values = {"sinks": json.dumps(list(sinks)), "limit": limit}
+        return transaction.run("outbox_of", **values).fetchall()
+
+    @write
+    def crossed_off(self, transaction: Transaction, nos: Sequence[int]) -> None:
+        """Delete outbox entries."""
+        for no in nos:
+            transaction.run("outbox_delete", no=no)
+
+    @read
+    def idle(
+        self, transaction: Transaction, scope: Scope, *, before: float, categories: Sequence[str], limit: int = 500
+    ) -> list[tuple[str, Memory]]:
+        """Return memories unchanged since a time, each with its tenant: of all tenants, or of an authenticated one."""
+        values = {"tenant": scope.tenant if scope.proven else None, "before": before, "limit": limit}
+        items = transaction.rows("memory_idle", categories=json.dumps(list(categories)), **values)
+        return [(row["tenant"], memory) for row in items for memory in memories.memories_of(transaction, [row])]
+
+    @read
+    def places(self, transaction: Transaction, scope: Scope, user: str) -> list[Place]:
+        """Return the places of a user: their own, and those of each persona about them."""
+        values = {"tenant": scope.tenant, "user": user}
+        return [Place(*each) for each in transaction.run("places_with", **values)]
+
+    @read
+    def place(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        place: Place,
+        *,
+        near: Sequence[str] | None = None,
+        ids: Sequence[str] = (),
+    ) -> tuple[int, list[Memory]]:
+        """Return a place's generation and its memories, including ended ones.
+
+        Of a large place, return those similar to the texts and those with the given ids.
+        """
+        values = memories.place_values(scope.tenant, place)
+        return memories.generation(transaction, values), memories.like(transaction, scope.tenant, place, near, ids)
+
+    @read
+    def find(
+        self, transaction: Transaction, scope: Scope, places: Sequence[Place], memory_query: MemoryQuery
+    ) -> MemoryMatches:
+        """Return memories of places that match a query by words and vectors, and standing memories."""
+        return memories.find(transaction, scope.tenant, places, memory_query, self._cache)
+
+    @read
+    def page(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        places: Sequence[Place] | None,
+        *,
+        ended: bool = False,
+        category: str | None = None,
+        after: int = 0,
+        limit: int = 50,
+    ) -> list[Memory]:
+        """List memories of places, by default of all, in order of creation, after a number."""
+        values = {"tenant": scope.tenant, "after": after, "ended": ended, "category": category, "limit": limit}
+        if places is None:
+            return memories.memories_of(transaction, transaction.rows("memory_page_of_all", **values))
+        items: list[Row] = []
+        for place in places:
+            items += transaction.rows("memory_page", kind=place.kind, owner=place.id, **values)
+        items.sort(key=lambda each: each["no"])
+        return memories.memories_of(transaction, items[:limit])
+
+    @read
+    def get(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        id: str,  # noqa: A002  # the name on the wire
+        *,
+        places: Sequence[Place] | None = None,
+    ) -> list[Memory]:
+        """Return the memories with an id, one per place."""
+        known = transaction.rows("memory_by_id", tenant=scope.tenant, id=id)
+        found = memories.memories_of(transaction, known)
+        return [each for each in found if places is None or each.place in places]
+
+    @read
+    def settings(self, transaction: Transaction, scope: Scope, organization: str) -> Mapping[str, Any]:
+        """Return an organization's settings, empty if none are stored."""
+        return memories.settings_of(transaction, scope.tenant, organization)
+
+    @write
+    def save(self, transaction: Transaction, scope: Scope, change: PlaceChange, *, now: float) -> bool:
+        """Store the new state of memories; return False and store nothing if the place has changed."""
+        return _save(transaction, scope, change, now=now)
+
+    @write
+    def remove(self, transaction: Transaction, scope: Scope, gone: Sequence[Memory]) -> int:
+        """Delete memories with their index entries and sources; return their number."""
+        count = 0
+        for each in gone:
+            count += memories.remove(transaction, scope.tenant, each.no)
+            transaction.run("place_changed", **memories.place_values(scope.tenant, each.place))
+        return count
+
+
+def _save(transaction: Transaction, scope: Scope, change: PlaceChange, *, now: float) -> bool:
+    if not memories.change_place(transaction, scope.tenant, change, now=now):
+        return False
+    for each in change.corrections:
+        keep_corrections(transaction, scope, each)
+    return True

@@ -1,0 +1,499 @@
+"""Erase data in SQLite (forget): one transaction deletes everything, and a receipt records what and how much."""
+
+import json
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.errors import BackendError
+from cuebook.interfaces.erasure import ErasureInput
+from cuebook.records.audit import CommittedText, Record
+from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost
+from cuebook.records.digest import digest_of
+from cuebook.records.erasure import (
+    AffectedConversation,
+    MemoryToErase,
+    Receipt,
+    Staying,
+    Target,
+    WouldForget,
+    no_receipt,
+    salted,
+)
+from cuebook.records.memory import Correction, Scope
+from cuebook.records.prompt import Observation
+from cuebook.storage import access
+from cuebook.storage.access import raise_epoch
+from cuebook.storage.corrections import conversation_of, forgotten
+from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
+from cuebook.storage.memories import ErasedMemories, take, unlearn
+from cuebook.storage.prompts import nameless
+from cuebook.storage.reads import ConversationReader
+from cuebook.storage.redact import ErasedData, redact, redact_posts, stop
+from cuebook.storage.tree import SPEAKERS
+from cuebook.storage.writes import take_out
+
+# ---- one run --------------------------------------------------------------------------------------------------------
+
+
+_record = msgspec.json.Decoder(Record).decode
+_texts = msgspec.json.Decoder(dict[str, CommittedText]).decode
+_observation = msgspec.json.Decoder(Observation).decode
+#: Senders that are roles: a user of such a name is found by their own conversations only.
+ROLES = frozenset({"user", ASSISTANT, SYSTEM, TOOL})
+#: Prompt values that contain the user.
+_USER = ("user", "userId", "user_id", "user_name")
+#: Field of a record with the participants of a conversation.
+_COMPANY = "participants"
+#: The tables of a conversation by their names in a receipt.
+NAMES = {
+    "blobs": "texts",
+    "conversation": "conversations",
+    "idempotency": "keys",
+    "blob_uses": "",  # tables with progress marks only
+    "delivery": "",
+    "embedded": "",
+    "outbox": "",
+    "participants": "",
+}
+
+
+class ErasureRun:
+    """One running erasure: the counts of erased objects, and the erased texts by conversation."""
+
+    def __init__(self, transaction: Transaction, scope: Scope, *, now: float) -> None:
+        self.transaction = transaction
+        self.scope = scope
+        self.now = now
+        self.salt = secrets.token_bytes(16)  # salt of the pseudonyms; never stored
+        self.running: set[int] = set()
+        self.rows: Counter[str] = Counter()
+        self.more: Counter[str] = Counter()
+        self.touched: list[AffectedConversation] = []
+        self.gone: list[Row] = []  # memories
+        self.stays: Counter[Staying] = Counter()
+        self._whole: set[int] = set()  # erased conversations
+        self._others: list[set[int]] = []  # by erased memory: the conversations that also mention it
+
+    def conversation(self, row: Row) -> None:
+        """Erase a conversation with all of its own data."""
+        tenant = self.scope.tenant
+        counts = take_out(self.transaction, row)
+        self._whole.add(row["no"])
+        self.rows.update(counts)
+        self.touched.append(AffectedConversation(conversation_id=row["id"], posts=counts["posts"], left=0))
+        self.took(unlearn(self.transaction, tenant, row["no"]))
+        self.more["auditTexts"] += _erase_audit(self.transaction, tenant, row["id"], lambda _: True)
+        self.more["observations"] += _rename(self.transaction, tenant, self.salt, conversation=row["id"])
+
+    def take_posts(self, row: Row, user: str, weigh: Callable[[PathPost], int]) -> None:
+        """Erase a user's posts in a conversation of others."""
+        self.redacted(row, redact(self.transaction, row, user, weigh=weigh, now=self.now))
+
+    def redacted(self, row: Row, erased_data: ErasedData | None) -> None:
+        """Record an erasure in a remaining conversation, and erase audit texts that repeat the erased text."""
+        if erased_data is None:
+            return
+        self.rows.update(erased_data.counts)
+        posts, [left] = (
+            erased_data.counts["posts"],
+            self.transaction.run("posts_left", tenant=row["tenant"], no=row["no"]),
+        )
+        self.touched.append(AffectedConversation(conversation_id=row["id"], posts=posts, left=left[0]))
+        self.stays.update({"othersPosts": left[0], "emptyPlaces": posts})
+        self._told_of(erased_data.taken)
+        self.more["auditTexts"] += _erase_audit(
+            self.transaction, self.scope.tenant, row["id"], lambda record: _repeats(record, erased_data)
+        )
+
+    def user(self, user: str, weigh: Callable[[PathPost], int]) -> None:
+        """Erase all data of a user."""
+        transaction, tenant = self.transaction, self.scope.tenant
+        for row in self.transaction.rows("conversations_of_user", tenant=tenant, user=user):
+            self.conversation(row)
+        if user not in ROLES:
+            for row in conversations_of_others(transaction, tenant, user):
+                self.take_posts(row, user, weigh)
+        self.took(
+            take(transaction, tenant, self.transaction.rows("memories_of_user", tenant=tenant, user=user), anew=False)
+        )
+        self.transaction.run("embedded_of_user", tenant=tenant, user=user)
+        self.transaction.run("places_of_user", tenant=tenant, user=user)
+        self.rows["idempotency"] += self.transaction.run(
+            "keys_of_user", tenant=tenant, prefix=access.own_key(Scope(user=user), "")
+        ).rowcount
+        self.more["observations"] += _rename(transaction, tenant, self.salt, user=user)
+        self.more["auditTexts"] += _erase_audit(
+            transaction, tenant, "", lambda record: _was_told(record, user), user=user
+        )
+
+    def take_derived(self, row: Row, correction: Correction) -> None:
+        """Erase a conversation's data derived from an object; end its running turn, which may repeat it."""
+        counts = forgotten(self.transaction, row, correction)
+        self.more.update(counts)
+        if counts and row["lease_until"]:
+            self.running.add(row["no"])
+
+    def took(self, erased_memories: ErasedMemories) -> None:
+        """Record erased memories."""
+        self.more.update(erased_memories.counts)
+        self._told_of(erased_memories)
+
+    def _told_of(self, erased_memories: ErasedMemories) -> None:
+        self.running |= erased_memories.running
+        self.gone += erased_memories.gone
+        self._others += erased_memories.anew
+        self.stays["memoriesByHand"] += erased_memories.by_hand
+
+    def counts(self) -> Counter[str]:
+        """Return the counts of erased objects, by kind as in a receipt."""
+        counts = Counter({NAMES.get(name, name): count for name, count in self.rows.items()})
+        counts.update(self.more)
+        counts.pop("", None)
+        return counts
+
+    def left(self) -> Counter[Staying]:
+        """Return the counts of affected objects that remain."""
+        from_others = sum(bool(values - self._whole) for values in self._others)
+        more: Counter[Staying] = Counter({
+            "memoriesFromOthers": from_others,
+            "auditRecords": self.more["auditTexts"],
+            "observations": self.more["observations"],
+        })  # fmt: skip
+        return self.stays + more
+
+    def stop(self) -> None:
+        """End the turns that repeat erased data; their late writes are refused."""
+        for no in sorted(self.running):
+            row = self.transaction.one("conversation_by_no", tenant=self.scope.tenant, no=no)
+            if row is not None:
+                stop(self.transaction, row, now=self.now)
+
+
+def conversations_of_others(transaction: Transaction, tenant: str, user: str) -> list[Row]:
+    """Return conversations of others in which a user spoke or takes part.
+
+    With many speakers, not all names are stored, so such conversations may be included.
+    """
+    items = transaction.rows("conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
+    return [
+        row
+        for row in items
+        if user in json.loads(row["participants"])
+        or user in json.loads(row["speakers"])
+        or transaction.one("post_sent_by", tenant=tenant, no=row["no"], user=user)
+    ]
+
+
+# ---- audit log and observations -------------------------------------------------------------------------------------
+
+
+def _erase_audit(
+    transaction: Transaction, tenant: str, conversation: str, which: Callable[[Record], bool], *, user: str = ""
+) -> int:
+    """Erase the texts of audit records of a conversation, or with values that name a user; return the count."""
+    needle = _encode(conversation).decode() if conversation else "\x00"
+    inside = _encode(_encode(user).decode()).decode()[1:-1] if user else "\x00"  # JSON within JSON
+    erased = 0
+    for row in transaction.rows("audit_naming", tenant=tenant, needle=needle, inside=inside):
+        try:
+            record = replace(_record(row["body"]), texts=_texts(row["texts"]))
+        except (ValueError, TypeError):  # damaged: it fails verification anyway, and its text must go
+            record = None
+        if record is None or ((not conversation or record.conversation == conversation) and which(record)):
+            erased += transaction.run("audit_erase", tenant=tenant, seq=row["seq"]).rowcount
+    return erased
+
+
+def _repeats(record: Record, redacted: ErasedData) -> bool:
+    return record.turn in redacted.turns or any(redacted.quoted.stand_in(text.text) for text in record.texts.values())
+
+
+def _was_told(record: Record, user: str) -> bool:
+    """Return whether a record names a user as its recipient or among the participants."""
+    context = record.texts.get("input_context")
+    values = json.loads(context.text) if context else {}
+    company = values.get(_COMPANY)
+    return any(values.get(name) == user for name in _USER) or (isinstance(company, list) and user in company)
+
+
+def _rename(transaction: Transaction, tenant: str, salt: bytes, *, user: str = "", conversation: str = "") -> int:
+    """Replace a user or conversation in observations by a pseudonym, so that they stay grouped."""
+    needle = _encode(conversation or user).decode()
+    renamed = 0
+    for row in transaction.rows("observations_naming", tenant=tenant, user=user or None, needle=needle):
+        observation = _observation(row["body"])
+        own = {}
+        if user and observation.user == user:
+            own["user"] = _pseudonym(user, salt)
+        if conversation and observation.conversation == conversation:
+            own["conversation"] = _pseudonym(conversation, salt)
+        if own:
+            body = _encode(replace(observation, **own))
+            changed = own.get("user", row["user_id"])
+            if conversation and row["user_id"] == nameless(conversation):
+                changed = nameless(own["conversation"])
+            renamed += transaction.run("observation_rename", no=row["no"], user=changed, body=body).rowcount
+    return renamed
+
+
+def _pseudonym(name: str, salt: bytes) -> str:
+    return f"erased-{digest_of(salt + name.encode('utf-8', 'surrogatepass')).hex()[:16]}"
+
+
+_receipt = msgspec.json.Decoder(Receipt).decode
+_encode = msgspec.json.Encoder().encode
+
+
+#: Conversations and memories that a preview lists.
+NAMED = 100
+
+
+class ErasureStore(Noun):
+    """Erases data, and stores only receipts of it."""
+
+    def __init__(self, database: Database, conversations: ConversationReader) -> None:
+        super().__init__(database)
+        self._conversations = conversations
+
+    @write
+    def forget(self, transaction: Transaction, scope: Scope, erasing: ErasureInput) -> Receipt:
+        """Raise the epoch and erase everything in one transaction. Return the pending receipt.
+
+        Missing targets and targets of another owner count as zero. Earlier work fails its compare-and-set. Raises
+        Conflict naming the hold that forbids it.
+        """
+        return _forget(transaction, scope, erasing)
+
+    async def would_forget(self, scope: Scope, erasing: ErasureInput) -> WouldForget:
+        """Return what `forget` would delete, and what forbids it. Change nothing. It takes as long."""
+        try:
+            await self.database.write(lambda transaction: _would_forget(transaction, scope, erasing))
+        except _UndoneError as undone:
+            return undone.found
+        msg = "The preview of the erasure is missing."
+        raise BackendError(msg)
+
+    @property
+    def unclean(self) -> bool:
+        """Return whether files may still contain erased data, as far as this process knows."""
+        return self.database.unclean
+
+    async def emptied(self, *, patience_ms: int = 0, large: bool = False) -> bool:
+        """Remove all bytes of erased data from the files. Return False while another reader uses them.
+
+        Do work of many seconds only if `large`, else return False.
+        """
+        if self._conversations.paths:
+            self._conversations.paths.clear()
+        return await self.database.clean(patience_ms=patience_ms, large=large)
+
+    @read
+    def receipt(self, transaction: Transaction, scope: Scope, receipt: str) -> Receipt:
+        """Return a receipt. Raises NotFound."""
+        row = transaction.one("receipt_get", tenant=scope.tenant, id=receipt)
+        if row is None:
+            raise no_receipt(receipt)
+        return _receipt(row["body"])
+
+    @read
+    def receipts(self, transaction: Transaction, scope: Scope, *, limit: int = 100) -> list[Receipt]:
+        """Return the newest receipts, newest first."""
+        items = transaction.rows("receipts_last", tenant=scope.tenant, limit=limit)
+        return [_receipt(row["body"]) for row in items]
+
+    @read
+    def pending(self, transaction: Transaction, *, limit: int = 100) -> list[tuple[str, Receipt]]:
+        """Return unsigned receipts of all tenants, with their tenant."""
+        items = transaction.rows("receipts_pending", limit=limit)
+        return [(row["tenant"], _receipt(row["body"])) for row in items]
+
+    @write
+    def finish(self, transaction: Transaction, scope: Scope, receipt: Receipt) -> bool:
+        """Replace a pending receipt by its signed form. Return False if another process did."""
+        values = {"tenant": scope.tenant, "id": receipt.id, "body": _encode(receipt)}
+        return transaction.run("receipt_finish", **values).rowcount > 0
+
+    @read
+    def idle(self, transaction: Transaction, *, before: float, limit: int) -> list[tuple[str, str]]:
+        """Return conversations without posts since a time: tenant and id, oldest first."""
+        items = transaction.rows("conversations_idle", before=before, limit=limit)
+        return [(row["tenant"], row["id"]) for row in items]
+
+    @read
+    def untouched(self, transaction: Transaction, *, before: float, limit: int) -> list[tuple[str, str]]:
+        """Return memories that were not stated, repeated or changed since a time: tenant and id, oldest first."""
+        items = transaction.rows("memories_untouched", before=before, limit=limit)
+        return [(row["tenant"], row["id"]) for row in items]
+
+
+# ---- targets --------------------------------------------------------------------------------------------------------
+
+
+class _ErasureSubject(Struct, frozen=True):
+    """The resolved targets of an erasure."""
+
+    conversations: list[Row]
+    memories: list[Row]
+    told: list[tuple[Row, Correction]]  # facts that conversations must no longer mention
+
+    def reached(self) -> list[Row]:
+        """Return the affected conversations."""
+        return [*self.conversations, *{row["no"]: row for row, _ in self.told}.values()]
+
+
+def _find(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> _ErasureSubject:
+    target = erasing.target
+    named = Target("conversation", tuple(erasing.posts)) if target.kind == "item" else target
+    return _ErasureSubject(
+        list(_named_rows(transaction, scope, named)),
+        _named_memories(transaction, scope, target),
+        [
+            (row, each)
+            for each in erasing.corrections
+            if (row := conversation_of(transaction, scope, each.conversation))
+        ],
+    )
+
+
+def _erase(
+    transaction: Transaction, scope: Scope, erasing: ErasureInput, erasure_subject: _ErasureSubject
+) -> ErasureRun:
+    target = erasing.target
+    taking = ErasureRun(transaction, scope, now=erasing.now)
+    for row in erasure_subject.conversations if target.kind == "conversation" else ():
+        taking.conversation(row)
+    for row in erasure_subject.conversations if target.kind == "item" else ():
+        posts = erasing.posts[row["id"]]
+        taking.redacted(row, redact_posts(transaction, row, posts, weigh=erasing.weigh, now=erasing.now))
+    for user in _users(scope, target):
+        taking.user(user, erasing.weigh)
+    erased_memories = take(transaction, scope.tenant, erasure_subject.memories, anew=False)
+    taking.took(erased_memories)
+    taking.stays["sourcePosts"] += erased_memories.sources
+    for row, each in erasure_subject.told:
+        taking.take_derived(row, each)
+    taking.stop()
+    return taking
+
+
+def _forget(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> Receipt:
+    transaction.failpoint("forget.begin")
+    tenant, target = scope.tenant, erasing.target
+    erasure_subject = _find(transaction, scope, erasing)
+    epoch = raise_epoch(transaction, tenant)
+    for owner in target.ids:
+        raise_epoch(transaction, tenant, target.kind, owner)
+    taking = _erase(transaction, scope, erasing, erasure_subject)
+    if sum(taking.rows.values()):
+        transaction.run("optimize_text")
+    bare = erasing.receipt
+    concerned = _concerned(scope, target, erasure_subject.reached(), erasure_subject.memories)
+    concerns = tuple(sorted(salted(user, bare.salt) for user in concerned))
+    receipt = replace(bare, counts=dict(sorted(taking.counts().items())), epoch=epoch, concerns=concerns)
+    values = {"id": receipt.id, "state": receipt.state, "body": _encode(receipt), "now": erasing.now}
+    transaction.run("receipt_insert", tenant=tenant, **values)
+    transaction.failpoint("forget.stored")
+    return receipt
+
+
+class _UndoneError(Exception):
+    """Rolls back the transaction of a preview and carries its result."""
+
+    def __init__(self, found: WouldForget) -> None:
+        super().__init__()
+        self.found = found
+
+
+def _would_forget(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> None:
+    """Erase, record the result and roll back, so that the preview is exact. Raises _UndoneError."""
+    target = erasing.target
+    erasure_subject = _find(transaction, scope, erasing)
+    taking = _erase(transaction, scope, erasing, erasure_subject)
+    stays = taking.left()
+    if target.kind == "user":
+        keys = transaction.rows("keys_of", tenant=scope.tenant)
+        stays["keys"] = sum(each["user_id"] in _users(scope, target) for each in keys)
+    seen = [row for row in taking.gone if scope.user in (None, *_users_of(row))]
+    raise _UndoneError(
+        WouldForget(
+            kind=target.kind,
+            counts={name: count for name, count in sorted(taking.counts().items()) if count},
+            conversations=tuple(taking.touched[:NAMED]),
+            more_conversations=len(taking.touched[NAMED:]),
+            memories=tuple(
+                MemoryToErase(memory_id=row["id"], scope=row["kind"], category=row["category"], text=row["text"])
+                for row in seen[:NAMED]
+            ),
+            more_memories=len(taking.gone) - len(seen[:NAMED]),
+            stays={kind: count for kind, count in stays.items() if count},
+        )
+    )
+
+
+def delete(transaction: Transaction, scope: Scope, conversation: str) -> dict[str, int]:
+    """Delete a conversation and all data derived from it, without a receipt. Return the rows per table."""
+    row = access.need(transaction, scope, conversation)
+    raise_epoch(transaction, scope.tenant)
+    taking = ErasureRun(transaction, scope, now=row["updated_at"])
+    taking.conversation(row)
+    taking.stop()
+    transaction.run("optimize_text")
+    transaction.failpoint("delete.stored")
+    return dict(taking.rows)
+
+
+def _users(scope: Scope, target: Target) -> list[str]:
+    """Return the users to erase; a caller that is a user can only erase themselves."""
+    named = dict.fromkeys(target.ids) if target.kind == "user" else ()
+    return [user for user in named if scope.user in (None, user)]
+
+
+def _named_rows(transaction: Transaction, scope: Scope, target: Target) -> Iterator[Row]:
+    """Yield the rows of the named conversations, or of those that the named users own or speak in."""
+    if target.kind == "conversation":
+        for name in dict.fromkeys(target.ids):
+            row = transaction.one("conversation_by_id", tenant=scope.tenant, id=name)
+            if row is not None and access.visible(row, scope):
+                yield row
+    elif target.kind == "user":
+        for user in _users(scope, target):
+            yield from transaction.rows("conversations_of_user", tenant=scope.tenant, user=user)
+            if user not in ROLES:
+                yield from conversations_of_others(transaction, scope.tenant, user)
+
+
+def _named_memories(transaction: Transaction, scope: Scope, target: Target) -> list[Row]:
+    """Return memories of a persona or an organization, or by id; users can only name their own."""
+    tenant, user = scope.tenant, scope.user
+    items: list[Row] = []
+    for name in target.ids:
+        if target.kind == "persona":
+            items += transaction.rows("memories_of_persona", tenant=tenant, persona=name, user=user)
+        elif target.kind == "organization" and user is None:
+            items += transaction.rows("memory_of_place", tenant=tenant, kind="organization", owner=name)
+        elif target.kind == "memory":
+            items += transaction.rows("memory_by_id", tenant=tenant, id=name.removeprefix("memory:"))
+    if target.kind == "memory" and user is not None:
+        own = {row["no"] for row in transaction.rows("memories_of_user", tenant=tenant, user=user)}
+        items = [row for row in items if row["no"] in own]
+    return items
+
+
+def _users_of(memory: Row) -> list[str]:
+    """Return the users that a memory belongs to: its owner, or the user that a persona knows it from."""
+    owner, _, user = memory["owner"].partition("\x1f")
+    return [*([owner] if memory["kind"] == "user" else []), *([user] if user else [])]
+
+
+def _concerned(scope: Scope, target: Target, results: Iterable[Row], memories: Iterable[Row]) -> set[str]:
+    """Return the users whose data is erased, and the requesting user."""
+    asking = {scope.user} if scope.user else set()
+    if target.kind == "user":
+        return asking | set(_users(scope, target))
+    owners = {user for row in memories for user in _users_of(row)}
+    return asking | owners | {row["user_id"] for row in results if row["user_id"]}

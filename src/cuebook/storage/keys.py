@@ -1,0 +1,92 @@
+"""Store API keys and organization settings."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cuebook.errors import Conflict, NotFound
+from cuebook.interfaces.keys import PresentedKey
+from cuebook.records.audit import Record
+from cuebook.records.key import Key
+from cuebook.records.memory import Scope
+from cuebook.records.organization import OrganizationChange, OrganizationSettings, changed
+from cuebook.storage.audit import chained
+from cuebook.storage.database.record import columns, record
+from cuebook.storage.database.transaction import Noun, Transaction, read, write
+
+_settings = msgspec.json.Decoder(OrganizationSettings).decode
+
+
+class KeyStore(Noun):
+    """Stores API keys. Keys are never deleted, so that a project with keys stays closed to callers without one."""
+
+    @read
+    def present(self, transaction: Transaction, id_: str | None) -> PresentedKey:
+        """Return a key by its id, of any tenant, because the caller is not known yet."""
+        row = transaction.one("key_by_id", id=id_) if id_ is not None else None
+        if row is None:
+            return PresentedKey(configured=transaction.one("key_any") is not None)
+        return PresentedKey(configured=True, key=record(Key, row), digest=row["digest"])
+
+    @write
+    def add(
+        self, transaction: Transaction, scope: Scope, key: Key, digest: bytes, *, audit: Sequence[Record] = ()
+    ) -> None:
+        """Store a key with its records in one transaction. Raises Conflict if its id exists."""
+        values = columns(key) | {"tenant": scope.tenant, "digest": digest}
+        if not transaction.run("key_insert", **values).rowcount:
+            msg = f"Key {key.id!r} already exists. Create another one."
+            raise Conflict(msg)
+        chained(transaction, scope.tenant, audit)
+
+    @read
+    def keys(self, transaction: Transaction, scope: Scope) -> list[Key]:
+        """Return a tenant's keys, oldest first."""
+        return [record(Key, row) for row in transaction.rows("keys_of", tenant=scope.tenant)]
+
+    @write
+    def revoke(
+        self, transaction: Transaction, scope: Scope, id_: str, *, now: float, audit: Sequence[Record] = ()
+    ) -> Key:
+        """Revoke a key permanently. A revoked one stays unchanged. Raises NotFound."""
+        closed = transaction.run("key_revoke", tenant=scope.tenant, id=id_, now=now).rowcount
+        row = transaction.one("key_by_id", id=id_)
+        if row is None or row["tenant"] != scope.tenant:
+            msg = f"Unknown key {id_!r}. Run `cuebook key list` to list keys."
+            raise NotFound(msg)
+        if closed:
+            chained(transaction, scope.tenant, audit)
+        return record(Key, row)
+
+
+class OrganizationStore(Noun):
+    """Stores the settings of organizations."""
+
+    @read
+    def settings(self, transaction: Transaction, scope: Scope, organization: str) -> OrganizationSettings:
+        """Return an organization's settings, by default the defaults."""
+        return settings_of(transaction, scope.tenant, organization)
+
+    @write
+    def change(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        organization: str,
+        change: OrganizationChange,
+        *,
+        now: float,
+        audit: Sequence[Record] = (),
+    ) -> OrganizationSettings:
+        """Change the settings by a function of their current values. Return the new ones."""
+        after = changed(settings_of(transaction, scope.tenant, organization), change)
+        kept = msgspec.json.encode(after).decode()
+        transaction.run("organization_put", tenant=scope.tenant, id=organization, settings=kept, now=now)
+        chained(transaction, scope.tenant, audit)
+        return after
+
+
+def settings_of(transaction: Transaction, tenant: str, organization: str) -> OrganizationSettings:
+    """Return an organization's settings inside a transaction, by default the defaults."""
+    row = transaction.one("organization_get", tenant=tenant, id=organization)
+    return _settings(row["settings"]) if row else OrganizationSettings()

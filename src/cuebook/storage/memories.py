@@ -1,0 +1,469 @@
+"""Long-term memories in SQLite: search by words and vectors per owner (place), and writes by compare-and-set."""
+
+import json
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
+from cuebook.memory.item_keys import memory_key
+from cuebook.memory.recall import Query, akin_among, match_expression, read_query
+from cuebook.memory.scopes import KEPT, Participants, effective, read_places
+from cuebook.memory.supersede import nearest
+from cuebook.records.digest import digest_of
+from cuebook.records.memory import Dense, Memory, Place, Scope, Source
+from cuebook.records.turn import Manifest
+from cuebook.storage.access import bar_epoch, is_barred, raise_epoch, unuse
+from cuebook.storage.database.transaction import Row, Transaction
+from cuebook.storage.search import OwnerMatches, SearchCache, rarest_words, words_at
+from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
+
+#: A place with at most so many memories is loaded whole for a delivery; of a larger one,
+ALL = 500
+#: this many of the most similar to each text.
+ALIKE = 24
+_COLUMNS = (
+    "id", "category", "name", "text", "subject", "status", "trust", "confidence", "weight", "uses", "used_at",
+    "decayed_at", "valid_from", "valid_to", "supersedes", "ended_by", "repeated_at", "created_at",
+    "updated_at", "no",
+)  # fmt: skip
+
+# ---- in the turn ----------------------------------------------------------------------------------------------------
+
+
+def memory_context(
+    transaction: Transaction,
+    scope: Scope,
+    memory_look: MemoryLook,
+    row: Row | None,
+    search_cache: SearchCache,
+    *,
+    dense: Dense | None = None,
+    keep: Sequence[str] = (),
+) -> MemoryContext:
+    """Load the memories of other conversations for a turn. `row` is its conversation, if any.
+
+    `dense` is its query's vector; `keep` are ids of memories that it used before.
+    """
+    metadata = json.loads(row["metadata"]) if row else {}
+    policy = effective(memory_look.control, metadata.get(KEPT), memory_look.defaults)
+    settings = settings_of(transaction, scope.tenant, memory_look.organization) if memory_look.organization else {}
+    user = row["user_id"] if row else memory_look.user or scope.user
+    others = [each for each in json.loads(row["participants"]) if each != user] if row else []
+    persona = memory_look.persona or (row["persona"] if row else "") or memory_look.otherwise
+    participants = Participants(user=user, persona=persona, organization=memory_look.organization, alone=not others)
+    places = read_places(policy, participants, settings)
+    if others and not _all_of(transaction, scope.tenant, memory_look.organization, others):
+        places = tuple(each for each in places if each.kind != "organization")
+    if not places:
+        return MemoryContext(policy=policy, settings=settings)
+    memory_query = MemoryQuery(text=memory_look.text, dense=dense, limit=memory_look.limit, standing=memory_look.limit)
+    matched = find(transaction, scope.tenant, places, memory_query, search_cache)
+    memories = list(matched.memories)
+    for id_ in set(keep) - {each.id for each in memories}:
+        again = memories_of(transaction, transaction.rows("memory_by_id", tenant=scope.tenant, id=id_))
+        memories += [each for each in again if each.place in places]
+    fields = msgspec.structs.asdict(matched) | {"memories": tuple(memories)}
+    return MemoryContext(policy=policy, places=places, settings=settings, **fields)
+
+
+def _all_of(transaction: Transaction, tenant: str, organization: str | None, users: Sequence[str]) -> bool:
+    """Return whether every participant with an own key has a key of the organization."""
+    values = {"tenant": tenant, "organization": organization, "users": json.dumps(users)}
+    return transaction.one("outsiders", **values) is None
+
+
+def used(transaction: Transaction, tenant: str, nos: Sequence[int], *, by: float, now: float) -> None:
+    """Count a use of the memories in a window."""
+    if nos:
+        transaction.run("memory_used", tenant=tenant, nos=json.dumps(list(nos)), by=by, now=now)
+
+
+def find(
+    transaction: Transaction,
+    tenant: str,
+    places: Sequence[Place],
+    memory_query: MemoryQuery,
+    search_cache: SearchCache,
+) -> MemoryMatches:
+    """Return memories of places that match a query by words and vectors, and standing memories.
+
+    Each place is searched by itself: other places do not affect the cost or the ranking.
+    """
+    query = read_query(memory_query.text) if memory_query.text else None
+    results: list[int] = []
+    cosines, vectors = 0.0, 0
+    held, frequencies = 0, Counter[str]()
+    keys: dict[int, str] = {}
+    known: dict[int, Row] = {}
+    close: dict[Place, Close] = {}
+    for place in places:
+        owner_matches = (
+            matching(transaction, tenant, place, memory_query, search_cache, query=query) if query else OwnerMatches()
+        )
+        held, frequencies = held + owner_matches.held, frequencies + Counter(owner_matches.frequencies)
+        keys |= owner_matches.keys
+        near = _close(transaction, tenant, place, memory_query, search_cache)
+        if near is not None:
+            close[place] = near
+            cosines, vectors = cosines + near.total, vectors + len(near.seqs)
+        closest = _closest(transaction, tenant, place, memory_query, near)
+        known |= {each["no"]: each for each in closest}
+        results += in_turn(owner_matches.found, [each["no"] for each in closest])
+        for each in transaction.rows("memory_standing", limit=memory_query.standing, **place_values(tenant, place)):
+            known[each["no"]] = each
+    if left := [no for no in results if no not in known]:
+        known |= {each["no"]: each for each in transaction.rows("memories_by_no", tenant=tenant, nos=json.dumps(left))}
+    _add_newer(transaction, tenant, known, memory_query.at)
+    return MemoryMatches(
+        memories=tuple(memories_of(transaction, list(known.values()))),
+        found=tuple(no for no in results if no in known),
+        cosines=_cosines(known.values(), close),
+        held=max(held, len(known)),
+        frequencies=dict(frequencies),
+        keys=keys,
+        mean_cosine=usual(cosines, vectors),
+        akin=akin_among(memory_query.dense.akin, vectors) if memory_query.dense else 1.0,
+    )
+
+
+def _add_newer(transaction: Transaction, tenant: str, known: dict[int, Row], at: float | None) -> None:
+    """Add the quotes that superseded the hits, if they were stated by the time `at`."""
+    ids = {row["id"] for row in known.values()}
+    todo = [row["ended_by"] for row in known.values() if row["ended_by"] is not None]
+    while todo:
+        id_ = todo.pop()
+        if id_ not in ids:
+            ids.add(id_)
+            for row in transaction.rows("memory_by_id", tenant=tenant, id=id_):
+                if at is None or row["valid_from"] <= at:
+                    known[row["no"]] = row
+                    todo += [row["ended_by"]] if row["ended_by"] is not None else []
+
+
+def matching(
+    transaction: Transaction,
+    tenant: str,
+    place: Place,
+    memory_query: MemoryQuery,
+    search_cache: SearchCache,
+    *,
+    query: Query,
+) -> OwnerMatches:
+    """Find a place's memories that share words with a query, among those valid now or at a time.
+
+    A small place is scanned: full-text search would have to walk over the words of all other memories.
+    """
+    values = place_values(tenant, place)
+    here = (
+        search_cache.words.of(transaction, values)
+        if memory_query.at is None
+        else words_at(transaction, values, memory_query.at)
+    )
+    if here.holding is not None:
+        return here.sharing(query, memory_query.limit)
+    token = place_token(tenant, place)
+    query, counts = rarest_words(transaction, here, query, token)
+    match = match_expression(query, token)
+    if match is None:
+        return OwnerMatches(held=here.held, frequencies=counts)
+    at = {} if memory_query.at is None else {"at": memory_query.at}
+    name = "memory_find" if memory_query.at is None else "memory_find_at"
+    results = transaction.run(name, match=match, limit=memory_query.limit, **at)
+    return OwnerMatches([no for (no,) in results], here.held, counts)
+
+
+def _close(
+    transaction: Transaction, tenant: str, place: Place, memory_query: MemoryQuery, search_cache: SearchCache
+) -> Close | None:
+    return (
+        search_cache.matrices.close(transaction, tenant, scope_of_place(place), memory_query.dense)
+        if memory_query.dense
+        else None
+    )
+
+
+def _closest(
+    transaction: Transaction, tenant: str, place: Place, memory_query: MemoryQuery, close: Close | None
+) -> list[Row]:
+    """Return the rows of a place's memories with the highest cosine similarity to the query, closest first."""
+    if close is None:
+        return []
+    values, most = place_values(tenant, place), min(memory_query.limit, CLOSEST)
+    count, items = most, list[Row]()
+    while True:
+        best = close.best(count, EVERYWHERE)
+        by_said = {each["said"]: each for each in transaction.rows("memories_by_said", said=json.dumps(best), **values)}
+        items = [by_said[said] for said in best if said in by_said and _held(by_said[said], memory_query.at)]
+        if len(items) >= most or count >= len(close.seqs):
+            return items[:most]
+        count *= 4  # the closest are no longer valid
+
+
+def _held(row: Row, at: float | None) -> bool:
+    """Return whether a memory is valid now or was at a time."""
+    if at is None:
+        return row["valid_to"] is None
+    return bool(row["valid_from"] <= at and (row["valid_to"] is None or row["valid_to"] > at))
+
+
+def _cosines(results: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, float]:
+    """Return the cosines of memories with the query by number; memories without a vector are omitted."""
+    by_place: dict[Place, dict[int, int]] = {}
+    for row in results:
+        by_place.setdefault(Place(row["kind"], row["owner"]), {})[row["said"]] = row["no"]
+    return {
+        nos[said]: cosine
+        for place, nos in by_place.items()
+        if place in close
+        for said, cosine in close[place].of(list(nos)).items()
+    }
+
+
+def like(
+    transaction: Transaction, tenant: str, place: Place, near: Sequence[str] | None, ids: Sequence[str] = ()
+) -> list[Memory]:
+    """Return a place's memories: all, or for more than ALL those that share the rarest words with the texts.
+
+    Corrected memories and those with the given ids are included. Without texts the result is empty.
+    """
+    values = place_values(tenant, place)
+    if near is not None and not near:
+        return []
+    if near is not None and transaction.value("memory_count", **values) > ALL:
+        wanted = {no for (no,) in transaction.run("memory_corrected", **values)}
+        wanted |= {no for (no,) in transaction.run("memories_named", **values | {"ids": json.dumps(list(ids))})}
+        fields = transaction.run("memory_words", **values).fetchall()
+        for over in (False, True):  # ended memories take no slots from valid ones
+            some = [(no, f"{text} {subject}") for no, text, subject, ended in fields if bool(ended) == over]
+            results = nearest(near, [text for _, text in some], ALIKE)
+            wanted |= {some[at][0] for at in results}
+        return memories_of(
+            transaction, transaction.rows("memories_by_no", tenant=tenant, nos=json.dumps(sorted(wanted)))
+        )
+    return memories_of(transaction, transaction.rows("memory_of_place", **values))
+
+
+def place_token(tenant: str, place: Place) -> str:
+    """Return the full-text token of a place."""
+    return "p" + digest_of(f"{tenant}\x00{place.kind}\x00{place.id}".encode())[:10].hex()
+
+
+def wanted(transaction: Transaction, row: Row) -> None:
+    """Mark a conversation as due for delivery."""
+    transaction.run("delivery_wanted", tenant=row["tenant"], no=row["no"])
+
+
+# ---- rows -----------------------------------------------------------------------------------------------------------
+
+
+def change_place(transaction: Transaction, tenant: str, change: PlaceChange, *, now: float) -> bool:
+    """Store the new state of memories; return False and store nothing if the place has changed."""
+    values = place_values(tenant, change.place)
+    if generation(transaction, values) != change.generation:
+        return False
+    if not change.memories:
+        return True
+    before: int = transaction.value("place_changed", **values)
+    said = before
+    for memory in change.memories:
+        said = max(said, _keep(transaction, tenant, memory, number=said + 1, now=now))
+    if said > before:
+        transaction.run("place_said", said=said, now=now, **values)
+    return True
+
+
+def _keep(transaction: Transaction, tenant: str, memory: Memory, *, number: int, now: float) -> int:
+    """Store a memory; return the number of its text, which is new for a new text."""
+    if memory.no and not memory.sources and not memory.written:
+        remove(transaction, tenant, memory.no)
+        return 0
+    if is_barred(transaction, tenant, memory):
+        return 0
+    before = transaction.one("memory_told", no=memory.no) if memory.no else None
+    if before is not None:
+        if (memory.name, memory.text) == (before["name"], before["text"]):
+            number = before["said"]
+        else:
+            drop(transaction, tenant, memory.place, before["said"])
+    place = place_values(tenant, memory.place)
+    values = {name: getattr(memory, name) for name in _COLUMNS} | {
+        "written": int(memory.written),
+        "said": number,
+        "updated_at": now,
+    }
+    if memory.no:
+        transaction.run("memory_update", **values)
+        transaction.run("memory_sources_delete", tenant=tenant, no=memory.no)
+        transaction.run("memory_text_delete", no=memory.no)
+        no = memory.no
+    else:
+        no = transaction.value("memory_insert", **place, **(values | {"created_at": now}))
+    for source in memory.sources:
+        conversation = transaction.one("conversation_by_id", tenant=tenant, id=source.conversation)
+        at = conversation["no"] if conversation else 0
+        transaction.run("memory_source_insert", tenant=tenant, no=no, conversation=at, post=source.post)
+    key = memory_key(memory)
+    transaction.run("memory_text_insert", no=no, token=place_token(tenant, memory.place), key=key)
+    return number
+
+
+def remove(transaction: Transaction, tenant: str, no: int) -> int:
+    """Delete a memory with its index entry, vectors and sources."""
+    data = transaction.one("memory_told", no=no)
+    if data is not None:
+        drop(transaction, data["tenant"], Place(data["kind"], data["owner"]), data["said"])
+    transaction.run("memory_sources_delete", tenant=tenant, no=no)
+    transaction.run("memory_text_delete", no=no)
+    return transaction.run("memory_delete", no=no).rowcount
+
+
+def memories_of(transaction: Transaction, results: Sequence[Row]) -> list[Memory]:
+    """Return memories from their rows, with their sources."""
+    if not results:
+        return []
+    sources: dict[int, list[Source]] = {}
+    nos = json.dumps([each["no"] for each in results])
+    for each in transaction.rows("memory_sources", tenant=results[0]["tenant"], nos=nos):
+        sources.setdefault(each["memory"], []).append(Source(each["id"], each["post"]))
+    return [
+        Memory(
+            place=Place(row["kind"], row["owner"]),
+            written=bool(row["written"]),
+            sources=tuple(sources.get(row["no"], ())),
+            **{name: row[name] for name in _COLUMNS},
+        )
+        for row in results
+    ]
+
+
+def settings_of(transaction: Transaction, tenant: str, organization: str) -> Mapping[str, Any]:
+    """Return an organization's settings, empty if none are stored."""
+    row = transaction.one("organization_settings", tenant=tenant, id=organization)
+    data: Mapping[str, Any] = json.loads(row["settings"]) if row else {}
+    return data
+
+
+def place_values(tenant: str, place: Place) -> dict[str, str]:
+    """Return a place as its columns."""
+    return {"tenant": tenant, "kind": place.kind, "owner": place.id}
+
+
+def generation(transaction: Transaction, values: Mapping[str, str]) -> int:
+    """Return the change counter of a place."""
+    row = transaction.one("place_generation", **values)
+    return int(row["generation"]) if row else 0
+
+
+# ---- erasure --------------------------------------------------------------------------------------------------------
+
+
+_manifest = msgspec.json.Decoder(Manifest).decode
+
+
+class ErasedMemories(Struct):
+    """The result of an erasure: counts by kind, and conversations with a running turn that uses an erased memory."""
+
+    counts: Counter[str]
+    running: set[int]
+    gone: list[Row] = []  # the memories
+    anew: list[set[int]] = []  # conversations of further sources of these memories
+    by_hand: int = 0  # lost a source and remain
+    sources: int = 0  # remaining posts that must not restore a memory
+
+
+def unlearn(transaction: Transaction, tenant: str, no: int, posts: Collection[str] | None = None) -> ErasedMemories:
+    """Erase memories from a conversation, or from some of its posts (ids)."""
+    results: dict[int, Row] = {}
+    counts: Counter[str] = Counter()
+    for row in transaction.rows("memories_from", tenant=tenant, no=no):
+        post = row.pop("post")
+        if posts is None or post in posts:
+            results[row["no"]] = row
+            gone = transaction.run("memory_source_drop", tenant=tenant, memory=row["no"], no=no, post=post)
+            counts["memorySources"] += gone.rowcount
+    by_hand = [row for row in results.values() if row["written"]]
+    for row in by_hand:
+        transaction.run("place_changed", **_place_of(row))
+    erased_memories = take(transaction, tenant, [row for row in results.values() if not row["written"]], anew=True)
+    erased_memories.counts.update(counts)
+    erased_memories.by_hand = len(by_hand)
+    return erased_memories
+
+
+def take(transaction: Transaction, tenant: str, results: Iterable[Row], *, anew: bool) -> ErasedMemories:
+    """Delete memories, and their text from windows that showed them.
+
+    `anew`: deliver their remaining sources again. Otherwise their sources never restore them.
+    """
+    waiting = deque(results)
+    gone: dict[int, Row] = {}
+    again: set[int] = set()
+    others: list[set[int]] = []
+    barred = 0
+    while waiting:
+        row = waiting.popleft()
+        if row["no"] in gone:
+            continue
+        gone[row["no"]] = row
+        sources = transaction.rows("sources_of", tenant=tenant, no=row["no"])
+        if anew:
+            values = {each["conversation"] for each in sources}
+            again |= values
+            others += [values] if values else []
+            ended = {"before": row["supersedes"], "id": row["id"]}  # their validity is derived again
+            waiting += transaction.rows("memories_superseded", **_place_of(row), **ended)
+        else:
+            barred += len(sources)
+            for each in sources:
+                bar_epoch(transaction, tenant, row, each["conversation"], each["post"])
+    ids: dict[tuple[str, str], list[str]] = {}
+    for row in gone.values():
+        remove(transaction, tenant, row["no"])
+        ids.setdefault((row["kind"], row["owner"]), []).append(row["id"])
+    for (kind, owner), of_place in ids.items():
+        place = {"tenant": tenant, "kind": kind, "owner": owner}
+        transaction.run("memory_forgets", **place, ids=json.dumps(of_place))
+        transaction.run("place_changed", **place)
+    for no in sorted(again):
+        deliver_anew(transaction, tenant, no)
+    erased_memories = ErasedMemories(
+        Counter({"memories": len(gone)}), set(), list(gone.values()), others, sources=barred
+    )
+    if gone:
+        _from_windows(transaction, tenant, list(gone.values()), erased_memories)
+        transaction.run("optimize_memory_text")
+    return erased_memories
+
+
+def deliver_anew(transaction: Transaction, tenant: str, no: int) -> None:
+    """Restart the delivery of a conversation from its first post."""
+    epoch = raise_epoch(transaction, tenant, "delivery", str(no))
+    transaction.run("delivery_anew", tenant=tenant, no=no, epoch=epoch)
+
+
+def _place_of(row: Row) -> dict[str, str]:
+    return place_values(row["tenant"], Place(row["kind"], row["owner"]))
+
+
+def _from_windows(transaction: Transaction, tenant: str, gone: list[Row], erased_memories: ErasedMemories) -> None:
+    """Remove the text of memories from the windows that showed them."""
+    names = {f"memory:{row['id']}" for row in gone}
+    owners = {_owner(row) for row in gone}
+    user = owners.pop() if len(owners) == 1 else None
+    for step in transaction.rows("windows_naming", tenant=tenant, user=user):
+        manifest_texts = [text for text in _manifest(step["manifest"]).volatile if text.source in names]
+        for text in manifest_texts:
+            erased_memories.counts["texts"] += unuse(transaction, tenant, step["no"], bytes.fromhex(text.digest))
+        if manifest_texts and step["state"] == "running":
+            erased_memories.running.add(step["no"])
+
+
+def _owner(row: Row) -> str | None:
+    """Return the only user whose conversations may show a memory; None if others' may."""
+    if row["kind"] == "user":
+        return str(row["owner"])
+    return str(row["owner"].partition("\x1f")[2]) if row["kind"] == "persona" else None

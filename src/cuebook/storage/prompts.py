@@ -1,0 +1,437 @@
+"""Store prompts in SQLite: immutable versions, branches and labels, and observations (feedback)."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cuebook.errors import Conflict, NotFound
+from cuebook.interfaces.prompts import DEPTH, EventKind, Family, FamilyPage, PromptEvent, StoredKey, Write
+from cuebook.prompts.digest import digest_of
+from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, ema_revised, update, update_revised
+from cuebook.prompts.names import parse_reference
+from cuebook.prompts.select import features, known_signals
+from cuebook.records.audit import Record
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Branch, Label, Observation, Version
+from cuebook.storage.access import bound, retold
+from cuebook.storage.audit import chained
+from cuebook.storage.database.transaction import Noun, Transaction, read, write
+
+_version = msgspec.json.Decoder(Version).decode
+_event = msgspec.json.Decoder(PromptEvent).decode
+_observation = msgspec.json.Decoder(Observation).decode
+_posterior = msgspec.json.Decoder(Posterior).decode
+_encode = msgspec.json.Encoder().encode
+#: The first integer too large for SQLite.
+_NO_NUMBER = 2**63
+
+
+class PromptStore(Noun):
+    """Stores prompts."""
+
+    @read
+    def families(
+        self, transaction: Transaction, scope: Scope, slugs: Sequence[str], *, ancestors: bool = True
+    ) -> dict[str, Family]:
+        """Return the existing prompts among names, and with `ancestors` all that they inherit from."""
+        return families_of(transaction, scope.tenant, slugs, DEPTH if ancestors else 0)
+
+    @read
+    def page(
+        self, transaction: Transaction, scope: Scope, *, prefix: str = "", limit: int = 50, after: str = ""
+    ) -> FamilyPage:
+        """Return a page of prompts by name."""
+        return _page(transaction, scope.tenant, prefix, limit, after)
+
+    @read
+    def versions(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        slug: str,
+        *,
+        branch: str | None = None,
+        numbers: Sequence[int] = (),
+    ) -> list[Version]:
+        """Return versions of a prompt by branch and number, oldest first, by default all."""
+        if numbers and branch is not None:
+            return _numbered(transaction, scope.tenant, slug, branch, numbers)
+        cursor = transaction.run("prompt_versions", tenant=scope.tenant, slug=slug, branch=branch)
+        return [each for (body,) in cursor if (each := _version(body)).number in numbers or not numbers]
+
+    @write
+    def save(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        writes: Sequence[Write],
+        *,
+        by: str,
+        now: float,
+        once: StoredKey | None = None,
+    ) -> list[Version]:
+        """Store versions, all or none, and make each the head and active version of its branch.
+
+        Return the stored versions, or the existing ones if unchanged. Raises Conflict if a head differs from its
+        `base`, NotFound for a missing start of a branch.
+        """
+        return bound(
+            transaction, scope, once, lambda: [_save(transaction, scope.tenant, each, by, now) for each in writes]
+        )
+
+    @write
+    def move_label(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        slug: str,
+        label: Label,
+        *,
+        audit: Record | None = None,
+        once: StoredKey | None = None,
+    ) -> Label:
+        """Move a label to a version and record the author. Return the label. Raises NotFound."""
+
+        def work() -> Label:
+            _need(transaction, scope.tenant, slug, label.branch, label.number)
+            transaction.run(
+                "prompt_label_put",
+                tenant=scope.tenant,
+                slug=slug,
+                name=label.name,
+                branch=label.branch,
+                number=label.number,
+                by=label.moved_by,
+                at=label.moved_at,
+            )
+            event = PromptEvent(
+                kind="label",
+                branch=label.branch,
+                number=label.number,
+                to=label.number,
+                label=label.name,
+                by=label.moved_by,
+                at=label.moved_at,
+            )
+            _note(transaction, scope.tenant, slug, event)
+            chained(transaction, scope.tenant, [audit] if audit else [])
+            return label
+
+        return bound(transaction, scope, once, work)
+
+    @write
+    def activate(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        slug: str,
+        event: PromptEvent,
+        *,
+        audit: Record | None = None,
+        once: StoredKey | None = None,
+    ) -> Branch:
+        """Activate another version of a branch: a rollback, or the clearing of one. Raises NotFound, Conflict."""
+
+        def work() -> Branch:
+            branch = _activate(transaction, scope.tenant, slug, event)
+            chained(transaction, scope.tenant, [audit] if audit else [])
+            return branch
+
+        return bound(transaction, scope, once, work)
+
+    @read
+    def events(
+        self, transaction: Transaction, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100
+    ) -> list[PromptEvent]:
+        """Return the events of a prompt, or of one branch without its labels, newest first."""
+        name = "prompt_events" if branch is None else "prompt_events_on"
+        values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
+        return [_event(body) for (body,) in transaction.run(name, **values)]
+
+    @write
+    def observe(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        observation: Observation,
+        *,
+        audit: Record | None = None,
+        once: StoredKey | None = None,
+    ) -> Branch:
+        """Store an observation and update its branch's statistics in one transaction. Raises NotFound."""
+
+        def work() -> Branch:
+            observed(transaction, scope.tenant, observation)
+            branch = _standing(transaction, scope.tenant, observation.slug, observation.branch)
+            chained(transaction, scope.tenant, [audit] if audit else [])
+            return branch
+
+        return bound(transaction, scope, once, work)
+
+    @write
+    def log(self, transaction: Transaction, scope: Scope, record: Record, *, once: StoredKey) -> Record:
+        """Append an audit record with an Idempotency-Key in one transaction. Return it as chained."""
+        return bound(transaction, scope, once, lambda: chained(transaction, scope.tenant, [record])[0])
+
+    @write
+    def tell(self, transaction: Transaction, scope: Scope, stored_key: StoredKey, result: Any) -> None:
+        """Replace the stored answer of a repeated key."""
+        retold(transaction, scope, stored_key, result)
+
+    @read
+    def observed(self, transaction: Transaction, scope: Scope, *, after: int) -> tuple[list[str], int]:
+        """Return the prompts observed after a mark, 0 for all, and the current mark."""
+        items = transaction.rows("prompt_observed", tenant=scope.tenant, after=after)
+        return [row["slug"] for row in items], max((row["last"] for row in items), default=after)
+
+    @read
+    def tenants(self, transaction: Transaction) -> list[str]:
+        """Return the tenants with observations."""
+        return [tenant for (tenant,) in transaction.run("prompt_tenants")]
+
+    @read
+    def observations_since(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        slug: str,
+        branch: str,
+        numbers: tuple[int, int],
+        *,
+        after: int,
+        limit: int,
+    ) -> tuple[list[Observation], int, int]:
+        """Return observations of two versions after a mark, 0 for all: in order of arrival, the newest `limit`. Return
+        the current mark too, and a number that grows when an earlier observation was corrected. Callers then load all
+        again.
+        """
+        first, other = numbers
+        place = {"tenant": scope.tenant, "slug": slug, "branch": branch}
+        span = {"one": first, "other": other, "after": after, "limit": limit}
+        results = transaction.run("prompt_observations_behind", **place, **span).fetchall()
+        corrected = transaction.value("prompt_observations_revised", **place) or 0
+        return [_observation(body) for _, body in reversed(results)], results[0][0] if results else after, corrected
+
+    @read
+    def observations(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        slug: str,
+        *,
+        branch: str | None = None,
+        since: float = 0.0,
+        limit: int = 5000,
+    ) -> list[Observation]:
+        """Return a prompt's newest `limit` observations, oldest first."""
+        values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
+        found = [_observation(body) for (body,) in transaction.run("prompt_observations", **values)]
+        return [each for each in reversed(found) if each.at >= since]
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def families_of(transaction: Transaction, tenant: str, slugs: Sequence[str], depth: int) -> dict[str, Family]:
+    """Return existing prompts by name, with their ancestors up to a depth."""
+    families: dict[str, Family] = {}
+    wanted = list(dict.fromkeys(slugs))
+    for _ in range(depth + 1):
+        parents: list[str] = []
+        for slug in wanted:
+            if slug not in families and (family := _family(transaction, tenant, slug)) is not None:
+                families[slug] = family
+                parents += [parse_reference(each.inherits).slug for each in family.active if each.inherits]
+        wanted = [slug for slug in dict.fromkeys(parents) if slug not in families]
+        if not wanted:
+            break
+    return families
+
+
+def _family(transaction: Transaction, tenant: str, slug: str) -> Family | None:
+    items = transaction.rows("prompt_branches", tenant=tenant, slug=slug, branch=None)
+    if not items:
+        return None
+    labels = transaction.rows("prompt_labels", tenant=tenant, slug=slug)
+    return Family(
+        slug=slug,
+        branches=tuple(_branch(row) for row in items),
+        active=tuple(_version(row["body"]) for row in items),
+        labels=tuple(Label(**row) for row in labels),
+        evidence={row["name"]: _posterior(row["evidence"]) for row in items if row["evidence"]},
+    )
+
+
+def _branch(row: dict[str, Any]) -> Branch:
+    return Branch(
+        name=row["name"],
+        head=row["head"],
+        active=row["active"],
+        weight=row["weight"],
+        observations=row["observations"],
+        rolled_back=tuple(sorted(json.loads(row["rolled_back"]))),
+    )
+
+
+def _page(transaction: Transaction, tenant: str, prefix: str, limit: int, after: str) -> FamilyPage:
+    span = {"after": after, "first": prefix, "last": prefix + "\U0010ffff", "limit": limit + 1}
+    names = [row["slug"] for row in transaction.rows("prompt_names", tenant=tenant, **span)]
+    families = [family for name in names[:limit] if (family := _family(transaction, tenant, name)) is not None]
+    return FamilyPage(tuple(families), names[limit - 1] if len(names) > limit else None)
+
+
+def _need(transaction: Transaction, tenant: str, slug: str, branch: str, number: int) -> dict[str, Any]:
+    row = transaction.one("prompt_version_get", tenant=tenant, slug=slug, branch=branch, number=number)
+    if row is None:
+        msg = f"Unknown version {number} of prompt {slug!r} on branch {branch!r}."
+        raise NotFound(msg)
+    return row
+
+
+def _numbered(transaction: Transaction, tenant: str, slug: str, branch: str, numbers: Sequence[int]) -> list[Version]:
+    """Return the existing versions of a branch with these numbers."""
+    place = {"tenant": tenant, "slug": slug, "branch": branch}
+    wanted = sorted({number for number in numbers if 0 < number < _NO_NUMBER})
+    found = (transaction.one("prompt_version_get", **place, number=number) for number in wanted)
+    return [_version(row["body"]) for row in found if row is not None]
+
+
+def _note(transaction: Transaction, tenant: str, slug: str, event: PromptEvent) -> None:
+    body = _encode(event)
+    transaction.run("prompt_event_insert", tenant=tenant, slug=slug, body=body, branch=event.branch, kind=event.kind)
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
+
+
+def _save(transaction: Transaction, tenant: str, write: Write, by: str, now: float) -> Version:
+    version = write.version
+    place = {"tenant": tenant, "slug": version.slug, "branch": version.branch}
+    stands = transaction.one("prompt_branch_get", **place)
+    if write.base is not None and write.base != (stands["head"] if stands else 0):
+        head = f"its head is {stands['head']}" if stands else "the branch does not exist"
+        msg = (
+            f"Branch {version.branch!r} of prompt {version.slug!r} has changed: {head}, expected {write.base}."
+            " Read it again and reapply your change."
+        )
+        raise Conflict(msg)
+    if write.begins is not None:
+        if stands:
+            msg = f"Branch {version.branch!r} of prompt {version.slug!r} already exists. Use another name."
+            raise Conflict(msg)
+        _need(transaction, tenant, version.slug, *write.begins)
+    elif stands is None and version.branch != "main" and _family(transaction, tenant, version.slug) is not None:
+        msg = f"Unknown branch {version.branch!r} of prompt {version.slug!r}. Fork it first."
+        raise NotFound(msg)
+    digest = version.digest or digest_of(version)
+    if stands and write.if_changed:
+        before = _version(_need(transaction, tenant, version.slug, version.branch, stands["head"])["body"])
+        if before.digest == digest:
+            return before
+    number = (stands["head"] if stands else 0) + 1
+    stored = msgspec.structs.replace(
+        version,
+        number=number,
+        digest=digest,
+        created_at=write.at or now,
+        author=version.author or by,
+        supersedes=number - 1,
+        branched_from="{}:{}".format(*write.begins) if write.begins else "",
+    )
+    transaction.run("prompt_version_insert", **place, number=number, body=_encode(stored))
+    transaction.run("prompt_branch_put", **place, head=number, active=number)
+    kind: EventKind = "branch" if write.begins else "write"
+    event = PromptEvent(kind=kind, branch=version.branch, number=number, to=number, by=by, at=now)
+    _note(transaction, tenant, version.slug, event)
+    if write.audit:
+        chosen = {**(write.audit.selection or {}), "branch": stored.branch, "number": number}
+        chained(transaction, tenant, [msgspec.structs.replace(write.audit, selection=chosen)])
+    return stored
+
+
+def _activate(transaction: Transaction, tenant: str, slug: str, event: PromptEvent) -> Branch:
+    place = {"tenant": tenant, "slug": slug, "branch": event.branch}
+    marked = _need(transaction, tenant, slug, event.branch, event.number)["rolled_back"]
+    stands = transaction.one("prompt_branch_get", **place)
+    if stands is None:
+        msg = f"Unknown branch {event.branch!r} of prompt {slug!r}."
+        raise NotFound(msg)
+    if event.kind == "clear":
+        transaction.run("prompt_version_mark", **place, number=event.number, rolled_back=0)
+    else:
+        cleared = not marked and event.to == stands["active"]  # it was explored: mark it again
+        if stands["active"] != event.number and not cleared:
+            msg = (
+                f"Version {event.number} of prompt {slug!r} is not active on branch {event.branch!r}:"
+                f" version {stands['active']} is. Read it again."
+            )
+            raise Conflict(msg)
+        _need(transaction, tenant, slug, event.branch, event.to)
+        transaction.run("prompt_version_mark", **place, number=event.number, rolled_back=1)
+        transaction.run("prompt_branch_put", **place, head=stands["head"], active=event.to)
+    _note(transaction, tenant, slug, event)
+    return _standing(transaction, tenant, slug, event.branch)
+
+
+def _standing(transaction: Transaction, tenant: str, slug: str, branch: str) -> Branch:
+    row = transaction.one("prompt_branches", tenant=tenant, slug=slug, branch=branch)
+    if row is None:
+        msg = f"Unknown branch {branch!r} of prompt {slug!r}."
+        raise NotFound(msg)
+    return _branch(row)
+
+
+def observed(transaction: Transaction, tenant: str, observation: Observation) -> tuple[int, bool]:
+    """Store an observation and update its version's weight; return its number and whether it counted.
+
+    For a turn without a user, the conversation counts as the user.
+    """
+    place = {"tenant": tenant, "slug": observation.slug, "branch": observation.branch, "number": observation.number}
+    row = _need(transaction, tenant, observation.slug, observation.branch, observation.number)
+    who = observation.user or (nameless(observation.conversation) if observation.turn else "")
+    lately = transaction.run("prompt_observed_lately", **place, limit=CAP_WINDOW - 1).fetchall()
+    counted = capped([(user, weight) for user, weight in reversed(lately)], who) if who else 1.0
+    no = transaction.value("prompt_observation_insert", **place, user=who, counted=counted, body=_encode(observation))
+    weight, evidence = row["weight"], row["evidence"]
+    if counted:
+        before = aligned(_posterior(evidence) if evidence else Posterior(), known_signals(observation.signals))
+        evidence = _encode(update(before, features(before.signals, observation.signals), observation.score))
+        weight = ema(weight, observation.score)
+    transaction.run("prompt_version_learn", **place, weight=weight, evidence=evidence)
+    return no, counted > 0
+
+
+def nameless(conversation: str) -> str:
+    """Return the pseudo user of a conversation without a user; no user id has this prefix."""
+    return f"\x1f{conversation}"
+
+
+def revised(transaction: Transaction, tenant: str, no: int, observation: Observation) -> bool:
+    """Replace an observation, and recompute its version's weight as if it had been stored first.
+
+    Return False if it does not exist.
+    """
+    row = transaction.one("prompt_observation_get", tenant=tenant, no=no)
+    if row is None:
+        return False
+    before = _observation(row["body"])
+    after = msgspec.structs.replace(
+        before,
+        score=observation.score,
+        sentiment=observation.sentiment,
+        corrections=observation.corrections,
+        outcome=observation.outcome,
+    )
+    transaction.run("prompt_observation_revise", no=no, tenant=tenant, slug=row["slug"], branch=row["branch"],
+        body=_encode(after))  # fmt: skip
+    if row["counted"]:
+        place = {"tenant": tenant, "slug": row["slug"], "branch": row["branch"], "number": row["number"]}
+        version = _need(transaction, tenant, row["slug"], row["branch"], row["number"])
+        later = transaction.value("prompt_observations_later", **place, no=no)
+        change, stands = after.score - before.score, _posterior(version["evidence"])
+        evidence = update_revised(stands, features(stands.signals, before.signals), change, later)
+        weight = ema_revised(version["weight"], change, later)
+        transaction.run("prompt_version_relearn", **place, weight=weight, evidence=_encode(evidence))
+    return True

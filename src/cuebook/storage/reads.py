@@ -1,0 +1,517 @@
+"""Read conversations: a turn's scene (snapshot), transcripts, turns, texts, and the alignment of resent histories."""
+
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from typing import Any
+
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.interfaces.memories import MemoryContext
+from cuebook.interfaces.prompts import DEPTH
+from cuebook.interfaces.store import (
+    Alignment,
+    PageOfConversations,
+    PathQuery,
+    PostSpot,
+    Scene,
+    SearchLook,
+    StoredAnswer,
+)
+from cuebook.prompts.names import overrides, project_of
+from cuebook.records.conversation import Conversation, PathPost, Post, RoundState
+from cuebook.records.memory import Scope, SearchResult, Summary
+from cuebook.records.turn import Turn
+from cuebook.storage import access, memories, search
+from cuebook.storage import rows as records
+from cuebook.storage.access import current_epoch, last_correction
+from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read
+from cuebook.storage.prompts import families_of
+from cuebook.storage.reflections import newest_on, turn_on
+from cuebook.storage.tree import (
+    Paths,
+    Runs,
+    after,
+    backlog,
+    bodies,
+    mark_on,
+    on_path,
+    runs_to,
+    stretch,
+    tip_at,
+    unread,
+    with_bodies,
+)
+from cuebook.storage.tree import after as runs_after
+from cuebook.storage.tuning import standing
+
+#: Newest conversations looked up for each answer of a history without a conversation id,
+CANDIDATES = 16
+#: and candidates compared in full: those with the most matching answers.
+ALIGNED = 4
+
+_Size = Callable[[PathPost], int]
+_TOKENS: _Size = attrgetter("tokens")
+_SMALL_TOKENS: _Size = attrgetter("small_tokens")
+_LARGEST = (1 << 63) - 1  # number SQLite can store
+
+
+class ConversationReader(Noun):
+    """Reads conversations, their posts and their turns."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.cache = search.SearchCache()
+        self.paths = Paths() if database.shared_snapshots else None
+
+    @read
+    def scene(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        path_query: PathQuery,
+    ) -> Scene:
+        """Load everything that a turn needs, in one snapshot."""
+        row = access.find(transaction, scope, path_query.conversation)
+        kept = json.loads(row["metadata"]).get("project") if row and path_query.prompts else None
+        own = overrides(path_query.prompts, project_of(path_query.project, kept, path_query.otherwise))
+        families = (
+            families_of(transaction, scope.tenant, (*own, *path_query.prompts), DEPTH) if path_query.prompts else {}
+        )
+        epoch = current_epoch(transaction, scope.tenant)
+        if row is None:
+            memory_context = _known(transaction, scope, path_query, None, self.cache)
+            return Scene(conversation=None, families=families, known=memory_context, epoch=epoch)
+        if self.paths:
+            self.paths.see(scope.tenant, epoch)
+        if access.awaits_owner(row):
+            row["user_id"] = scope.user
+        tenant, no = row["tenant"], row["no"]
+        parent = row["head"] if path_query.parent is None else path_query.parent
+        runs = runs_to(transaction, tenant, no, parent)
+        turns = transaction.rows("turns_last", tenant=tenant, no=no, limit=1)
+        last = _turn(transaction, turns[0]) if turns else None
+        previous = last.steps[-1].manifest if last and last.steps else None
+        mark, version = read_mark(transaction, row, runs, path_query, shown=previous.summary_version if previous else 0)
+        behind = after(runs, mark)
+        path, left = _read_path(transaction, (tenant, no), behind, path_query, self.paths, epoch=epoch)
+        said = last.metadata.get("longTermMemoryRetrieval", {}).get("durable", ()) if last else ()
+        return Scene(
+            conversation=records.conversation(row),
+            parent=parent,
+            path=path,
+            unread=unread(transaction, tenant, no, left),
+            path_count=tip_at(transaction, tenant, no, parent).path_count,
+            summary=summary(transaction, row, version) if version else None,
+            open_turn=last if last and last.state == "running" else None,
+            previous=previous,
+            found=search.search(transaction, row, runs, path_query.search, self.cache)
+            if path_query.search
+            else search.NOTHING,
+            speakers=tuple(json.loads(row["speakers"])),
+            told=last.metadata if last else {},
+            last_turn=turn_on(transaction, tenant, no, runs),
+            reflection=newest_on(transaction, row, runs, upto=row["turns"]),
+            tuning=standing(transaction, row),
+            families=families,
+            epoch=epoch,
+            corrected=last_correction(transaction, tenant, no) if version else 0,
+            known=_known(transaction, scope, path_query, row, self.cache, said=said),
+        )
+
+    @read
+    def align(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        digests: Sequence[bytes],
+        *,
+        conversation: str | None,
+        anchors: Sequence[bytes] = (),
+    ) -> list[Alignment]:
+        """Find the posts of messages, in the named conversation or in this user's conversations with an anchor."""
+        if conversation is not None:
+            row = access.find(transaction, scope, conversation)
+            return [_places(transaction, row, digests)] if row else []
+        found = (
+            transaction.one("conversation_by_no", tenant=scope.tenant, no=no)
+            for no in _holding(transaction, scope, anchors)
+        )
+        return [_places(transaction, row, digests) for row in found if row is not None]
+
+    @read
+    def answered(self, transaction: Transaction, scope: Scope, key: str) -> StoredAnswer | None:
+        """Return the stored answer of an Idempotency-Key, or None."""
+        row = transaction.one("idempotency_get", tenant=scope.tenant, key=access.own_key(scope, key))
+        if row is None:
+            return None
+        turn, response = row["turn"], row["response"]
+        if not turn:
+            return StoredAnswer(row["digest"], row["id"], response=response)
+        return StoredAnswer(row["digest"], row["id"], turn, step=int(response or 1))
+
+    @read
+    def conversation(self, transaction: Transaction, scope: Scope, conversation: str) -> Conversation:
+        """Return one conversation. Raises NotFound."""
+        return records.conversation(access.need(transaction, scope, conversation))
+
+    @read
+    def conversations(
+        self, transaction: Transaction, scope: Scope, *, limit: int, cursor: str | None = None
+    ) -> PageOfConversations:
+        """List the caller's conversations, most recent first."""
+        limit = max(1, limit)
+        before, before_no = read_cursor(cursor)
+        items = transaction.rows(
+            "conversations_page",
+            tenant=scope.tenant,
+            user=scope.user,
+            proven=scope.proven,
+            before=before,
+            before_no=before_no,
+            limit=limit + 1,
+        )
+        entries = items[:limit]
+        more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None
+        return PageOfConversations(tuple(records.conversation(row) for row in entries), more)
+
+    @read
+    def posts(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        conversation: str,
+        *,
+        path: bool = True,
+        last: int | None = None,
+        head: int | None = None,
+    ) -> list[Post]:
+        """Return posts of a path, by default the head's, oldest first, or of all branches by seq."""
+        return posts_of(transaction, access.need(transaction, scope, conversation), path=path, last=last, head=head)
+
+    @read
+    def posts_behind(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        conversation: str,
+        *,
+        path: bool = True,
+        head: int | None = None,
+        after: int,
+        limit: int,
+    ) -> list[Post]:
+        """Return `limit` posts of a path (by default the head's), or of all branches, after seq `after`."""
+        row = access.need(transaction, scope, conversation)
+        tenant, no = row["tenant"], row["no"]
+        runs = (
+            runs_to(transaction, tenant, no, row["head"] if head is None else head) if path else [(1, row["last_seq"])]
+        )
+        found: list[Post] = []
+        for first, last in reversed(runs_after(runs, after)):
+            span = {"tenant": tenant, "no": no, "first": first, "last": min(last, first + limit - len(found) - 1)}
+            found += whole_posts(transaction, tenant, transaction.run("posts_stretch", **span).fetchall())
+            if len(found) == limit:
+                break
+        return found
+
+    @read
+    def posts_in(
+        self, transaction: Transaction, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
+    ) -> list[PathPost]:
+        """Return posts of seq ranges, in the order of the ranges; erased ones are omitted."""
+        row = access.need(transaction, scope, conversation)
+        path_posts: list[PathPost] = []
+        for span in ranges:
+            newest_first = _all(stretch(transaction, "path_stretch", row["tenant"], row["no"], [span]))
+            path_posts.extend(reversed(with_bodies(transaction, row["tenant"], newest_first)))
+        return path_posts
+
+    @read
+    def round_states(self, transaction: Transaction, scope: Scope, conversation: str) -> dict[int, RoundState]:
+        """Return the state of every round by seq: its newest turn's state, else finished if it has an answer."""
+        row = access.need(transaction, scope, conversation)
+        key = {"tenant": row["tenant"], "no": row["no"]}
+        states: dict[int, RoundState] = {seq: "finished" for (seq,) in transaction.run("rounds_answered", **key)}
+        for seq, state in transaction.run("rounds_of_turns", **key):
+            if seq:
+                states[seq] = "finished" if state == "finished" else "created" if state == "running" else "failed"
+        return states
+
+    @read
+    def turn(self, transaction: Transaction, scope: Scope, conversation: str, n: int) -> Turn:
+        """Return one turn of a conversation."""
+        row = access.need(transaction, scope, conversation)
+        data = transaction.one("turn_get", tenant=row["tenant"], no=row["no"], n=n)
+        if data is None:
+            msg = f"Unknown turn {n} of conversation {conversation!r}. Number of turns: {row['turns']}."
+            raise NotFound(msg)
+        return _turn(transaction, data)
+
+    @read
+    def turns(self, transaction: Transaction, scope: Scope, conversation: str, *, last: int) -> list[Turn]:
+        """Return the newest turns, oldest first."""
+        row = access.need(transaction, scope, conversation)
+        items = transaction.rows("turns_last", tenant=row["tenant"], no=row["no"], limit=last)
+        return [_turn(transaction, each) for each in reversed(items)]
+
+    @read
+    def texts(self, transaction: Transaction, scope: Scope, digests: Sequence[str]) -> dict[str, str]:
+        """Return stored texts by digest (hex); erased ones are omitted."""
+        texts_by_digest = {}
+        for digest in digests:
+            values = {
+                "tenant": scope.tenant,
+                "digest": bytes.fromhex(digest),
+                "user": scope.user,
+                "proven": scope.proven,
+            }
+            row = transaction.run("text_get", **values).fetchone()
+            if row:
+                texts_by_digest[digest] = row[0].decode("utf-8", "surrogatepass")
+        return texts_by_digest
+
+    @read
+    def search(
+        self, transaction: Transaction, scope: Scope, search_look: SearchLook, *, conversation: str | None
+    ) -> SearchResult:
+        """Search one conversation's head path, or all of the user's conversations."""
+        if conversation is None:
+            return search.search_owned(transaction, scope, search_look, self.cache)
+        row = access.find(transaction, scope, conversation)
+        if row is None:
+            return search.NOTHING
+        runs = runs_to(transaction, row["tenant"], row["no"], row["head"])
+        return search.search(transaction, row, runs, search_look, self.cache)
+
+
+def _known(
+    transaction: Transaction,
+    scope: Scope,
+    path_query: PathQuery,
+    row: Row | None,
+    remembered: search.SearchCache,
+    *,
+    said: Sequence[str] = (),
+) -> MemoryContext | None:
+    """Load the memories of other conversations, if requested; `said` are ids of memories used before."""
+    if path_query.memory is None:
+        return None
+    dense = path_query.search.dense if path_query.search else None
+    return memories.memory_context(transaction, scope, path_query.memory, row, remembered, dense=dense, keep=said)
+
+
+def _read_path(
+    transaction: Transaction,
+    key: tuple[str, int],
+    runs: Runs,
+    path_query: PathQuery,
+    paths: Paths | None,
+    *,
+    epoch: int,
+) -> tuple[tuple[PathPost, ...], Runs]:
+    """Read the newest posts in full up to one cap, then older ones compressed up to the other cap."""
+    tenant, no = key
+    most = path_query.post_tokens or _LARGEST
+    path_part = paths.stretch(transaction, tenant, no, runs) if paths else None
+    newest = path_part or stretch(transaction, "path_stretch", tenant, no, runs)
+    taken, left = _take(newest, runs, _TOKENS, path_query.full_tokens, most=most)
+    if left and not taken:  # at least one post, however long
+        last = left[0][1]
+        taken = _all(stretch(transaction, "path_stretch", tenant, no, [(last, last)]))
+        left = _until(left, last - 1)
+    if paths and taken:
+        paths.hold(tenant, no, taken[: runs[0][1] - runs[0][0] + 1], epoch=epoch)
+    cap = path_query.small_tokens - _compressed(taken, path_query.small_after or path_query.full_tokens, most)
+    path_posts = with_bodies(transaction, tenant, taken)
+    if left:
+        older = stretch(transaction, "small_stretch", tenant, no, left)
+        taken, left = _take(older, left, _SMALL_TOKENS, cap)
+        path_posts += with_bodies(transaction, tenant, taken, small=True)
+    path_posts.reverse()
+    return tuple(path_posts), left
+
+
+def _all(results: Iterator[list[PathPost]]) -> list[PathPost]:
+    return [post for posts in results for post in posts]
+
+
+def _take(
+    newest: Iterator[list[PathPost]], runs: Runs, size: _Size, cap: int, *, most: int = _LARGEST
+) -> tuple[list[PathPost], Runs]:
+    """Take posts until their sizes, at most `most` each, exceed the cap; return them and the remaining runs."""
+    path_posts: list[PathPost] = []
+    used = 0
+    for found in newest:
+        sizes = _sizes(found, size, most)
+        fit = max(0, bisect_right(list(accumulate(sizes, initial=used)), cap) - 1)
+        path_posts += found[:fit]
+        if fit < len(found):
+            return path_posts, _until(runs, found[fit].seq)
+        used += sum(sizes)
+    return path_posts, []
+
+
+def _sizes(path_posts: Sequence[PathPost], size: _Size, most: int) -> list[int]:
+    sizes = list(map(size, path_posts))
+    return sizes if max(sizes, default=0) <= most else [min(each, most) for each in sizes]
+
+
+def _compressed(path_posts: Sequence[PathPost], after: int, most: int) -> int:
+    """Return the compressed tokens of the posts beyond a number of full tokens."""
+    token_sums = list(accumulate(_sizes(path_posts, _TOKENS, most)))
+    return sum(map(_SMALL_TOKENS, path_posts[bisect_right(token_sums, after) :]))
+
+
+def _until(runs: Runs, seq: int) -> Runs:
+    """Return the part of a path up to a seq, newest first."""
+    return [(first, min(last, seq)) for first, last in runs if first <= seq]
+
+
+def _turn(transaction: Transaction, row: Row) -> Turn:
+    steps = transaction.rows("steps_of", tenant=row["tenant"], no=row["conversation"], turn=row["n"])
+    return records.turn(row, steps)
+
+
+def summary(transaction: Transaction, row: Row, version: int) -> Summary | None:
+    """Return one summary of a conversation."""
+    data = transaction.one("summary_get", tenant=row["tenant"], no=row["no"], version=version)
+    return records.summary(data) if data else None
+
+
+def posts_of(
+    transaction: Transaction, row: Row, *, path: bool = True, last: int | None = None, head: int | None = None
+) -> list[Post]:
+    """Return the posts of a path (by default the head's), oldest first, or of all branches by seq."""
+    tenant, no = row["tenant"], row["no"]
+    runs = runs_to(transaction, tenant, no, row["head"] if head is None else head) if path else [(1, row["last_seq"])]
+    if last is not None:
+        runs = _newest(runs, last)
+    found = []
+    for first, end in reversed(runs):
+        cursor = transaction.run("posts_stretch", tenant=tenant, no=no, first=first, last=end)
+        found.extend(whole_posts(transaction, tenant, cursor.fetchall()))
+    return found
+
+
+def _newest(runs: Runs, count: int) -> Runs:
+    remaining: Runs = []
+    for first, last in runs:
+        if count <= 0:
+            break
+        start = max(first, last - count + 1)
+        remaining.append((start, last))
+        count -= last - start + 1
+    return remaining
+
+
+def whole_posts(transaction: Transaction, tenant: str, results: Sequence[Sequence[Any]]) -> list[Post]:
+    """Return posts from rows of `posts_stretch`; bodies stored apart are fetched."""
+    bodies_by_digest = bodies(transaction, tenant, [row[14] for row in results if row[14] is not None])
+    return [records.post(row, bodies_by_digest.get(row[14]) if row[14] is not None else None) for row in results]
+
+
+def read_cursor(cursor: str | None) -> tuple[float, int]:
+    """Parse a cursor into the time and number before which a page starts. Raises InvalidInput."""
+    if cursor is None:
+        return float("inf"), 0
+    try:
+        before, _, number = cursor.partition(":")
+        return float(before), min(int(number), _LARGEST)
+    except ValueError:
+        msg = f"Invalid cursor {cursor!r}. Start again without a cursor."
+        raise InvalidInput(msg, where="cursor") from None
+
+
+def _holding(transaction: Transaction, scope: Scope, anchors: Sequence[bytes]) -> list[int]:
+    """Return this user's conversations with the most anchors; ties newest first."""
+    held: Counter[int] = Counter()
+    for anchor in anchors:
+        values = {"tenant": scope.tenant, "digest": anchor, "user": scope.user, "limit": CANDIDATES}
+        held.update(no for (no,) in transaction.run("conversations_by_digest", **values))
+    return sorted(held, key=lambda no: (held[no], no), reverse=True)[:ALIGNED]
+
+
+def _places(transaction: Transaction, row: Row, digests: Sequence[bytes]) -> Alignment:
+    tenant, no, head = row["tenant"], row["no"], row["head"]
+    asked = list(dict.fromkeys(digests))
+    known: dict[bytes, list[int]] = {digest: [] for digest in asked}
+    posts: dict[int, PostSpot] = {}
+    follows: dict[int, int] = {}  # run -> its parent post
+    values = {"tenant": tenant, "no": no, "digests": b"".join(asked), "at": json.dumps(list(range(len(asked))))}
+    # One row of JSON: reading row by row would release and reacquire the GIL each time.
+    here = json.loads(transaction.value("posts_by_digests", **values))
+    for at, seq, parent, depth, run, run_parent in sorted(here):
+        known[asked[at]].append(seq)
+        posts[seq] = PostSpot(parent, depth, run)
+        follows[run] = run_parent
+    if head and head not in posts:
+        seq, parent, depth, run, run_parent = transaction.run("spot_of", tenant=tenant, no=no, seq=head).fetchone()
+        posts[seq], follows[run] = PostSpot(parent, depth, run), run_parent
+    places = tuple(tuple(known[digest]) for digest in digests)
+    return Alignment(records.conversation(row), places, posts, _runs_up(transaction, tenant, no, follows))
+
+
+def _runs_up(transaction: Transaction, tenant: str, no: int, follows: dict[int, int]) -> dict[int, tuple[int, int]]:
+    """Return the parent post of each run on the paths to the root, and the parent's run."""
+    runs: dict[int, tuple[int, int]] = {}
+    waiting = list(follows.items())
+    while waiting:
+        run, seq = waiting.pop()
+        if run in runs:
+            continue
+        runs[run] = (0, 0)
+        if seq:
+            start, parent = transaction.run("run_of", tenant=tenant, no=no, seq=seq).fetchone()
+            runs[run] = (seq, start)
+            waiting.append((start, parent))
+    return runs
+
+
+# ---- pages ----------------------------------------------------------------------------------------------------------
+
+
+# ---- the summary of a path ------------------------------------------------------------------------------------------
+
+
+def read_mark(transaction: Transaction, row: Row, runs: Runs, path_query: PathQuery, *, shown: int) -> tuple[int, int]:
+    """Return seq and version of the summary from which a path is read, (0, 0) for none.
+
+    `shown` is the version in the last window. It is reused while few posts follow it, so that the provider's prompt
+    cache still matches the start of the prompt.
+    """
+    if not path_query.use_summary or path_query.summary_version == 0:
+        return 0, 0
+    if path_query.summary_version is not None:
+        return _named(transaction, row, runs, path_query.summary_version)
+    mark, version = _newest_summary(transaction, row, runs)
+    if 0 < shown < version and path_query.steady_posts:
+        steady = _named(transaction, row, runs, shown)
+        if steady[0] and _serves(transaction, row, runs, path_query, steady):
+            return steady
+    return mark, version
+
+
+def _newest_summary(transaction: Transaction, row: Row, runs: Runs) -> tuple[int, int]:
+    if not runs or runs[0][1] != row["head"]:
+        return mark_on(transaction, row["tenant"], row["no"], runs)
+    if not row["mark"]:  # the head's mark is stored in the conversation's row
+        return 0, 0
+    return row["mark"], transaction.value("summary_ending", **row)
+
+
+def _named(transaction: Transaction, row: Row, runs: Runs, version: int) -> tuple[int, int]:
+    data = transaction.one("summary_get", tenant=row["tenant"], no=row["no"], version=version)
+    return (data["upto_seq"], data["version"]) if data and on_path(runs, data["upto_seq"]) else (0, 0)
+
+
+def _serves(transaction: Transaction, row: Row, runs: Runs, path_query: PathQuery, steady: tuple[int, int]) -> bool:
+    """Return whether an earlier summary includes all corrections, and few posts follow it."""
+    tenant, no, (mark, version) = row["tenant"], row["no"], steady
+    posts, tokens = backlog(transaction, tenant, no, tip_at(transaction, tenant, no, runs[0][1]), mark)
+    if posts > path_query.steady_posts or tokens > path_query.full_tokens // 2:
+        return False
+    data = transaction.one("summary_get", tenant=tenant, no=no, version=version)
+    return data is not None and bool(data["corrected"] >= last_correction(transaction, tenant, no))

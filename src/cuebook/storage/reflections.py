@@ -1,0 +1,200 @@
+"""Store reflections (background jobs after a turn): requested when a turn opens, saved by compare-and-set."""
+
+import json
+from collections.abc import Sequence
+from itertools import islice, takewhile
+
+import msgspec
+
+from cuebook.errors import InvalidInput
+from cuebook.interfaces.reflections import DueReflection, MetapromptTask, ReflectionInput
+from cuebook.records.audit import Record
+from cuebook.records.memory import Scope
+from cuebook.records.mind import Reflection
+from cuebook.records.turn import TurnOn
+from cuebook.storage import access
+from cuebook.storage import rows as records
+from cuebook.storage.access import current_epoch
+from cuebook.storage.audit import chained
+from cuebook.storage.database.transaction import Cursor, Noun, Row, Transaction, read, write
+from cuebook.storage.tree import Runs, on_path, runs_to
+
+# ---- the last turn of a path ----------------------------------------------------------------------------------------
+
+
+#: Turns examined in each run of a path; a round seldom has more than a few.
+_AT_ONCE = 16
+
+
+def turn_on(transaction: Transaction, tenant: str, no: int, runs: Runs) -> TurnOn | None:
+    """Return the turn of a path's newest answered round: the newest whose reply is on the path.
+
+    If no reply is on the path, return the newest turn whose query is. Turns that answer the path's last post count,
+    so that a regenerated answer finds them.
+    """
+    for first, last in runs:
+        for row in transaction.rows("turns_on_run", tenant=tenant, no=no, first=first, last=last, limit=_AT_ONCE):
+            if on_path(runs, row["query_seq"]):
+                return _chosen(transaction, row, runs)
+    return None
+
+
+def _chosen(transaction: Transaction, newest: Row, runs: Runs) -> TurnOn:
+    tenant, no, round_ = newest["tenant"], newest["conversation"], newest["round"]
+    if newest["reply_seq"] and on_path(runs, newest["reply_seq"]):
+        return read_turn(transaction, newest)
+    same = transaction.rows("turns_on_run", tenant=tenant, no=no, first=round_, last=round_, limit=_AT_ONCE)
+    spoke = (row for row in same if row["reply_seq"] and on_path(runs, row["reply_seq"]))
+    return read_turn(transaction, next(spoke, newest))
+
+
+def read_turn(transaction: Transaction, row: Row) -> TurnOn:
+    """Parse a turn's row."""
+    error = ""
+    if row["state"] in ("failed", "interrupted"):
+        step = transaction.one("step_last", tenant=row["tenant"], no=row["conversation"], turn=row["n"])
+        error = step["error"] if step else ""
+    return TurnOn(
+        n=row["n"],
+        state=row["state"],
+        query_seq=row["query_seq"],
+        reply_seq=row["reply_seq"],
+        error=error,
+        metadata=json.loads(row["metadata"]),
+    )
+
+
+_NUMBERS = 1_000_000  # most reflections of one turn
+_encode = msgspec.json.Encoder().encode
+_reflection = msgspec.json.Decoder(Reflection).decode
+_calls = msgspec.json.Decoder(tuple[MetapromptTask, ...]).decode
+
+
+class ReflectionStore(Noun):
+    """Stores reflections."""
+
+    @read
+    def due(self, transaction: Transaction, *, limit: int = 100) -> list[DueReflection]:
+        """Return the oldest due reflection of each conversation whose turn has ended."""
+        results = transaction.run("reflections_due", limit=limit).fetchall()
+        return [
+            DueReflection(tenant=tenant, conversation=id_, turn=place // _NUMBERS, n=place % _NUMBERS)
+            for tenant, id_, place in results
+        ]
+
+    @read
+    def due_in(self, transaction: Transaction, scope: Scope, conversation: str, *, limit: int) -> list[DueReflection]:
+        """Return a conversation's due reflections of ended turns, oldest first."""
+        row = access.find(transaction, scope, conversation)
+        if row is None:
+            return []
+        place = {"tenant": row["tenant"], "no": row["no"]}
+        return [
+            DueReflection(tenant=row["tenant"], conversation=row["id"], turn=turn, n=n)
+            for turn, n in transaction.run("reflections_due_in", **place, limit=limit)
+        ]
+
+    @read
+    def left(self, transaction: Transaction) -> int:
+        """Count all due reflections of ended turns, including several per conversation."""
+        return int(transaction.run("reflections_left").fetchone()[0])
+
+    @write
+    def save(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        reflecting: ReflectionInput,
+        reflection: Reflection,
+        *,
+        audit: Sequence[Record] = (),
+    ) -> bool:
+        """Store a reflection. Return False, and store nothing, if it exists or its conversation changed meanwhile."""
+        row = access.find(transaction, scope, reflecting.conversation.id)
+        if row is None or row["no"] != reflecting.conversation.no or reflecting.epoch != _epoch(transaction, row):
+            return False
+        place = {"tenant": row["tenant"], "no": row["no"], "turn": reflecting.turn.n, "n": reflecting.n}
+        if not transaction.run("reflection_done", body=_encode(reflection).decode(), **place).rowcount:
+            return False
+        chained(transaction, row["tenant"], audit)
+        return True
+
+    @write
+    def ask(self, transaction: Transaction, scope: Scope, conversation: str, calls: Sequence[MetapromptTask]) -> int:
+        """Request a reflection on the newest turn of the head's path. Return the turn's number.
+
+        Raises NotFound, and InvalidInput if there is no turn.
+        """
+        row = access.need(transaction, scope, conversation)
+        tenant, no = row["tenant"], row["no"]
+        last = turn_on(transaction, tenant, no, runs_to(transaction, tenant, no, row["head"]))
+        if last is None:
+            msg = f"Conversation {conversation!r} has no turn to reflect on. Send a message first."
+            raise InvalidInput(msg, where="conversation")
+        ask(transaction, row, last.n, calls)
+        return last.n
+
+    @read
+    def waiting(self, transaction: Transaction, scope: Scope, conversation: str) -> int:
+        """Count a conversation's due reflections, including those of running turns. Raises NotFound."""
+        row = access.need(transaction, scope, conversation)
+        result = transaction.run("reflections_waiting", tenant=row["tenant"], no=row["no"]).fetchone()
+        return int(result[0])
+
+    @read
+    def of(
+        self, transaction: Transaction, scope: Scope, conversation: str, *, turn: int | None = None, limit: int = 50
+    ) -> list[Reflection]:
+        """Return reflections of a conversation on all branches, or of one turn, newest first. Raises NotFound."""
+        row = access.need(transaction, scope, conversation)
+        found = (_reflection(body) for body, *_ in _made(transaction, row, turn or row["turns"]))
+        return list(islice(takewhile(lambda each: turn in (None, each.turn), found), limit))
+
+    @read
+    def read(self, transaction: Transaction, scope: Scope, due: DueReflection) -> ReflectionInput | None:
+        """Load the input of a reflection, or None if it is no longer due."""
+        return _reflecting(transaction, scope, due)
+
+
+def ask(transaction: Transaction, row: Row, turn: int, calls: Sequence[MetapromptTask]) -> None:
+    """Request a reflection on a turn; do nothing without calls."""
+    if calls:
+        text = _encode(tuple(calls)).decode()
+        transaction.run("reflection_ask", tenant=row["tenant"], no=row["no"], turn=turn, calls=text)
+
+
+def newest_on(transaction: Transaction, row: Row, runs: Runs, *, upto: int) -> Reflection | None:
+    """Return the newest reflection on a turn of a path, up to a turn number."""
+    for body, query, reply in _made(transaction, row, upto):
+        if on_path(runs, query) or (reply and on_path(runs, reply)):
+            return _reflection(body)
+    return None
+
+
+def _made(transaction: Transaction, row: Row, upto: int) -> Cursor:
+    return transaction.run("reflections_made", tenant=row["tenant"], no=row["no"], turn=upto)
+
+
+def _epoch(transaction: Transaction, row: Row) -> int:
+    return current_epoch(transaction, row["tenant"], "conversation", str(row["no"]))
+
+
+def _reflecting(transaction: Transaction, scope: Scope, due: DueReflection) -> ReflectionInput | None:
+    row = access.find(transaction, scope, due.conversation)
+    if row is None:
+        return None
+    tenant, no = row["tenant"], row["no"]
+    data = transaction.one("reflection_get", tenant=tenant, no=no, turn=due.turn, n=due.n)
+    fields = transaction.one("turn_get", tenant=tenant, no=no, n=due.turn)
+    if data is None or fields is None or not data["due"]:
+        return None
+    turn = read_turn(transaction, fields)
+    runs = runs_to(transaction, tenant, no, turn.reply_seq or turn.query_seq)
+    return ReflectionInput(
+        conversation=records.conversation(row),
+        turn=turn,
+        n=due.n,
+        calls=_calls(data["calls"]),
+        before=newest_on(transaction, row, runs, upto=due.turn),
+        epoch=_epoch(transaction, row),
+    )

@@ -1,0 +1,161 @@
+"""Convert database rows to records, and records to rows."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cuebook.records.conversation import Conversation, Draft, Part, Post
+from cuebook.records.memory import Item, Summary
+from cuebook.records.turn import Manifest, Step, Turn, Usage
+from cuebook.storage.database.transaction import Row
+
+_parts = msgspec.json.Decoder(tuple[Part, ...])
+_manifest = msgspec.json.Decoder(Manifest)
+_usage = msgspec.json.Decoder(Usage)
+_body = msgspec.msgpack.Decoder(tuple[str, bytes | None, bytes | None])
+draft_decoder = msgspec.msgpack.Decoder(Draft)
+
+#: Larger bodies (in bytes) are stored in `blob`, so that rows stay small enough to scan (page size 8192).
+INLINE = 4096
+#: The separator in `made_by` between a model's name and its prompt version.
+TOLD = "\x1f"
+
+
+def encode_parts(parts: Sequence[Part]) -> bytes | None:
+    """Return parts as JSON, None for none."""
+    return msgspec.json.encode(parts) if parts else None
+
+
+def encode_body(message: str, parts: bytes | None, wire: bytes | None) -> bytes:
+    """Return a large post's body as one blob."""
+    return msgspec.msgpack.encode((message, parts, wire))
+
+
+def decode_body(blob: bytes) -> tuple[str, bytes | None, bytes | None]:
+    """Return the message, parts and wire of a large post."""
+    return _body.decode(blob)
+
+
+def decode_parts(raw: bytes | None) -> tuple[Part, ...]:
+    """Parse parts from JSON."""
+    return _parts.decode(raw) if raw else ()
+
+
+def conversation(row: Row) -> Conversation:
+    """Parse a conversation's row."""
+    return Conversation(
+        id=row["id"],
+        no=row["no"],
+        user=row["user_id"],
+        persona=row["persona"],
+        participants=tuple(json.loads(row["participants"])),
+        head=row["head"],
+        last_seq=row["last_seq"],
+        turns=row["turns"],
+        generation=row["generation"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        metadata=json.loads(row["metadata"]),
+        lease_until=row["lease_until"],
+        fence=row["fence"],
+        backlog=row["backlog"],
+        backlog_tokens=row["backlog_tokens"],
+        mark=row["mark"],
+        open_round=row["open_round"],
+    )
+
+
+def post(row: Sequence[Any], body: bytes | None) -> Post:
+    """Parse a post from a row of `posts_stretch`; `body` is its blob, if any."""
+    id_, seq, parent, round_, sender, recipient, role, message, created_at, tokens, parts, wire, state, digest, _ = row
+    if body is not None:
+        message, parts, wire = decode_body(body)
+    return Post(
+        id=id_,
+        seq=seq,
+        parent=parent,
+        round=round_,
+        sender=sender,
+        recipient=recipient,
+        role=role,
+        message=message or "",
+        created_at=created_at,
+        tokens=tokens,
+        parts=decode_parts(parts),
+        wire=wire,
+        state=state,
+        digest=digest,
+    )
+
+
+def summary(row: Row) -> Summary:
+    """Parse a summary's row."""
+    made_by, _, prompt = row["made_by"].partition(TOLD)
+    return Summary(
+        version=row["version"],
+        upto_seq=row["upto_seq"],
+        upto_at=row["upto_at"],
+        path_digest=row["path_digest"],
+        markdown=row["markdown"],
+        memory_json=json.loads(row["memory_json"]),
+        profile=row["profile"],
+        made_by=made_by,
+        prompt=prompt,
+        created_at=row["created_at"],
+        tokens=row["tokens"],
+        tainted=row["tainted"],
+        corrected=row["corrected"],
+    )
+
+
+def item(row: Row) -> Item:
+    """Parse an item's row."""
+    return Item(
+        id=row["id"],
+        category=row["category"],
+        text=row["text"],
+        sources=tuple(json.loads(row["sources"])),
+        subject=row["subject"],
+        trust=row["trust"],
+        confidence=row["confidence"],
+        valid_from=row["valid_from"],
+        valid_to=row["valid_to"],
+        supersedes=row["supersedes"],
+        superseded_by=row["superseded_by"],
+        name=row["name"],
+        status=row["status"],
+        seq=row["seq"],
+        weight=row["weight"],
+    )
+
+
+def step(row: Row) -> Step:
+    """Parse a step's row."""
+    return Step(
+        n=row["n"],
+        state=row["state"],
+        manifest=_manifest.decode(row["manifest"]),
+        reply_seq=row["reply_seq"],
+        usage=_usage.decode(row["reply_usage"]) if row["reply_usage"] else None,
+        error=row["error"],
+    )
+
+
+def turn(row: Row, steps: Sequence[Row]) -> Turn:
+    """Parse a turn's row with its steps."""
+    partial = steps[-1]["partial"] if steps else None
+    return Turn(
+        n=row["n"],
+        round=row["round"],
+        state=row["state"],
+        query_seq=row["query_seq"],
+        created_at=row["created_at"],
+        steps=tuple(step(each) for each in steps),
+        reply_seq=row["reply_seq"],
+        metadata=json.loads(row["metadata"]),
+        closed_at=row["closed_at"],
+        waiting=bool(row["waiting"]),
+        partial=draft_decoder.decode(partial).message if partial else "",
+    )

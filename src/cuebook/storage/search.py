@@ -1,0 +1,399 @@
+"""Search posts by full text and vectors, with caches; the cost depends on the search scope, not on the store's size."""
+
+import json
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.interfaces.store import PostMatch, SearchLook, SearchResult
+from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_expression, read_query
+from cuebook.records.memory import Scope
+from cuebook.storage.database.transaction import Row, Transaction
+from cuebook.storage.rows import decode_body
+from cuebook.storage.tree import SHIFT, Runs, bodies, on_path, owner_token, runs_to, tenant_token
+from cuebook.storage.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
+
+# ---- words of places (memory owners) --------------------------------------------------------------------------------
+
+
+#: A place with at most so many memories is cached whole; a larger one uses full-text search.
+SMALL_PLACE = 1_000
+#: Most places in the cache (LRU); a whole one takes about 1 MB.
+PLACES = 64
+
+
+class OwnerMatches(Struct, frozen=True):
+    """The word matches of a query in a place: memories with the most common words first, and counts.
+
+    The counts are the number of memories, and of memories with each query word. `keys` are cached search keys.
+    """
+
+    found: Sequence[int] = ()
+    held: int = 0
+    frequencies: Mapping[str, int] = {}
+    keys: Mapping[int, str] = {}
+
+
+class Words(Struct):
+    """The cached words of a place. `holding` maps a word to its memories (numbers), None for a large place.
+
+    `keys` are the memories' search keys.
+    """
+
+    generation: int
+    held: int
+    holding: Mapping[str, Sequence[int]] | None = None
+    keys: Mapping[int, str] = {}
+    counts: dict[str, int] = {}
+
+    def sharing(self, query: Query, limit: int) -> OwnerMatches:
+        """Find memories of a small place."""
+        holding = self.holding or {}
+        counts = {term: len(holding[term]) for term in query.terms if term in holding}
+        shared = Counter(no for term in counts for no in holding[term])
+        best = sorted(((count, no) for no, count in shared.items()), reverse=True)
+        results = [no for _, no in best[:limit]]
+        return OwnerMatches(results, self.held, counts, {no: self.keys[no] for no in results})
+
+
+class PlaceWords:
+    """An LRU cache of the words of places. Erased data remains until its tenant is searched again."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[str, str, str], Words] = OrderedDict()
+        self._epochs: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def of(self, transaction: Transaction, values: Mapping[str, str]) -> Words:
+        """Return a place's words in this snapshot. `values` are its columns."""
+        self._see(transaction, values["tenant"])
+        key = (values["tenant"], values["kind"], values["owner"])
+        row = transaction.one("place_generation", **values)
+        generation = int(row["generation"]) if row else 0
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None and held.generation == generation:
+                self._held.move_to_end(key)
+                return held
+        words = _read(transaction, values, generation)
+        with self._lock:
+            self._held[key] = words
+            self._held.move_to_end(key)
+            while len(self._held) > PLACES:
+                self._held.popitem(last=False)
+        return words
+
+    def owners(self) -> list[str]:
+        """Return the owners of cached places, most recently used last."""
+        with self._lock:
+            return [owner for _, _, owner in self._held]
+
+    def _see(self, transaction: Transaction, tenant: str) -> None:
+        """Drop a tenant's cached places if data of it was erased since."""
+        row = transaction.one("epoch_get", tenant=tenant, kind="", owner="")
+        epoch = int(row["epoch"]) if row else 0
+        with self._lock:
+            if self._epochs.setdefault(tenant, epoch) != epoch:
+                self._epochs[tenant] = epoch
+                for key in [key for key in self._held if key[0] == tenant]:
+                    del self._held[key]
+
+
+def words_at(transaction: Transaction, values: Mapping[str, str], at: float) -> Words:
+    """Return the words of a place's memories that were valid at a time."""
+    return _words(
+        transaction,
+        values,
+        0,
+        transaction.run("memory_keys_at", **{**values, "at": at, "limit": SMALL_PLACE + 1}).fetchall(),
+    )
+
+
+def _read(transaction: Transaction, values: Mapping[str, str], generation: int) -> Words:
+    keys = transaction.run("memory_keys", **{**values, "limit": SMALL_PLACE + 1}).fetchall()
+    return _words(transaction, values, generation, keys)
+
+
+def _words(
+    transaction: Transaction, values: Mapping[str, str], generation: int, keys: Sequence[tuple[int, str]]
+) -> Words:
+    if len(keys) > SMALL_PLACE:
+        return Words(generation, transaction.value("memory_held", **values))
+    holding: dict[str, list[int]] = {}
+    for no, key in keys:
+        for term in set(key.split()):
+            holding.setdefault(term, []).append(no)
+    return Words(generation, len(keys), holding, dict(keys))
+
+
+def rarest_words(transaction: Transaction, words: Words, query: Query, token: str) -> tuple[Query, dict[str, int]]:
+    """Return a query reduced to its rarest words in a large place, and the number of memories with each word.
+
+    Counting costs the memories with a word, once for each state of the place.
+    """
+    for term in query.terms:
+        if term not in words.counts:
+            match = match_expression(Query(text="", terms=(term,)), token)
+            words.counts[term] = transaction.value("memory_count_of_word", match=match)
+    counts = {term: words.counts[term] for term in query.terms}
+    chosen: list[str] = []
+    total = 0
+    for term, count in sorted(counts.items(), key=lambda each: (each[1], each[0])):
+        if chosen and total + count > MATCHES:
+            break
+        if count:
+            chosen.append(term)
+            total += count
+    return Query(text=query.text, terms=tuple(chosen)), counts
+
+
+NOTHING = SearchResult()
+_SEQ = (1 << SHIFT) - 1
+_ALL_ROWS = {"first": 0, "last": (1 << 63) - 1}
+#: A conversation with at most so many posts is searched for every query word.
+SMALL = 2_000
+#: A larger one is searched for the rarest words, up to about so many posts in total: a word that occurs everywhere
+#: is no use, and scoring its posts would make a search cost the whole conversation (docs/design/005).
+MATCHES = 2_000
+#: Newest conversations of a user whose vectors are searched if no conversation is named.
+CONVERSATIONS = 200
+#: Newest joined conversations of others that are searched.
+JOINED = 1_000
+#: Most cached word counts.
+REMEMBERED = 20_000
+
+
+class SearchCache:
+    """The search cache: vectors, and the number of posts with a word per conversation.
+
+    Counts change slowly, and counting costs the posts with the word.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str], tuple[int, int]] = {}
+        self.matrices = Matrices()
+        self.words = PlaceWords()
+
+    def count(self, transaction: Transaction, no: int, term: str, *, posts: int) -> int:
+        """Return a word's count; it is counted again after the conversation has grown by a quarter."""
+        known = self._known.get((no, term))
+        if known is not None and posts <= known[1] * 1.25 + 100:
+            return known[0]
+        values = {"match": match_expression(Query(text="", terms=(term,)), None), **rows_of(no)}
+        found: int = transaction.value("search_count", **values)
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[no, term] = (found, posts)
+        return found
+
+
+def rarest(counts: Mapping[str, int]) -> list[str]:
+    """Return the rarest words that occur in about MATCHES posts in total, at least one word."""
+    chosen: list[str] = []
+    total = 0
+    for term, count in sorted(counts.items(), key=lambda each: (each[1], each[0])):
+        if count == 0:
+            continue
+        if chosen and total + count > MATCHES:
+            break
+        chosen.append(term)
+        total += count
+    return chosen
+
+
+def search(
+    transaction: Transaction, conversation: Row, runs: Runs, search_look: SearchLook, search_cache: SearchCache
+) -> SearchResult:
+    """Find posts of one path, each with its neighbors."""
+    no, posts = conversation["no"], conversation["last_seq"]
+    query = read_query(search_look.text, speakers=json.loads(conversation["speakers"]))
+    frequencies: dict[str, int] = {}
+    if posts > SMALL:
+        frequencies = {term: search_cache.count(transaction, no, term, posts=posts) for term in query.terms}
+        query = _rarer(query, frequencies)
+    hits = [rowid & _SEQ for rowid in _match(transaction, query, None, rows_of(no), search_look.limit)]
+    if posts <= SMALL and len(hits) >= search_look.limit:
+        frequencies = {term: search_cache.count(transaction, no, term, posts=posts) for term in query.terms}
+    close = _close(transaction, conversation, search_look, search_cache)
+    if close is not None:
+        hits = in_turn(hits, close.best(min(search_look.limit, CLOSEST), runs))
+    post_matches = _with_neighbours(transaction, conversation, runs, hits)
+    return SearchResult(
+        found=tuple(_placed(post_matches, close)),
+        posts=posts,
+        mean_words=max(1.0, conversation["words"] / max(1, posts)),
+        frequencies=frequencies,
+        mean_cosine=usual(close.total, len(close.seqs)) if close else 0.0,
+        akin=akin_among(search_look.dense.akin, len(close.seqs) if close else 0) if search_look.dense else 1.0,
+    )
+
+
+def _close(
+    transaction: Transaction, conversation: Row, search_look: SearchLook, search_cache: SearchCache
+) -> Close | None:
+    """Compare the query's vector, if any, with those of a conversation."""
+    if search_look.dense is None:
+        return None
+    return search_cache.matrices.close(
+        transaction, conversation["tenant"], scope_of(conversation["no"]), search_look.dense
+    )
+
+
+def _placed(post_matches: Sequence[PostMatch], close: Close | None) -> Sequence[PostMatch]:
+    """Return posts with their cosines."""
+    if close is None:
+        return post_matches
+    cosines = close.of([each.seq for each in post_matches])
+    return [msgspec.structs.replace(each, cosine=cosines.get(each.seq)) for each in post_matches]
+
+
+def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
+    """Return a query reduced to its rarest words; speakers' names alone are not searched."""
+    chosen = rarest({term: count for term, count in counts.items() if term not in query.names})
+    return Query(text=query.text, terms=tuple(chosen)) if chosen else query
+
+
+def search_owned(
+    transaction: Transaction, scope: Scope, search_look: SearchLook, search_cache: SearchCache
+) -> SearchResult:
+    """Find posts in all conversations of a user, owned or joined, or in all conversations if no user is named.
+
+    Only head paths are searched. Vectors are compared in the conversations with full-text hits and in the newest.
+    """
+    tokens: list[str] = [tenant_token(scope.tenant)]
+    joined: list[int] = []
+    if scope.user is not None:
+        values = {"tenant": scope.tenant, "user": scope.user, "limit": JOINED}
+        joined = [no for (no,) in transaction.run("conversations_joined", **values)]
+        tokens = [owner_token(scope.tenant, scope.user), *(f"c{no}" for no in joined)]
+    by_conversation: dict[int, list[int]] = {}
+    for rowid in _match(transaction, read_query(search_look.text), tokens, _ALL_ROWS, search_look.limit):
+        by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)
+    if search_look.dense is not None and scope.user:
+        own = scopes_of(transaction, scope.tenant, scope.user, search_look.dense.model, limit=CONVERSATIONS)
+        for no in (*own, *joined[:CONVERSATIONS]):
+            by_conversation.setdefault(no, [])
+    post_matches: list[PostMatch] = []
+    posts = words = 0
+    cosines, vectors = 0.0, 0
+    closest = _closest(transaction, scope, by_conversation, search_look, search_cache)
+    for no, (row, runs, close, best) in closest.items():
+        seqs = in_turn(by_conversation[no], best)
+        if not seqs:
+            continue
+        post_matches.extend(_placed(_with_neighbours(transaction, row, runs, seqs), close))
+        posts, words = posts + row["last_seq"], words + row["words"]
+        if close is not None:
+            cosines, vectors = cosines + close.total, vectors + len(close.seqs)
+    return SearchResult(
+        found=tuple(post_matches),
+        posts=posts,
+        mean_words=max(1.0, words / max(1, posts)),
+        mean_cosine=usual(cosines, vectors),
+        akin=akin_among(search_look.dense.akin, vectors) if search_look.dense else 1.0,
+    )
+
+
+def _closest(
+    transaction: Transaction,
+    scope: Scope,
+    numbers: Iterable[int],
+    search_look: SearchLook,
+    search_cache: SearchCache,
+) -> dict[int, tuple[Row, Runs, Close | None, list[int]]]:
+    """Return existing conversations, each with its path and its share of the CLOSEST posts of all."""
+    results: dict[int, tuple[Row, Runs, Close | None, list[int]]] = {}
+    ranked: list[tuple[float, int, int]] = []
+    for no in numbers:
+        row = transaction.one("conversation_by_no", tenant=scope.tenant, no=no)
+        if row is None:
+            continue
+        runs, close = (
+            runs_to(transaction, scope.tenant, no, row["head"]),
+            _close(transaction, row, search_look, search_cache),
+        )
+        best = close.best(CLOSEST, runs) if close else []
+        cosines = close.of(best) if close else {}
+        ranked += [(-cosines[seq], no, seq) for seq in best]
+        results[no] = (row, runs, close, [])
+    for _, no, seq in sorted(ranked)[: min(search_look.limit, CLOSEST)]:
+        results[no][3].append(seq)
+    return results
+
+
+def rows_of(no: int) -> dict[str, int]:
+    """Return the row range of a conversation in the index.
+
+    It limits a search without an additional term.
+    """
+    return {"first": no << SHIFT, "last": no << SHIFT | _SEQ}
+
+
+def _match(
+    transaction: Transaction,
+    query: Query,
+    tokens: Sequence[str] | None,
+    bounds: Mapping[str, int],
+    limit: int,
+) -> list[int]:
+    match = match_expression(query, tokens)
+    if match is None:
+        return []
+    return [rowid for (rowid,) in transaction.run("search_posts", **{"match": match, "limit": limit, **bounds})]
+
+
+def _with_neighbours(transaction: Transaction, conversation: Row, runs: Runs, hits: Sequence[int]) -> list[PostMatch]:
+    """Load hits on a path, best first as given, and the neighbors of the best ones."""
+    visible = [seq for seq in hits if on_path(runs, seq)]
+    direct = set(visible)
+    around = {near for seq in visible[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)} - direct
+    return _found(transaction, conversation, direct=direct, around=around)
+
+
+def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
+    """Return the seqs of up to `reach` posts before and after a post on a path. Runs are newest first."""
+    at = next(place for place, (first, last) in enumerate(runs) if first <= seq <= last)
+    if runs[at][0] <= seq - reach and seq + reach <= runs[at][1]:
+        return [*range(seq - 1, seq - reach - 1, -1), *range(seq + 1, seq + reach + 1)]
+    near: list[int] = []
+    place, here = at, seq
+    while len(near) < reach:
+        here -= 1
+        if here < runs[place][0]:
+            place += 1
+            if place >= len(runs):
+                break
+            here = runs[place][1]
+        near.append(here)
+    before = len(near)
+    place, here = at, seq
+    while len(near) - before < reach:
+        here += 1
+        if here > runs[place][1]:
+            place -= 1
+            if place < 0:
+                break
+            here = runs[place][0]
+        near.append(here)
+    return near
+
+
+def _found(transaction: Transaction, conversation: Row, *, direct: set[int], around: set[int]) -> list[PostMatch]:
+    tenant, no, name = conversation["tenant"], conversation["no"], conversation["id"]
+    seqs = json.dumps(sorted(direct | around))
+    values = {"seqs": seqs, "tenant": tenant, "no": no, "base": no << SHIFT}
+    rows = transaction.run("found_posts", **values).fetchall()
+    bodies_by_digest = bodies(transaction, tenant, [row[8] for row in rows if row[8] is not None])
+    post_matches = []
+    for seq, id_, role, sender, message, created_at, tokens, parent, body, key in rows:
+        text = (
+            decode_body(bodies_by_digest[body])[0] if body is not None and body in bodies_by_digest else message or ""
+        )
+        near = seq in direct
+        post_matches.append(
+            PostMatch(seq, id_, role, sender, text, created_at, tokens, parent, near, name, key or "", no)
+        )
+    return post_matches

@@ -1,0 +1,84 @@
+"""The Store: conversations, their turns and summaries, and one store of each other noun, over one database."""
+
+from typing import Any
+
+from cuebook.records.memory import Scope
+from cuebook.storage import erasure
+from cuebook.storage.audit import AuditStore
+from cuebook.storage.conversation_list import ConversationListStore, ShadowStore, UsageStore
+from cuebook.storage.database.holders import Holders
+from cuebook.storage.database.sqlite import SqliteDatabase
+from cuebook.storage.database.sqlite_files import MEMORY
+from cuebook.storage.database.transaction import Database, Transaction, read, write
+from cuebook.storage.deliveries import MemoryStore
+from cuebook.storage.erasure import ErasureStore
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.keys import KeyStore, OrganizationStore
+from cuebook.storage.outcomes import OutcomeStore
+from cuebook.storage.prompts import PromptStore
+from cuebook.storage.reads import ConversationReader
+from cuebook.storage.reflections import ReflectionStore
+from cuebook.storage.summaries import SummaryStore
+from cuebook.storage.tuning import TuningStore
+from cuebook.storage.turns import TurnStore
+from cuebook.storage.vectors import VectorStore
+from cuebook.storage.writes import ConversationWriter
+
+#: Milliseconds for which a deletion waits for readers to release the log.
+PATIENCE_MS = 1000
+
+
+class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
+    """Stores conversations, turns, memory, prompts and their audit records. A write that has returned is durable."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.prompts = PromptStore(database)
+        self.outcomes = OutcomeStore(database)
+        self.audit = AuditStore(database)
+        self.vectors = VectorStore(database)
+        self.tuning = TuningStore(database)
+        self.erasure = ErasureStore(database, self)
+        self.keys = KeyStore(database)
+        self.organizations = OrganizationStore(database)
+        self.memories = MemoryStore(database, self.cache)
+        self.reflections = ReflectionStore(database)
+        self.shadow = ShadowStore(database)
+        self.usage = UsageStore(database)
+        self.talks = ConversationListStore(database)
+
+    async def delete(self, scope: Scope, conversation: str) -> dict[str, int]:
+        """Delete a conversation, then its bytes in the database's files; return the rows by table.
+
+        While another process reads, the bytes remain until a later call of `expire` finds the files free.
+        """
+        counts = await self._delete(scope, conversation)
+        await self.erasure.emptied(patience_ms=PATIENCE_MS)
+        return counts
+
+    @write
+    def _delete(self, transaction: Transaction, scope: Scope, conversation: str) -> dict[str, int]:
+        return erasure.delete(transaction, scope, conversation)
+
+    async def check(self, *, whole: bool = False) -> dict[str, Any]:
+        """Check that the store works and return its counts; `whole` runs an integrity check of the database."""
+        return await self.database.check(whole=whole) | await self._counts()
+
+    @read
+    def _counts(self, transaction: Transaction) -> dict[str, int]:
+        return transaction.rows("conversation_counts")[0]
+
+    async def aclose(self) -> None:
+        """Finish queued writes and close the database."""
+        await self.database.aclose()
+
+
+def sqlite_store(
+    path: str = MEMORY,
+    *,
+    synchronous: str = "FULL",
+    failpoints: Failpoints | None = None,
+    holders: Holders | None = None,
+) -> Store:
+    """Open a store in one SQLite file, or in memory."""
+    return Store(SqliteDatabase(path, synchronous=synchronous, failpoints=failpoints, holders=holders))

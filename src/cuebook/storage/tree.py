@@ -1,0 +1,328 @@
+"""Read and extend a conversation's tree: runs, paths, sums along a path, and storing posts; cache recent posts."""
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import starmap
+from operator import attrgetter
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.errors import Conflict, NotFound
+from cuebook.records.conversation import Draft, PathPost, Stretch
+from cuebook.records.digest import digest_of
+from cuebook.storage.database.transaction import Row, Transaction
+from cuebook.storage.rows import INLINE, decode_body, encode_body, encode_parts
+
+#: A full-text rowid is conversation << SHIFT | seq.
+SHIFT = 32
+#: Most speaker names stored per conversation.
+SPEAKERS = 64
+#: Rows of a path in the first and in the largest batch.
+_AT_FIRST, _AT_ONCE = 16, 512
+_MESSAGE = attrgetter("message")
+#: Marks parts that are stored in the body only.
+APART = b""
+
+Runs = list[tuple[int, int]]  # (first, last) seqs, newest run first
+
+
+class Tip(Struct):
+    """The end of a path: the fields of the last post that the next one needs."""
+
+    seq: int = 0
+    run_start: int = 0
+    run_parent: int = 0
+    round: int = 0
+    path_tokens: int = 0
+    path_count: int = 0
+
+
+def tip_at(transaction: Transaction, tenant: str, no: int, seq: int) -> Tip:
+    """Return the path that ends at a post; seq 0 is the root."""
+    if seq == 0:
+        return Tip()
+    row = transaction.run("post_at", tenant=tenant, no=no, seq=seq).fetchone()
+    if row is None:
+        raise _no_post(seq)
+    return Tip(*row)
+
+
+def _no_post(seq: int) -> NotFound:
+    return NotFound(f"Unknown post with seq {seq} in this conversation.")
+
+
+def runs_to(transaction: Transaction, tenant: str, no: int, head: int) -> Runs:
+    """Return the runs of the path that ends at `head`, newest first."""
+    results: Runs = []
+    while head:
+        row = transaction.run("run_of", tenant=tenant, no=no, seq=head).fetchone()
+        if row is None:
+            raise _no_post(head)
+        results.append((row[0], head))
+        head = row[1]
+    return results
+
+
+def on_path(runs: Runs, seq: int) -> bool:
+    """Return whether a post is on a path."""
+    return any(first <= seq <= last for first, last in runs)
+
+
+def after(runs: Runs, mark: int) -> Runs:
+    """Return the part of a path after a mark on it, newest first."""
+    remaining: Runs = []
+    for first, last in runs:
+        if last <= mark:
+            break
+        remaining.append((max(first, mark + 1), last))
+    return remaining
+
+
+def mark_on(transaction: Transaction, tenant: str, no: int, runs: Runs) -> tuple[int, int]:
+    """Return seq and version of the last summary on a path, (0, 0) for none."""
+    for version, upto, _ in transaction.run("summary_marks", tenant=tenant, no=no):
+        if on_path(runs, upto):
+            return upto, version
+    return 0, 0
+
+
+def backlog(transaction: Transaction, tenant: str, no: int, head: Tip, mark: int) -> tuple[int, int]:
+    """Count posts and tokens between a mark and the head."""
+    base = tip_at(transaction, tenant, no, mark)
+    return head.path_count - base.path_count, head.path_tokens - base.path_tokens
+
+
+def grow(transaction: Transaction, conversation: Row, drafts: Sequence[Draft], tip: Tip) -> Tip:
+    """Append drafts after `tip` and update the counters of `conversation`. Does not move the head."""
+    tenant, no, seq = conversation["tenant"], conversation["no"], conversation["last_seq"]
+    user = conversation["user_id"]
+    scope = f"c{no} {owner_token(tenant, user)} {tenant_token(tenant)}"
+    for draft in drafts:
+        seq += 1
+        parent = tip.seq
+        same_run = 0 < parent == seq - 1
+        start, run_parent = (tip.run_start, tip.run_parent) if same_run else (seq, parent)
+        tokens, count = tip.path_tokens + draft.tokens, tip.path_count + 1
+        tip = Tip(seq, start, run_parent, seq if draft.opens_round else tip.round, tokens, count)
+        message, parts, wire, body = _place_body(transaction, tenant, no, draft)
+        inserted = transaction.run(
+            "post_insert", tenant=tenant, no=no, seq=seq, id=draft.id, parent=parent, run_start=start,
+            run_parent=run_parent, round=tip.round, sender=draft.sender, recipient=draft.recipient, role=draft.role,
+            state=draft.state, message=message, small=draft.small, parts=parts, wire=wire, body=body,
+            created_at=draft.created_at, tokens=draft.tokens, small_tokens=draft.small_tokens or draft.tokens,
+            path_tokens=tokens, path_count=count, digest=draft.digest,
+        )  # fmt: skip
+        if not inserted.rowcount:
+            msg = f"Post ID {draft.id!r} already exists in conversation {conversation['id']!r}. Use a new id."
+            raise Conflict(msg)
+        if draft.key:
+            transaction.run("post_text_insert", id=no << SHIFT | seq, scope=scope, key=draft.key)
+            conversation["words"] += draft.key.count(" ") + 1
+        _hear(conversation, draft.sender)
+    conversation["last_seq"] = seq
+    return tip
+
+
+def _place_body(
+    transaction: Transaction, tenant: str, no: int, draft: Draft
+) -> tuple[str | None, bytes | None, bytes | None, bytes | None]:
+    """Store a large body apart. Parts of moderate size also stay in the row, for readers of the compressed form."""
+    parts = encode_parts(draft.parts) if draft.parts else None
+    size = len(draft.message) + len(parts or b"") + len(draft.wire or b"")
+    if size <= INLINE:
+        return draft.message, parts, draft.wire, None
+    body = keep(transaction, tenant, no, encode_body(draft.message, parts, draft.wire))
+    return None, parts if parts is None or len(parts) <= INLINE else APART, None, body
+
+
+def keep(transaction: Transaction, tenant: str, no: int, body: bytes) -> bytes:
+    """Store a body once with a reference from this conversation; return its digest."""
+    digest = digest_of(body)
+    transaction.run("blob_insert", tenant=tenant, digest=digest, body=body)
+    transaction.run("blob_use", tenant=tenant, digest=digest, no=no)
+    return digest
+
+
+def _hear(conversation: Row, sender: str) -> None:
+    """Store a speaker's name."""
+    if f'"{sender}"' not in conversation["speakers"]:
+        names = json.loads(conversation["speakers"])
+        if sender not in names and len(names) < SPEAKERS:
+            conversation["speakers"] = json.dumps([*names, sender], ensure_ascii=False)
+
+
+def tenant_token(tenant: str) -> str:
+    """Return the full-text token of all posts in a tenant, for a search without a user."""
+    return "t" + digest_of(tenant.encode())[:8].hex()
+
+
+def owner_token(tenant: str, user: str | None) -> str:
+    """Return the full-text token of all posts that a user owns."""
+    return "u" + digest_of(f"{tenant}\x00{user or ''}".encode())[:8].hex()
+
+
+def settle_head(transaction: Transaction, conversation: Row, start: Tip, tip: Tip, *, now: float) -> None:
+    """Make `tip` the head after posts were appended after `start`, and update mark and backlog."""
+    if start.seq == conversation["head"]:
+        conversation["backlog"] += tip.path_count - start.path_count
+        conversation["backlog_tokens"] += tip.path_tokens - start.path_tokens
+    else:
+        turn_to(transaction, conversation, tip)
+    conversation["head"] = tip.seq
+    save_growth(transaction, conversation, now=now)
+
+
+def turn_to(transaction: Transaction, conversation: Row, tip: Tip) -> None:
+    """Make `tip` the head in the row, with its mark and backlog, and mark the conversation for delivery."""
+    tenant, no = conversation["tenant"], conversation["no"]
+    mark, _ = mark_on(transaction, tenant, no, runs_to(transaction, tenant, no, tip.seq))
+    count, tokens = backlog(transaction, tenant, no, tip, mark)
+    conversation.update(head=tip.seq, mark=mark, backlog=count, backlog_tokens=tokens)
+    transaction.run("delivery_again", tenant=tenant, no=no)
+
+
+def save_growth(transaction: Transaction, conversation: Row, *, now: float) -> None:
+    """Save a conversation's counters."""
+    transaction.run("conversation_grow", **{**conversation, "now": max(now, conversation["updated_at"])})
+
+
+def bodies(transaction: Transaction, tenant: str, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Return stored bodies by digest; erased ones are omitted."""
+    results = {}
+    for digest in set(digests):
+        row = transaction.run("blob_get", tenant=tenant, digest=digest).fetchone()
+        if row:
+            results[digest] = row[0]
+    return results
+
+
+def stretch(transaction: Transaction, name: str, tenant: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
+    """Yield posts of a path, newest first, in batches of growing size, so that short reads stay cheap.
+
+    Bodies stored apart are not loaded (see `with_bodies`).
+    """
+    many = _AT_FIRST
+    for first, last in runs:
+        cursor = transaction.run(name, tenant=tenant, no=no, first=first, last=last)
+        while path_posts := list(starmap(PathPost, cursor.fetchmany(many))):
+            yield path_posts
+            many = min(2 * many, _AT_ONCE)
+
+
+def with_bodies(transaction: Transaction, tenant: str, posts: list[PathPost], *, small: bool = False) -> list[PathPost]:
+    """Return posts of `path_stretch` or `small_stretch` with the bodies that are stored apart."""
+    if not small and all(map(_MESSAGE, posts)):
+        return posts  # usually no body is stored apart
+    for at, post in enumerate(posts):
+        if post.message is None and (not small or post.small is None):
+            message, parts, wire = read_body(transaction, tenant, post.wire)
+            posts[at] = msgspec.structs.replace(post, message=message, parts=parts, wire=wire)
+        elif small and post.parts == APART:
+            parts = read_body(transaction, tenant, post.wire)[1]
+            posts[at] = msgspec.structs.replace(post, parts=parts, wire=None)
+    return posts
+
+
+def read_body(transaction: Transaction, tenant: str, digest: bytes | None) -> tuple[str, bytes | None, bytes | None]:
+    """Return the message, parts and wire of a large post; empty if they were erased."""
+    kept = transaction.run("blob_get", tenant=tenant, digest=digest).fetchone()
+    return decode_body(kept[0]) if kept else ("", None, None)
+
+
+def unread(transaction: Transaction, tenant: str, no: int, runs: Runs) -> tuple[Stretch, ...]:
+    """Return the unread stretches of a path with their sums, oldest first."""
+    stretches = []
+    for first, last in runs:
+        end = transaction.one("sums_at", tenant=tenant, no=no, seq=last)
+        start = transaction.one("sums_at", tenant=tenant, no=no, seq=first)
+        if end and start:
+            tokens = end["path_tokens"] - start["path_tokens"] + start["tokens"]
+            stretches.append(Stretch(first, last, end["path_count"] - start["path_count"] + 1, tokens))
+    return tuple(reversed(stretches))
+
+
+# ---- cache of recent posts ------------------------------------------------------------------------------------------
+
+
+#: A shorter stretch is read from the file as fast.
+LEAST = 64
+#: Most tokens in the cache of one process, about four bytes each.
+MOST_TOKENS = 4_000_000
+
+
+class Paths:
+    """A cache of recent posts: one stretch of consecutive posts per conversation, as rows of `path_stretch`.
+
+    Stored posts change only by erasure, and seqs are never reused, so entries stay valid until an erasure (`see`).
+    Uncommitted posts must not enter it: reads of an in-memory database do not use it.
+    """
+
+    def __init__(self, *, least: int = LEAST, most_tokens: int = MOST_TOKENS) -> None:
+        self._least = least
+        self._most_tokens = most_tokens
+        self._held: OrderedDict[tuple[str, int], tuple[PathPost, ...]] = OrderedDict()  # newest first
+        self._tokens = 0
+        self._epochs: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Return the numbers of cached conversations and tokens."""
+        return len(self._held), self._tokens
+
+    def stretch(self, transaction: Transaction, tenant: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
+        """Return posts of a path in full, newest first, from the cache if possible."""
+        with self._lock:
+            path_posts = self._held.get((tenant, no), ())
+        for first, last in runs:
+            at, end = _overlap(path_posts, first, last)
+            if at == end:
+                yield from stretch(transaction, "path_stretch", tenant, no, [(first, last)])
+                continue
+            if path_posts[at].seq < last:
+                yield from stretch(transaction, "path_stretch", tenant, no, [(path_posts[at].seq + 1, last)])
+            yield list(path_posts[at:end])
+            if path_posts[end - 1].seq > first:
+                yield from stretch(transaction, "path_stretch", tenant, no, [(first, path_posts[end - 1].seq - 1)])
+
+    def see(self, tenant: str, epoch: int) -> None:
+        """Drop all entries read before an erasure in a tenant, by any process."""
+        with self._lock:
+            if self._epochs.setdefault(tenant, epoch) < epoch:
+                self._epochs[tenant] = epoch
+                self._held.clear()
+                self._tokens = 0
+
+    def hold(self, tenant: str, no: int, posts: Sequence[PathPost], *, epoch: int = 0) -> None:
+        """Cache consecutive posts, newest first, and replace the conversation's entry."""
+        if len(posts) < self._least:
+            return
+        with self._lock:
+            if epoch < self._epochs.get(tenant, 0):
+                return  # read before an erasure
+            self._tokens += _tokens(posts) - _tokens(self._held.pop((tenant, no), ()))
+            self._held[tenant, no] = tuple(posts)
+            while self._tokens > self._most_tokens:
+                self._tokens -= _tokens(self._held.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        """Clear the cache after a deletion."""
+        with self._lock:
+            self._held.clear()
+            self._tokens = 0
+
+
+def _overlap(path_posts: Sequence[PathPost], first: int, last: int) -> tuple[int, int]:
+    """Return the index range of the cached posts, newest first, that are in a stretch."""
+    if not path_posts:
+        return 0, 0
+    newest = path_posts[0].seq
+    at, end = max(0, newest - last), min(len(path_posts), newest - first + 1)
+    return (at, end) if at < end else (0, 0)
+
+
+def _tokens(posts: Sequence[PathPost]) -> int:
+    return posts[0].path_tokens - posts[-1].path_tokens + posts[-1].tokens if posts else 0

@@ -1,0 +1,380 @@
+"""Open, checkpoint and close turns under a lease, and end turns with an expired lease, by compare-and-set."""
+
+import json
+from itertools import compress
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.errors import Busy, LeaseLost
+from cuebook.interfaces.store import Lease, Opening, StepEnd
+from cuebook.memory.knowledge import USE
+from cuebook.memory.scopes import KEPT
+from cuebook.records.conversation import Draft
+from cuebook.records.memory import Scope
+from cuebook.storage import access, memories, outcomes, reflections
+from cuebook.storage.access import current_epoch
+from cuebook.storage.audit import chained
+from cuebook.storage.database.holders import Holders
+from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
+from cuebook.storage.rows import draft_decoder
+from cuebook.storage.tree import Tip, grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
+from cuebook.storage.writes import begin, bind, check_names, keep_named, leave_waiting, set_head
+
+# ---- overdue turns --------------------------------------------------------------------------------------------------
+
+
+#: Tolerated clock difference between two processes, in seconds.
+SLACK_S = 1.0
+
+
+class LeaseTerms(Struct, frozen=True, kw_only=True):
+    """The timeouts of a turn: of its lease, and of the wait for tool results; None skips the check."""
+
+    now: float
+    lease_s: float | None
+    wait_s: float | None
+    limit: int
+
+
+class Overdue(Struct, frozen=True):
+    """Conversations with an overdue turn: by their lease, and by the wait for tool results."""
+
+    leases: list[Row]
+    left: list[Row]
+
+
+class LeaseSighting(Struct, frozen=True):
+    """A lease at its first observation."""
+
+    fence: int
+    until: float
+    since: float
+
+
+class LeaseWatch:
+    """Detector of stale leases from processes with a wrong clock."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, LeaseSighting] = {}
+
+    def stale(self, contents: list[Row], *, now: float, lease_s: float) -> set[int]:
+        """Return the conversations whose lease ends too late and was not renewed for so many seconds."""
+        lease_sightings: dict[int, LeaseSighting] = {}
+        for row in contents:
+            if row["lease_until"] > now + lease_s + SLACK_S:
+                before = self._seen.get(row["no"])
+                same = before and (before.fence, before.until) == (row["fence"], row["lease_until"])
+                since = before.since if before and same and before.since <= now else now
+                lease_sightings[row["no"]] = LeaseSighting(row["fence"], row["lease_until"], since)
+        self._seen = lease_sightings
+        return {no for no, each in lease_sightings.items() if now - each.since > lease_s}
+
+
+def overdue_turns(transaction: Transaction, holders: Holders, watch: LeaseWatch, terms: LeaseTerms) -> Overdue:
+    """Return overdue turns, those with the earliest leases first."""
+    leases = transaction.rows("leases_held")
+    names = {row["lease_holder"] for row in leases}
+    holders.sweep(names)
+    gone = {name for name in names if holders.gone(name)}
+    stale = watch.stale(leases, now=terms.now, lease_s=terms.lease_s) if terms.lease_s else set()
+    ended = (row["lease_until"] < terms.now or row["lease_holder"] in gone or row["no"] in stale for row in leases)
+    return Overdue(list(compress(leases, ended))[: terms.limit], _left(transaction, terms))
+
+
+def _left(transaction: Transaction, terms: LeaseTerms) -> list[Row]:
+    """Return turns whose wait timed out. A modification time in the future comes from a wrong clock."""
+    if terms.wait_s is None:
+        return []
+    before, after = terms.now - terms.wait_s, terms.now + terms.wait_s
+    return transaction.rows("turns_left", before=before, after=after, limit=terms.limit)
+
+
+class TurnStore(Noun):
+    """Stores turns and their leases."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._watch = LeaseWatch()
+
+    async def open(self, scope: Scope, opening: Opening) -> Lease:
+        """Open a step and take the lease. Raises Busy while another turn runs, Conflict if the scene is outdated."""
+        lease = await self._open(scope, opening)
+        if lease is None:
+            raise access.moved(opening.conversation)
+        return lease
+
+    @write
+    def _open(self, transaction: Transaction, scope: Scope, opening: Opening) -> Lease | None:
+        """Store the caller's posts, the step and its manifest, and take the lease; the query is durable from here on.
+
+        A turn whose lease expired, or whose process is gone, is ended first. If that stored a post, return None: only
+        the end is stored, and the caller must read again.
+        """
+        transaction.failpoint("open.begin")
+        holders = self.database.holders
+        if opening.epoch is not None and opening.epoch != current_epoch(transaction, scope.tenant):
+            raise access.moved(opening.conversation)
+        user = opening.user or scope.user
+        row = begin(transaction, scope, opening.conversation, user=user, persona=opening.persona, now=opening.now)
+        _compare(row, opening, holders)
+        if row["lease_until"]:
+            if end_expired(transaction, row, now=opening.now):
+                return None
+            row = access.need(transaction, scope, opening.conversation)
+        check_names(row, scope, opening.drafts)
+        tip = _place(transaction, row, opening)
+        named = {"mode": opening.mode, "project": opening.project, "timeZone": opening.time_zone, KEPT: opening.policy}
+        keep_named(transaction, row, named)
+        if opening.delivers:
+            memories.wanted(transaction, row)
+        memories.used(transaction, row["tenant"], opening.uses, by=USE, now=opening.now)
+        lease = _begin_step(transaction, scope, row, opening, base_seq=tip.seq, holder=holders.own_name())
+        reflections.ask(transaction, row, lease.turn, opening.calls)
+        for text in opening.texts.values():
+            keep(transaction, row["tenant"], row["no"], text.encode("utf-8", "surrogatepass"))
+        if opening.idempotency:
+            step = str(lease.step).encode()
+            bind(transaction, scope, row, opening.idempotency, turn=lease.turn, response=step, now=opening.now)
+        if opening.outcome is not None:
+            turn, outcome = opening.outcome
+            outcomes.note(transaction, row, replace(outcome, next_turn=lease.turn), turn=turn)
+        chained(transaction, row["tenant"], [replace(each, turn=lease.turn) for each in opening.audit])
+        transaction.failpoint("open.stored")
+        return lease
+
+    @write
+    def checkpoint(
+        self, transaction: Transaction, lease: Lease, partial: Draft | None, *, now: float, lease_s: float
+    ) -> None:
+        """Save the partial answer and renew the lease. Raises LeaseLost if another process has taken it."""
+        row = _held(transaction, lease)
+        transaction.run("conversation_renew", no=row["no"], fence=lease.fence, turn=lease.turn, until=now + lease_s)
+        if partial:
+            transaction.run(
+                "step_partial",
+                tenant=row["tenant"],
+                no=row["no"],
+                turn=lease.turn,
+                n=lease.step,
+                partial=msgspec.msgpack.encode(partial),
+            )
+        transaction.failpoint("checkpoint.stored")
+
+    @write
+    def close(self, transaction: Transaction, lease: Lease, closing: StepEnd) -> int:
+        """Store the reply and end the step; return its seq, 0 for none. Raises LeaseLost if the lease was lost."""
+        transaction.failpoint("close.begin")
+        row = _held(transaction, lease)
+        reply_seq = _finish_step(transaction, row, lease.turn, lease.step, closing)
+        chained(transaction, row["tenant"], [replace(each, turn=lease.turn) for each in closing.audit])
+        transaction.failpoint("close.stored")
+        return reply_seq
+
+    async def expire(
+        self, *, now: float, lease_s: float | None = None, wait_s: float | None = None, limit: int = 100
+    ) -> int:
+        """End turns whose lease expired or whose process is gone.
+
+        `lease_s` also ends leases of a wrong clock that were not renewed for so long. `wait_s` also ends turns
+        that have waited so long for tool results in an inactive conversation.
+        """
+        terms = LeaseTerms(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
+        if self.database.unclean:
+            await self.database.clean()
+        overdue = await self._overdue(terms)
+        return await self._expire(overdue, terms) if overdue.leases or overdue.left else 0
+
+    @read
+    def _overdue(self, transaction: Transaction, terms: LeaseTerms) -> Overdue:
+        return overdue_turns(transaction, self.database.holders, self._watch, terms)
+
+    @write
+    def _expire(self, transaction: Transaction, overdue: Overdue, terms: LeaseTerms) -> int:
+        """End overdue turns as interrupted, with their last checkpoint, unless they have continued since."""
+        ended, now = 0, terms.now
+        for due in overdue.leases:
+            row = transaction.one("conversation_by_no", tenant=due["tenant"], no=due["no"])
+            if row is not None and (row["fence"], row["lease_until"]) == (due["fence"], due["lease_until"]):
+                end_expired(transaction, row, now=now)
+                ended += 1
+        for due in _left(transaction, terms) if overdue.left else ():
+            ended += leave_waiting(transaction, due, now=now)
+        transaction.failpoint("expire.stored")
+        return ended
+
+
+def _compare(row: Row, opening: Opening, holders: Holders) -> None:
+    """Raise Busy while another turn holds the lease, Conflict if the state has changed since it was read."""
+    if row["lease_until"] and row["lease_until"] >= opening.now and not holders.gone(row["lease_holder"]):
+        msg = f"A turn is running in conversation {opening.conversation!r}. Try again after it has ended."
+        raise Busy(msg, retry_after=max(0.05, row["lease_until"] - opening.now))
+    if row["head"] != opening.expected_head or row["last_seq"] != opening.expected_last_seq:
+        raise access.moved(opening.conversation)
+
+
+def _place(transaction: Transaction, row: Row, opening: Opening) -> Tip:
+    """Store the caller's posts and move the head as requested; return the post to be answered."""
+    start = tip_at(transaction, row["tenant"], row["no"], opening.parent)
+    tip = grow(transaction, row, opening.drafts, start)
+    if opening.moves_head and opening.drafts:
+        settle_head(transaction, row, start, tip, now=opening.now)
+    elif opening.moves_head and tip.seq != row["head"]:
+        set_head(transaction, row, tip.seq, now=opening.now)
+    elif opening.drafts:
+        save_growth(transaction, row, now=opening.now)
+    return tip
+
+
+def _begin_step(
+    transaction: Transaction, scope: Scope, row: Row, opening: Opening, *, base_seq: int, holder: str | None
+) -> Lease:
+    tenant, no, fence = row["tenant"], row["no"], row["fence"] + 1
+    turn, step, round_ = _begin_turn(transaction, row, opening, fence=fence)
+    manifest = msgspec.json.encode(opening.manifest)
+    moves = int(opening.moves_head)
+    transaction.run(
+        "step_insert",
+        tenant=tenant,
+        no=no,
+        turn=turn,
+        n=step,
+        manifest=manifest,
+        base=base_seq,
+        moves_head=moves,
+    )
+    until = opening.now + opening.lease_s
+    turns = max(turn, row["turns"])
+    transaction.run(
+        "conversation_lease",
+        no=no,
+        turns=turns,
+        fence=fence,
+        turn=turn,
+        until=until,
+        open_round=round_,
+        holder=holder,
+    )
+    return Lease(
+        scope=scope,
+        conversation=opening.conversation,
+        no=no,
+        turn=turn,
+        step=step,
+        fence=fence,
+        until=until,
+        last_seq=row["last_seq"],
+    )
+
+
+def _begin_turn(transaction: Transaction, row: Row, opening: Opening, *, fence: int) -> tuple[int, int, int]:
+    """Open a turn, or continue a waiting one; return the numbers of turn, step and round."""
+    values = {
+        "tenant": row["tenant"], "no": row["no"], "fence": fence,
+        "metadata": json.dumps(opening.metadata, ensure_ascii=False),
+    }  # fmt: skip
+    if opening.turn:
+        continued = transaction.run("turn_step", n=opening.turn, **values).fetchone()
+        if continued is None:
+            raise access.moved(opening.conversation)
+        return opening.turn, *continued
+    leave_waiting(transaction, row, now=opening.now)
+    turn, query = row["turns"] + 1, opening.query_seq
+    round_ = tip_at(transaction, row["tenant"], row["no"], query).round
+    transaction.run("turn_insert", n=turn, round=round_, query_seq=query, now=opening.now, **values)
+    return turn, 1, round_
+
+
+def _held(transaction: Transaction, lease: Lease) -> Row:
+    """Return the conversation's row. Raises LeaseLost if the lease was lost."""
+    row = transaction.one("conversation_by_no", tenant=lease.scope.tenant, no=lease.no)
+    if row is None:
+        msg = (
+            f"Conversation {lease.conversation!r} was deleted while turn {lease.turn} was running. Nothing was stored."
+        )
+        raise LeaseLost(msg)
+    if row["fence"] != lease.fence or row["lease_turn"] != lease.turn:
+        msg = f"Turn {lease.turn} of conversation {lease.conversation!r} was taken over. Later output was not stored."
+        raise LeaseLost(msg)
+    return row
+
+
+def _finish_step(transaction: Transaction, row: Row, n: int, step_n: int, closing: StepEnd) -> int:
+    tenant, no = row["tenant"], row["no"]
+    turn = transaction.one("turn_get", tenant=tenant, no=no, n=n)
+    step = transaction.one("step_last", tenant=tenant, no=no, turn=n)
+    if turn is None or step is None or step["n"] != step_n:
+        raise access.moved(row["id"])
+    reply_seq = _reply(transaction, row, closing, closing.reply, step) if closing.reply else 0
+    usage = msgspec.json.encode(closing.usage) if closing.usage else None
+    transaction.run(
+        "step_close",
+        tenant=tenant,
+        no=no,
+        turn=n,
+        n=step_n,
+        state="finished" if closing.waiting else closing.state,
+        reply_seq=reply_seq,
+        usage=usage,
+        error=closing.error,
+    )
+    transaction.run(
+        "turn_close",
+        tenant=tenant,
+        no=no,
+        n=n,
+        state="running" if closing.waiting else closing.state,
+        waiting=int(closing.waiting),
+        reply_seq=reply_seq or turn["reply_seq"],
+        closed_at=None if closing.waiting else closing.now,
+        metadata=json.dumps(json.loads(turn["metadata"]) | closing.metadata, ensure_ascii=False),
+    )
+    open_round = row["open_round"] if closing.waiting else 0
+    transaction.run("conversation_release", no=no, open_round=open_round, now=max(closing.now, row["updated_at"]))
+    return reply_seq
+
+
+def _reply(transaction: Transaction, row: Row, closing: StepEnd, reply: Draft, step: Row) -> int:
+    """Store a reply after its query, or after posts that were stored on the same path meanwhile."""
+    tenant, no, parent = row["tenant"], row["no"], step["base"]
+    heads = bool(step["moves_head"])
+    if heads and row["head"] != parent:
+        heads = parent == 0 or on_path(runs_to(transaction, tenant, no, row["head"]), parent)
+        parent = row["head"] if heads else parent
+    start = tip_at(transaction, tenant, no, parent)
+    tip = grow(transaction, row, [reply], start)
+    for other in closing.others:
+        grow(transaction, row, [other], start)
+    if heads:
+        settle_head(transaction, row, start, tip, now=closing.now)
+    else:
+        save_growth(transaction, row, now=closing.now)
+    return tip.seq
+
+
+def end_expired(transaction: Transaction, row: Row, *, now: float) -> int:
+    """End the turn that holds the lease and invalidate it; return the seq of its partial answer, 0 for none."""
+    tenant, no, fence = row["tenant"], row["no"], row["fence"] + 1
+    step = transaction.one("step_last", tenant=tenant, no=no, turn=row["lease_turn"])
+    reply_seq = 0
+    if step is None:
+        transaction.run("conversation_release", no=no, open_round=0, now=row["updated_at"])
+    else:
+        reply = _kept(transaction, row, step["partial"])
+        closing = StepEnd(state="interrupted", now=now, reply=reply, error="the answering process ended")
+        reply_seq = _finish_step(transaction, row, row["lease_turn"], step["n"], closing)
+    transaction.run("conversation_fence", no=no, fence=fence)
+    return reply_seq
+
+
+def _kept(transaction: Transaction, row: Row, partial: bytes | None) -> Draft | None:
+    """Return a checkpoint's partial answer as a post, unless its id was used meanwhile."""
+    if not partial:
+        return None
+    try:
+        draft = draft_decoder.decode(partial)
+    except msgspec.DecodeError:  # damaged, or of another version: the turn must end anyway
+        return None
+    stored_post = transaction.one("post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
+    return None if stored_post else msgspec.structs.replace(draft, state="interrupted")

@@ -1,0 +1,292 @@
+"""Vector search in SQLite: store vectors by scope and model, cache them as matrices, and compare them with a query.
+
+A vector's `ref` is a post's seq in its conversation, or the number of a memory's text in its place. Both only grow, so
+the number of vectors and the last ref of a scope show whether a cached matrix is current.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+from msgspec import Struct
+
+from cuebook.interfaces.vectors import EmbeddedPlace, EmbeddingBacklog, MemoryText, PostVectors, UnembeddedPlace
+from cuebook.records.memory import Dense, Place, Scope
+from cuebook.storage import access
+from cuebook.storage.access import current_epoch
+from cuebook.storage.database.transaction import Noun, Transaction, read, write
+
+#: Most bytes of cached matrices (LRU): about 170,000 vectors of 384 numbers.
+MEMORY = 256 << 20
+#: Number of closest posts or memories of a scope that are added to full-text hits.
+CLOSEST = 64
+#: Minimum sample for the mean cosine: missing vectors count as unrelated.
+FEW = 16
+#: The whole scope.
+EVERYWHERE = ((0, (1 << 63) - 1),)
+_BYTES = 4  # of a float32
+
+
+def scope_of(no: int) -> str:
+    """Return the scope of a conversation's vectors."""
+    return f"c{no}"
+
+
+def scope_of_place(place: Place) -> str:
+    """Return the scope of the vectors of a place's memories."""
+    return f"p{place.kind}\x1f{place.id}"
+
+
+def usual(total: float, count: int) -> float:
+    """Return the mean cosine of a number of vectors from the sum of their cosines."""
+    return total / max(count, FEW)
+
+
+def in_turn(hits: Sequence[int], close: Sequence[int]) -> list[int]:
+    """Merge full-text and vector hits in turn, best first, without duplicates."""
+    pairs = zip_longest(hits, close)
+    return list(dict.fromkeys(each for pair in pairs for each in pair if each is not None))
+
+
+class Close(Struct):
+    """Cosines of a scope's posts or memories with a query: `seqs` ascending, `cosines` beside them, their `mean`."""
+
+    seqs: Any
+    cosines: Any
+    mean: float
+
+    @property
+    def total(self) -> float:
+        """Return the sum of all cosines."""
+        return self.mean * len(self.seqs)
+
+    def best(self, count: int, runs: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the seqs of the closest posts within [first, last] runs, closest first; ties older first."""
+        import numpy as np
+
+        on_path = np.zeros(len(self.seqs), bool)
+        for first, last in runs:
+            on_path[np.searchsorted(self.seqs, first) : np.searchsorted(self.seqs, last, side="right")] = True
+        places = np.flatnonzero(on_path)
+        if len(places) > count:
+            part = np.argpartition(-self.cosines[places], count - 1)[:count]
+            places = np.sort(places[part])
+        order = np.argsort(-self.cosines[places], kind="stable")
+        return [int(seq) for seq in self.seqs[places[order]]]
+
+    def of(self, seqs: Sequence[int]) -> dict[int, float]:
+        """Return the cosines of these posts; posts without a vector are omitted."""
+        import numpy as np
+
+        wanted = np.asarray(seqs, np.int64)
+        places = np.searchsorted(self.seqs, wanted)
+        places[places == len(self.seqs)] = 0
+        here = self.seqs[places] == wanted
+        return {int(seq): round(float(self.cosines[at]), 5) for seq, at in zip(wanted[here], places[here], strict=True)}
+
+
+class _Matrix(Struct):
+    """A scope's vectors, one per row; `starts` are the first rows of its posts `seqs`."""
+
+    began: float
+    upto: int
+    rows: Any
+    refs: Any
+    seqs: Any
+    starts: Any
+
+    @property
+    def size(self) -> int:
+        return int(self.rows.nbytes)
+
+
+class Matrices:
+    """An LRU cache of matrices. A matrix is extended or reloaded after changes by other processes."""
+
+    def __init__(self, memory: int = MEMORY) -> None:
+        self._memory = memory
+        self._held: OrderedDict[tuple[str, str, str], _Matrix] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def close(self, transaction: Transaction, tenant: str, scope: str, dense: Dense) -> Close | None:
+        """Compare a query with a scope's posts, each by its closest part. None without vectors of the model."""
+        import numpy as np
+
+        matrix = self._matrix(transaction, tenant, scope, dense)
+        if matrix is None or not len(matrix.seqs):
+            return None
+        cosines = matrix.rows @ np.frombuffer(dense.vector, "<f4")
+        if len(matrix.starts) < len(cosines):
+            cosines = np.maximum.reduceat(cosines, matrix.starts)
+        return Close(matrix.seqs, cosines, float(cosines.mean()))
+
+    def _matrix(self, transaction: Transaction, tenant: str, scope: str, dense: Dense) -> _Matrix | None:
+        key = (tenant, scope, dense.model)
+        row = transaction.one("embedded_get", tenant=tenant, scope=scope, model=dense.model)
+        if row is None:
+            with self._lock:
+                self._held.pop(key, None)
+            return None
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None:
+                self._held.move_to_end(key)
+        if held is None or held.began != row["began"] or held.upto > row["upto"]:
+            held = None
+        if held is not None and held.upto == row["upto"] and len(held.rows) == row["vectors"]:
+            return held
+        matrix = _grown(transaction, held, row, key, len(dense.vector))
+        if held is not None and len(matrix.rows) != row["vectors"]:  # some of its vectors were deleted
+            matrix = _grown(transaction, None, row, key, len(dense.vector))
+        with self._lock:
+            self._held[key] = matrix
+            self._held.move_to_end(key)
+            while len(self._held) > 1 and sum(each.size for each in self._held.values()) > self._memory:
+                self._held.popitem(last=False)
+        return matrix
+
+
+def _grown(
+    transaction: Transaction, matrix: _Matrix | None, row: dict[str, Any], key: tuple[str, str, str], size: int
+) -> _Matrix:
+    """Load the missing vectors at the end of a matrix."""
+    import numpy as np
+
+    tenant, scope, model = key
+    values = {"tenant": tenant, "scope": scope, "model": model, "after": matrix.upto if matrix else 0}
+    results = [each for each in transaction.run("vector_behind", **values) if len(each[1]) == size]
+    rows = np.frombuffer(b"".join(body for _, body in results), "<f4").reshape(len(results), size // _BYTES)
+    refs = np.fromiter((ref for ref, _ in results), np.int64, len(results))
+    if matrix is not None:
+        rows, refs = np.concatenate((matrix.rows, rows)), np.concatenate((matrix.refs, refs))
+    seqs, starts = np.unique(refs, return_index=True)
+    return _Matrix(row["began"], row["upto"], rows, refs, seqs, starts)
+
+
+def due(transaction: Transaction, model: str, *, since: float, limit: int) -> list[EmbeddingBacklog]:
+    """Return conversations with posts without vectors."""
+    results = transaction.run("embedded_due", model=model, since=since, limit=limit).fetchall()
+    return [
+        EmbeddingBacklog(
+            tenant=tenant,
+            conversation=id_,
+            no=no,
+            upto=upto,
+            last_seq=last,
+            epoch=current_epoch(transaction, tenant, "conversation", str(no)),
+        )
+        for tenant, id_, no, upto, last in results
+    ]
+
+
+def keep(transaction: Transaction, scope: Scope, embedded: PostVectors) -> bool:
+    """Store vectors of posts if none of them is stored yet and the conversation is still the same."""
+    row = access.find(transaction, scope, embedded.conversation)
+    if row is None or row["no"] != embedded.no or row["last_seq"] < embedded.upto:
+        return False
+    if embedded.epoch != current_epoch(transaction, row["tenant"], "conversation", str(embedded.no)):
+        return False
+    names = {"tenant": row["tenant"], "scope": scope_of(embedded.no), "model": embedded.model}
+    data = transaction.one("embedded_get", **names)
+    if (data["upto"] if data else 0) != embedded.after:
+        return False
+    for seq, part, body in embedded.rows:
+        transaction.run("vector_insert", **names, ref=seq, part=part, body=body)
+    owner = row["user_id"] or ""
+    vectors, upto = len(embedded.rows), embedded.upto
+    transaction.run("embedded_put", **names, owner=owner, upto=upto, vectors=vectors, now=embedded.now)
+    return True
+
+
+def places_due(transaction: Transaction, model: str, *, since: float, limit: int) -> list[UnembeddedPlace]:
+    """Return places with memories without vectors."""
+    results = transaction.run("places_due", model=model, since=since, limit=limit).fetchall()
+    return [UnembeddedPlace(tenant, Place(kind, owner), upto, value) for tenant, kind, owner, upto, value in results]
+
+
+def memory_texts(transaction: Transaction, tenant: str, place: Place, *, after: int, limit: int) -> list[MemoryText]:
+    """Return the texts of a place's memories after a text number."""
+    values = {"tenant": tenant, "kind": place.kind, "owner": place.id, "after": after, "limit": limit}
+    return [MemoryText(*each) for each in transaction.run("memories_said", **values)]
+
+
+def keep_of_place(transaction: Transaction, tenant: str, embedded: EmbeddedPlace) -> bool:
+    """Store vectors of memories whose text is unchanged, if none of them is stored yet."""
+    values = {"tenant": tenant, "kind": embedded.place.kind, "owner": embedded.place.id}
+    last = transaction.one("place_last_said", **values)
+    if last is None or last["said"] < embedded.upto:
+        return False  # it was erased; a new place continues after its old numbers
+    names = {"tenant": tenant, "scope": scope_of_place(embedded.place), "model": embedded.model}
+    data = transaction.one("embedded_get", **names)
+    if (data["upto"] if data else 0) != embedded.after:
+        return False
+    stretch = values | {"after": embedded.after, "upto": embedded.upto}
+    still = {number for (number,) in transaction.run("memories_said_still", **stretch)}
+    current_rows = [each for each in embedded.rows if each[0] in still]
+    for number, part, body in current_rows:
+        transaction.run("vector_insert", **names, ref=number, part=part, body=body)
+    transaction.run("embedded_put", **names, owner="", upto=embedded.upto, vectors=len(current_rows), now=embedded.now)
+    return True
+
+
+def drop(transaction: Transaction, tenant: str, place: Place, number: int) -> None:
+    """Delete the vectors of a memory's text, of every model."""
+    scope = scope_of_place(place)
+    for (model,) in transaction.run("embedded_models", tenant=tenant, scope=scope).fetchall():
+        names = {"tenant": tenant, "scope": scope, "model": model}
+        if gone := transaction.run("vector_delete", **names, ref=number).rowcount:
+            transaction.run("embedded_less", **names, gone=gone)
+
+
+def scopes_of(transaction: Transaction, tenant: str, user: str, model: str, *, limit: int) -> list[int]:
+    """Return the numbers of a user's conversations that have vectors of a model, the newest first."""
+    values = {"tenant": tenant, "owner": user, "model": model, "limit": limit}
+    return [int(scope[1:]) for (scope,) in transaction.run("embedded_of_owner", **values)]
+
+
+class VectorStore(Noun):
+    """Stores vectors of posts and memories. They are deleted with their source, and only compared within a model."""
+
+    @read
+    def due(
+        self, transaction: Transaction, model: str, *, since: float = 0.0, limit: int = 100
+    ) -> list[EmbeddingBacklog]:
+        """Return conversations changed since a time with posts without vectors, newest first."""
+        return due(transaction, model, since=since, limit=limit)
+
+    @write
+    def keep(self, transaction: Transaction, scope: Scope, embedded: PostVectors) -> bool:
+        """Store vectors. Return False if another worker was first, or the conversation was erased or replaced."""
+        return keep(transaction, scope, embedded)
+
+    @read
+    def places_due(
+        self, transaction: Transaction, model: str, *, since: float = 0.0, limit: int = 100
+    ) -> list[UnembeddedPlace]:
+        """Return places with new memory texts since a time without vectors, newest first."""
+        return places_due(transaction, model, since=since, limit=limit)
+
+    @read
+    def memory_texts(
+        self, transaction: Transaction, scope: Scope, place: Place, *, after: int, limit: int
+    ) -> list[MemoryText]:
+        """Load a place's memory texts after a number, ended ones too, in order."""
+        return memory_texts(transaction, scope.tenant, place, after=after, limit=limit)
+
+    @write
+    def keep_of_place(self, transaction: Transaction, scope: Scope, embedded: EmbeddedPlace) -> bool:
+        """Store vectors of texts that memories still have. Return False if another worker was first, or the place is
+        gone.
+
+        Corrected or erased texts get no vector; their replacements are due again.
+        """
+        return keep_of_place(transaction, scope.tenant, embedded)
+
+    @read
+    def counts(self, transaction: Transaction, model: str) -> tuple[int, int]:
+        """Count the posts that a model has processed, and their vectors."""
+        data = transaction.one("embedded_counts", model=model)
+        posts, vectors = (data or {}).values()
+        return posts, vectors
