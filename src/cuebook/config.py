@@ -142,9 +142,9 @@ class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class LearningConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Automatic feedback for prompt versions."""
 
-    #: Prompts that record the user's next message as feedback: `auto` those with several variants to choose from,
-    #: `all` every prompt, so that a new version is compared with the one before.
-    observe: Literal["auto", "all", "off"] = "auto"
+    #: Prompts that record the user's next message as feedback. With `all`, automatic rollback compares each new version
+    #: with the one before; with `off`, only feedback that a program or user reports counts.
+    observe: Literal["all", "off"] = "all"
 
 
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ SLUG = "persona/assistant"
 
 async def learn(folder: str) -> None:
     """Ask twice, run the background jobs and send feedback."""
-    config = build(arguments={"store.url": "cuebook.db", "learning.observe": "all"}, folder=folder)
+    config = build(arguments={"store.url": "cuebook.db"}, folder=folder)
     async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as cue:
         await cue.prompts.save(SLUG, {"body": "Be kind."})
         for text in ("How do I sort a list?", "That works, thank you so much!"):

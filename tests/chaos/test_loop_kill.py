@@ -34,7 +34,7 @@ def run_until_killed(folder: Path, failpoint: str) -> subprocess.CompletedProces
 async def test_a_killed_score_is_stored_once_after_the_restart(tmp_path: Path, failpoint: str, scores: int) -> None:
     done = await asyncio.to_thread(run_until_killed, tmp_path, failpoint)
     assert done.returncode == -9, done.stderr
-    config = build(arguments={"store.url": "cuebook.db", "learning.observe": "all"}, folder=str(tmp_path))
+    config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
     async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as cue:
         assert await cue.settle() == {}
         observations = await cue.desk.prompts.observations(Scope(), SLUG)

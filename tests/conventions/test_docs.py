@@ -96,7 +96,7 @@ def test_every_setting_is_described(folder: Path) -> None:
     assert not silent, "describe each setting beside its field in config.py"
     assert '| `store.url` | `".cuebook/cuebook.db"` |  | a file' in page
     assert "| `budget.trigger` | `0.7` | above 0, at most 1 |" in page
-    assert "`auto` those with several variants to choose from" in page  # documented above the setting, not beside it
+    assert "automatic rollback compares each new version" in page  # documented above the setting, not beside it
 
 
 def test_every_route_is_described(folder: Path) -> None:

@@ -121,8 +121,8 @@ async def test_an_unwritable_mirror_does_not_block_turns(project, caplog):
     (project / "logs").unlink()
     async with cue_on(project, dice=SystemDice()) as cue:
         await cue.work()
-        assert (await cue.audit.verify()).signed == 5
-    assert len((project / FILE).read_text().splitlines()) == 5
+        assert (await cue.audit.verify()).signed == 6
+    assert len((project / FILE).read_text().splitlines()) == 6
 
 
 async def save_versions(cue, count):

@@ -24,13 +24,13 @@ WRONG = "No, that's not what I asked. This is terrible and useless."
 
 @pytest.fixture
 async def cue(clock):
-    async with cue_on(clock=clock, learning__observe="all") as handle:
+    async with cue_on(clock=clock) as handle:
         await handle.prompts.save(SLUG, {"body": "Be kind."})
         yield handle
 
 
 def open_observing(folder, clock, **settings):
-    return cue_on(folder, clock=clock, learning__observe="all", **settings)
+    return cue_on(folder, clock=clock, **settings)
 
 
 async def ask_in_order(cue, *texts, name="c", user="ann", clock=None, **fields):
@@ -123,7 +123,7 @@ async def test_the_reason_for_no_observation_is_reported(tmp_path, clock):
 
 async def test_a_rephrased_message_scores_no_second_time(clock):
     upstream = ScriptedUpstream()
-    async with cue_on(clock=clock, upstream=upstream, model__name="m", learning__observe="all") as cue:
+    async with cue_on(clock=clock, upstream=upstream, model__name="m") as cue:
         await cue.prompts.save(SLUG, {"body": "Be kind."})
         client = Client(cue, upstream, user_id="ann")
         await client.say("How do I sort a list?", model="assistant")
@@ -139,7 +139,7 @@ async def test_a_rephrased_message_scores_no_second_time(clock):
 
 async def test_a_regenerated_answer_is_scored_by_its_successor(clock):
     upstream = ScriptedUpstream()
-    async with cue_on(clock=clock, upstream=upstream, model__name="m", learning__observe="all") as cue:
+    async with cue_on(clock=clock, upstream=upstream, model__name="m") as cue:
         await cue.prompts.save(SLUG, {"body": "Be kind."})
         client = Client(cue, upstream, user_id="ann")
         await client.say("How do I sort a list?", model="assistant")
@@ -153,7 +153,7 @@ async def test_a_regenerated_answer_is_scored_by_its_successor(clock):
 
 async def test_a_tool_round_is_scored_once_and_by_its_results(clock):
     upstream = ScriptedUpstream()
-    async with cue_on(clock=clock, upstream=upstream, model__name="m", learning__observe="all") as cue:
+    async with cue_on(clock=clock, upstream=upstream, model__name="m") as cue:
         await cue.prompts.save(SLUG, {"body": "Be kind."})
         client = Client(cue, upstream, user_id="ann")
         client.history.append({"role": "user", "content": "Look for apples."})
@@ -168,29 +168,26 @@ async def test_a_tool_round_is_scored_once_and_by_its_results(clock):
         assert (only.turn, only.outcome) == (1, "failure")
 
 
-@pytest.mark.parametrize("observe", ["auto", "all"])
-async def test_learning_scores_explored_prompts_or_all_of_the_turn(clock, tmp_path, observe):
+async def test_every_prompt_of_the_turn_is_scored(clock, tmp_path):
     (tmp_path / "config").mkdir()
     presets = {"presets": [{"id": "p", "addonPromptKeys": ["_meta/short"]}], "routing": {"defaultPresetId": "p"}}
     async with cue_on(tmp_path, clock=clock) as cue:
         for slug in (SLUG, "_meta/short"):
             await cue.prompts.save(slug, {"body": "Be kind."})
     (tmp_path / "config" / "metaprompt-presets.json").write_text(json.dumps(presets))
-    async with cue_on(tmp_path, clock=clock, learning__observe=observe) as cue:
+    async with cue_on(tmp_path, clock=clock) as cue:
         await cue.prompts.fork("_meta/short", "terse")
         await ask_in_order(cue, "hello", THANKS)
-        assert [each.turn for each in await observations_of(cue)] == ([1] if observe == "all" else [])
+        assert [(each.turn, each.propensity) for each in await observations_of(cue)] == [(1, 1.0)]
         [only] = await observations_of(cue, "_meta/short")
         assert (only.turn, only.propensity) == (1, pytest.approx(0.9) if only.branch == "main" else pytest.approx(0.1))
         await cue.turns.feedback("c", 1, thumb="up")
-        assert [each.score for each in await observations_of(cue)] == [
-            pytest.approx(0.8)
-        ]  # explicit feedback scores all of them
-        assert [each.score for each in await observations_of(cue, "_meta/short")] == [pytest.approx(0.8)]
+        for slug in (SLUG, "_meta/short"):
+            assert [each.score for each in await observations_of(cue, slug)] == [pytest.approx(0.8)]
 
 
-async def test_without_exploration_an_edit_applies_to_everyone(clock):
-    async with cue_on(clock=clock) as cue:
+async def test_without_observation_an_edit_applies_to_everyone(clock):
+    async with cue_on(clock=clock, learning__observe="off") as cue:
         await cue.prompts.save(SLUG, {"body": "Be kind."})
         for n in range(25):
             await ask_in_order(cue, "hello", THANKS, name=f"before {n}")
@@ -199,7 +196,9 @@ async def test_without_exploration_an_edit_applies_to_everyone(clock):
         for n in range(8):
             [reply] = await ask_in_order(cue, "hello", name=f"after {n}")
             assert reply.metadata["promptVariant"]["version"] == 2
-        assert (await observation_of(cue, 1, "before 0"))["taught"] == []
+        [status] = (await cue.prompts.rollback_status(SLUG)).values()
+        assert status.reason.startswith("no control group: 0 of 20 conversations observed with version 1 before it")
+        assert status.reason.endswith("learning.observe is off, so only reported feedback counts")
 
 
 @pytest.mark.parametrize("strategy", ["epsilon_greedy", "thompson"])
@@ -264,7 +263,7 @@ async def test_feedback_overrides_earlier_and_later_observations(cue):
 
 
 async def test_a_trial_uses_the_corrected_score(clock):
-    async with cue_on(clock=clock, learning__observe="all") as cue:
+    async with cue_on(clock=clock) as cue:
         await cue.prompts.save(SLUG, {"body": "Be kind."})
         for n in range(22):
             await ask_in_order(cue, "hello", (THANKS, "And then?")[n % 2], name=f"before {n}")
@@ -284,7 +283,7 @@ async def test_a_trial_uses_the_corrected_score(clock):
 
 
 async def test_tenants_prompts_learn_separately(clock):
-    async with cue_on(clock=clock, learning__observe="all") as cue:
+    async with cue_on(clock=clock) as cue:
         for tenant in (cue, cue.of("umb")):
             await tenant.prompts.save(SLUG, {"body": "Be kind."})
         await ask_in_order(cue.of("umb"), "hello", THANKS)
@@ -310,7 +309,7 @@ async def test_forgotten_posts_score_nothing_more(tmp_path, clock):
 
 
 async def test_a_guests_observation_is_forgotten_with_the_guest(clock):
-    async with cue_on(clock=clock, learning__observe="all") as cue:
+    async with cue_on(clock=clock) as cue:
         await cue.prompts.save(SLUG, {"body": "Be kind."})
         await cue.ask(Ask("hello", "c", user="ann"))
         await cue.conversations.participants("c", ["ann", "bob"])
@@ -389,10 +388,11 @@ async def test_the_better_variant_wins_by_user_messages(clock, key_file, strateg
 
 async def test_a_worse_version_is_rolled_back_by_user_messages(clock, key_file):
     users = SimulatedUsers({GOOD: Taste(0.7, 0.05), POOR: Taste(0.05, 0.8)})
-    settings = {"learning__observe": "all", "secrets__key_file": key_file}
-    async with cue_on(model=Echo([GOOD, POOR]), clock=clock, **settings) as cue:
+    async with cue_on(model=Echo([GOOD, POOR]), clock=clock, secrets__key_file=key_file) as cue:
         await cue.prompts.save(SLUG, {"body": f"Answer {GOOD}."})
         await simulate_conversations(cue, clock, users, 24)
+        [status] = (await cue.prompts.rollback_status(SLUG)).values()
+        assert (status.decision, status.reason) == ("none", "version 1 is the first of its branch")
         await cue.prompts.save(SLUG, {"body": f"Answer {POOR}."})
         for n in range(120):
             text = users.opening()
@@ -404,13 +404,22 @@ async def test_a_worse_version_is_rolled_back_by_user_messages(clock, key_file):
             clock.advance(8000)
             if (await cue.prompts.family(SLUG)).branches[0].active == 1:
                 break
+            [status] = (await cue.prompts.rollback_status(SLUG)).values()
+            assert status.decision in ("wait", "rollback")
+            assert "conversations" in status.reason
         [branch] = (await cue.prompts.family(SLUG)).branches
         assert (branch.active, branch.rolled_back) == (1, (2,))
         assert 20 <= n < 119
+        event = next(each for each in await cue.prompts.events(SLUG) if each.kind == "rollback")
+        assert (event.number, event.to, event.by) == (2, 1, "cuebook")
+        assert event.evidence["means"]["new"] < event.evidence["means"]["control"] - 0.1
+        assert event.evidence["statistics"]["wealth"] >= event.evidence["thresholds"]["wealth"] == 200
+        [status] = (await cue.prompts.rollback_status(SLUG)).values()
+        assert status.reason == "version 2 was rolled back, version 1 is active"
 
 
 async def test_an_answer_without_text_scores_nothing(clock):
-    async with cue_on(model=ScriptedModel("Well."), clock=clock, learning__observe="all") as cue:
+    async with cue_on(model=ScriptedModel("Well."), clock=clock) as cue:
         await cue.prompts.save(SLUG, {"body": "Be kind."})
         await ask_in_order(cue, "hello")
         with pytest.raises(CuebookError):

@@ -94,7 +94,7 @@ async def test_the_companion_asks_its_own_question_of_a_quiet_user(cue_of):
 
 async def test_the_helper_is_tracked_where_the_mode_enables_it(cue_of):
     async with cue_of(model_with("recoveryStrategy")) as cue:
-        for mode, events in ((None, None), ("tutor", ["user_frustrated"])):
+        for mode, events in ((None, []), ("tutor", ["user_frustrated"])):
             ask = Ask("This is terrible, I hate it!!", f"of-{mode}", user="ann", mode=mode)
             metadata = (await cue.ask(ask)).metadata
-            assert (metadata.get("sentiment") or {}).get("events") == events
+            assert metadata["sentiment"]["events"] == events

@@ -89,7 +89,10 @@ def test_prompt_workflow_from_creation_to_rollback(kind: CommandRunner, editor: 
     assert here.json("prompt", "show", f"{ID}@code")["metadata"] == {"context_weights": {"task_coding": 1.0}}
     assert here("prompt", "observe", ID, "--sentiment", "1", "--outcome", "success") == (
         "score 1.000, new edge weight 0.550\n"
+        "no rollback: no control group: 0 of 20 conversations observed with version 1 before it; compared with the"
+        " past: 1 of 30 earlier and 0 of 20 current conversations observed\n"
     )
+    assert "main: rollback wait: no control group" in here("prompt", "branch", ID)
     table = here("prompt", "select", ID, "--signal", "task_coding", "--epsilon", "0.2", "--seed", "4", "--explain")
     rows = {row.split()[-5]: row.split()[-4:] for row in table.splitlines() if f"{ID}@" in row and "(" not in row}
     assert rows == {

@@ -368,6 +368,7 @@ def test_concurrent_observations_all_count(client: httpx.Client) -> None:
         "score": pytest.approx(0.74),
         "edgeWeight": pytest.approx(0.9 * 0.5 + 0.1 * 0.74),
         "rolledBack": False,
+        "rollback": {"decision": "none", "reason": "version 1 is the first of its branch", "evidence": None},
     }
     best = {"sentiment": 1, "taskOutcome": "success", "signals": {"task_coding": 1}, "propensity": 0.5}
     with ThreadPoolExecutor(8) as pool:

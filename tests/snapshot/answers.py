@@ -559,6 +559,7 @@ async def record_mcp() -> list[Recorded]:
 #: Here the clock and the ids are real.
 MASKS = [
     (re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?"), "<time>"),
+    (re.compile(r"\b\d{10}\.\d+\b"), "0"),  # Unix seconds, a number in JSON
     (re.compile(r"\b[0-9a-f]{10,}\b"), "<hex>"),
     (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s)\b"), "<seconds>"),
     (re.compile(r"[█▏▎▍▌▋▊▉]+ *"), "<bar> "),

@@ -75,6 +75,18 @@ class RollbackVerdict(Struct, frozen=True, kw_only=True):
     evidence: Evidence
 
 
+class RollbackStatus(Struct, frozen=True, kw_only=True):
+    """Whether a branch's newest version was rolled back, or the reason why not, with the evidence so far.
+
+    Beside the verdicts, `off`: no automatic rollback; `none`: nothing to roll back to; `refused`: worse, but not
+    allowed now; `lost`: another process rolled it back first.
+    """
+
+    decision: Literal["rollback", "keep", "wait", "hold", "off", "none", "refused", "lost"]
+    reason: str
+    evidence: Evidence | None = None
+
+
 class Unit(Struct, frozen=True, kw_only=True):
     """A conversation as one observation of a version."""
 
@@ -216,7 +228,11 @@ def sigma(
     decision: Decision = "keep"
     reason = f"{drop:.3f} below the baseline; {needed:.3f} would trigger a rollback"
     if len(baseline) < chosen.baseline or len(window) < chosen.window:
-        decision, reason = "wait", f"{chosen.baseline} earlier and {chosen.window} current conversations are needed"
+        decision = "wait"
+        reason = (
+            f"{len(baseline)} of {chosen.baseline} earlier and {len(window)} of {chosen.window} current conversations"
+            " observed"
+        )
     elif sd < _STILL:
         decision, reason = "hold", "the baseline's scores do not vary, so they measure nothing"
     elif drop >= needed and _fell_too(others, least=drop * chosen.others_share, most=drop - needed):
@@ -285,9 +301,14 @@ def _decided(trial: Trial, settings: GuardSettings, results: Mapping[str, float]
     ruined = settings.method == "betting" and results["wealth"] >= 1.0 / settings.alpha
     beyond = settings.method == "asymptotic" and results["margin"] > 0.0
     suspected = results["wealth"] > 1.0 or results["detector"] >= settings.arl * _SUSPECT
+    needed = f"{n} of {settings.least} conversations observed, at least {settings.least_arm} of each version needed"
     drawn = f"the new version had {trial.new} of {n} conversations where {trial.drawn:.0f} were drawn"
     rules: tuple[tuple[bool, Decision, str], ...] = (
-        (few, "wait", f"{settings.least} conversations are needed, {settings.least_arm} of each version"),
+        (
+            few,
+            "wait",
+            needed,
+        ),
         (results["ratio_p"] < settings.ratio_p, "hold", drawn),
         (
             trial.most_control - trial.least_control < _STILL,
@@ -301,7 +322,11 @@ def _decided(trial: Trial, settings: GuardSettings, results: Mapping[str, float]
             "rollback",
             f"{worse}; since its promotion M = {results['detector']:.3g}",
         ),
-        (n < settings.promote_after, "wait", f"{settings.promote_after} conversations are needed for its promotion"),
+        (
+            n < settings.promote_after,
+            "wait",
+            f"no evidence against it in {n} conversations; it is promoted after {settings.promote_after}",
+        ),
         (suspected, "wait", "possibly worse: a larger control group decides sooner"),
     )
     return next(((said, why) for holds, said, why in rules if holds), ("keep", f"nothing wrong in {n} conversations"))

@@ -83,6 +83,11 @@ class Docket:
         return len(self._watched) >= self._least
 
     @property
+    def baseline(self) -> str:
+        """Return how many of the needed earlier conversations of the control were observed."""
+        return f"{len(self._watched)} of {self._least} conversations observed with version {self.control} before it"
+
+    @property
     def by_lot(self) -> bool:
         """Return whether conversations are randomized between the two, that is, the control had one."""
         return self._began.control > 0

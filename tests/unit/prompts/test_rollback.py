@@ -25,6 +25,7 @@ from cuebook.prompts.rollback import (
     talks,
     units,
 )
+from cuebook.prompts.rollback_evidence import Docket
 from cuebook.prompts.trial import GuardSettings, Pair, Trial, ratio_p, tried, wealth
 from cuebook.records.prompt import Observation
 
@@ -111,6 +112,45 @@ def test_an_unchanged_prompt_is_not_rolled_back_in_a_dip(method) -> None:
     settings = GuardSettings(method=method)
     fired = sum(trial(seed, 250, dip=True, settings=settings)[0].decision == "rollback" for seed in range(50))
     assert fired == 0
+
+
+def watched(seed: int, count: int, *, pleased: float = 0.45, displeased: float = 0.2, worse: float = 0.0) -> int:
+    """Observe next messages under default settings. Return the number of conversations until a rollback, 0 for none.
+
+    A message is pleased, displeased or neutral; users differ, and a fifth of the conversations has one in a bad mood.
+    """
+    dice, now = random.Random(seed), 0.0
+    docket, share = Docket("t", 2, 1, 1e9, settings=GuardSettings()), 0.5
+    for at in range(20 + count):
+        on_trial = at >= 20
+        new = on_trial and dice.random() < share
+        mood = dice.gauss(-0.3 if dice.random() < 0.2 else 0.05, 0.1) - (worse if new else 0.0)
+        now = (1e9 if on_trial else 0.0) + at * 7_200.0
+        said = []
+        for turn in range(dice.randint(2, 7)):
+            roll = dice.random()
+            score = 0.97 if roll < pleased + mood else 0.35 if roll > 1.0 - displeased + mood else 0.55
+            one = Observation(slug="a", branch="main", number=2 if new else 1, score=score, sentiment=score)
+            own = {"share": share if new else 1.0 - share} if on_trial else {}
+            said.append(msgspec.structs.replace(one, conversation=f"c{at}", at=now + 60.0 * turn, **own))
+        docket.add(said, at + 1, now + 3_600.0)
+        if on_trial and docket.verdict().decision == "rollback":
+            return at - 19
+        share = docket.verdict().share
+    return 0
+
+
+def test_next_messages_take_back_a_worse_prompt_and_no_unchanged_one() -> None:
+    assert docket_bound() == 0.01
+    assert sum(watched(seed, 150) > 0 for seed in range(60)) == 0
+    found = sorted(watched(seed, 400, worse=0.35) for seed in range(9))
+    assert found[0] > 0
+    assert found[4] < 100
+
+
+def docket_bound() -> float:
+    """Return the bound on a false rollback: the sum of both halves' chances (Ville)."""
+    return 2.0 * halved(GuardSettings()).alpha
 
 
 def test_worse_versions_are_rolled_back_and_better_ones_promoted() -> None:

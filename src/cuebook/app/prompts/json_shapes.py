@@ -180,7 +180,12 @@ def _choice(value: Choice) -> Wire:
 
 def observed(value: ObservationResult) -> Wire:
     """Return the result of an observation."""
-    return {"score": value.score, "edgeWeight": value.edge_weight, "rolledBack": value.rolled_back}
+    return {
+        "score": value.score,
+        "edgeWeight": value.edge_weight,
+        "rolledBack": value.rolled_back,
+        "rollback": msgspec.to_builtins(value.rollback),
+    }
 
 
 def migrated(value: MigrationResult) -> Wire:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cuebook.app.prompts.idempotency import run_once
 from cuebook.app.prompts.reading import PromptReading
@@ -10,9 +10,11 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import GUARD, OBSERVATIONS
 from cuebook.engine.core.prompt_reading import select_from
 from cuebook.engine.jobs.rollback import learn
+from cuebook.engine.jobs.rollback import status as rollback_status
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import PromptEvent, StoredKey
 from cuebook.prompts.learn import score, trail
+from cuebook.prompts.rollback import RollbackStatus
 from cuebook.prompts.rollback_evidence import Course, course
 from cuebook.prompts.select import EPSILON, Selection
 from cuebook.records.memory import Scope
@@ -22,11 +24,16 @@ __all__ = ["Course", "EdgeWeights", "ObservationResult", "PromptEvent", "PromptL
 
 
 class ObservationResult(Struct, frozen=True, kw_only=True):
-    """The result of an observation. `rolled_back`: it completed the evidence against the branch's newest version."""
+    """The result of an observation. `rollback` has the reason for or against a rollback of the newest version."""
 
     score: float
     edge_weight: float
-    rolled_back: bool = False
+    rollback: RollbackStatus | None = None  # None only in a stored answer: a replay has the current one
+
+    @property
+    def rolled_back(self) -> bool:
+        """Return whether it completed the evidence against the branch's newest version."""
+        return self.rollback is not None and self.rollback.decision == "rollback"
 
 
 class EdgeWeights(Struct, frozen=True, kw_only=True):
@@ -132,15 +139,19 @@ class PromptLearningApi(PromptReading):
             )
             named = version is not None or label is not None
             placed = named or branch is not None
-            stands, taken_back = await learn(desk, observation, found, named=named, placed=placed, once=asking)
-            observed = ObservationResult(score=observation.score, edge_weight=stands.weight, rolled_back=taken_back)
-            if asking and taken_back:
+            stands, judged = await learn(desk, observation, found, named=named, placed=placed, once=asking)
+            observed = ObservationResult(score=observation.score, edge_weight=stands.weight, rollback=judged)
+            if asking and observed.rolled_back:
                 await desk.prompts.tell(Scope(), asking.telling(lambda result: result), observed)
             return observed
 
         how = [sentiment, corrections, outcome, dict(signals or {}), propensity, conversation]
         asked = ["observe", slug, branch, version, label, *how]
-        return await run_once(desk, idempotency_key, asked, ObservationResult, work, user=user)
+        observed = await run_once(desk, idempotency_key, asked, ObservationResult, work, user=user)
+        if observed.rollback is not None:
+            return observed
+        found = await self.get(slug, branch=branch, version=version, label=label)
+        return structs.replace(observed, rollback=(await self.rollback_status(found.slug))[found.branch])
 
     async def roll_back(
         self,
@@ -179,6 +190,14 @@ class PromptLearningApi(PromptReading):
             return await desk.prompts.activate(Scope(), active.slug, event, audit=record, once=asking)
 
         return await run_once(desk, idempotency_key, ["rollback", slug, branch, to, reason], Branch, work, user=by)
+
+    async def rollback_status(self, slug: str) -> dict[str, RollbackStatus]:
+        """Return for each branch whether its newest version is to be rolled back, or why not, with the evidence so far.
+
+        Raises NotFound.
+        """
+        family = await self.family(slug)
+        return {each.name: await rollback_status(self._desk, family.slug, each) for each in family.branches}
 
     async def clear(
         self,

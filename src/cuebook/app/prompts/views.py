@@ -94,10 +94,12 @@ async def versions_page(
 
 
 async def branches_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
-    """Return a page of a prompt's branches, `main` first."""
+    """Return a page of a prompt's branches, `main` first, each with the status of its automatic rollback."""
     family = await prompts.family(slug)
     rows, more = _page(family.branches, lambda each: _key(each.name), f"branches {family.slug}", limit, cursor)
-    return [shapes.branch(each, family) for each in rows], more
+    status = await prompts.rollback_status(family.slug)
+    wires = [shapes.branch(each, family) | {"rollback": msgspec.to_builtins(status[each.name])} for each in rows]
+    return wires, more
 
 
 async def labels_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:

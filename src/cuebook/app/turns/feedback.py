@@ -149,8 +149,7 @@ async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -
         return "the next message did not go through Cuebook"
     heard = following.metadata.get(SENTIMENT)
     if not isinstance(heard, Mapping):
-        who = 'variants do, or all prompts with learning.observe = "all"'
-        return f"turn {following.n} was not analyzed: its persona has sentiment off, and no prompt was learning ({who})"
+        return f"turn {following.n} was not analyzed: its persona has sentiment off, and no prompt was learning"
     if heard.get("polarity") == "unknown":
         return f"the next message (turn {following.n}) implies no feedback"
     return f"learning.observe was off when turn {following.n} was asked"

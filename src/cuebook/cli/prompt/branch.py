@@ -75,6 +75,8 @@ def _list_branches(state: State, slug: str) -> None:
     ]
     names = ("branch", "head", "active", "semver", "weight", "observations", "rolled back")
     screen.table(names, rows, right=names[1:3] + names[4:6], fold=("branch",))
+    for each in items:
+        screen.say(f"{each['name']}: rollback {each['rollback']['decision']}: {each['rollback']['reason']}")
 
 
 @command(

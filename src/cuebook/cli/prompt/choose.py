@@ -133,5 +133,5 @@ def observe(
     if state.json:
         screen.say_json(data)
     else:
-        back = "; version rolled back" if data["rolledBack"] else ""
-        screen.say(f"score {data['score']:.3f}, new edge weight {data['edgeWeight']:.3f}{back}")
+        screen.say(f"score {data['score']:.3f}, new edge weight {data['edgeWeight']:.3f}")
+        screen.say(f"{'version rolled back' if data['rolledBack'] else 'no rollback'}: {data['rollback']['reason']}")

@@ -73,14 +73,18 @@ class Lot(Struct, frozen=True, kw_only=True):
     trial: str
 
 
-async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | None:
-    """Load a branch's contest, or return None if no earlier version can be activated."""
-    if branch.head == 1 or branch.head in branch.rolled_back:
-        return None
+async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | str:
+    """Load a branch's contest, or return the reason why no earlier version can be activated."""
+    if branch.head == 1:
+        return "version 1 is the first of its branch"
+    if branch.head in branch.rolled_back:
+        return f"version {branch.head} was rolled back, version {branch.active} is active"
     events = (await desk.prompts.events(Scope(), slug, branch=branch.name, limit=EVENTS))[::-1]
     control, since = _before(events, branch)
-    if not control or control in branch.rolled_back:
-        return None
+    if not control:
+        return f"no version was active before version {branch.head}"
+    if control in branch.rolled_back:
+        return f"version {control}, active before version {branch.head}, was itself rolled back"
     return Contest(
         slug=slug,
         branch=branch.name,
@@ -149,10 +153,10 @@ async def on_trial(desk: Desk, slug: str, branch: Branch) -> OnTrial | None:
     return await look(desk, branch, await contest_of(desk, slug, branch), slug=slug)
 
 
-async def look(desk: Desk, branch: Branch, contest: Contest | None, *, slug: str) -> OnTrial | None:
+async def look(desk: Desk, branch: Branch, contest: Contest | str, *, slug: str) -> OnTrial | None:
     """Load a trial and cache it for turns."""
     trial = None
-    if contest is not None and contest.docket.watched:
+    if isinstance(contest, Contest) and contest.docket.watched:
         numbers = (contest.new, contest.control)
         versions = await desk.prompts.versions(Scope(), slug, branch=branch.name, numbers=numbers)
         pair = {each.number: each for each in versions}

@@ -146,7 +146,7 @@ class Desk(Struct, kw_only=True):
     builtin: Mapping[str, Version] = {}  # shipped prompts by id, used if the database has none
     strategy: str = "epsilon_greedy"
     epsilon: float = 0.2
-    observes: str = "auto"  # which prompts feedback signals teach: auto = those with alternatives, all, off
+    observes: str = "all"  # which prompts feedback signals teach: all, off
     rollback: str = "off"  # guarded | sigma | off
     trials: dict[tuple[str, str], TrialCacheEntry] = field(
         default_factory=dict

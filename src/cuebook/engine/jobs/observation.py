@@ -6,8 +6,7 @@ the probability by which the variant was selected. Storing observations and clea
 so that each turn counts once, even after a crash. Of several messages that continue one turn (an edit, a regenerate,
 another branch), the first counts. Feedback replaces the detected signals and corrects earlier observations.
 
-Only prompts with alternatives learn: variants and versions on trial. With `learning.observe = "all"`, and for feedback,
-every managed prompt does. An edit is then on trial against the version before it (`trials`).
+Every prompt of the turn learns, so that an edit is on trial against the version before it (`branch_trial`).
 """
 
 import logging
@@ -88,18 +87,15 @@ async def teach(desk: Desk, scope: Scope, conversation: str, n: int) -> None:
 
 
 async def lessons_of(desk: Desk, turn: Turn, outcome: Outcome, *, conversation: str) -> list[Lesson]:
-    """Return an observation for each prompt of a turn that can learn. Return none without a signal."""
+    """Return an observation for each prompt of a turn. Return none for a turn without an answer."""
     if not turn.reply_seq or not turn.steps:
         return []
     data = _mapping(turn.metadata.get("promptVariants"))
     own = _mapping(_mapping(turn.metadata.get("promptVariant")).get("signals"))
-    everyone = outcome.by == "feedback" or desk.observes == "all"
     lessons: list[Lesson] = []
     for reference in spoke_in(turn):
         choice = _mapping(data.get(reference.slug))
         chosen = (choice.get("branch"), choice.get("version")) == (reference.branch, reference.number)
-        if not (chosen or everyone):
-            continue
         numbers = [reference.number or 0]
         versions = await desk.prompts.versions(Scope(), reference.slug, branch=reference.branch, numbers=numbers)
         if versions:

@@ -21,7 +21,16 @@ from cuebook.engine.core.desk import Desk
 from cuebook.errors import Conflict, CuebookError, InvalidInput
 from cuebook.interfaces.prompts import PromptEvent, StoredKey
 from cuebook.prompts.learn import finite
-from cuebook.prompts.rollback import UNAIDED, RollbackVerdict, SigmaSettings, allowed, sigma, talks, units
+from cuebook.prompts.rollback import (
+    UNAIDED,
+    RollbackStatus,
+    RollbackVerdict,
+    SigmaSettings,
+    allowed,
+    sigma,
+    talks,
+    units,
+)
 from cuebook.prompts.rollback_evidence import ConversationEvidence
 from cuebook.prompts.select import checked
 from cuebook.records.memory import DEFAULT_TENANT, Scope
@@ -55,7 +64,7 @@ class RollbackWatch:
         for slug in dict.fromkeys([*slugs, *due]):
             again = slug in slugs
             try:
-                again |= "refused" in (await review(desk, slug)).values()
+                again |= any(each.decision == "refused" for each in (await review(desk, slug)).values())
             except CuebookError as error:
                 log.warning("Rollback check failed for prompt %s: %s", slug, desk.writer.clean(str(error)))
                 again = True
@@ -93,61 +102,70 @@ class Watches:
         ]
 
 
-async def review(desk: Desk, slug: str, *, branch: str | None = None) -> dict[str, str]:
-    """Judge the newest version of all branches or of one, and roll it back if needed.
-
-    Return a decision per branch: the verdict's, `refused` if a rollback is not allowed now, or `lost` if another
-    process did it.
-    """
+async def review(desk: Desk, slug: str, *, branch: str | None = None) -> dict[str, RollbackStatus]:
+    """Judge the newest version of all branches or of one, and roll it back if needed. Return the status per branch."""
     family = (await desk.prompts.families(Scope(), [slug], ancestors=False)).get(slug)
     stands = [each for each in family.branches if branch in (None, each.name)] if family else []
     return {each.name: await _review(desk, slug, each) for each in stands}
 
 
-async def _review(desk: Desk, slug: str, branch: Branch) -> str:
+async def status(desk: Desk, slug: str, branch: Branch) -> RollbackStatus:
+    """Judge the newest version of a branch, without a rollback."""
+    return (await _judge(desk, slug, branch))[1]
+
+
+async def _review(desk: Desk, slug: str, branch: Branch) -> RollbackStatus:
+    contest, found = await _judge(desk, slug, branch)
+    if contest is None or found.decision != "rollback":
+        return found
+    try:
+        await _take_back(desk, contest, found)
+    except Conflict:
+        return RollbackStatus(decision="lost", reason="another process changed the branch first")
+    finally:
+        desk.trials.pop((slug, branch.name), None)
+    return found
+
+
+async def _judge(desk: Desk, slug: str, branch: Branch) -> tuple[Contest | None, RollbackStatus]:
+    """Return a branch's contest, None if it has none, and its status; `rollback` means that a rollback is allowed."""
+    if desk.rollback == "off":
+        return None, RollbackStatus(decision="off", reason="prompts.rollback is off")
     contest = await contest_of(desk, slug, branch)
     if desk.rollback == "guarded":
         await look(desk, branch, contest, slug=slug)
-    if contest is None:
-        return "keep"
+    if isinstance(contest, str):
+        return None, RollbackStatus(decision="none", reason=contest)
     verdict = await _verdict(desk, contest)
-    if verdict.decision != "rollback":
-        return verdict.decision
+    decision, reason = verdict.decision, verdict.reason
+    if decision == "wait" and desk.observes == "off":
+        reason += "; learning.observe is off, so only reported feedback counts"
+    found = RollbackStatus(decision=decision, reason=reason, evidence=verdict.evidence)
+    if decision != "rollback":
+        return contest, found
     permission = allowed(contest.history, desk.clock.now(), number=contest.new, target=contest.control)
-    if not permission.allowed:
-        log.info(
-            "Prompt %s@%s is worse (%s) but was not rolled back: %s",
-            slug,
-            branch.name,
-            verdict.reason,
-            permission.reason,
-        )
-        return "refused"
-    try:
-        await _take_back(desk, contest, verdict)
-    except Conflict:
-        return "lost"
-    finally:
-        desk.trials.pop((slug, branch.name), None)
-    return "rollback"
+    if permission.allowed:
+        return contest, found
+    log.info("Prompt %s@%s was not rolled back: %s, but %s", slug, branch.name, reason, permission.reason)
+    return contest, structs.replace(found, decision="refused", reason=f"{reason}, but {permission.reason}")
 
 
-async def _take_back(desk: Desk, contest: Contest, verdict: RollbackVerdict) -> None:
+async def _take_back(desk: Desk, contest: Contest, found: RollbackStatus) -> None:
     """Activate the previous version and store the evidence."""
     numbers = [contest.new]
     [version] = await desk.prompts.versions(Scope(), contest.slug, branch=contest.branch, numbers=numbers)
-    evidence = msgspec.to_builtins(verdict.evidence) | {"since": contest.docket.since}
+    evidence = msgspec.to_builtins(found.evidence) | {"since": contest.docket.since}
     event = PromptEvent(
         kind="rollback",
         branch=contest.branch,
         number=contest.new,
         to=contest.control,
         by=ITSELF,
-        reason=verdict.reason,
+        reason=found.reason,
         at=desk.clock.now(),
         evidence=evidence,
     )
-    context = {"to": contest.control, "reason": verdict.reason, "evidence": evidence}
+    context = {"to": contest.control, "reason": found.reason, "evidence": evidence}
     record = receipt(desk, version, "rollback", agent=ITSELF, context=context)
     await desk.prompts.activate(Scope(), contest.slug, event, audit=record)
 
@@ -155,7 +173,14 @@ async def _take_back(desk: Desk, contest: Contest, verdict: RollbackVerdict) -> 
 async def _verdict(desk: Desk, contest: Contest) -> RollbackVerdict:
     if desk.rollback == "sigma":
         return await _by_the_past(desk, contest)
-    return contest.docket.verdict() if contest.docket.by_lot else await _unaided(desk, contest)
+    docket = contest.docket
+    if docket.by_lot:
+        return docket.verdict()
+    verdict = await _unaided(desk, contest)
+    if verdict.decision != "wait":
+        return verdict
+    reason = "no control group yet" if docket.watched else f"no control group: {docket.baseline}"
+    return structs.replace(verdict, reason=f"{reason}; compared with the past: {verdict.reason}")
 
 
 # ---- Sigma ----------------------------------------------------------------------------------------------------------
@@ -235,8 +260,8 @@ async def learn(
     named: bool,
     placed: bool = True,
     once: StoredKey | None = None,
-) -> tuple[Branch, bool]:
-    """Store an observation. Return its branch and whether the branch's newest version was rolled back.
+) -> tuple[Branch, RollbackStatus]:
+    """Store an observation. Return its branch, and whether the branch's newest version was rolled back or why not.
 
     Unless the caller `named` the version or `placed` it on a branch, it is the version used in the conversation.
     """
@@ -256,9 +281,7 @@ async def learn(
         context["userId"] = observation.user  # in a text field, which can be erased
     record = receipt(desk, version, "observe", context=context, conversation=observation.conversation)
     stands = await desk.prompts.observe(Scope(), observation, audit=record, once=once)
-    done = stands.head == 1 or stands.head in stands.rolled_back
-    known = (observation.slug, observation.branch) in desk.dockets
-    if desk.rollback == "off" or done or (stands.observations > EAGER and not known):
-        return stands, False
-    results = await review(desk, observation.slug, branch=observation.branch)
-    return stands, results.get(observation.branch) == "rollback"
+    if stands.observations > EAGER and (observation.slug, observation.branch) not in desk.dockets:
+        reason = f"{stands.observations:,} observations: the background job judges them"
+        return stands, RollbackStatus(decision="wait", reason=reason)
+    return stands, await _review(desk, observation.slug, stands)

@@ -220,8 +220,7 @@ def _serves(desk: Desk, scene: Scene) -> bool:
     if any(len(family.active) > 1 for family in scene.families.values()):
         return True
     data = scene.last_turn.metadata if scene.last_turn else {}
-    spoke = "promptVariants" in data or "promptVariant" in data
-    return (desk.observes != "off" and spoke) or (desk.observes == "all" and bool(scene.families))
+    return desk.observes != "off" and bool(scene.families or "promptVariants" in data or "promptVariant" in data)
 
 
 def _answers_again(scene: Scene, last: TurnOn, drafts: Sequence[Draft]) -> bool:

@@ -145,6 +145,30 @@ class BranchAnswer(_Out, frozen=True, kw_only=True):
     rolled_back_versions: list[int]
 
 
+class RollbackEvidence(_Out, frozen=True, kw_only=True):
+    """The numbers of conversations, mean scores and statistics of a comparison, with the thresholds of a rollback."""
+
+    method: str
+    n: dict[str, int]
+    means: dict[str, float]
+    statistics: dict[str, float]
+    thresholds: dict[str, float]
+
+
+class RollbackState(_Out, frozen=True, kw_only=True):
+    """Whether the newest version was automatically rolled back, or the reason why not, with the evidence so far."""
+
+    decision: Literal["rollback", "keep", "wait", "hold", "off", "none", "refused", "lost"]
+    reason: str
+    evidence: RollbackEvidence | None
+
+
+class BranchState(BranchAnswer, frozen=True, kw_only=True):
+    """A branch with the status of its automatic rollback."""
+
+    rollback: RollbackState
+
+
 class LabelAnswer(_Out, frozen=True, kw_only=True):
     """A label, its version, and who moved it."""
 
@@ -202,7 +226,7 @@ class VersionPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
 class BranchPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
     """Branches, `main` first."""
 
-    items: list[BranchAnswer]
+    items: list[BranchState]
 
 
 class LabelPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
@@ -294,6 +318,7 @@ class ObserveAnswer(_Out, frozen=True, kw_only=True):
     score: float
     edge_weight: float
     rolled_back: bool
+    rollback: RollbackState
 
 
 class RollbackAnswer(Written, frozen=True, kw_only=True):

@@ -210,6 +210,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
         scores=[_score_row(each.branch, each.number, each.points) for each in weights],
         events=events,
         rollbacks=await describe_rollbacks(cue, family.slug, rollbacks),
+        statuses=await cue.prompts.rollback_status(family.slug),
         turns=TURNS,
     )
 
