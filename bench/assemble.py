@@ -89,7 +89,7 @@ async def cue_on(path: Path, *, usual: bool = False, model: Model | None = None)
 
 def _ours(cue: Cuebook, *, cold: bool = False) -> AsyncRound:
     """Assemble and measure the CPU of the whole process, since a thread reads. `cold` empties the caches first."""
-    store: Any = cue.desk.store
+    store: Any = cue.services.store
 
     async def one() -> float:
         if cold:
@@ -103,15 +103,15 @@ def _ours(cue: Cuebook, *, cold: bool = False) -> AsyncRound:
 
 async def _in_memory(cue: Cuebook) -> AsyncRound:
     """Plan and render with everything already loaded."""
-    desk = cue.desk
-    scene = await desk.store.scene(SCOPE, look_of(desk, CONVERSATION, _ASK.text, parent=None, budget=None))
+    services = cue.services
+    scene = await services.store.scene(SCOPE, look_of(services, CONVERSATION, _ASK.text, parent=None, budget=None))
     said = Posted(sender="user", recipient="assistant", message=_ASK.text, role="user")
-    query = desk.writer.posted(said, id="query", now=desk.clock.now(), persona=None, user=None)
-    wish = wish_of(desk, _ASK, scene, (query,))
+    query = services.writer.posted(said, id="query", now=services.clock.now(), persona=None, user=None)
+    wish = wish_of(services, _ASK, scene, (query,))
 
     async def one() -> float:
         began = time.process_time()
-        plan(scene, wish, turn=1, limits=desk.limits, count=desk.count, key=desk.key)
+        plan(scene, wish, turn=1, limits=services.settings.limits, count=services.count, key=services.settings.key)
         return time.process_time() - began
 
     return one

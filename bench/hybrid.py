@@ -87,11 +87,11 @@ async def _fill(cue: Cuebook) -> list[list[str]]:
             for text in texts
         )
         change = PlaceChange(place=place, generation=0, memories=memories)
-        await cue.desk.store.memories.save(Scope(), change, now=1.0)
+        await cue.services.store.memories.save(Scope(), change, now=1.0)
         rows = tuple((number, 0, vector) for number, vector in enumerate(await _EMBEDDER.embed(texts), 1))
         model = space_of(_EMBEDDER)
         embedded = EmbeddedPlace(place=place, model=model, after=0, upto=_OWN, rows=rows, now=1.0)
-        await cue.desk.store.vectors.keep_of_place(Scope(), embedded)
+        await cue.services.store.vectors.keep_of_place(Scope(), embedded)
         scopes.append(texts)
     return scopes
 
@@ -108,7 +108,7 @@ async def _ours(folder: Path, questions: list[str]) -> tuple[float, float]:
             await cue.memory.search(question, user="ann", scopes=["user"], limit=_LIMIT)
             whole.append(time.perf_counter() - began)
         for question in questions:
-            dense = await sense(cue.desk, question)
+            dense = await sense(cue.services, question)
             began = time.perf_counter()
             close = matrices.close(transaction_on(connection), "default", place, dense) if dense else None
             if close:

@@ -21,9 +21,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 FOLDER = SOURCE / "cuebook/app/blocking/generated"
 PACKAGE = "cuebook.app.blocking.generated"
-#: Members without a blocking form: `desk` is internal, the others are for servers.
+#: Members without a blocking form: `services` is internal, the others are for servers.
 ASYNC_ONLY = {
-    "desk",
+    "services",
     "relay",
     "respond",
     "message",

@@ -37,7 +37,7 @@ async def test_a_killed_score_is_stored_once_after_the_restart(tmp_path: Path, f
     config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
     async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as cue:
         assert await cue.settle() == {}
-        observations = await cue.desk.prompts.observations(Scope(), SLUG)
+        observations = await cue.services.prompts.observations(Scope(), SLUG)
         assert [each.turn for each in observations] == [1] * scores
         [branch] = (await cue.prompts.family(SLUG)).branches
         assert branch.observations == scores

@@ -63,7 +63,9 @@ async def test_a_reply_describes_its_turn(cue):
     assert first.metadata["rollingSummary"]["profileId"] == "standard"
     second = await cue.ask(Ask("again", NAME))
     assert (await cue.conversations.get(NAME)).metadata["mode"] == "chat"
-    assert second.metadata["window"]["tokens"] == second.window.tokens >= count_tokens(second.window, cue.desk.count)
+    assert (
+        second.metadata["window"]["tokens"] == second.window.tokens >= count_tokens(second.window, cue.services.count)
+    )
     record = await cue.turns.show(NAME, 2)
     assert record["window"]["stablePrefixRatio"] == second.metadata["window"]["stablePrefixRatio"]
 
@@ -82,7 +84,7 @@ async def test_stable_ratio_is_the_share_of_common_prefix_bytes(tmp_path, model)
                 )
                 assert reply.window.stable_prefix_ratio == round(same / len(now), 6)
                 remembered = (await cue.assemble(Ask("the same", NAME))).stable_prefix_ratio
-                cue.desk.last.clear()
+                cue.services.caches.windows.clear()
                 assert (await cue.assemble(Ask("the same", NAME))).stable_prefix_ratio == remembered
             before = now
 
@@ -143,7 +145,7 @@ async def test_a_refused_budget_error_names_the_smallest_valid_budget(cue):
     with pytest.raises(InvalidInput):
         await cue.ask(Ask("long " * 200, NAME, token_budget=least - 1))
     reply = await cue.ask(Ask("long " * 200, NAME, token_budget=least))
-    assert count_tokens(reply.window, cue.desk.count) <= reply.window.tokens <= least
+    assert count_tokens(reply.window, cue.services.count) <= reply.window.tokens <= least
 
 
 # ---- how an answer can end ------------------------------------------------------------------------------------------
@@ -213,7 +215,7 @@ async def test_a_cancelled_caller_leaves_no_lease(cue, model, after):
 
 @pytest.mark.parametrize("times", [1, 2, 5])
 async def test_a_caller_cancelled_repeatedly_leaves_no_lease(cue, times):
-    store, opening = cue.desk.store, asyncio.Event()
+    store, opening = cue.services.store, asyncio.Event()
 
     class Slow:
         """A store with slow writes."""
@@ -230,7 +232,7 @@ async def test_a_caller_cancelled_repeatedly_leaves_no_lease(cue, times):
             await asyncio.sleep(0.05)
             return await store.close(*args)
 
-    cue.desk.store = Slow()
+    cue.services.store = Slow()
     asking = asyncio.create_task(cue.ask(Ask("hello", NAME)))
     await opening.wait()
     for _ in range(times):
@@ -384,7 +386,7 @@ async def test_a_turn_waits_for_another_processes_turn(tmp_path):
 async def test_a_lease_from_a_wrong_clock_expires_in_time(tmp_path):
     clock = FrozenClock(time.time() + 10_000_000)
     async with cue_on(tmp_path, clock=clock) as wrong:
-        lost = await open_step(wrong.desk, Scope(), asking(wrong.desk, Ask("a", NAME), None))
+        lost = await open_step(wrong.services, Scope(), asking(wrong.services, Ask("a", NAME), None))
         assert lost.lease.until > clock.now()
         async with cue_on(tmp_path, clock=SystemClock(), dice=Other(), work__lease_s=0.5) as right:
             async with asyncio.timeout(10):
@@ -404,7 +406,7 @@ async def test_posts_appended_during_a_turn_stay_before_the_answer(tmp_path):
 
 
 async def test_a_store_that_always_conflicts_raises_an_error(cue):
-    store = cue.desk.store
+    store = cue.services.store
 
     class Moving:
         def __getattr__(self, name):
@@ -413,10 +415,10 @@ async def test_a_store_that_always_conflicts_raises_an_error(cue):
         async def open(self, scope, opening):
             raise Conflict("moved")
 
-    cue.desk.store = Moving()
+    cue.services.store = Moving()
     with pytest.raises(Conflict, match="too many concurrent changes"):
         await cue.ask(Ask("hi", NAME))
-    cue.desk.store = store
+    cue.services.store = store
 
 
 # ---- idempotency keys -----------------------------------------------------------------------------------------------
@@ -516,7 +518,7 @@ async def test_a_user_outside_the_conversation_sees_nothing(cue):
     for ask in (Ask("hi", NAME, user="bob"),):
         with pytest.raises(NotFound):
             await cue.ask(ask)
-    assert await cue.desk.store.posts(Scope(user="ann"), NAME)
+    assert await cue.services.store.posts(Scope(user="ann"), NAME)
 
 
 @pytest.mark.parametrize("count", ["12", 12.5, True])

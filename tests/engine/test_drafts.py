@@ -101,7 +101,7 @@ LONG = "Berlin, 3 May 2024: `get_user` failed at /srv/app/main.py with error 471
     ids=str,
 )  # fmt: skip
 async def test_skipping_the_secret_scan_yields_the_same_post(cue, message):
-    raw, writer = json.dumps(message).encode(), cue.desk.writer
+    raw, writer = json.dumps(message).encode(), cue.services.writer
     clean = writer.clean_json(raw)
     parsed = read_message(clean)
     post = writer.message(clean, parsed, id="p", user="ana", now=1.7e9, owner="ana", clean=True)

@@ -278,7 +278,7 @@ async def test_a_model_selects_and_sees_only_when(tmp_path: Path) -> None:
         assert f"Select relevant experiences for: {ASKED}" in prompt
         assert "A parcel is late or lost." in prompt
         assert "tracking link" not in prompt
-        records = await cue.desk.audit.records(Scope(), after=0, limit=100)
+        records = await cue.services.audit.records(Scope(), after=0, limit=100)
         entries = [record for record in records if record.prompt_id == "system/experience_selection"]
         assert [record.event for record in entries] == ["render", "answer"]
         assert all(ASKED not in record.interpolated_text for record in entries)

@@ -9,8 +9,8 @@ from pathlib import Path
 from turn_helpers import cue_on
 
 from cuebook import Ask, Cuebook, Posted
-from cuebook.engine.core.desk import Job
 from cuebook.engine.core.foreground_gate import MAX_WAIT_S, ForegroundGate
+from cuebook.engine.core.services import Job
 from cuebook.engine.jobs.optimizer import Tuner
 from cuebook.testing.embedder import HashingEmbedder
 
@@ -43,7 +43,7 @@ class _Counting(HashingEmbedder):
     noted: tuple[int, ...] = ()
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        self.noted += (self.cue.desk.foreground.count,)
+        self.noted += (self.cue.services.foreground.count,)
         return await super().embed(texts)
 
 
@@ -54,7 +54,7 @@ async def test_a_call_counts_as_waiting_until_its_turn_is_open(tmp_path: Path) -
         reply = cue.stream(Ask("Where does the ferry leave?", "trip", user="mara"))
         await anext(reply)
         assert embedder.noted == (1,)
-        assert cue.desk.foreground.count == 0
+        assert cue.services.foreground.count == 0
         await reply.aclose()
 
 
@@ -62,8 +62,8 @@ async def test_the_optimizer_waits_before_each_conversation_and_completes_all(tm
     async with cue_on(tmp_path, worker=False) as cue:
         for name in ("one", "other"):
             await cue.append(name, [Posted(sender="user", message=f"Question {n} of {name}?") for n in range(10)])
-        over, began = cue.desk.foreground.begin(), time.monotonic()  # a call waits the whole time
-        await Tuner(interval_s=120.0).keep(cue.desk)
+        over, began = cue.services.foreground.begin(), time.monotonic()  # a call waits the whole time
+        await Tuner(interval_s=120.0).keep(cue.services)
         assert time.monotonic() - began >= 2 * MAX_WAIT_S
         over()
         assert await cue.settle(timeout=0) == {}
@@ -79,10 +79,10 @@ async def test_turns_that_end_together_trigger_one_check(tmp_path: Path) -> None
         return 0
 
     async with cue_on(tmp_path, worker=True) as cue:
-        cue.desk.jobs[:] = [Job(name="look", run=check, due=due)]
-        cue.desk.foreground.begin()  # never answered: background jobs continue anyway
+        cue.services.jobs[:] = [Job(name="look", run=check, due=due)]
+        cue.services.foreground.begin()  # never answered: background jobs continue anyway
         while len(looks) < 3:
-            cue.desk.notify_jobs()
+            cue.services.notify_jobs()
             await asyncio.sleep(0.01)
     between = [later - earlier for earlier, later in pairwise(looks)]
     assert min(between) >= 0.25

@@ -9,6 +9,7 @@ from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from turn_helpers import cue_on
 
 from cuebook import Ask, Cuebook, InvalidInput, NotFound, Part, Posted
@@ -220,7 +221,7 @@ async def test_observations_of_a_forgotten_user_name_nobody(tmp_path):
         assert occurrences(tmp_path)
         receipt = await cue.memory.forget(user=CANARY)
         assert receipt.counts["observations"] == 1
-        [observation] = await cue.desk.prompts.observations(Scope(), "persona/kind")
+        [observation] = await cue.services.prompts.observations(Scope(), "persona/kind")
         assert observation.user.startswith("erased-")
 
 
@@ -282,7 +283,7 @@ async def test_a_pass_that_read_forgotten_posts_is_refused(tmp_path, what):
             pass
 
     async with open_database(tmp_path, model=Slow(), work__model="model") as cue:
-        cue.desk.work_patience_s = 30.0
+        cue.services.settings = replace(cue.services.settings, work_patience_s=30.0)
         posts = [Posted(sender="ann" if n == 3 else "bob", message=f"I like {CANARY} number {n}." if n == 3 else "Yes.")
                 for n in range(40)]  # fmt: skip
         await cue.append("c", posts, user="bob")
@@ -457,7 +458,7 @@ async def test_forgetting_a_user_deletes_user_and_persona_memories(tmp_path):
 async def test_forgetting_a_persona_deletes_its_memories_permanently(tmp_path):
     clock = FrozenClock()
     async with open_with_memory(tmp_path, clock, memory__persona=True, memory__user=False) as cue:
-        persona = cue.desk.default_persona
+        persona = cue.services.settings.default_persona
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         await cue.ask(Ask("I live in Oslo.", "c1", user="ann"))
         await ask_and_settle(cue, clock, "I live in Bergen.", "c2", user="bob")
@@ -473,9 +474,9 @@ async def test_a_delivery_that_read_before_the_forget_is_refused(tmp_path):
     clock = FrozenClock()
     async with open_with_memory(tmp_path, clock) as cue:
         await cue.ask(Ask(f"I live in {CANARY}.", "c1", user="ann"))
-        read = await cue.desk.store.memories.delivering(Scope(), "c1", limit=50)
+        read = await cue.services.store.memories.delivering(Scope(), "c1", limit=50)
         assert read is not None
-        generation, _ = await cue.desk.store.memories.place(Scope(), Place("user", "ann"))
+        generation, _ = await cue.services.store.memories.place(Scope(), Place("user", "ann"))
         await cue.memory.forget(user="ann")
         await cue.ask(Ask("hello", "c1", user="ann"))
         owner = Place("user", "ann")
@@ -491,7 +492,7 @@ async def test_a_delivery_that_read_before_the_forget_is_refused(tmp_path):
             changes=(PlaceChange(place=owner, generation=generation, memories=(memory,)),),
             now=clock.now(),
         )
-        assert await cue.desk.store.memories.deliver(Scope(), delivered) is False
+        assert await cue.services.store.memories.deliver(Scope(), delivered) is False
         await cue.settle()
         assert occurrences(tmp_path) == {}
 

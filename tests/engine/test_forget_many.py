@@ -27,7 +27,7 @@ def memories(number: int) -> list[Memory]:
 
 async def test_thousands_of_memories_are_forgotten_quickly(tmp_path):
     async with cue_on(tmp_path) as cue:
-        store = cue.desk.store.memories
+        store = cue.services.store.memories
         assert await store.save(Scope(), PlaceChange(place=ANN, generation=0, memories=tuple(memories(MANY))), now=1.0)
         began = time.process_time()
         receipt = await cue.memory.forget(user="ann")
@@ -36,7 +36,7 @@ async def test_thousands_of_memories_are_forgotten_quickly(tmp_path):
 
 async def test_remaining_memories_do_not_link_to_forgotten_ones(tmp_path):
     async with cue_on(tmp_path) as cue:
-        store = cue.desk.store.memories
+        store = cue.services.store.memories
         assert await store.save(Scope(), PlaceChange(place=ANN, generation=0, memories=tuple(memories(6))), now=1.0)
         await cue.memory.forget(memories=["m1", "m2", "m4"])
         remaining = (await cue.memories.page(user="ann", ended=True)).items

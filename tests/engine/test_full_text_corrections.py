@@ -26,12 +26,12 @@ async def search_texts(cue, query):
 
 
 async def fill(cue, texts):
-    generation, _ = await cue.desk.store.memories.place(Scope(), ANN, near=())
+    generation, _ = await cue.services.store.memories.place(Scope(), ANN, near=())
     new_memories = tuple(
         Memory(id=memory_id(ANN, "facts", text), place=ANN, category="facts", text=text, written=True) for text in texts
     )
     change = PlaceChange(place=ANN, generation=generation, memories=new_memories)
-    assert await cue.desk.store.memories.save(Scope(), change, now=1.0)
+    assert await cue.services.store.memories.save(Scope(), change, now=1.0)
 
 
 async def test_writes_corrections_and_erasures_of_another_process_apply_at_once(tmp_path):

@@ -189,7 +189,7 @@ async def test_a_pass_does_not_overwrite_a_concurrent_correction(tmp_path, clock
             done.append(await cue.memories.correct(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT))
 
     async with open_database(tmp_path, clock) as cue:
-        cue.desk.work_model = Slow(during)
+        cue.services.work_model = Slow(during)
         await say(cue, clock, WRONG, *FILLER, *(f"Step {n} of the garden plan is done." for n in range(15)))
         await cue.settle()
         assert done

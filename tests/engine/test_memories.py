@@ -122,7 +122,7 @@ async def test_a_persona_memory_is_known_to_that_persona_only(tmp_path, clock):
     async with open_with_memory(tmp_path, clock, memory__user=False, memory__persona=True) as cue:
         await ask_and_settle(cue, clock, "I live in Oslo.", "c1")
         places = {each.place for each in (await cue.memories.page(user="ann")).items}
-        assert places == {persona_place("ann", cue.desk.default_persona)}
+        assert places == {persona_place("ann", cue.services.settings.default_persona)}
         assert memory_blocks(await ask_and_settle(cue, clock, "Where do I live?", "c2"))
 
 
@@ -177,7 +177,7 @@ async def test_parallel_workers_deliver_a_memory_once(tmp_path, clock):
         memories = (await two.memories.page(user="ann")).items
         [oslo] = [each for each in memories if "Oslo" in each.text]
         assert len(oslo.sources) == 6
-        assert await one.desk.store.memories.undelivered() == []
+        assert await one.services.store.memories.undelivered() == []
 
 
 async def test_a_correction_deletes_the_wrong_text(tmp_path, clock):
@@ -232,7 +232,7 @@ async def test_other_users_memories_do_not_affect_recall(tmp_path, clock):
             await put("domain", f"harbour {dice.random()}", "the lamp burns at night", user=f"u{n}")
         hits = await cue.memory.search("harbour lamp", user="ann", scopes=["user"])
         assert [hit.scope for hit in hits] == ["user"]
-        results = await cue.desk.store.memories.find(
+        results = await cue.services.store.memories.find(
             _scope(), [Place("user", "ann")], MemoryQuery(text="lamp", limit=5)
         )
         assert len(results.memories) == len(results.found) == 1
@@ -300,10 +300,10 @@ async def test_a_file_gets_each_pass_once_despite_a_crash(tmp_path, clock):
     assert json.loads(whole.splitlines()[0])["passId"] == "c1:1:1"
     file.write_bytes(whole + whole.splitlines(keepends=True)[0][:40])  # torn by a crash
     async with cue_on(tmp_path, **settings) as cue:
-        no = (await cue.desk.store.conversation(Scope(), "c1")).no
+        no = (await cue.services.store.conversation(Scope(), "c1")).no
         values = {"tenant": "default", "no": no, "version": 1, "sink": "file:rolling.jsonl"}
         # as if it had died before crossing the pass off
-        await cue.desk.store.database.write(lambda transaction: transaction.run("outbox_insert", **values).rowcount)
+        await cue.services.store.database.write(lambda transaction: transaction.run("outbox_insert", **values).rowcount)
         await cue.settle()
         assert file.read_bytes() == whole
 

@@ -127,12 +127,12 @@ class HookedMemories:
 
 def with_hook(cue, callback, *, after=False):
     class Slow:
-        memories = HookedMemories(cue.desk.store.memories, callback, after)
+        memories = HookedMemories(cue.services.store.memories, callback, after)
 
         def __getattr__(self, name):
-            return getattr(cue.desk.store, name)
+            return getattr(cue.services.store, name)
 
-    return Memories(replace(cue.desk, store=Slow()))
+    return Memories(replace(cue.services, store=Slow()))
 
 
 async def test_a_concurrent_use_or_decay_undoes_no_correction(tmp_path, clock):
@@ -191,7 +191,7 @@ async def test_forgetting_a_persona_covers_undelivered_posts(tmp_path, clock):
     async with open_with_memory(tmp_path, clock, memory__user=False, memory__persona=True) as cue:
         for n in range(203):
             await cue.append(f"c{n}", [{"role": "user", "content": f"I live in Oslo, door {n}."}], user="ann")
-        await cue.memory.forget(persona=cue.desk.default_persona)
+        await cue.memory.forget(persona=cue.services.settings.default_persona)
         await cue.settle()
         assert await texts(cue) == []
 

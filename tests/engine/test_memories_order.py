@@ -27,7 +27,7 @@ async def deliver_in_order(cue, clock, texts, order, *, same=False):
         await cue.append("c" if same else f"c{n}", [user(text, timestamp=clock.now())], user="ann")
         clock.advance(DAY)
     for n in order:
-        await deliver(cue.desk, Scope(), f"c{n}")
+        await deliver(cue.services, Scope(), f"c{n}")
     return times
 
 
@@ -77,12 +77,16 @@ async def test_delivering_again_changes_nothing(tmp_path, clock):
         await deliver_in_order(cue, clock, (*EXAMS, "I am allergic to nuts."), range(4))
         before = await memories_by_time(cue)
         for n in (2, 0, 3, 1):
-            values = {"tenant": "default", "no": (await cue.desk.store.conversation(Scope(), f"c{n}")).no, "epoch": 1}
+            values = {
+                "tenant": "default",
+                "no": (await cue.services.store.conversation(Scope(), f"c{n}")).no,
+                "epoch": 1,
+            }
             # as a forget of what they say too leaves them
-            await cue.desk.store.database.write(
+            await cue.services.store.database.write(
                 lambda each, values=values: each.run("delivery_anew", **values).rowcount
             )
-            await deliver(cue.desk, Scope(), f"c{n}")
+            await deliver(cue.services, Scope(), f"c{n}")
         assert await memories_by_time(cue) == before
 
 

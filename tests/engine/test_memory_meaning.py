@@ -176,7 +176,7 @@ async def test_a_memory_forgotten_during_embedding_gets_no_vector(tmp_path):
 async def test_a_late_embedding_is_discarded_if_the_text_changed(tmp_path):
     async with cue_on(tmp_path, embedder=meaning()) as cue:
         memory = await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
-        store = cue.desk.store.vectors
+        store = cue.services.store.vectors
         [due] = await store.places_due("m")
         [text] = await store.memory_texts(Scope(), ANN, after=due.upto, limit=9)
         rows = ((text.number, 0, bytes(16)),)
@@ -263,7 +263,7 @@ async def test_an_ended_memory_is_recalled_only_as_of_its_validity():
 async def test_ended_memories_do_not_displace_current_ones():
     """1,200 memories are current and 400 ended ones match more words, with and without vectors."""
     async with cue_on() as cue:
-        store = cue.desk.store
+        store = cue.services.store
         ended = [_memory(n, "lamp lamp harbour", valid_to=2.0) for n in range(400)]
         holding = [_memory(n, f"note {n} of the winter garden") for n in range(1000, 2200)]
         current = _memory(9000, "the lamp by the old harbour wall, as was said on the first day")
@@ -308,7 +308,9 @@ async def test_a_fact_of_user_and_persona_is_recalled_once(tmp_path):
             reply = await cue.ask(Ask("What am I allergic to?", name, user="ann"))
             blocks = [block.text for block in reply.window.blocks if block.source.startswith("memory:")]
             assert sum("allergic to nuts" in text for text in blocks) == 1
-        persona_memories = [each for each in page.items if each.place == persona_place("ann", cue.desk.default_persona)]
+        persona_memories = [
+            each for each in page.items if each.place == persona_place("ann", cue.services.settings.default_persona)
+        ]
         await cue.memories.remove(persona_memories[0].id, user="ann")
         hits = await search(cue, "Who is allergic to nuts?", scopes=("user", "persona"))
         assert [hit.scope for hit in hits if hit.memory_id.startswith("memory:")] == ["user"]

@@ -5,6 +5,7 @@ import json
 import random
 
 import pytest
+from msgspec.structs import replace
 from simulated_users import Echo, SimulatedUsers, Taste
 from turn_helpers import Client, cue_on
 
@@ -46,7 +47,7 @@ async def ask_in_order(cue, *texts, name="c", user="ann", clock=None, **fields):
 
 async def observations_of(cue, slug=SLUG):
     """Return the observations of a prompt, oldest first."""
-    return await cue.desk.prompts.observations(Scope(), slug)
+    return await cue.services.prompts.observations(Scope(), slug)
 
 
 async def observation_of(cue, n, name="c"):
@@ -204,7 +205,7 @@ async def test_without_observation_an_edit_applies_to_everyone(clock):
 @pytest.mark.parametrize("strategy", ["epsilon_greedy", "thompson"])
 async def test_signals_select_a_variant_and_are_recorded_with_its_score(clock, key_file, strategy):
     async with cue_on(clock=clock, prompts__strategy=strategy, secrets__key_file=key_file) as cue:
-        cue.desk.epsilon = 0.0
+        cue.services.settings = replace(cue.services.settings, epsilon=0.0)
         await cue.prompts.save(SLUG, {"body": "Be kind."})
         await cue.prompts.fork(SLUG, "code")
         weights = {"context_weights": {"task_coding": 1.0}}
@@ -273,12 +274,12 @@ async def test_a_trial_uses_the_corrected_score(clock):
             await ask_in_order(cue, "hello", WRONG, name=f"after {n}")
             clock.advance(4000)
         await cue.work()
-        docket = cue.desk.dockets[SLUG, "main"]
+        docket = cue.services.caches.evidence[SLUG, "main"]
         assert docket.said_first
         assert max(each.mean for each in docket.said_first) < 0.5
         for n in range(12):
             await cue.turns.feedback(f"after {n}", 1, thumb="up", outcome="success")
-        later = cue.desk.dockets[SLUG, "main"]
+        later = cue.services.caches.evidence[SLUG, "main"]
         assert [each.mean for each in later.said_first] == [pytest.approx(1.0)] * len(docket.said_first)
 
 
@@ -342,7 +343,7 @@ async def test_one_extreme_user_has_little_weight(cue, clock):
 
 
 async def scored_prompts(cue, name, n):
-    outcome = await cue.desk.store.outcomes.get(Scope(), name, n)
+    outcome = await cue.services.store.outcomes.get(Scope(), name, n)
     return outcome.taught if outcome else ()
 
 

@@ -46,7 +46,7 @@ async def test_json_and_yaml_are_read_alike(project):
     async with cue_on(project) as cue:
         assert cue.personas == ["ada", "assistant", "bob"]
         assert (await prompt_start(cue, "ada"), await prompt_start(cue, "bob")) == ("You are Ada.", "You are Bob.")
-        assert cue.desk.personas["bob"].version == "1.10"  # YAML 1.1 would read a number
+        assert cue.services.settings.personas["bob"].version == "1.10"  # YAML 1.1 would read a number
 
 
 async def test_the_next_turn_uses_the_changed_file(project):
@@ -70,7 +70,7 @@ async def test_concurrent_turns_share_a_scan_and_miss_no_edit(project):
         return set()
 
     async with cue_on(project) as cue:
-        watch = CountingWatch(cue.config, lambda: [cue.desk], known_ids)
+        watch = CountingWatch(cue.config, lambda: [cue.services], known_ids)
         first = asyncio.create_task(watch.look())
         await asyncio.sleep(0)
         assert watch.looks == 1  # a running scan may have read the file already
@@ -79,7 +79,7 @@ async def test_concurrent_turns_share_a_scan_and_miss_no_edit(project):
         await asyncio.sleep(0)
         cancelled.cancel()
         await asyncio.gather(first, *others)
-        assert cue.desk.personas["ada"].base_system_prompt == "You are Eva."
+        assert cue.services.settings.personas["ada"].base_system_prompt == "You are Eva."
         assert watch.looks == 2
         await watch.look()
         assert watch.looks == 3
@@ -194,17 +194,17 @@ async def test_the_relay_uses_the_changed_persona(project):
 async def test_presets_change_while_the_database_is_open(project, caplog):
     write_presets(project, {})
     async with cue_on(project) as cue:
-        ada = cue.desk.personas["ada"]
-        assert not tracking_of(ada, "tutor", cue.desk.profiles).enabled
+        ada = cue.services.settings.personas["ada"]
+        assert not tracking_of(ada, "tutor", cue.services.settings.profiles).enabled
         write_presets(project, PRESETS)
         await prompt_start(cue, "ada")
-        assert tracking_of(ada, "tutor", cue.desk.profiles).consecutive_turns == 1
+        assert tracking_of(ada, "tutor", cue.services.settings.profiles).consecutive_turns == 1
         write_presets(project, PRESETS | {"presets": [{"id": "x", "addonPromptKeys": ["_meta/none"]}]})
         await prompt_start(cue, "ada")
         await prompt_start(cue, "ada")
         [warning] = caplog.messages
         assert warning.startswith("config/metaprompt-presets.json: presets[0].addonPromptKeys[0]: ")
-        assert tracking_of(ada, "tutor", cue.desk.profiles).enabled
+        assert tracking_of(ada, "tutor", cue.services.settings.profiles).enabled
         await cue.prompts.save("_meta/none", {"body": "Be brief."})
         write_presets(project, PRESETS | {"presets": [{"id": "x", "addonPromptKeys": ["_meta/none"]}],
                                         "routing": {"defaultPresetId": "x"}})  # fmt: skip
@@ -216,7 +216,9 @@ async def test_a_persona_may_name_a_profile_added_with_it(project):
         write_presets(project, {"sentimentTracking": {"profiles": {"gentle": {"cooldownTurns": 7}}}})
         write(project, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva.", "sentimentTracking": "gentle"})
         assert await prompt_start(cue, "ada") == "You are Eva."
-        assert tracking_of(cue.desk.personas["ada"], None, cue.desk.profiles).cooldown_turns == 7
+        assert (
+            tracking_of(cue.services.settings.personas["ada"], None, cue.services.settings.profiles).cooldown_turns == 7
+        )
 
 
 async def test_a_cancelled_scan_loses_no_change(project):
@@ -225,12 +227,12 @@ async def test_a_cancelled_scan_loses_no_change(project):
             write(project, "ada.json", {"id": "ada", "baseSystemPrompt": f"You are {name}."})
             write_presets(project, {"sentimentTracking": {"profiles": {name: {}}}})
             for pauses in range(4):
-                cancelled = asyncio.create_task(cue.desk.catch_up())
+                cancelled = asyncio.create_task(cue.services.catch_up())
                 for _ in range(pauses):
                     await asyncio.sleep(0)
                 cancelled.cancel()
             assert await prompt_start(cue, "ada") == f"You are {name}."
-            assert name in cue.desk.profiles.profiles
+            assert name in cue.services.settings.profiles.profiles
 
 
 async def test_a_taken_id_leaves_a_file_with_its_previous_id(project, caplog):
@@ -273,7 +275,10 @@ async def test_a_persona_and_a_profile_may_name_a_custom_method(project):
     async with handle as cue:
         write(project, "bob.yaml", "id: bob\nsentimentTracking: loud\nbaseSystemPrompt: You are loud.\n")
         assert await prompt_start(cue, "bob") == "You are loud."
-        assert tracking_of(cue.desk.personas["bob"], None, cue.desk.profiles).method == "shouting"
+        assert (
+            tracking_of(cue.services.settings.personas["bob"], None, cue.services.settings.profiles).method
+            == "shouting"
+        )
 
 
 ODD = [
@@ -318,7 +323,7 @@ async def test_yaml_values_have_the_types_of_their_fields(tmp_path):
     )
     write(tmp_path, "a.yaml", text)
     async with cue_on(tmp_path) as cue:
-        persona = cue.desk.personas["2024-01-31"]
+        persona = cue.services.settings.personas["2024-01-31"]
         assert (persona.name, persona.version, persona.role) == ("no", "1.0", "off")
         assert (persona.tracking.frustration_threshold, persona.tracking.history_window) == (-0.5, 5)
         [metaprompt] = persona.metaprompts

@@ -100,7 +100,7 @@ async def test_the_estimate_equals_windows_assembled_with_the_other_version(proj
         assert impact.window.before == round(sum(each.tokens for each in plain) / 16)
         assert impact.window.after == round(sum(each.tokens for each in kind) / 16)
         texts = [json.loads(each.messages[0])["content"] for each in (plain[0], kind[0])]
-        assert (impact.prompt.before, impact.prompt.after) == tuple(map(cue.desk.count, texts))
+        assert (impact.prompt.before, impact.prompt.after) == tuple(map(cue.services.count, texts))
         assert impact.prefix_kept < 0.2, "nothing behind the persona's text can come from the cache"
         await cue.turns.replay(NAME, 16)
         reverse = await cue.prompts.impact("persona/helper", 2, 1)
@@ -140,7 +140,7 @@ async def test_only_the_newest_turns_of_all_conversations_are_measured(project):
         await cue.prompts.save("persona/helper", {"body": SHORT})
         for at in range(6):
             await cue.ask(Ask("hello", f"c{at % 3}", persona="helper"))
-            cue.desk.clock.advance(60)
+            cue.services.clock.advance(60)
         await cue.ask(Ask("hello", "other", persona="assistant"))
         await cue.prompts.save("persona/helper", {"body": LONG})
         assert (await cue.prompts.impact("persona/helper", 1, turns=4)).turns == 4
@@ -177,7 +177,7 @@ async def test_children_of_a_prompt_are_affected_unless_pinned(project):
         assert (impact.turns, impact.reproduced) == (8, 8)
         assert impact.left_out_turns > 0
         texts = [f"{body}\n\nBe brief.\n\nYou are Ada." for body in ("Be kind.", "Be kind, and say so." * 20)]
-        assert (impact.prompt.before, impact.prompt.after) == tuple(map(cue.desk.count, texts))
+        assert (impact.prompt.before, impact.prompt.after) == tuple(map(cue.services.count, texts))
         assert (await cue.prompts.impact("base/middle", 1, 1)).turns == 8
         await cue.prompts.save("persona/helper", {"own": SHORT}, params=["agent_name"], inherits="base/manners@main:1")
         await cue.ask(Ask("and now?", "pinned", persona="helper"))

@@ -146,7 +146,7 @@ async def test_fence_marks_in_a_strategy_do_not_close_the_fence(tmp_path):
         await say(ANGRY)
         fence = json.loads((await say("And now?")).window.messages[-1])["content"].split("<recalled ")[1][:16]
         await cue.mind.reset(NAME)
-        cue.desk.work_model.say(answer_with(strategy=f"a </recalled {fence}> b", recoveryStrategy="c"))
+        cue.services.work_model.say(answer_with(strategy=f"a </recalled {fence}> b", recoveryStrategy="c"))
         await cue.mind.run(NAME, "gmi_self_trait_adjustment")
         prompt = json.loads((await say("And now?")).window.messages[-1])["content"]
         assert prompt.count("<recalled ") == 1
@@ -298,7 +298,7 @@ async def test_a_manual_run_without_a_model_applies_the_events_rule(tmp_path):
 async def test_a_clock_set_back_suppresses_no_event(tmp_path):
     async with open_reflecting(tmp_path) as (cue, say):
         await say(ANGRY)
-        cue.desk.clock.advance(-86_400)
+        cue.services.clock.advance(-86_400)
         events = [(await say(ANGRY)).metadata["sentiment"]["events"] for _ in range(4)]
         assert events == [[], [], [], ["user_frustrated"]]
 

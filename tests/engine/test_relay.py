@@ -202,7 +202,7 @@ async def test_usage_and_cached_tokens_are_stored(cue, client):
 
 async def test_the_end_of_a_stream_waits_until_the_turn_is_durable(cue, client):
     client.upstream.say(streamed("hello"))
-    store, gate, events = cue.desk.store, asyncio.Event(), []
+    store, gate, events = cue.services.store, asyncio.Event(), []
 
     class Slow:
         def __getattr__(self, name):
@@ -212,7 +212,7 @@ async def test_the_end_of_a_stream_waits_until_the_turn_is_durable(cue, client):
             await gate.wait()
             return await store.close(lease, closing)
 
-    cue.desk.store = Slow()
+    cue.services.store = Slow()
     body = json.dumps({"model": "m", "messages": client.history, "stream": True}).encode()
 
     async def read():
@@ -227,7 +227,7 @@ async def test_the_end_of_a_stream_waits_until_the_turn_is_durable(cue, client):
     gate.set()
     await reading
     assert b"".join(events[1:]) == body_of(streamed("hello"))
-    cue.desk.store = store
+    cue.services.store = store
 
 
 async def test_a_stream_with_finish_but_without_done_is_complete(cue, client):

@@ -329,7 +329,7 @@ async def test_the_control_keeps_its_share_and_its_conversations(tmp_path, clock
                 break
         assert 0.25 < sum(text == "two" for text in texts.values()) / len(texts) < 0.75
         observations = [
-            each for each in await cue.desk.prompts.observations(_scope(), SLUG) if each.conversation[0] == "c"
+            each for each in await cue.services.prompts.observations(_scope(), SLUG) if each.conversation[0] == "c"
         ]
         assert {(each.number, each.share, each.propensity) for each in observations} == {(1, 0.5, 0.5), (2, 0.5, 0.5)}
         assert await active(cue) == 1, "observed automatically, without named versions"

@@ -50,9 +50,9 @@ async def test_secrets_in_tools_and_response_formats_are_redacted_in_storage(cue
         assert (upstream.sent()["tools"], upstream.sent()["response_format"]) == (tools, schema)
     assert files_with(tmp_path) == []
     manifest = (await cue.turns.get(NAME, 2)).steps[0].manifest
-    texts = await cue.desk.store.texts(Scope(), [manifest.tools_digest])
+    texts = await cue.services.store.texts(Scope(), [manifest.tools_digest])
     assert texts[manifest.tools_digest].count("[[secret:github_token#") == 2
-    assert manifest.tools_tokens >= cue.desk.count("\n".join(map(json.dumps, (tools, schema))))
+    assert manifest.tools_tokens >= cue.services.count("\n".join(map(json.dumps, (tools, schema))))
     assert (await cue.turns.replay(NAME, 2)).verdict == "identical"
 
 

@@ -94,7 +94,7 @@ async def test_a_call_beyond_the_buffer_passes_and_is_counted(cue: Cuebook, upst
     shadow = Shadow(upstream, most=1)  # not started yet: nothing leaves the queue
     for name in ("one", "two", "three"):
         request, call = requested("hi", conversation=name)
-        assert len([piece async for piece in shadow.pass_on(cue.desk, request, call)]) == 2
+        assert len([piece async for piece in shadow.pass_on(cue.services, request, call)]) == 2
     assert (shadow.waiting, shadow.lost) == (1, {"overload": 2})
     shadow.start()
     await shadow.aclose()
@@ -108,7 +108,7 @@ async def test_an_answer_larger_than_the_buffer_passes_and_is_dropped(cue: Cuebo
     shadow = Shadow(upstream, most_bytes=1500)
     upstream.say(completion("x" * 1000))
     request, call = requested("hi")
-    pieces = [piece async for piece in shadow.pass_on(cue.desk, request, call)]
+    pieces = [piece async for piece in shadow.pass_on(cue.services, request, call)]
     assert sum(len(piece) for piece in pieces if isinstance(piece, bytes)) > 1000
     assert (shadow.waiting, shadow.lost) == (0, {"overload": 1})
 
@@ -125,7 +125,7 @@ async def test_other_requests_pass_and_are_counted(cue: Cuebook) -> None:
 async def test_turns_lost_in_a_crash_return_with_the_next_request(cue: Cuebook, upstream: ScriptedUpstream) -> None:
     died = Shadow(upstream)  # it stores nothing any more
     request, call = requested("My name is Ann.")
-    assert [piece async for piece in died.pass_on(cue.desk, request, call)]
+    assert [piece async for piece in died.pass_on(cue.services, request, call)]
     await pass_through(cue, "My name is Ann.", {"role": "assistant", "content": "Noted."}, "What is it?")
     await cue.settle()
     posts = await cue.conversations.posts("talk")

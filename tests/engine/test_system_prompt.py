@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 from turn_helpers import NAME, Client, cue_on
 
 from cuebook import Ask, Cuebook
@@ -222,7 +223,7 @@ async def test_an_observation_scores_the_variant_of_its_conversation(project, mo
             spoke.add((f"c{n}", selection["branch"], selection["version"]))
         await cue.prompts.observe(slug, sentiment=1.0, conversation="c0", branch="main")
         await cue.prompts.observe(slug, sentiment=1.0, conversation="nobody's")
-        observations = await cue.desk.prompts.observations(Scope(), slug)
+        observations = await cue.services.prompts.observations(Scope(), slug)
         assert {(each.conversation, each.branch, each.number) for each in observations[:40]} == spoke
         assert {each.branch for each in observations[:40]} == {"main", "warm"}
         assert [each.branch for each in observations[40:]] == ["main", "main"], "as named; nothing is verified"
@@ -285,7 +286,7 @@ async def test_an_add_on_without_a_prompt_is_a_file_error(project):
 async def test_the_callers_signals_select_the_matching_variant(project):
     await prepare(project)
     async with cue_on(project) as cue:
-        cue.desk.epsilon = 0.0
+        cue.services.settings = replace(cue.services.settings, epsilon=0.0)
         await cue.prompts.fork("persona/kind", "code")
         weights = {"context_weights": {"task_coding": 1.0}}
         await cue.prompts.save("persona/kind", {"body": "Write code."}, branch="code", metadata=weights)

@@ -36,15 +36,15 @@ async def test_background_jobs_roll_back_worse_versions_in_every_tenant(tmp_path
         for number, score, conversations in ((1, 0.8, 60), (2, 0.2, 60)):
             if number == 2:
                 await mine.prompts.save(SLUG, {"body": "two"})
-            [version] = await mine.desk.prompts.versions(Scope(), SLUG, numbers=[number])
+            [version] = await mine.services.prompts.versions(Scope(), SLUG, numbers=[number])
             for n in range(conversations):
                 for moment in (dice.gauss(0, 0.05), dice.gauss(0, 0.05)):  # as another process: no job runs at once
                     observation = Observation(
                         slug=SLUG, branch="main", number=number, score=score + moment, sentiment=score,
                         conversation=f"{number} {n}", at=clock.now(),
                     )  # fmt: skip
-                    record = receipt(mine.desk, version, "observe", conversation=observation.conversation)
-                    await mine.desk.prompts.observe(Scope(), observation, audit=record)
+                    record = receipt(mine.services, version, "observe", conversation=observation.conversation)
+                    await mine.services.prompts.observe(Scope(), observation, audit=record)
                     clock.advance(30)
                 clock.advance(3600)
         assert (await mine.prompts.family(SLUG)).branch("main").active == 2

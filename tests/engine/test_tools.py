@@ -92,7 +92,7 @@ async def test_a_summary_made_during_a_loop_applies_after_its_end(cue, client):
     for n in range(20):
         await client.say(f"The box of colour {n} holds {n} apples.")
     client.history.append(user("look"))
-    store = cue.desk.store
+    store = cue.services.store
     read = await store.compaction(Scope(), NAME, limit=100)
     await loop(client, 1)
 
@@ -105,9 +105,9 @@ async def test_a_summary_made_during_a_loop_applies_after_its_end(cue, client):
         async def compaction(self, *_, **__):
             return read
 
-    cue.desk.store = Late()
-    assert await compact_once(cue.desk, Scope(), NAME, STANDARD) == "stored"
-    cue.desk.store = store
+    cue.services.store = Late()
+    assert await compact_once(cue.services, Scope(), NAME, STANDARD) == "stored"
+    cue.services.store = store
     await loop(client, 2, start=1)
     await step(client, completion("done"))
     turn = await cue.turns.get(NAME, 21)
@@ -226,7 +226,7 @@ async def test_a_loop_in_two_processes_is_one_turn(tmp_path, upstream):
     async with cue_on(tmp_path, upstream=upstream) as mine, cue_on(tmp_path, upstream=upstream) as theirs:
         one, two = Client(mine, upstream), Client(theirs, upstream)
         one.history = two.history = [user("look")]
-        theirs.desk.dice = mine.desk.dice
+        theirs.services.dice = mine.services.dice
         for n in range(6):
             await loop((one, two)[n % 2], 1, start=n)
         await step(one, completion("there"))

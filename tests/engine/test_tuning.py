@@ -18,7 +18,7 @@ PAGE = "\n".join(f"Line {n} of the timetable says that the ferry number {1000 + 
 
 
 async def tuning(cue: Cuebook) -> TuningState | None:
-    state = await cue.desk.store.tuning.tuned(Scope(), NAME)
+    state = await cue.services.store.tuning.tuned(Scope(), NAME)
     return state.tuning if state else None
 
 
@@ -79,15 +79,15 @@ async def test_the_optimizer_can_be_switched_off(tmp_path: Path) -> None:
 async def put(cue: Cuebook, tuning: TuningState) -> None:
     """Store a tuning as a run of the optimizer would."""
     conversation = await cue.conversations.get(NAME)
-    stands = await cue.desk.store.tuning.tuned(Scope(), NAME)
+    stands = await cue.services.store.tuning.tuned(Scope(), NAME)
     run = TuningRun(
         no=conversation.no,
         seen_seq=conversation.last_seq,
         before=stands.updated_at if stands else 0.0,
-        now=cue.desk.clock.now(),
+        now=cue.services.clock.now(),
         tuning=tuning,
     )
-    assert await cue.desk.store.tuning.keep(Scope(), NAME, run)
+    assert await cue.services.store.tuning.keep(Scope(), NAME, run)
 
 
 @pytest.mark.parametrize(("tunes", "condensed"), [(False, False), (True, True)])

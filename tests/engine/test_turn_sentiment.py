@@ -285,11 +285,11 @@ async def test_a_failing_embedder_leaves_task_rules(project):
     async with cue_on(project, embedder=embedder) as cue:
         assert (await sentiments_of(cue, CALM))[0]["task"] == "coding"
         embedder.fails = True
-        await embed_kinds(cue.desk)
-        assert await due(cue.desk) == 0, "it is not called repeatedly"
+        await embed_kinds(cue.services)
+        assert await due(cue.services) == 0, "it is not called repeatedly"
         embedder.fails = False
         assert (await sentiments_of(cue, CALM))[0]["task"] == "coding"
-        assert await due(cue.desk) == 1
+        assert await due(cue.services) == 1
 
 
 async def test_a_failing_method_stops_no_turn(project):

@@ -132,7 +132,7 @@ def accounted_seqs(window: Window, reach: int = 0) -> list[int]:
 async def check_accounted(cue: Cuebook, window: Window, name: str = NAME, head: int | None = None) -> None:
     """Check that each post of the path is in the window, summarized or dropped, exactly once."""
     conversation = await cue.conversations.get(name)
-    posts = await cue.desk.store.posts(Scope(), name, head=conversation.head if head is None else head)
+    posts = await cue.services.store.posts(Scope(), name, head=conversation.head if head is None else head)
     path_seqs = [post.seq for post in posts]
     summaries = [each.source for each in (*window.blocks, *window.dropped) if each.source.startswith("summary:")]
     version = int(summaries[0].split(":")[1]) if summaries else None

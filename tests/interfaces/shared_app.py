@@ -28,7 +28,7 @@ def app_of(cue: Cuebook, *, host: str | None = None, port: int | None = None) ->
 
 def is_open(cue: Cuebook) -> bool:
     try:
-        _ = cue.desk
+        _ = cue.services
     except CuebookError:
         return False
     return True

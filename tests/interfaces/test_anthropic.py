@@ -116,9 +116,10 @@ def test_breakpoints_setting_selects_the_hosts_that_get_markers() -> None:
     for breakpoints, upstream, placed in (
         ("auto", theirs, True), ("auto", other, False), ("off", theirs, False), ("on", other, True),
     ):  # fmt: skip
-        desk: Any = SimpleNamespace(breakpoints=breakpoints, cache_rule=None)
-        assert (marked(desk, upstream, request).body != long) == placed
-        assert not placed or breakpoints == "on" or marked(desk, upstream, short).body == BODY
+        settings = SimpleNamespace(breakpoints=breakpoints, cache_rule=None)
+        services: Any = SimpleNamespace(settings=settings)
+        assert (marked(services, upstream, request).body != long) == placed
+        assert not placed or breakpoints == "on" or marked(services, upstream, short).body == BODY
     hour: Any = SimpleNamespace(breakpoints="auto", cache_rule=rule_named("anthropic-1h"))
     assert b'{"type":"ephemeral","ttl":"1h"}' in marked(hour, theirs, request).body
 

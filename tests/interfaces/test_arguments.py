@@ -145,7 +145,7 @@ class Mocking:
 
 async def test_custom_analyzers_are_available_by_name() -> None:
     async with Cuebook.open(analyzers=[Mocking()], worker=False) as cue:
-        methods = cue.desk.analyzers
+        methods = cue.services.analyzers
         assert methods["mocking"].read("Hi!").score == 1.0
         assert methods["lexicon_based"].read("this is great").polarity == "positive"
 

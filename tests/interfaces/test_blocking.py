@@ -14,9 +14,9 @@ import pytest
 from cuebook import Ask, BlockingCuebook, Chunk, Cuebook, CuebookError, NotFound
 from cuebook.testing import Script, ScriptedModel
 
-#: Members without a blocking form: the desk is internal, relay and pass_through are for the server.
+#: Members without a blocking form: the services are internal, relay and pass_through are for the server.
 ASYNC_ONLY = {
-    "desk",
+    "services",
     "relay",
     "respond",
     "message",

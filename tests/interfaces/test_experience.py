@@ -211,7 +211,7 @@ async def test_settings_determine_the_selecting_model(
     tmp_path: Path, settings: dict[str, Any], name: str | None
 ) -> None:
     async with Cuebook.open(build(arguments={"store.url": ":memory:"} | settings, folder=str(tmp_path))) as cue:
-        chooses = cue.desk.experience_model
+        chooses = cue.services.experience_model
         assert (chooses.name if chooses else None) == name
 
 

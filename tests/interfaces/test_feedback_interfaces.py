@@ -62,7 +62,7 @@ async def test_newer_feedback_replaces_the_older_one(cue: Cuebook, client: httpx
     ):
         assert (await client.post(ROUTE, json=body)).status_code == 200
         assert await weight(cue) == (pytest.approx(weight_after), 1)
-    seen = await cue.desk.prompts.observations(Scope(), "persona/assistant")
+    seen = await cue.services.prompts.observations(Scope(), "persona/assistant")
     assert [(each.score, each.sentiment, each.turn, each.user) for each in seen] == [(0.3, 0.0, 1, "ann")]
 
 
@@ -72,7 +72,7 @@ async def test_idempotency_key_records_feedback_once(cue: Cuebook, client: httpx
     assert (await client.post(ROUTE, json={"thumb": "up"}, headers=key)).json() == first.json()
     assert (await client.post(ROUTE, json={"thumb": "down"}, headers=key)).status_code == 422
     assert await weight(cue) == (0.53, 1)
-    result = await cue.desk.store.outcomes.get(Scope(), "c", 1)
+    result = await cue.services.store.outcomes.get(Scope(), "c", 1)
     assert result is not None
     assert result.revision == 1
 

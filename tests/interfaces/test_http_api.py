@@ -378,7 +378,7 @@ async def test_ids_can_contain_any_character(client: httpx.AsyncClient) -> None:
 
 
 async def test_readiness_fails_with_the_store(client: httpx.AsyncClient, cue: Cuebook) -> None:
-    await cue.desk.store.aclose()
+    await cue.services.store.aclose()
     answer = await client.get("/readyz")
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"

@@ -392,7 +392,7 @@ async def test_each_error_class_has_its_status(
         async def listed(self, **_: object) -> None:
             raise error
 
-    parts = {"config": cue.config, "desk": cue.desk, "keys": cue.keys, "personas": []}
+    parts = {"config": cue.config, "services": cue.services, "keys": cue.keys, "personas": []}
     failing = type("Failing", (), {"conversations": Broken(), **parts})()
     failing.upstream_url = None
     transport = httpx.ASGITransport(create_app(failing))
@@ -407,7 +407,7 @@ async def test_each_error_class_has_its_status(
 
 
 async def test_unexpected_error_hides_its_details(cue: Cuebook, caplog: pytest.LogCaptureFixture) -> None:
-    failing = type("Failing", (), {"config": cue.config, "desk": cue.desk})()
+    failing = type("Failing", (), {"config": cue.config, "services": cue.services})()
     transport = httpx.ASGITransport(create_app(failing))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as broken:
         answer = await broken.get("/api/conversations")

@@ -43,7 +43,7 @@ def is_ended(pieces: Iterator[bytes]) -> bool:
 
 async def test_watchers_share_a_reader_and_see_permitted_turns(cue: Cuebook) -> None:
     readers: dict[int, LiveViews] = {}
-    live = goings_on.Live(cue.desk, cue.config, readers)
+    live = goings_on.Live(cue.services, cue.config, readers)
     async with AsyncExitStack() as open_:
         watching: list[AsyncGenerator[LiveTurn | Sums | None, None]] = []
         for user in ("ann", "ann", "bob", None):

@@ -25,7 +25,7 @@ async def store_memories(cue: Cuebook, user: str, count: int) -> None:
         for n in range(count)
     ]
     change = PlaceChange(place=place, generation=0, memories=tuple(made))
-    assert await cue.desk.store.memories.save(Scope(), change, now=1.0)
+    assert await cue.services.store.memories.save(Scope(), change, now=1.0)
 
 
 async def test_export_lists_all_memories_of_a_user(cue: Cuebook, client: httpx.AsyncClient) -> None:

@@ -39,7 +39,7 @@ async def test_erasure_includes_calls_that_wait_to_be_stored(
         upstream=UpstreamConfig(url="http://up.test/v1", shadow=True),
     )
     async with Cuebook.open(Config(settings=settings), upstream=ScriptedUpstream(default=completion("Ok."))) as cue:
-        async with cue.desk.lines.hold(DEFAULT_TENANT, "trip"):  # storing the call waits for this lock
+        async with cue.services.queue.hold(DEFAULT_TENANT, "trip"):  # storing the call waits for this lock
             await say(cue, "My pilot is called Zqcanary.", user=user, conversation="trip")
             receipt = await cue.memory.forget(**target)
             assert receipt.state == "done"
@@ -59,7 +59,7 @@ async def test_erasure_of_others_keeps_waiting_calls() -> None:
         store=StoreConfig(url=":memory:"), upstream=UpstreamConfig(url="http://up.test/v1", shadow=True)
     )
     async with Cuebook.open(Config(settings=settings), upstream=ScriptedUpstream(default=completion("Ok."))) as cue:
-        async with cue.desk.lines.hold(DEFAULT_TENANT, "trip"):
+        async with cue.services.queue.hold(DEFAULT_TENANT, "trip"):
             await say(cue, "My pilot is called Al.", user="ann", conversation="trip")
             for gone in ({"user": "bob"}, {"conversation": "other"}):
                 await cue.memory.forget(**gone)

@@ -84,7 +84,7 @@ async def test_participant_cannot_read_recalled_memories_of_the_owner() -> None:
 async def test_new_participant_invalidates_prepared_turns() -> None:
     async with served() as keyed:
         _, _, owner = await _share_conversation(keyed)
-        store, look = keyed.cue.desk.store, PathQuery(conversation="c1")
+        store, look = keyed.cue.services.store, PathQuery(conversation="c1")
         before = (await store.scene(Scope(user="ann"), look)).epoch
         assert (await owner.put(f"{TALK}/participants", json={"participants": ["bob"]})).status_code == 200
         assert (await store.scene(Scope(user="ann"), look)).epoch == before

@@ -84,7 +84,7 @@ async def recall(
     if user is not None or organization is not None or conversation is not None:
         return hits
     zone = await cue.memory.zone()
-    read = read_query(query, now=cue.desk.clock.now(), zone=zone)
+    read = read_query(query, now=cue.services.clock.now(), zone=zone)
     known = await cue.memories.search(read, limit=limit)
     return sorted([*known, *hits], key=lambda each: -each.score)[:limit]
 
@@ -118,7 +118,7 @@ async def _behind(cue: Parts, hit: Hit, user: str | None) -> list[str]:
 async def _own(cue: Parts, name: str, user: str | None) -> Memory:
     """Return a memory if the caller may delete it. Raises NotFound, Denied."""
     memory = await cue.memories.get(name, user=user)
-    await check_item(cue.desk, name, user)
+    await check_item(cue.services, name, user)
     if user is not None and memory.place.kind == "book":
         msg = f"Cannot forget memory {memory.id!r}: it belongs to the project, not to a user. Omit the user."
         raise Denied(msg)

@@ -13,8 +13,8 @@ from cuebook.app.keys import record_of
 from cuebook.app.paging import LIMIT, Paged, PostsAt, RoundsAt, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.session import SessionMessage, session_of
 from cuebook.app.transcript_views.conversation_list import ConversationListing
-from cuebook.engine.core.desk import Desk, Key
 from cuebook.engine.core.drafts import Posted, check_text, check_time
+from cuebook.engine.core.services import Key, Services
 from cuebook.engine.core.time_zones import dated, zone_of
 from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
@@ -40,8 +40,8 @@ A = TypeVar("A", bound=PostsAt)
 class Conversations:
     """The conversations of a project. `user` is the caller; None stands for the project's owner."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def append(
         self,
@@ -68,7 +68,7 @@ class Conversations:
             msg = "posts: empty. Send at least one."
             raise InvalidInput(msg, where="posts")
         zone = await self._zone(Scope(user=user), conversation, time_zone)
-        now = self._desk.clock.now()
+        now = self._services.clock.now()
 
         def draft_all() -> tuple[Draft, ...]:
             return dated([self._draft(each, number, user, persona, now) for number, each in enumerate(posts)], zone)
@@ -79,7 +79,7 @@ class Conversations:
         if idempotency_key:
             data = b"".join(draft.digest for draft in drafts)
             asked = msgspec.json.encode([conversation, parent]) + data
-            key = (idempotency_key, self._desk.request_digest(asked))
+            key = (idempotency_key, self._services.settings.request_digest(asked))
             if repeated := await self._repeated(Scope(user=user), key):
                 return repeated
         batch = Batch(
@@ -90,26 +90,26 @@ class Conversations:
             user=user,
             persona=persona,
             parent=parent,
-            idempotency=self._desk.keyed_digest_of(key),
-            delivers=bool(personal_places(self._desk.memory_policy, Participants(user=user, persona="-"))),
+            idempotency=self._services.settings.keyed_digest_of(key),
+            delivers=bool(personal_places(self._services.settings.memory_policy, Participants(user=user, persona="-"))),
         )
         try:
-            appended = await self._desk.store.append(Scope(user=user), batch)
+            appended = await self._services.store.append(Scope(user=user), batch)
         except Conflict:  # an identical concurrent request may have been stored first
             if key and (repeated := await self._repeated(Scope(user=user), key)):
                 return repeated
             raise
-        self._desk.notify_jobs()
+        self._services.notify_jobs()
         return appended
 
     def _draft(
         self, value: Posted | Mapping[str, Any], number: int, user: str | None, persona: str | None, now: float
     ) -> Draft:
-        desk, at = self._desk, now + number * TICK_S
-        fresh = desk.dice.new_id("post")
+        services, at = self._services, now + number * TICK_S
+        fresh = services.dice.new_id("post")
         try:
             if isinstance(value, Posted):
-                return desk.writer.posted(value, id=fresh, now=at, persona=persona, user=user)
+                return services.writer.posted(value, id=fresh, now=at, persona=persona, user=user)
             fields = dict(value)
             id_, when = fields.pop("id", None), fields.pop("timestamp", None)
             check_time(at if when is None else when)
@@ -118,7 +118,7 @@ class Conversations:
             if fields.get("content") is None:
                 _check_said(message_content, f"messages[{number}].content")
             now = at if when is None else float(when)
-            return desk.writer.message(raw, message_content, id=id_ or fresh, user=user, now=now, owner=user)
+            return services.writer.message(raw, message_content, id=id_ or fresh, user=user, now=now, owner=user)
         except (TypeError, UnicodeEncodeError, RecursionError) as error:
             msg = f"posts[{number}]: cannot be encoded as JSON ({error})."
             raise InvalidInput(msg, where=f"posts[{number}]") from error
@@ -133,10 +133,10 @@ class Conversations:
         if name is not None:
             return zone_of(name, None, UTC)
         try:
-            known = await self._desk.store.conversation(scope, conversation)
+            known = await self._services.store.conversation(scope, conversation)
         except NotFound:
             known = None  # new, or another user's: then storing raises the error
-        return zone_of(None, known, self._desk.zone)
+        return zone_of(None, known, self._services.settings.zone)
 
     async def _repeated(self, scope: Scope, key: Key) -> Appended | None:
         response = await self._response(scope, key)
@@ -147,7 +147,7 @@ class Conversations:
 
     async def _response(self, scope: Scope, key: Key) -> bytes | None:
         """Return the stored answer of an idempotency key, None for a new key. Raises KeyReused."""
-        answered = await self._desk.answered(scope, key)
+        answered = await self._services.answered(scope, key)
         if answered is None:
             return None
         if answered.digest != key[1]:
@@ -164,8 +164,10 @@ class Conversations:
         ignoring case. Raises InvalidInput.
         """
         if not q:
-            return await self._desk.store.conversations(Scope(user=user), limit=limit, cursor=cursor)
-        conversation_summaries = await ConversationListing(self._desk).find(q, user=user, limit=limit, cursor=cursor)
+            return await self._services.store.conversations(Scope(user=user), limit=limit, cursor=cursor)
+        conversation_summaries = await ConversationListing(self._services).find(
+            q, user=user, limit=limit, cursor=cursor
+        )
         return PageOfConversations(
             tuple(each.conversation for each in conversation_summaries.items), conversation_summaries.cursor
         )
@@ -184,25 +186,25 @@ class Conversations:
         if not conversation.head:
             return None
         span = [(conversation.head, conversation.head)]
-        posts = await self._desk.store.posts_in(Scope(user=user), conversation.id, span)
+        posts = await self._services.store.posts_in(Scope(user=user), conversation.id, span)
         return posts[0].id if posts else None
 
     async def get(self, conversation: str, *, user: str | None = None) -> Conversation:
         """Return a conversation. Raises NotFound."""
-        return await self._desk.store.conversation(Scope(user=user), conversation)
+        return await self._services.store.conversation(Scope(user=user), conversation)
 
     async def describe(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
         """Return a conversation as a JSON object (INTERFACE's shape), with its summary's state. Raises NotFound."""
         scope = Scope(user=user)
         found = await self.get(conversation, user=user)
-        summary = await self._desk.store.summary(scope, conversation)
+        summary = await self._services.store.summary(scope, conversation)
         return shapes.conversation(found, head=await self._head(found, user), summary=summary)
 
     async def posts(
         self, conversation: str, *, user: str | None = None, branches: bool = False, last: int | None = None
     ) -> Sequence[Post]:
         """Return the posts of the head's path, oldest first; with `branches`, those of all branches by `seq`."""
-        return await self._desk.store.posts(Scope(user=user), conversation, path=not branches, last=last)
+        return await self._services.store.posts(Scope(user=user), conversation, path=not branches, last=last)
 
     async def posts_page(
         self,
@@ -216,7 +218,7 @@ class Conversations:
         """Return a page of the posts. Later pages keep the path of the first page, even if the head moves."""
         found, start = await self._start(conversation, PostsAt, user=user, branches=branches, cursor=cursor)
         check_limit(limit)
-        posts = await self._desk.store.posts_behind(
+        posts = await self._services.store.posts_behind(
             Scope(user=user), conversation, after=start.seq, limit=limit + 1, path=not branches, head=start.head
         )
         shown = tuple(posts[:limit])
@@ -240,7 +242,7 @@ class Conversations:
         ids = shapes.ids_of(posts)
         before = {post.parent for post in posts} - ids.keys() - {0}
         spans = [(seq, seq) for seq in sorted(before)]
-        followed = await self._desk.store.posts_in(Scope(user=user), conversation, spans) if spans else []
+        followed = await self._services.store.posts_in(Scope(user=user), conversation, spans) if spans else []
         return ids | {post.seq: post.id for post in followed}
 
     async def rounds(
@@ -248,7 +250,7 @@ class Conversations:
     ) -> Sequence[Round]:
         """Return the rounds of the head's path; with `role`, only the posts that this role sent or received."""
         posts = await self.posts(conversation, user=user)
-        rounds = rounds_of(posts, await self._desk.store.round_states(Scope(user=user), conversation))
+        rounds = rounds_of(posts, await self._services.store.round_states(Scope(user=user), conversation))
         return _seen(rounds, role, include_failed=include_failed)
 
     async def rounds_page(
@@ -265,10 +267,10 @@ class Conversations:
         found, start = await self._start(conversation, RoundsAt, user=user, branches=False, cursor=cursor)
         check_limit(limit)
         scope, after = Scope(user=user), start.seq
-        states = await self._desk.store.round_states(scope, conversation)
+        states = await self._services.store.round_states(scope, conversation)
         posts: list[Post] = []
         while True:
-            read = await self._desk.store.posts_behind(
+            read = await self._services.store.posts_behind(
                 scope, conversation, after=after, limit=ROUND_POSTS, head=start.head
             )
             posts += read
@@ -296,9 +298,9 @@ class Conversations:
 
         With `include_compressed` the covered messages too, marked as compressed.
         """
-        summary = await self._desk.store.summary(Scope(user=user), conversation)
+        summary = await self._services.store.summary(Scope(user=user), conversation)
         posts = await self.posts(conversation, user=user)
-        return session_of(posts, summary, count=self._desk.count, include_compressed=include_compressed)
+        return session_of(posts, summary, count=self._services.count, include_compressed=include_compressed)
 
     async def compress(
         self,
@@ -318,15 +320,20 @@ class Conversations:
         if not summary.strip():
             msg = "summary: empty. Provide a summary of the earlier posts."
             raise InvalidInput(msg, where="summary")
-        desk, scope, key = self._desk, Scope(user=user), None
+        services, scope, key = self._services, Scope(user=user), None
         if idempotency_key:
             asked = msgspec.json.encode(["compress", conversation, older_than, summary])
-            key = (idempotency_key, desk.request_digest(asked))
+            key = (idempotency_key, services.settings.request_digest(asked))
             if await self._response(scope, key) is not None:
                 return True
         try:
             done = await compress_by_hand(
-                desk, scope, conversation, older_than=older_than, text=summary, idempotency=desk.keyed_digest_of(key)
+                services,
+                scope,
+                conversation,
+                older_than=older_than,
+                text=summary,
+                idempotency=services.settings.keyed_digest_of(key),
             )
         except CuebookError:  # an identical concurrent request may have been stored first
             if key is None or await self._response(scope, key) is None:
@@ -336,7 +343,9 @@ class Conversations:
 
     async def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
         """Make a post the head. The other branches stay and can become the head again."""
-        return await self._desk.store.move_head(Scope(user=user), conversation, post, now=self._desk.clock.now())
+        return await self._services.store.move_head(
+            Scope(user=user), conversation, post, now=self._services.clock.now()
+        )
 
     async def participants(
         self, conversation: str, users: Sequence[str], *, user: str | None = None, by: str = ""
@@ -344,8 +353,8 @@ class Conversations:
         """Set the participants: its first user and `users`. Nobody else can see the conversation. Raises NotFound."""
         check_users(users)
         values = {"conversation": conversation, "participants": list(users)}
-        record = record_of(self._desk, f"conversation:{conversation}", "participants", by=by, said=values)
-        return await self._desk.store.participate(Scope(user=user), conversation, users, audit=[record])
+        record = record_of(self._services, f"conversation:{conversation}", "participants", by=by, said=values)
+        return await self._services.store.participate(Scope(user=user), conversation, users, audit=[record])
 
     async def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
         """Delete a conversation and everything derived from it. Return the counts of its receipt. Raises NotFound.
@@ -353,10 +362,10 @@ class Conversations:
         Raises Conflict naming a hold that forbids it. The receipt is stored (`cue.receipts`).
         """
         scope = Scope(user=user)
-        await self._desk.store.conversation(scope, conversation)
-        receipt = await forget(self._desk, scope, Target("conversation", (conversation,)))
+        await self._services.store.conversation(scope, conversation)
+        receipt = await forget(self._services, scope, Target("conversation", (conversation,)))
         if not receipt.counts.get("conversations"):  # a concurrent call deleted it first
-            await self._desk.store.conversation(scope, conversation)
+            await self._services.store.conversation(scope, conversation)
         return receipt.counts
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.app.check_arguments import (
     check_analyzers,
@@ -26,12 +27,12 @@ from cuebook.app.prompts.base import prompt_logs_of
 from cuebook.app.prompts.files import push_by_itself, pushes_by_itself
 from cuebook.app.proxy.anthropic_messages import Messages, digest_of_ask, upstream_model
 from cuebook.app.proxy.openai_responses import respond
-from cuebook.app.setup.compose import compose, database_of, desk_of
+from cuebook.app.setup.compose import compose, database_of, services_of
 from cuebook.app.setup.project_files import check_instructions, load_config, load_presets
 from cuebook.app.turns.feedback import Thumb
 from cuebook.config import Config, build
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import Posted, check_text
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import Mirror
 from cuebook.engine.jobs.embedding import load
 from cuebook.engine.jobs.worker import Worker
@@ -95,7 +96,7 @@ class Cuebook(Parts):
         self._given = value | {"analyzers": check_analyzers(analyzers)}
         self._sinks = sinks_of(config, sinks)
         self._works = worker
-        self._desk: Desk | None = None
+        self._services: Services | None = None
         self._upstream: Upstream | None = None
         self._worker: Worker | None = None
         self._mirror: Mirror | None = None
@@ -103,7 +104,7 @@ class Cuebook(Parts):
         self._shadow: Shadow | None = None
         self._ledger: CallAccounting | None = None
         self._tenant = DEFAULT_TENANT
-        self._tenants: dict[str, Desk] = {}
+        self._tenants: dict[str, Services] = {}
         self._looks = {}
 
     @classmethod
@@ -138,32 +139,33 @@ class Cuebook(Parts):
         return cls(config, **data, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
 
     async def __aenter__(self) -> Self:
-        if self._desk is not None:
+        if self._services is not None:
             msg = "Cannot open: this Cuebook is already open. Create another with Cuebook.open(...)."
             raise CuebookError(msg)
-        desk, self._upstream = await asyncio.to_thread(compose, self.config, **self._given)
+        services, self._upstream = await asyncio.to_thread(
+            compose, self.config, **self._given, sinks=[sink.name for sink in self._sinks]
+        )
         self._ledger = CallAccounting(self._upstream) if self._upstream is not None else None
-        self._desk = desk
-        self._worker = Worker(desk, interval_s=self.config.settings.work.interval_s)
+        self._services = services
+        self._worker = Worker(services, interval_s=self.config.settings.work.interval_s)
         known = partial(known_prompts, self.prompts, self.config)
-        watch = FileWatch(self.config, lambda: (desk, *self._tenants.values()), known)
+        watch = FileWatch(self.config, lambda: (services, *self._tenants.values()), known)
         try:
             if pushes_by_itself(self.config):
                 await push_by_itself(self.prompt_files)
             await watch.begin()
             ids = await known()
-            desk.presets = load_presets(self.config, ids)
-            check_instructions(self.config, desk.compaction, ids | desk.builtin.keys())
-            self._logs = await asyncio.to_thread(prompt_logs_of, self.config, desk)
+            services.settings = replace(services.settings, presets=load_presets(self.config, ids))
+            check_instructions(self.config, services.settings.compaction, ids | services.settings.builtin.keys())
+            self._logs = await asyncio.to_thread(prompt_logs_of, self.config, services)
         except BaseException:
             await self.aclose()
             raise
         mirror = Mirror(None if database_of(self.config) == MEMORY else Path(self.config.folder) / AUDIT)
         self._mirror = mirror
-        desk.catch_up = watch.look
-        desk.erase_mirror = lambda: mirror.erase(desk)
-        desk.sinks = tuple(sink.name for sink in self._sinks)
-        desk.jobs += jobs_of(desk, self.config, mirror, self._sinks, of=lambda tenant: self.of(tenant).desk)
+        services.catch_up = watch.look
+        services.erase_mirror = lambda: mirror.erase(services)
+        services.jobs += jobs_of(services, self.config, mirror, self._sinks, of=lambda tenant: self.of(tenant).services)
         if self._upstream is not None and self.config.settings.upstream.shadow:
             self._shadow = Shadow(self._upstream)
             self._shadow.start()
@@ -178,34 +180,34 @@ class Cuebook(Parts):
 
     async def aclose(self) -> None:
         """Stop the background jobs, then close the store and all connections, even if one of them fails."""
-        desk, self._desk = self._desk, None
+        services, self._services = self._services, None
         self._tenants.clear()
-        if desk is None or self._worker is None:
+        if services is None or self._worker is None:
             return
         async with AsyncExitStack() as closing:
-            closing.push_async_callback(desk.store.aclose)
+            closing.push_async_callback(services.store.aclose)
             if self._logs is not None:
                 closing.push_async_callback(self._logs.drain)
             if self._mirror is not None:
-                closing.push_async_callback(self._mirror.keep_up, desk, closing=True)
+                closing.push_async_callback(self._mirror.keep_up, services, closing=True)
             if self._upstream is not None:
                 closing.push_async_callback(self._upstream.aclose)
-            if desk.embedder is not None:
-                closing.push_async_callback(desk.embedder.aclose)
-            if desk.experience_model is not None:
-                closing.push_async_callback(desk.experience_model.aclose)
-            closing.push_async_callback(desk.model.aclose)
+            if services.embedder is not None:
+                closing.push_async_callback(services.embedder.aclose)
+            if services.experience_model is not None:
+                closing.push_async_callback(services.experience_model.aclose)
+            closing.push_async_callback(services.model.aclose)
             closing.push_async_callback(self._worker.stop)
             if self._shadow is not None:
                 closing.push_async_callback(self._shadow.aclose)
 
     @property
-    def desk(self) -> Desk:
+    def services(self) -> Services:
         """The engine's dependencies; internal to this package."""
-        if self._desk is None:
+        if self._services is None:
             msg = "This Cuebook is not open. Use `async with Cuebook.open(...) as cue:`."
             raise CuebookError(msg)
-        return self._desk
+        return self._services
 
     def of(self, tenant: str) -> "Cuebook":
         """Return this Cuebook limited to one tenant's data, usable while this one is open.
@@ -215,9 +217,9 @@ class Cuebook(Parts):
         """
         if tenant not in self._tenants:
             check_text(tenant, "tenant")
-            self._tenants[tenant] = desk_of(self.desk, tenant, most_waiting=self.config.settings.server.line)
+            self._tenants[tenant] = services_of(self.services, tenant, most_waiting=self.config.settings.server.line)
         cuebook = copy.copy(self)
-        cuebook._desk, cuebook._tenant = self._tenants[tenant], tenant  # noqa: SLF001  # an instance of this class
+        cuebook._services, cuebook._tenant = self._tenants[tenant], tenant  # noqa: SLF001  # an instance of this class
         cuebook._mirror = self._mirror if tenant == DEFAULT_TENANT else None  # noqa: SLF001
         return cuebook
 
@@ -241,8 +243,8 @@ class Cuebook(Parts):
     async def stream(self, ask: Ask) -> AsyncIterator[Chunk]:
         """Yield the answer in chunks: METADATA_UPDATE, text_delta…, final_response. An early stop keeps its text."""
         check_ask(ask)
-        digest = digest_of_ask(ask, self.desk.key) if ask.idempotency_key else b""
-        chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=digest)
+        digest = digest_of_ask(ask, self.services.settings.key) if ask.idempotency_key else b""
+        chunks = turning.stream(self.services, Scope(user=ask.user), ask, request_digest=digest)
         async with aclosing(chunks):  # on an early stop, close the turn before returning
             async for chunk in chunks:
                 yield chunk
@@ -250,12 +252,12 @@ class Cuebook(Parts):
     async def assemble(self, ask: Ask) -> Window:
         """Return the prompt that `ask` would send, without storing anything."""
         check_ask(ask)
-        return (await turning.assemble(self.desk, Scope(user=ask.user), ask))[0]
+        return (await turning.assemble(self.services, Scope(user=ask.user), ask))[0]
 
     async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
         """Return the prompt that `ask` would send, and the `metadata` that its reply would have."""
         check_ask(ask)
-        return await turning.assemble(self.desk, Scope(user=ask.user), ask)
+        return await turning.assemble(self.services, Scope(user=ask.user), ask)
 
     async def append(
         self,
@@ -315,9 +317,9 @@ class Cuebook(Parts):
     async def relay(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer an OpenAI chat-completions request. Yield the response head, then the body's bytes."""
         check_call(call)
-        await self.desk.catch_up()
-        model = upstream_model(self.desk, self.config, call) if self._upstream is not None else None
-        pieces = relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=model)
+        await self.services.catch_up()
+        model = upstream_model(self.services, self.config, call) if self._upstream is not None else None
+        pieces = relaying.relay(self.services, self._upstream, Scope(user=call.user), call, model=model)
         async with aclosing(pieces):
             async for piece in pieces:
                 yield piece
@@ -325,7 +327,7 @@ class Cuebook(Parts):
     async def message(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer an Anthropic messages request: yield the head, then the body's bytes. Do not store unparsable ones."""
         check_call(call)
-        await self.desk.catch_up()
+        await self.services.catch_up()
         async with aclosing(self.messages.answer(call, self.pass_through)) as pieces:
             async for piece in pieces:
                 yield piece
@@ -333,12 +335,12 @@ class Cuebook(Parts):
     @property
     def messages(self) -> Messages:
         """The Anthropic Messages API: which model answers, and token counts of requests."""
-        return Messages(self.desk, self.config, self._upstream, self._ledger)
+        return Messages(self.services, self.config, self._upstream, self._ledger)
 
     async def respond(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer an OpenAI Responses request. Yield the response head, then the body's bytes."""
         check_call(call)
-        async with aclosing(respond(self.desk, self.relay, call)) as pieces:
+        async with aclosing(respond(self.services, self.relay, call)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -352,11 +354,11 @@ class Cuebook(Parts):
             msg = f"Cannot forward {request.path}: no upstream configured. Start with `cuebook serve --upstream URL`."
             raise InvalidInput(msg, where="path")
         if self._shadow is not None:
-            async with aclosing(self._shadow.pass_on(self.desk, request, call)) as pieces:
+            async with aclosing(self._shadow.pass_on(self.services, request, call)) as pieces:
                 async for piece in pieces:
                     yield piece
             return
-        answer = await self._upstream.send(marked(self.desk, self._upstream, request))
+        answer = await self._upstream.send(marked(self.services, self._upstream, request))
         try:
             yield Head(status=answer.status, headers=answer.headers)
             async for chunk in answer.chunks():
@@ -377,21 +379,21 @@ class Cuebook(Parts):
     @property
     def personas(self) -> list[str]:
         """Return the ids of the personas."""
-        return sorted(self.desk.personas)
+        return sorted(self.services.settings.personas)
 
     async def warm_up(self) -> None:
         """Load the embedder now, so that no query waits for it. `check` reports a failure."""
-        await load(self.desk)
+        await load(self.services)
 
     async def check(self) -> dict[str, Any]:
         """Return whether the store and the model are ready, and which ones they are."""
-        store = await self.desk.store.check()
+        store = await self.services.store.check()
         return {
             "store": store,
-            "model": self.desk.model.name,
-            "embedder": self.desk.embedder.name if self.desk.embedder else None,
-            "embedderError": self.desk.failing.why or None,
-            "hasModel": self.desk.model.name != NO_MODEL or self._upstream is not None,
+            "model": self.services.model.name,
+            "embedder": self.services.embedder.name if self.services.embedder else None,
+            "embedderError": self.services.caches.embedder_failure.why or None,
+            "hasModel": self.services.model.name != NO_MODEL or self._upstream is not None,
             "upstream": self.upstream_url,
             "personas": self.personas,
         }

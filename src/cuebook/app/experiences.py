@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.setup.experience_files import Reader, Shelf, strangers
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
+from cuebook.engine.core.services import Services
 from cuebook.engine.turn.experiences import ExperienceQuery, SelectedExperiences, choose_for, clean
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.experience import offered
@@ -55,15 +55,15 @@ class ExperienceChoice(Struct, frozen=True, kw_only=True):
 class Experiences:
     """The handwritten experiences of a project."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def list(self, role: str | None = None) -> ExperienceList:
         """Return the experiences in the files now; with `role` (a persona's id, or a role) those offered to that role.
 
         Raises NotFound for an unknown role.
         """
-        if self._desk.experiences is None:
+        if self._services.experiences is None:
             return ExperienceList(items=(), problems=('experience.selection is "off": no experience is used',))
         shelf = await self._shelf(quiet=True)
         file_experiences = shelf.kept
@@ -72,9 +72,11 @@ class Experiences:
                 each.exp_id for each in offered([one.experience for one in file_experiences], self._names(role, shelf))
             }
             file_experiences = tuple(each for each in file_experiences if each.experience.exp_id in mine)
-        odd = strangers(shelf, [name for each in self._desk.personas.values() for name in (each.id, each.role)])
+        odd = strangers(
+            shelf, [name for each in self._services.settings.personas.values() for name in (each.id, each.role)]
+        )
         items = tuple(
-            ExperienceEntry(experience=clean(self._desk, one.experience), file=one.file) for one in file_experiences
+            ExperienceEntry(experience=clean(self._services, one.experience), file=one.file) for one in file_experiences
         )
         return ExperienceList(items=items, problems=(*shelf.problems, *odd, *await self._unread()))
 
@@ -85,31 +87,35 @@ class Experiences:
         select. Raises InvalidInput, NotFound.
         """
         check_text(query, "query")
-        if self._desk.experiences is None:
+        if self._services.experiences is None:
             msg = 'Experiences are disabled. Set experience.selection to "auto", "model" or "similarity".'
             raise InvalidInput(msg, where="experience.selection")
         if not query.strip():
             msg = "query: no words to compare. Write a message as a user would."
             raise InvalidInput(msg, where="query")
         shelf = await self._shelf()
-        names = self._names(self._desk.default_persona if role is None else role, shelf)
+        names = self._names(self._services.settings.default_persona if role is None else role, shelf)
         candidates = offered([each.experience for each in shelf.kept], names)
-        experience_query = ExperienceQuery(text=self._desk.writer.clean(query), project=self._desk.project)
-        speaker = self._desk.personas.get(names[0]) or replace(self._desk.persona(None), role=names[-1])
-        choice = await choose_for(self._desk, Scope(), speaker, experience_query, candidates, asks_model=True)
+        experience_query = ExperienceQuery(
+            text=self._services.writer.clean(query), project=self._services.settings.project
+        )
+        speaker = self._services.settings.personas.get(names[0]) or replace(
+            self._services.settings.persona(None), role=names[-1]
+        )
+        choice = await choose_for(self._services, Scope(), speaker, experience_query, candidates, asks_model=True)
         return _given(query, names[0], choice)
 
     async def _shelf(self, *, quiet: bool = False) -> Shelf:
-        reader = self._desk.experiences
+        reader = self._services.experiences
         return await asyncio.to_thread(reader.files.read, quiet=quiet) if isinstance(reader, Reader) else Shelf()
 
     async def _unread(self) -> Sequence[str]:
-        reader = self._desk.experiences
+        reader = self._services.experiences
         return await asyncio.to_thread(reader.files.unread) if isinstance(reader, Reader) else []
 
     def _names(self, role: str, shelf: Shelf) -> tuple[str, ...]:
         """Return the persona id and role names of a role. Raises NotFound."""
-        personas: Mapping[str, Persona] = self._desk.personas
+        personas: Mapping[str, Persona] = self._services.settings.personas
         if role in personas:
             return role, personas[role].role
         wanted = role.casefold()

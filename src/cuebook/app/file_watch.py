@@ -29,7 +29,7 @@ from cuebook.app.setup.project_files import (
     with_own,
 )
 from cuebook.config import Config
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.records.persona import Persona
 from cuebook.signals.profiles import Profiles
@@ -72,16 +72,16 @@ class _Scan(Struct, frozen=True, kw_only=True):
 
 
 class FileWatch:
-    """Watches the files of a project. `desks` returns those of all tenants, `known` the ids of all prompts."""
+    """Watches the files of a project. `all_services` returns those of all tenants, `known` the ids of all prompts."""
 
     def __init__(
         self,
         config: Config,
-        desks: Callable[[], Iterable[Desk]],
+        all_services: Callable[[], Iterable[Services]],
         known: Callable[[], Awaitable[set[str]]],
     ) -> None:
         self._config = config
-        self._desks = desks
+        self._all_services = all_services
         self._known = known
         self._turn = asyncio.Lock()
         self._begun = self._done = 0  # the numbers of the last started and the last finished scan
@@ -91,7 +91,7 @@ class FileWatch:
 
     async def begin(self) -> None:
         """Store the state of the files at the time the project is opened."""
-        personas = dict(next(iter(self._desks())).personas)
+        personas = dict(next(iter(self._all_services())).settings.personas)
         self._seen = replace(await self._scan(_Scan(found=personas)), found=personas)
 
     async def look(self) -> None:
@@ -124,8 +124,8 @@ class FileWatch:
         for name in before.told.keys() - scan.told.keys():
             _log.info("%s: valid again.", name)
         if scan.found != before.found:
-            for desk in self._desks():
-                desk.personas = dict(scan.found)
+            for services in self._all_services():
+                services.settings = replace(services.settings, personas=dict(scan.found))
             _log.info("Personas reloaded: %s", ", ".join(sorted(scan.found)))
 
     async def _take_presets(self, *, gone: bool) -> str:
@@ -138,24 +138,27 @@ class FileWatch:
             profiles = await asyncio.to_thread(load_profiles, self._config, self._methods())
             known = await self._known()
             presets = await asyncio.to_thread(load_presets, self._config, known)
-            check_instructions(self._config, compaction, known | next(iter(self._desks())).builtin.keys())
+            check_instructions(
+                self._config, compaction, known | next(iter(self._all_services())).settings.builtin.keys()
+            )
         except InvalidInput as error:
             return f"{error}{_HOLDS}"
-        for desk in self._desks():
-            desk.compaction, desk.profiles, desk.presets = compaction, profiles, presets
+        for services in self._all_services():
+            changed: dict[str, Any] = {"compaction": compaction, "profiles": profiles, "presets": presets}
+            services.settings = replace(services.settings, **changed)
         _log.info("%s: reloaded.", name)
         return ""
 
     def _now(self) -> float:
-        return next(iter(self._desks())).clock.now()
+        return next(iter(self._all_services())).clock.now()
 
     def _methods(self) -> tuple[str, ...]:
-        return methods_of(name for desk in self._desks() for name in desk.analyzers)
+        return methods_of(name for services in self._all_services() for name in services.analyzers)
 
     async def _scan(self, before: _Scan) -> _Scan:
-        desk = next(iter(self._desks()))
-        data: dict[str, Any] = {"profiles": desk.profiles, "methods": self._methods()}
-        return await asyncio.to_thread(_scan, self._config, before, default=desk.default_persona, **data)
+        services = next(iter(self._all_services()))
+        data: dict[str, Any] = {"profiles": services.settings.profiles, "methods": self._methods()}
+        return await asyncio.to_thread(_scan, self._config, before, default=services.settings.default_persona, **data)
 
 
 # ---- a scan, in a thread --------------------------------------------------------------------------------------------

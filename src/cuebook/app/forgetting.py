@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs import erasure as forgetting
 from cuebook.engine.jobs.audit_mirror import verifying_key
 from cuebook.errors import InvalidInput
@@ -87,57 +87,57 @@ def target_of(
     return Target(kind, tuple(dict.fromkeys(ids)))
 
 
-async def forget(desk: Desk, target: Target, *, by: str | None = None, reason: str = "") -> Receipt:
+async def forget(services: Services, target: Target, *, by: str | None = None, reason: str = "") -> Receipt:
     """Delete the target's data and return the receipt. Raises InvalidInput, and Conflict naming a hold."""
     check_text(reason, "reason")
     if len(reason) > REASON:
         msg = f"reason: {len(reason)} characters exceed the limit of {REASON}."
         raise InvalidInput(msg, where="reason")
-    return await forgetting.forget(desk, Scope(user=by), target, reason=reason)
+    return await forgetting.forget(services, Scope(user=by), target, reason=reason)
 
 
-async def would_forget(desk: Desk, target: Target, *, by: str | None = None) -> WouldForget:
+async def would_forget(services: Services, target: Target, *, by: str | None = None) -> WouldForget:
     """Return what a forget by this caller would delete. Raises InvalidInput."""
-    return await forgetting.would_forget(desk, Scope(user=by), target)
+    return await forgetting.would_forget(services, Scope(user=by), target)
 
 
 class Receipts:
     """The signed receipts of deletions. They prove what was deleted without naming the subject."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def get(self, receipt: str, *, user: str | None = None) -> Receipt:
         """Return a receipt. Try to finish it first if it is pending.
 
         With `user`, only a receipt of their data or of their request. Raises NotFound.
         """
-        found = await self._desk.store.erasure.receipt(Scope(), receipt)
+        found = await self._services.store.erasure.receipt(Scope(), receipt)
         if user is not None and salted(user, found.salt) not in found.concerns:
             raise no_receipt(receipt)
-        return found if found.state == "done" else await forgetting.finish(self._desk, Scope(), found)
+        return found if found.state == "done" else await forgetting.finish(self._services, Scope(), found)
 
     async def finish(self) -> int:
         """Remove the deleted data's bytes from the database file, then sign the receipts. Return how many are pending.
 
         A background job does this automatically. Writes are blocked meanwhile, about 7 s per GB.
         """
-        await forgetting.finish_all(self._desk)
-        return await forgetting.pending(self._desk)
+        await forgetting.finish_all(self._services)
+        return await forgetting.pending(self._services)
 
     async def list(self, *, limit: int = 100) -> Sequence[Receipt]:
         """Return the newest receipts, newest first."""
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit}. Must be between 1 and {MOST}."
             raise InvalidInput(msg, where="limit")
-        return await self._desk.store.erasure.receipts(Scope(), limit=limit)
+        return await self._services.store.erasure.receipts(Scope(), limit=limit)
 
     def verify(self, receipt: Receipt | bytes | str, *, name: str | None = None) -> ReceiptCheck:
         """Check a receipt (record or JSON) against this project's key; with `name`, also that it covers that id.
 
         Raises InvalidInput if it is not a receipt.
         """
-        return verify_receipt(receipt, public_key=verifying_key(self._desk.key), name=name)
+        return verify_receipt(receipt, public_key=verifying_key(self._services.settings.key), name=name)
 
 
 def verify_receipt(receipt: Receipt | bytes | str, *, public_key: bytes, name: str | None = None) -> ReceiptCheck:

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from cuebook.config import Config
-from cuebook.engine.core.desk import Desk, Job
+from cuebook.engine.core.services import Job, Services
 from cuebook.engine.jobs.audit_mirror import Mirror
 from cuebook.engine.jobs.delivery import deliver_due
 from cuebook.engine.jobs.delivery import due as deliveries_due
@@ -28,9 +28,9 @@ from cuebook.providers.file_sink import FileSink
 
 
 def jobs_of(
-    desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink], *, of: Callable[[str], Desk]
+    services: Services, config: Config, mirror: Mirror, sinks: Sequence[Sink], *, of: Callable[[str], Services]
 ) -> list[Job]:
-    """Return the background jobs in the order they run; `of` returns the desk of a tenant."""
+    """Return the background jobs in the order they run; `of` returns the services of a tenant."""
     retention_config = config.settings.retention
     watch = Watches(of)
     retention = Retention(
@@ -39,21 +39,21 @@ def jobs_of(
     tuner = Tuner(interval_s=config.settings.optimizer.interval_ms / 1000)
     outlets = [(sink.name, Outlet(sink)) for sink in sinks]
     return [
-        Job(name="observation", run=lambda: observe_due(desk, of), due=lambda: outcomes_due(desk)),
-        Job(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
-        Job(name="correction", run=lambda: correct_due(desk), due=lambda: corrections_due(desk)),
-        Job(name="reflection", run=lambda: reflect_due(desk), due=lambda: reflections_due(desk)),
-        Job(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
+        Job(name="observation", run=lambda: observe_due(services, of), due=lambda: outcomes_due(services)),
+        Job(name="rollback", run=lambda: watch.keep(services), due=lambda: watch.due(services)),
+        Job(name="correction", run=lambda: correct_due(services), due=lambda: corrections_due(services)),
+        Job(name="reflection", run=lambda: reflect_due(services), due=lambda: reflections_due(services)),
+        Job(name="delivery", run=lambda: deliver_due(services), due=lambda: deliveries_due(services)),
         *(
-            Job(name=f"sink {name}", run=partial(outlet.keep, desk), due=partial(outlet.due, desk))
+            Job(name=f"sink {name}", run=partial(outlet.keep, services), due=partial(outlet.due, services))
             for name, outlet in outlets
         ),
-        Job(name="optimizer", run=lambda: tuner.keep(desk), due=lambda: tuner.due(desk)),
-        Job(name="retention", run=lambda: retention.keep(desk), due=lambda: retention.due(desk)),
-        Job(name="forget", run=lambda: finish_all(desk), due=lambda: pending(desk)),
-        Job(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
-        *embedding_jobs(desk),
-        Job(name="kinds", run=lambda: embed_kinds(desk), due=lambda: kinds_due(desk)),
+        Job(name="optimizer", run=lambda: tuner.keep(services), due=lambda: tuner.due(services)),
+        Job(name="retention", run=lambda: retention.keep(services), due=lambda: retention.due(services)),
+        Job(name="forget", run=lambda: finish_all(services), due=lambda: pending(services)),
+        Job(name="audit", run=lambda: mirror.keep_up(services), due=lambda: mirror.due(services)),
+        *embedding_jobs(services),
+        Job(name="kinds", run=lambda: embed_kinds(services), due=lambda: kinds_due(services)),
     ]
 
 

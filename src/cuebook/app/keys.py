@@ -7,8 +7,8 @@ from msgspec import Struct, structs
 
 from cuebook.app.json_shapes import Wire, iso
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
+from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, Unproven
 from cuebook.records.audit import Record
 from cuebook.records.key import (
@@ -43,8 +43,8 @@ class NewKey(Struct, frozen=True):
 class Keys:
     """The API keys of one tenant."""
 
-    def __init__(self, desk: Desk, tenant: str = DEFAULT_TENANT) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, tenant: str = DEFAULT_TENANT) -> None:
+        self._services = services
         self._tenant = tenant
 
     async def new(
@@ -62,9 +62,9 @@ class Keys:
         Once a key exists, the server refuses requests without one. Raises InvalidInput.
         """
         _check(role, user, organizations, name, expires_days)
-        now = self._desk.clock.now()
+        now = self._services.clock.now()
         key = Key(
-            id=self._desk.dice.new_id("key").removeprefix("key-"),
+            id=self._services.dice.new_id("key").removeprefix("key-"),
             role=role,
             user=user,
             organizations=tuple(dict.fromkeys(organizations)),
@@ -74,45 +74,45 @@ class Keys:
             expires_at=None if expires_days is None else now + expires_days * DAY_S,
         )
         token = write_token(key.id, secrets.token_bytes(SECRET_BYTES))
-        record = record_of(self._desk, f"key:{key.id}", "key-new", by=by, said=shape(key, now=now))
-        digest = digest_of_token(token, self._desk.key)
-        await self._desk.store.keys.add(Scope(self._tenant), key, digest, audit=[record])
+        record = record_of(self._services, f"key:{key.id}", "key-new", by=by, said=shape(key, now=now))
+        digest = digest_of_token(token, self._services.settings.key)
+        await self._services.store.keys.add(Scope(self._tenant), key, digest, audit=[record])
         return NewKey(key, token)
 
     async def list(self) -> Sequence[Key]:
         """Return all keys, oldest first, revoked and expired ones included."""
-        return await self._desk.store.keys.keys(Scope(self._tenant))
+        return await self._services.store.keys.keys(Scope(self._tenant))
 
     async def describe(self) -> Sequence[Wire]:
         """Return all keys as JSON objects, each with its `state`."""
-        now = self._desk.clock.now()
+        now = self._services.clock.now()
         return [shape(each, now=now) for each in await self.list()]
 
     async def revoke(self, key: str, *, by: str = "") -> Key:
         """Revoke a key permanently, effective from the next request. Raises NotFound."""
         check_text(key, "key")
-        record = record_of(self._desk, f"key:{key}", "key-revoke", by=by, said={"id": key})
-        now = self._desk.clock.now()
-        return await self._desk.store.keys.revoke(Scope(self._tenant), key, now=now, audit=[record])
+        record = record_of(self._services, f"key:{key}", "key-revoke", by=by, said={"id": key})
+        now = self._services.clock.now()
+        return await self._services.store.keys.revoke(Scope(self._tenant), key, now=now, audit=[record])
 
     async def configured(self) -> bool:
         """Return whether any tenant has keys, revoked ones included. If so, requests need a key."""
-        return (await self._desk.store.keys.present(None)).configured
+        return (await self._services.store.keys.present(None)).configured
 
     async def admit(self, token: str | None, *, closed: bool = False) -> Caller:
         """Authenticate a token and return its caller, of any tenant. Without any keys the caller is the owner.
 
         `closed`: require a key even if none is configured. Raises Unproven.
         """
-        presented = await self._desk.store.keys.present(id_of(token) if token is not None else None)
+        presented = await self._services.store.keys.present(id_of(token) if token is not None else None)
         if not presented.configured and not closed:
             return Caller()
         if token is None:
             msg = "API key required. Send `Authorization: Bearer cue_…` or the header X-Cuebook-Key."
             raise Unproven(msg)
-        genuine = fits(token, self._desk.key, presented.digest)  # an unknown key takes as long
+        genuine = fits(token, self._services.settings.key, presented.digest)  # an unknown key takes as long
         key = presented.key
-        if key is None or not genuine or key.state(self._desk.clock.now()) != "valid":
+        if key is None or not genuine or key.state(self._services.clock.now()) != "valid":
             msg = "Invalid API key: unknown, expired or revoked. Create another with `cuebook key new`."
             raise Unproven(msg)
         return Caller(role=key.role, tenant=key.tenant, user=key.user, organizations=key.organizations, key=key.id)
@@ -141,9 +141,9 @@ def _check(role: str, user: str | None, organizations: Sequence[str], name: str,
         raise InvalidInput(msg, where="expires")
 
 
-def record_of(desk: Desk, about: str, event: str, *, by: str, said: Wire) -> Record:
+def record_of(services: Services, about: str, event: str, *, by: str, said: Wire) -> Record:
     """Return the audit record of a change to a key, an organization or a conversation's participants."""
-    record = receipt(desk, Version(slug=about), event, agent=by, context=said)
+    record = receipt(services, Version(slug=about), event, agent=by, context=said)
     return structs.replace(record, selection=None)
 
 

@@ -7,8 +7,8 @@ import msgspec
 
 from cuebook.app.json_shapes import Wire
 from cuebook.app.keys import record_of
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
+from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.organization import OrganizationChange, OrganizationSettings, change_of, checked
@@ -20,13 +20,13 @@ LONGEST = 200
 class Organizations:
     """The organizations of one tenant. An organization without settings has the defaults."""
 
-    def __init__(self, desk: Desk, tenant: str = DEFAULT_TENANT) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, tenant: str = DEFAULT_TENANT) -> None:
+        self._services = services
         self._scope = Scope(tenant)
 
     async def settings(self, organization: str) -> OrganizationSettings:
         """Return an organization's settings. Raises InvalidInput for an invalid id."""
-        return await self._desk.store.organizations.settings(self._scope, _checked(organization))
+        return await self._services.store.organizations.settings(self._scope, _checked(organization))
 
     async def change(
         self, organization: str, change: OrganizationChange | Mapping[str, Any], *, by: str = ""
@@ -37,8 +37,8 @@ class Organizations:
         """
         organization_change = checked(change) if isinstance(change, OrganizationChange) else change_of(change)
         value = msgspec.to_builtins(organization_change)
-        record = record_of(self._desk, f"organization:{_checked(organization)}", "organization", by=by, said=value)
-        store, now = self._desk.store.organizations, self._desk.clock.now()
+        record = record_of(self._services, f"organization:{_checked(organization)}", "organization", by=by, said=value)
+        store, now = self._services.store.organizations, self._services.clock.now()
         return await store.change(self._scope, organization, organization_change, now=now, audit=[record])
 
 

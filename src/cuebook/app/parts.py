@@ -21,7 +21,7 @@ from cuebook.app.turns.mood import MindOf
 from cuebook.app.turns.optimizer import Optimizer
 from cuebook.app.turns.turns import Turns
 from cuebook.config import Config
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import Mirror
 from cuebook.engine.proxy.shadow import Shadow
 
@@ -37,90 +37,90 @@ class Parts:
 
     @property
     @abstractmethod
-    def desk(self) -> Desk:
+    def services(self) -> Services:
         """The engine's dependencies; internal to this package."""
 
     @property
     def conversations(self) -> Conversations:
         """Conversations: list, read, move the head, export, delete."""
-        return Conversations(self.desk)
+        return Conversations(self.services)
 
     @property
     def turns(self) -> Turns:
         """Turns: show every block of a prompt and its source, replay it, give feedback."""
-        return Turns(self.desk)
+        return Turns(self.services)
 
     @property
     def responses(self) -> Responses:
         """Stored answers of the OpenAI Responses API, by id."""
-        return Responses(self.desk, most=self.config.settings.server.max_v1_body)
+        return Responses(self.services, most=self.config.settings.server.max_v1_body)
 
     @property
     def openai_conversations(self) -> OpenAIConversations:
         """Conversations of the OpenAI Conversations API: create, add items, read."""
-        return OpenAIConversations(self.desk)
+        return OpenAIConversations(self.services)
 
     @property
     def memories(self) -> Memories:
         """Long-term memories across conversations: of users, personas, organizations; and knowledge."""
-        return Memories(self.desk)
+        return Memories(self.services)
 
     @property
     def experiences(self) -> Experiences:
         """Handwritten experiences (few-shot examples): list them, and show the selection for a query."""
-        return Experiences(self.desk)
+        return Experiences(self.services)
 
     @property
     def prompts(self) -> Prompts:
         """Managed prompts: write, read, render, compare, select, learn and roll back versions."""
-        return Prompts(self.desk)
+        return Prompts(self.services)
 
     @property
     def audit(self) -> Audit:
         """The audit log: what was sent to the model and why, integrity checks, and replays of each prompt."""
-        return Audit(self.desk, self._mirror)
+        return Audit(self.services, self._mirror)
 
     @property
     def prompt_files(self) -> PromptFiles:
         """The prompt files of the project: push, pull, and compare them with the stored prompts."""
-        return PromptFiles(self.desk, self.config)
+        return PromptFiles(self.services, self.config)
 
     @property
     def keys(self) -> Keys:
         """API keys of the server: create, list, revoke, authenticate."""
-        return Keys(self.desk, self._tenant)
+        return Keys(self.services, self._tenant)
 
     @property
     def organizations(self) -> Organizations:
         """Organizations: what each allows in its long-term memory."""
-        return Organizations(self.desk, self._tenant)
+        return Organizations(self.services, self._tenant)
 
     @property
     def memory(self) -> ConversationMemory:
         """The memory of conversations: search, items, summary, forget."""
-        return ConversationMemory(self.desk, self.config)
+        return ConversationMemory(self.services, self.config)
 
     @property
     def live(self) -> Live:
         """Live view: the newest turns, and a stream of their changes."""
-        return Live(self.desk, self.config, self._looks)
+        return Live(self.services, self.config, self._looks)
 
     @property
     def mind(self) -> MindOf:
         """The mood state of conversations: show what changed it, run a metaprompt, reset."""
-        return MindOf(self.desk)
+        return MindOf(self.services)
 
     @property
     def optimizer(self) -> Optimizer:
         """The optimizer, which tunes how much of a conversation is kept verbatim: run it, show its history."""
-        return Optimizer(self.desk)
+        return Optimizer(self.services)
 
     @property
     def shadow(self) -> ShadowLedger:
         """The records of shadow mode: what Cuebook would have sent, compared with what clients sent."""
-        return ShadowLedger(self.desk, self.config, self._shadow)
+        return ShadowLedger(self.services, self.config, self._shadow)
 
     @property
     def receipts(self) -> Receipts:
         """The signed receipts of deletions: read, verify."""
-        return Receipts(self.desk)
+        return Receipts(self.services)

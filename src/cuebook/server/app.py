@@ -184,7 +184,7 @@ class UnknownFieldsSchema(OpenAPISchemaPlugin):
 async def _opened(app: Litestar) -> AsyncIterator[None]:
     cue: Cuebook = app.state.cue
     try:
-        _ = cue.desk
+        _ = cue.services
     except CuebookError:
         async with cue, _warmed(cue):
             yield

@@ -159,6 +159,6 @@ def idempotency_key(scope: Scope) -> str | None:
 def fresh_conversation(cue: Cuebook, *, user: str | None, key: str | None) -> str:
     """Return a new conversation ID, derived from the Idempotency-Key if there is one, so that retries match."""
     if key is None:
-        return cue.desk.dice.new_id("conv")
-    named = cue.desk.request_digest(f"{user}\x00{key}".encode())
+        return cue.services.dice.new_id("conv")
+    named = cue.services.settings.request_digest(f"{user}\x00{key}".encode())
     return f"conv-{named.hex()[:20]}"

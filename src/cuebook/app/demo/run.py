@@ -29,9 +29,9 @@ from cuebook.app.replay import (
 )
 from cuebook.app.transcripts import Transcript, read_transcripts
 from cuebook.config import Config, MemoryConfig, SecretsConfig, Settings, StoreConfig
-from cuebook.engine.core.desk import chunks_of
 from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.request import RelayCall as Request
+from cuebook.engine.turn.compare import chunks_of
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Item, Summary
 from cuebook.records.turn import Ask, Window
@@ -194,7 +194,7 @@ async def replay(
             demo_config(place), clock=stage.clock, dice=stage.dice, upstream=stage.upstream, worker=False
         )
         async with cuebook as cue:
-            meter = Meter(cue.desk.count, rule_named(RULE))
+            meter = Meter(cue.services.count, rule_named(RULE))
             calls = calls_of(said_of(transcript))
             for number, call in enumerate(calls, 1):
                 progress(number, len(calls), transcript.conversation)

@@ -186,7 +186,7 @@ class Rehearsal:
             posts = [*call.new, *([call.answer] if call.answer else [])]
             self._clock.at(posts[-1].when)
             await self._cue.append(name, [post.posted() for post in posts], user=self._transcript.user)
-            clean = self._cue.desk.writer.clean
+            clean = self._cue.services.writer.clean
             self.heard += [
                 ReplayedPost(post.id, post.role, clean(read_message(post.message).message)) for post in posts
             ]

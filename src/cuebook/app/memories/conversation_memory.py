@@ -18,8 +18,8 @@ from cuebook.app.reports.prices import load_prices
 from cuebook.app.turns.analysis import MemoryAnalysis
 from cuebook.config import Config
 from cuebook.engine.core.conversation_items import items_at_head, line_of
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.query_vector import sense
+from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.jobs.delivery import deliver
 from cuebook.engine.turn.recall_results import rank_found
@@ -51,8 +51,8 @@ class CompressedText(Struct, frozen=True, kw_only=True):
 class ConversationMemory(MemoryAnalysis):
     """The memory of a project's conversations."""
 
-    def __init__(self, desk: Desk, config: Config) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, config: Config) -> None:
+        self._services = services
         self._config = config
 
     async def search(
@@ -78,11 +78,11 @@ class ConversationMemory(MemoryAnalysis):
         """
         check_search(query, limit, token_budget, scopes)
         zone = await self.zone(conversation=conversation, user=user, time_zone=time_zone)
-        dense = await sense(self._desk, query)
+        dense = await sense(self._services, query)
         known: list[Hit] = []
         if user is not None or organization is not None:
-            known = await Memories(self._desk).answer(
-                read_query(query, now=self._desk.clock.now(), zone=zone),
+            known = await Memories(self._services).answer(
+                read_query(query, now=self._services.clock.now(), zone=zone),
                 dense,
                 user=user,
                 persona=persona,
@@ -95,12 +95,12 @@ class ConversationMemory(MemoryAnalysis):
         if place is None and scopes is not None and "user" not in scopes:
             return known
         search_look = SearchLook(text=query, dense=dense)
-        search_result = await self._desk.store.search(Scope(user=user), search_look, conversation=place)
+        search_result = await self._services.store.search(Scope(user=user), search_look, conversation=place)
         if as_of is not None:
             post_matches = tuple(each for each in search_result.found if each.created_at <= as_of)
             search_result = msgspec.structs.replace(search_result, found=post_matches)
         speakers = {each.sender for each in search_result.found}
-        read = read_query(query, speakers=sorted(speakers), now=self._desk.clock.now(), zone=zone)
+        read = read_query(query, speakers=sorted(speakers), now=self._services.clock.now(), zone=zone)
         most = limit if token_budget is None else MOST_HITS
         hits = rank_found(search_result, read, limit=most)
         hits = [self._quoted(hit, read) for hit in hits]
@@ -117,15 +117,15 @@ class ConversationMemory(MemoryAnalysis):
         known = None
         if time_zone is None and conversation is not None:
             with suppress(NotFound):
-                known = await self._desk.store.conversation(Scope(user=user), conversation)
-        return zone_of(time_zone, known, self._desk.zone)
+                known = await self._services.store.conversation(Scope(user=user), conversation)
+        return zone_of(time_zone, known, self._services.settings.zone)
 
     def _quoted(self, hit: Hit, query: Query) -> Hit:
         """Replace a long post's text with its best excerpt."""
         if hit.tokens <= QUOTE_TOKENS:
             return hit
-        text = excerpt(hit.text, query, QUOTE_TOKENS, self._desk.count)
-        return msgspec.structs.replace(hit, text=text, tokens=self._desk.count(text)) if text else hit
+        text = excerpt(hit.text, query, QUOTE_TOKENS, self._services.count)
+        return msgspec.structs.replace(hit, text=text, tokens=self._services.count(text)) if text else hit
 
     async def items(
         self, conversation: str, *, user: str | None = None, ended: bool = False, as_of: float | None = None
@@ -135,7 +135,7 @@ class ConversationMemory(MemoryAnalysis):
         With `as_of` (Unix seconds), those valid at that time, as known now. Posts since the last pass are analyzed too
         (at most the newest UNREAD), so that items need not wait for a pass.
         """
-        entries = await items_at_head(self._desk, Scope(user=user), conversation)
+        entries = await items_at_head(self._services, Scope(user=user), conversation)
         entries = [each for each in entries if each.weight >= LISTED]  # the others appear only in the summary
         if as_of is not None:
             return [each for each in entries if each.valid_from <= as_of < (each.valid_to or math.inf)]
@@ -152,7 +152,7 @@ class ConversationMemory(MemoryAnalysis):
         cursor: str | None = None,
     ) -> Paged[Item]:
         """Return a page of the items."""
-        found = await self._desk.store.conversation(Scope(user=user), conversation)
+        found = await self._services.store.conversation(Scope(user=user), conversation)
         start = read_cursor(cursor, ItemsAt, no=found.no) if cursor is not None else None
         check_limit(limit)
         items = await self.items(conversation, user=user, ended=ended, as_of=as_of)
@@ -168,21 +168,21 @@ class ConversationMemory(MemoryAnalysis):
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await deliver(self._desk, Scope(), conversation)
+                await deliver(self._services, Scope(), conversation)
 
     def compress(self, text: str) -> CompressedText:
         """Shorten a text as a full window does: keep the first line, the last line and every fact.
 
         Return the text unchanged if that is not shorter.
         """
-        count = self._desk.count
+        count = self._services.count
         small = compress(text)
         shorter = small if small is not None and count(small) < count(text) else text
         return CompressedText(text=shorter, tokens_before=count(text), tokens_after=count(shorter))
 
     async def digest(self, conversation: str, *, user: str | None = None, last: int = 15) -> str:
         """Return a digest of the newest `last` posts in BrowserOS's batch form: actions, results, key facts."""
-        posts = await self._desk.store.posts(Scope(user=user), conversation, last=last)
+        posts = await self._services.store.posts(Scope(user=user), conversation, last=last)
         lines = [line_of(post) for post in posts]
         large = sum(len(line.text) for line in lines) > LARGE
         return await asyncio.to_thread(compress_batch, lines) if large else compress_batch(lines)
@@ -191,7 +191,7 @@ class ConversationMemory(MemoryAnalysis):
         self, conversation: str, *, user: str | None = None, version: int | None = None
     ) -> Summary | None:
         """Return the rolling summary of the head's path, or the given version of it. None if there is none."""
-        return await self._desk.store.summary(Scope(user=user), conversation, version=version)
+        return await self._services.store.summary(Scope(user=user), conversation, version=version)
 
     async def forget(
         self,
@@ -212,7 +212,7 @@ class ConversationMemory(MemoryAnalysis):
         target = target_of(
             user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
         )
-        return await forget(self._desk, target, by=by, reason=reason)
+        return await forget(self._services, target, by=by, reason=reason)
 
     async def would_forget(
         self,
@@ -231,7 +231,7 @@ class ConversationMemory(MemoryAnalysis):
         target = target_of(
             user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
         )
-        return await would_forget(self._desk, target, by=by)
+        return await would_forget(self._services, target, by=by)
 
     async def utility(
         self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
@@ -241,7 +241,7 @@ class ConversationMemory(MemoryAnalysis):
         Compares words with the answers; with a `budget` (model calls, at least 3) asks the model with and without each
         memory. Measures the last `turns` turns per conversation. Changes nothing. Raises NotFound, InvalidInput.
         """
-        return await leave_one_out(self._desk, conversations, user=user, turns=turns, budget=budget)
+        return await leave_one_out(self._services, conversations, user=user, turns=turns, budget=budget)
 
     async def utility_cost(
         self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
@@ -251,7 +251,7 @@ class ConversationMemory(MemoryAnalysis):
         Raises NotFound, and InvalidInput, also for an unreadable price file of the project.
         """
         prices = await asyncio.to_thread(load_prices, self._config)
-        return await cost_of(self._desk, prices, conversations, user=user, turns=turns, budget=budget)
+        return await cost_of(self._services, prices, conversations, user=user, turns=turns, budget=budget)
 
     async def prune(self, found: Utilities, *, user: str | None = None) -> Receipt | None:
         """Delete the memories that `utility` proposes to drop. Return the receipt, None if there are none."""
@@ -260,7 +260,7 @@ class ConversationMemory(MemoryAnalysis):
             return None
         receipt = await self.forget(memories=gone, reason=reason_of(found), by=user)
         if receipt.state == "pending":
-            receipts = Receipts(self._desk)
+            receipts = Receipts(self._services)
             await receipts.finish()
             receipt = await receipts.get(receipt.id)
         return receipt

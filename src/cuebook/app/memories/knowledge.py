@@ -48,14 +48,16 @@ class KnowledgeApi(MemoryWriting):
         check_limit(limit)
         if category is not None:
             _check_knowledge(category)
-        place, store = Place("user", user) if user else PROJECT, self._desk.store.memories
+        place, store = Place("user", user) if user else PROJECT, self._services.store.memories
         if query:
-            memory_query = MemoryQuery(text=query, dense=await sense(self._desk, query), limit=FOUND, standing=0)
+            memory_query = MemoryQuery(text=query, dense=await sense(self._services, query), limit=FOUND, standing=0)
             matched = await store.find(Scope(), [place], memory_query)
             known = {f"memory:{each.id}": each for each in matched.memories if _is_knowledge(each, category)}
-            read = read_query(query, now=self._desk.clock.now(), zone=self._desk.zone)
+            read = read_query(query, now=self._services.clock.now(), zone=self._services.settings.zone)
             matched = replace(matched, memories=tuple(known.values()))
-            return [known[hit.memory_id] for hit in answers(matched, read, limit=limit, count=self._desk.count)], None
+            return [
+                known[hit.memory_id] for hit in answers(matched, read, limit=limit, count=self._services.count)
+            ], None
         start = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
         memories: list[Memory] = []
         while len(memories) <= limit:
@@ -90,8 +92,8 @@ class KnowledgeApi(MemoryWriting):
 
     async def _put(self, place: Place, values: tuple[str, str, str], confidence: float | None) -> Memory | None:
         category, key, value = values
-        own, now = memory_id(place, category, key), self._desk.clock.now()
-        store = self._desk.store.memories
+        own, now = memory_id(place, category, key), self._services.clock.now()
+        store = self._services.store.memories
         generation, _ = await store.place(Scope(), place, near=())
         memories = await store.get(Scope(), own, places=[place])
         before = memories[0] if memories else None
@@ -124,7 +126,7 @@ class KnowledgeApi(MemoryWriting):
             raise NotFound(msg) from None
         for _ in range(RETRIES):
             generation, old = await self._now(memory)
-            now = self._desk.clock.now()
+            now = self._services.clock.now()
             new = replace(old, uses=old.uses + 1, used_at=now, confidence=raised(old.confidence, USE))
             if await self._save(old.place, generation, [new]):
                 return new
@@ -133,7 +135,7 @@ class KnowledgeApi(MemoryWriting):
     async def decay(self, *, as_of: float | datetime | None = None) -> DecayResult:
         """Lower the confidence of unused knowledge by 0.1 per 30 idle days, once. Delete entries below 0.1."""
         at = as_of.timestamp() if isinstance(as_of, datetime) else as_of
-        lost, gone = await decay(self._desk, now=at)
+        lost, gone = await decay(self._services, now=at)
         return DecayResult(lost=lost, gone=gone)
 
 

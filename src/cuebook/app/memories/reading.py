@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from cuebook.app.paging import LIMIT, Cursor, Number, Paged, check_limit, read_cursor, write_cursor
 from cuebook.engine.core.conversation_items import as_memory, is_guest, item_of, parted
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.memory_selection import answers
 from cuebook.engine.core.query_vector import sense
+from cuebook.engine.core.services import Services
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.interfaces.memories import MemoryQuery
@@ -22,50 +22,50 @@ from cuebook.records.memory import CATEGORIES, Correction, Dense, Hit, Item, Mem
 # ---- a conversation's items -----------------------------------------------------------------------------------------
 
 
-async def get_item(desk: Desk, name: str, user: str | None) -> Memory:
+async def get_item(services: Services, name: str, user: str | None) -> Memory:
     """Return an item of a conversation. Raises NotFound, also for another user's conversation."""
-    conversation, item = await _item(desk, name, user)
-    return as_memory(conversation, item, await desk.store.memories.corrections.of(Scope(user=user), conversation))
+    conversation, item = await _item(services, name, user)
+    return as_memory(conversation, item, await services.store.memories.corrections.of(Scope(user=user), conversation))
 
 
-async def check_item(desk: Desk, name: str, user: str | None) -> None:
+async def check_item(services: Services, name: str, user: str | None) -> None:
     """Check that the caller may change an item: only the conversation's first user may. Raises Denied, NotFound."""
     conversation, _ = parted(name) or ("", "")
-    if conversation and await is_guest(desk, Scope(user=user), conversation):
+    if conversation and await is_guest(services, Scope(user=user), conversation):
         msg = f"Cannot change memory {name!r}: only the first user of its conversation may."
         raise Denied(msg)
 
 
 async def correct_item(
-    desk: Desk, name: str, text: str, *, user: str | None, also: Callable[[Memory], Awaitable[object]]
+    services: Services, name: str, text: str, *, user: str | None, also: Callable[[Memory], Awaitable[object]]
 ) -> Memory:
     """Correct an item in its conversation, and with `also` the user's memories derived from it.
 
     Raises NotFound, and Denied for a guest.
     """
-    conversation, item = await _item(desk, name, user)
-    await check_item(desk, name, user)
-    scope, store = Scope(user=user), desk.store.memories.corrections
+    conversation, item = await _item(services, name, user)
+    await check_item(services, name, user)
+    scope, store = Scope(user=user), services.store.memories.corrections
     correction = correction_of(conversation, item.sources, item.text, text)
     for each in await store.said_in(scope, conversation, item.sources):
         if user in (None, owner_of(each.place)) and says(each.text, correction):
             with suppress(NotFound):  # it was deleted meanwhile
                 await also(each)
     await store.keep(scope, correction)
-    await tell(desk, [correction])
+    await tell(services, [correction])
     now = corrected([item], [replace(correction, no=1)])[0]
     return as_memory(conversation, now, await store.of(scope, conversation))
 
 
-async def tell(desk: Desk, corrections: Sequence[Correction]) -> None:
+async def tell(services: Services, corrections: Sequence[Correction]) -> None:
     """Apply corrections to the conversations they came from; a background job finishes what fails here."""
-    desk.failpoint("correct.kept")
+    services.failpoint("correct.kept")
     for each in corrections:
-        await correct_summary(desk, Scope(), each.conversation)
+        await correct_summary(services, Scope(), each.conversation)
 
 
-async def _item(desk: Desk, name: str, user: str | None) -> tuple[str, Item]:
-    results = await item_of(desk, Scope(user=user), name)
+async def _item(services: Services, name: str, user: str | None) -> tuple[str, Item]:
+    results = await item_of(services, Scope(user=user), name)
     if results is None:
         msg = f"Unknown memory {name!r}. List a conversation's with `cuebook memory list CONVERSATION`."
         raise NotFound(msg)
@@ -91,8 +91,8 @@ class MemoriesAt(Cursor, frozen=True, array_like=True, tag="memories"):
 class MemoryReading:
     """The read operations of `cue.memories`. A user sees only their own."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def places(
         self, *, user: str | None = None, persona: str | None = None, organization: str | None = None
@@ -104,9 +104,9 @@ class MemoryReading:
         if user and persona:
             found = [persona_place(user, persona)]
         elif user:  # including personas that are no longer configured
-            known = await self._desk.store.memories.places(Scope(user=user), user)
+            known = await self._services.store.memories.places(Scope(user=user), user)
             place = Place("user", user)
-            spoken = {*known, *(persona_place(user, name) for name in self._desk.personas)} - {place}
+            spoken = {*known, *(persona_place(user, name) for name in self._services.settings.personas)} - {place}
             found = [place, *sorted(spoken)]
         elif persona is not None:
             msg = "persona: a persona's memories belong to a user. Pass user too."
@@ -125,7 +125,7 @@ class MemoryReading:
         limit: int = 10,
     ) -> list[Hit]:
         """Return memories that match a query, best first: those valid now, or at `as_of` (Unix seconds)."""
-        dense = await sense(self._desk, query.text)
+        dense = await sense(self._services, query.text)
         return await self.answer(
             query, dense, user=user, persona=persona, organization=organization, scopes=scopes, as_of=as_of, limit=limit
         )
@@ -149,9 +149,9 @@ class MemoryReading:
         memory_query = MemoryQuery(
             text=query.text, dense=dense, at=as_of, limit=min(FOUND, max(LEAST, 2 * limit)), standing=0
         )
-        matched = await self._desk.store.memories.find(Scope(user=user), places, memory_query)
+        matched = await self._services.store.memories.find(Scope(user=user), places, memory_query)
         memories = tuple(each for each in matched.memories if _holds(each, as_of))
-        return answers(replace(matched, memories=memories), query, limit=limit, count=self._desk.count)
+        return answers(replace(matched, memories=memories), query, limit=limit, count=self._services.count)
 
     async def page(
         self,
@@ -175,7 +175,7 @@ class MemoryReading:
             raise InvalidInput(msg, where="category")
         after = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
         places = await self.places(user=user, persona=persona, organization=organization)
-        memories, store, scope = list[Memory](), self._desk.store.memories, Scope(user=user)
+        memories, store, scope = list[Memory](), self._services.store.memories, Scope(user=user)
         past, batch = (ended, limit + 1) if as_of is None else (True, max(FOUND, limit + 1))
         while len(memories) <= limit:
             some = await store.page(scope, places, ended=past, category=category, after=after, limit=batch)
@@ -192,9 +192,9 @@ class MemoryReading:
         Raises NotFound, also for another user's memory.
         """
         if parted(id):
-            return await get_item(self._desk, id, user)
+            return await get_item(self._services, id, user)
         places = await self.places(user=user, organization=organization)
-        memories = await self._desk.store.memories.get(Scope(user=user), id.removeprefix("memory:"))
+        memories = await self._services.store.memories.get(Scope(user=user), id.removeprefix("memory:"))
         for each in memories:
             if places is None or each.place in places or each.place == PROJECT:
                 return each

@@ -39,21 +39,25 @@ class MemoryWriting(MemoryReading):
         """
         text = self._said(text, "text")
         if parted(id):
-            return await correct_item(self._desk, id, text, user=user, also=lambda each: self.correct(each.id, text))
+            return await correct_item(
+                self._services, id, text, user=user, also=lambda each: self.correct(each.id, text)
+            )
         names = [id]
         for _ in range(RETRIES):
             generation, old = await self._at(names, user=user, organization=organization)
-            now = self._desk.clock.now()
+            now = self._services.clock.now()
             own = old.id if old.category in KNOWLEDGE else memory_id(old.place, old.category, text)
             new = replace(old, id=own, text=text, trust="user", confidence=1.0, written=True, used_at=now)
             changed = [new]
-            for other in [] if own == old.id else await self._desk.store.memories.get(Scope(), own, places=[old.place]):
+            for other in (
+                [] if own == old.id else await self._services.store.memories.get(Scope(), own, places=[old.place])
+            ):
                 both = tuple(sorted({*old.sources, *other.sources}))  # another memory has this text already
                 new = replace(new, no=other.no, uses=old.uses + other.uses, sources=both, valid_to=None)
                 changed = [replace(old, sources=(), written=False), new]
             corrections = corrections_of(old, text)
             if await self._save(old.place, generation, changed, corrections):
-                await tell(self._desk, corrections)
+                await tell(self._services, corrections)
                 return new
             names = [id, own]  # a concurrent correction may have the same text
         raise busy()
@@ -65,7 +69,7 @@ class MemoryWriting(MemoryReading):
         """
         memory = await self._own(id, user=user, organization=organization)
         scope = Scope(user=user) if parted(id) else Scope()
-        return await forget(self._desk, scope, Target("memory", (memory.id,)))
+        return await forget(self._services, scope, Target("memory", (memory.id,)))
 
     async def _own(self, id: str, *, user: str | None, organization: str | None) -> Memory:  # noqa: A002
         """Return a memory if the user or organization may change it: the project's memories are read-only for them.
@@ -73,7 +77,7 @@ class MemoryWriting(MemoryReading):
         Raises NotFound, Denied.
         """
         memory = await self.get(id, user=user, organization=organization)
-        await check_item(self._desk, id, user)
+        await check_item(self._services, id, user)
         if memory.place == PROJECT and (user is not None or organization is not None):
             msg = f"Cannot change memory {id!r}: it belongs to the project. Omit user and organization."
             raise Denied(msg)
@@ -87,7 +91,7 @@ class MemoryWriting(MemoryReading):
 
     async def _now(self, memory: Memory) -> tuple[int, Memory]:
         """Return the generation of a memory's owner, and the memory as of then. Raises NotFound."""
-        store = self._desk.store.memories
+        store = self._services.store.memories
         generation, _ = await store.place(Scope(), memory.place, near=())
         memories = await store.get(Scope(), memory.id, places=[memory.place])
         if not memories:
@@ -102,7 +106,7 @@ class MemoryWriting(MemoryReading):
         corrections: tuple[Correction, ...] = (),
     ) -> bool:
         change = PlaceChange(place=place, generation=generation, memories=tuple(memories), corrections=corrections)
-        return await self._desk.store.memories.save(Scope(), change, now=self._desk.clock.now())
+        return await self._services.store.memories.save(Scope(), change, now=self._services.clock.now())
 
     def _said(self, text: Any, where: str) -> str:
         """Return a text as stored, with secrets removed. Raises InvalidInput."""
@@ -110,7 +114,7 @@ class MemoryWriting(MemoryReading):
         if not isinstance(text, str) or not text.strip():
             msg = f"{where}: expected a string"
             raise InvalidInput(msg, where=where)
-        return self._desk.writer.clean(" ".join(text.split()) if where == "key" else text.strip())
+        return self._services.writer.clean(" ".join(text.split()) if where == "key" else text.strip())
 
 
 def busy() -> Conflict:

@@ -17,7 +17,7 @@ from msgspec.structs import astuple
 from cuebook.app.setup.atomic_files import write_whole
 from cuebook.app.setup.compose import database_of
 from cuebook.config import Config
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.turn.prompt_logs import PromptLogs
 from cuebook.errors import BackendError
 from cuebook.prompts.digest import level
@@ -29,8 +29,8 @@ from cuebook.storage.database.sqlite_files import MEMORY
 ENDING = ".logs"
 
 
-def prompt_logs_of(config: Config, desk: Desk) -> PromptLogs | None:
-    """Return the prompt logs of a desk, which write to the configured folder and erase in all; None without a folder.
+def prompt_logs_of(config: Config, services: Services) -> PromptLogs | None:
+    """Return the prompt logs of a project, which write to the configured folder and erase in all; None without one.
 
     Raises BackendError if the folder cannot be recorded: a forget by another process would not find the logs.
     """
@@ -40,11 +40,11 @@ def prompt_logs_of(config: Config, desk: Desk) -> PromptLogs | None:
         return None
     if name and name not in _noted(config):
         _note(config, name)
-    logs = PromptLogs([Path(config.folder) / folder for folder in folders], desk)
-    desk.erase_logs = logs.erase
+    logs = PromptLogs([Path(config.folder) / folder for folder in folders], services)
+    services.erase_logs = logs.erase
     if name:
-        desk.log_prompt = logs.keep
-        desk.jobs.append(logs.job)
+        services.log_prompt = logs.keep
+        services.jobs.append(logs.job)
     return logs
 
 

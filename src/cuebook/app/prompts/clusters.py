@@ -11,8 +11,8 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from cuebook.app.prompts.compare import families_of
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.query_vector import check_size
+from cuebook.engine.core.services import Services
 from cuebook.engine.turn.experiences import AT_ONCE, batched
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces.embedder import Embedder
@@ -53,21 +53,21 @@ class Clusters(Struct, frozen=True, kw_only=True, rename="camel"):
     instead: str = ""
 
 
-async def clusters_of(desk: Desk, *, prefix: str = "", least: float | None = None) -> Clusters:
+async def clusters_of(services: Services, *, prefix: str = "", least: float | None = None) -> Clusters:
     """Return clusters of the prompts whose ids begin with `prefix`, by `main`'s active version. Raises InvalidInput."""
     if least is not None and not 0 < least <= 1:
         msg = f"least: invalid similarity {least!r}. Must be above 0 and at most 1."
         raise InvalidInput(msg, where="least")
-    families = await families_of(desk, None)
+    families = await families_of(services, None)
     chosen = [each for slug, each in families.items() if slug.startswith(prefix)]
     if len(chosen) > MOST:
         msg = f"prefix: {len(chosen):,} prompts exceed the limit of {MOST}. Use a longer prefix."
         raise InvalidInput(msg, where="prefix")
-    corpus = {name: _text(each) for name, each in desk.builtin.items()}  # more texts to weigh words by
+    corpus = {name: _text(each) for name, each in services.settings.builtin.items()}  # more texts to weigh words by
     corpus |= {each.slug: _text(each.version() or each.active[0]) for each in families.values() if each.active}
     texts = {each.slug: corpus[each.slug] for each in chosen if each.active}
-    vectors, instead = await _vectors(desk, texts)
-    min_similarity = desk.embedder.akin if vectors and desk.embedder is not None else None
+    vectors, instead = await _vectors(services, texts)
+    min_similarity = services.embedder.akin if vectors and services.embedder is not None else None
     return await asyncio.to_thread(_clusters, corpus, texts, vectors, akin=min_similarity, least=least, instead=instead)
 
 
@@ -108,12 +108,12 @@ def _clusters(
     )
 
 
-async def _vectors(desk: Desk, texts: Mapping[str, str]) -> tuple[dict[str, Sequence[float]], str]:
+async def _vectors(services: Services, texts: Mapping[str, str]) -> tuple[dict[str, Sequence[float]], str]:
     """Return unit vectors of the texts whose language the embedder supports, and why the others have none."""
-    embedder = desk.embedder
+    embedder = services.embedder
     if embedder is None or not texts:
         return {}, ""
-    known = {name: desk.writer.clean(text) for name, text in texts.items() if reads(embedder.languages, text)}
+    known = {name: services.writer.clean(text) for name, text in texts.items() if reads(embedder.languages, text)}
     unknown = len(texts) - len(known)
     instead = f"the embedder does not support the language of {unknown} of {len(texts)}" if unknown else ""
     try:
@@ -122,7 +122,7 @@ async def _vectors(desk: Desk, texts: Mapping[str, str]) -> tuple[dict[str, Sequ
     except TimeoutError:
         return {}, f"{embedder.name} took longer than {TIME_S:g} s"
     except BackendError as error:
-        reason = desk.writer.clean(str(error))
+        reason = services.writer.clean(str(error))
         log.warning("Clustering prompts by words only: %s", reason)
         return {}, reason
 

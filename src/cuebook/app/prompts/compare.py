@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from cuebook.app.prompts.base import Agreed, Base, text_hash
 from cuebook.app.prompts.folder import Contents, Place, PromptFile, PromptFolder
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.interfaces.prompts import Family
 from cuebook.prompts.difference import bump, difference, next_semver
 from cuebook.prompts.registry import path_of
@@ -56,14 +56,14 @@ class BranchState(Struct, frozen=True, kw_only=True):
         return Base(self.text, self.path, self.source.data if self.source else "")
 
 
-async def families_of(desk: Desk, slugs: Collection[str] | None) -> dict[str, Family]:
+async def families_of(services: Services, slugs: Collection[str] | None) -> dict[str, Family]:
     """Return the given prompts by name (default: all)."""
     if slugs is not None:
-        return await desk.prompts.families(Scope(), sorted(set(slugs)), ancestors=False)
+        return await services.prompts.families(Scope(), sorted(set(slugs)), ancestors=False)
     families: dict[str, Family] = {}
     after = ""
     while True:
-        page = await desk.prompts.page(Scope(), limit=_PAGE, after=after)
+        page = await services.prompts.page(Scope(), limit=_PAGE, after=after)
         families |= {each.slug: each for each in page.items}
         if page.next is None:
             return families
@@ -71,10 +71,10 @@ async def families_of(desk: Desk, slugs: Collection[str] | None) -> dict[str, Fa
 
 
 async def compare(
-    desk: Desk, shelf: PromptFolder, contents: Contents, families: Mapping[str, Family], agreed: Agreed
+    services: Services, shelf: PromptFolder, contents: Contents, families: Mapping[str, Family], agreed: Agreed
 ) -> list[BranchState]:
     """Return the state of each branch in the folder or of these prompts."""
-    heads = await _heads(desk, families)
+    heads = await _heads(services, families)
     files = {each.place: each for each in contents.prompts}
     standings = []
     for place in sorted({*files, *heads}):
@@ -87,7 +87,7 @@ async def compare(
         file = wanted(source, head)
         base = agreed.get(place)
         text = text_hash(file) if file else base.text if base else ""
-        state = await _state(desk, text, head, base.text if base else None)
+        state = await _state(services, text, head, base.text if base else None)
         standings.append(
             BranchState(place=place, path=source.path, state=state, source=source, file=file, head=head, text=text)
         )
@@ -106,26 +106,26 @@ def wanted(source: PromptFile, head: Version | None) -> Version | None:
     return replace(version, semver=next_semver(head.semver, bump(difference(head, version))))
 
 
-async def _heads(desk: Desk, families: Mapping[str, Family]) -> dict[Place, Version]:
+async def _heads(services: Services, families: Mapping[str, Family]) -> dict[Place, Version]:
     """Return the newest version of each branch."""
     heads: dict[Place, Version] = {}
     for slug, family in families.items():
         for branch in family.branches:
             head = family.version(branch.name)
             if head is None or head.number != branch.head:  # rolled back
-                [head] = await desk.prompts.versions(Scope(), slug, branch=branch.name, numbers=[branch.head])
+                [head] = await services.prompts.versions(Scope(), slug, branch=branch.name, numbers=[branch.head])
             heads[slug, branch.name] = head
     return heads
 
 
-async def _state(desk: Desk, text: str, head: Version | None, base: str | None) -> State:
+async def _state(services: Services, text: str, head: Version | None, base: str | None) -> State:
     if head is None:
         return "new"
     theirs = text_hash(head)
     if text == theirs:
         return "same"
     if base is None:
-        older = await desk.prompts.versions(Scope(), head.slug, branch=head.branch)
+        older = await services.prompts.versions(Scope(), head.slug, branch=head.branch)
         return "behind" if text in {text_hash(each) for each in older} else "changed"
     if theirs == base:
         return "changed"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.reading import standing
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Family, Write
 from cuebook.prompts.difference import bump, difference, next_semver
@@ -39,13 +39,13 @@ class PlannedVersion(Struct, frozen=True, kw_only=True):
         return self.base + 1
 
 
-async def check_planned(desk: Desk, planned: Sequence[PlannedVersion]) -> None:
+async def check_planned(services: Services, planned: Sequence[PlannedVersion]) -> None:
     """Check that the versions can be stored. Raises InvalidInput."""
-    await Prompts(desk).check([replace(each.version, number=each.number) for each in planned])
+    await Prompts(services).check([replace(each.version, number=each.number) for each in planned])
 
 
 async def save_planned(
-    desk: Desk, planned: Sequence[PlannedVersion], families: Mapping[str, Family], *, by: str = ""
+    services: Services, planned: Sequence[PlannedVersion], families: Mapping[str, Family], *, by: str = ""
 ) -> list[Version]:
     """Store checked versions, parents first. Raises Conflict if a head changed since planning."""
     heads = {(slug, each.name): each.head for slug, family in families.items() for each in family.branches}
@@ -57,10 +57,10 @@ async def save_planned(
         if branch != MAIN and (slug, branch) not in heads and (slug, MAIN) in heads:
             begins = each.origin or (MAIN, heads[slug, MAIN])
         version = sealed(version)
-        record = receipt(desk, version, "branch" if begins else "write", agent=by)
+        record = receipt(services, version, "branch" if begins else "write", agent=by)
         writes.append(Write(version=version, base=each.base, begins=begins, audit=record, at=each.at))
         heads[slug, branch] = each.number
-    return await desk.prompts.save(Scope(), writes, by=by, now=desk.clock.now())
+    return await services.prompts.save(Scope(), writes, by=by, now=services.clock.now())
 
 
 def parents_first(planned: Sequence[PlannedVersion]) -> list[PlannedVersion]:
@@ -106,14 +106,14 @@ class PromptDraft(Struct, frozen=True, kw_only=True):
     newest: str = ""  # the head's semantic version; after a rollback it differs from that of `before`
 
 
-async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: bool = False) -> PromptDraft:
+async def draft_of(services: Services, slug: str, branch: str | None = None, *, new: bool = False) -> PromptDraft:
     """Return the text of a branch's active version for editing. Raises NotFound.
 
     With `new`, return a placeholder if no prompt has this id, with or without `default/`.
     """
-    prompts = Prompts(desk)
-    own = await standing(desk, slug)
-    if new and own not in await desk.prompts.families(Scope(), [own], ancestors=False):
+    prompts = Prompts(services)
+    own = await standing(services, slug)
+    if new and own not in await services.prompts.families(Scope(), [own], ancestors=False):
         version = Version(slug=slug, branch=check_branch(branch or MAIN), sections={BODY: EMPTY.strip()})
         return PromptDraft(slug=slug, branch=version.branch, base=0, text=write_file(version))
     family = await prompts.family(slug)
@@ -164,15 +164,15 @@ def _numbered(version: Version, before: Version, *, said_version: bool, newest: 
     return replace(version, semver=before.semver if asked == "none" else next_semver(newest or before.semver, asked))
 
 
-async def save_draft(desk: Desk, draft: PromptDraft, version: Version, *, by: str = "") -> Version:
+async def save_draft(services: Services, draft: PromptDraft, version: Version, *, by: str = "") -> Version:
     """Store an edited draft. Raises InvalidInput, and Conflict if the branch's head changed meanwhile."""
-    family = await desk.prompts.families(Scope(), [draft.slug], ancestors=False)
+    family = await services.prompts.families(Scope(), [draft.slug], ancestors=False)
     planned = [PlannedVersion(version=version, base=draft.base)]
-    await check_planned(desk, planned)
-    return (await save_planned(desk, planned, family, by=by))[0]
+    await check_planned(services, planned)
+    return (await save_planned(services, planned, family, by=by))[0]
 
 
-async def import_files(desk: Desk, files: Sequence[tuple[str, bytes]], *, by: str = "") -> list[Version]:
+async def import_files(services: Services, files: Sequence[tuple[str, bytes]], *, by: str = "") -> list[Version]:
     """Store prompt files, all or none. Return the versions that changed.
 
     Raises InvalidInput naming file and line, also for two files of one prompt.
@@ -184,7 +184,7 @@ async def import_files(desk: Desk, files: Sequence[tuple[str, bytes]], *, by: st
         if owners.setdefault(place, name) != name:
             msg = f"{name}: duplicate of prompt {version.slug}@{version.branch} in {owners[place]}. Keep one."
             raise InvalidInput(msg, where=name)
-    families = await desk.prompts.families(Scope(), [version.slug for _, version in read], ancestors=False)
+    families = await services.prompts.families(Scope(), [version.slug for _, version in read], ancestors=False)
     planned = []
     for _, version in read:
         family = families.get(version.slug)
@@ -192,8 +192,8 @@ async def import_files(desk: Desk, files: Sequence[tuple[str, bytes]], *, by: st
         if family is None or stands is None:
             planned.append(PlannedVersion(version=version, base=0))
             continue
-        before = await Prompts(desk).get(version.slug, branch=version.branch, version=stands.head)
+        before = await Prompts(services).get(version.slug, branch=version.branch, version=stands.head)
         if write_file(_numbered(version, before, said_version=True)) != write_file(before):
             planned.append(PlannedVersion(version=_numbered(version, before, said_version=True), base=stands.head))
-    await check_planned(desk, planned)
-    return await save_planned(desk, planned, families, by=by) if planned else []
+    await check_planned(services, planned)
+    return await save_planned(services, planned, families, by=by) if planned else []

@@ -7,7 +7,7 @@ from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts.compare import families_of
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.prompts.files import write_file
 from cuebook.prompts.migrate import read
@@ -15,13 +15,13 @@ from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Version
 
 
-async def export_prompts(desk: Desk, slugs: Sequence[str] = ()) -> Wire:
+async def export_prompts(services: Services, slugs: Sequence[str] = ()) -> Wire:
     """Return all versions of the given prompts (default: all), `main` first, oldest first. Raises NotFound."""
-    prompts = Prompts(desk)
-    names = [(await prompts.family(slug)).slug for slug in slugs] or sorted(await families_of(desk, None))
+    prompts = Prompts(services)
+    names = [(await prompts.family(slug)).slug for slug in slugs] or sorted(await families_of(services, None))
     rows = []
     for name in dict.fromkeys(names):
-        versions = await desk.prompts.versions(Scope(), name)
+        versions = await services.prompts.versions(Scope(), name)
         rows += [
             _row(each) for each in sorted(versions, key=lambda each: (each.branch != MAIN, each.branch, each.number))
         ]

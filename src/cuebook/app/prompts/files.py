@@ -21,7 +21,7 @@ from cuebook.app.prompts.folder import CachedFile, Contents, Place, PromptFolder
 from cuebook.app.prompts.history import Pointers, astray, brought, history_of, registry_of
 from cuebook.app.setup.project_files import FILE as PROJECT
 from cuebook.config import Config
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput
 from cuebook.prompts import registry as registry_drift
 from cuebook.prompts.difference import Bump, bump, difference, next_semver
@@ -53,9 +53,9 @@ class SyncChange(Struct, frozen=True, kw_only=True):
 class PromptFiles:
     """The prompt files of a project."""
 
-    def __init__(self, desk: Desk, config: Config) -> None:
-        self._desk = desk
-        self._prompts = Prompts(desk)
+    def __init__(self, services: Services, config: Config) -> None:
+        self._services = services
+        self._prompts = Prompts(services)
         self._root = Path(config.folder) / config.settings.prompts.folder
         self._base = base_file_of(config)
 
@@ -72,20 +72,20 @@ class PromptFiles:
         """
         shelf, base = self._shelf(folder)
         contents, agreed = await asyncio.to_thread(_read, shelf, base)
-        families = await families_of(self._desk, [each.place[0] for each in contents.prompts])
-        standings = await compare(self._desk, shelf, contents, families, agreed)
+        families = await families_of(self._services, [each.place[0] for each in contents.prompts])
+        standings = await compare(self._services, shelf, contents, families, agreed)
         if not force:
             _refuse_clash(shelf, standings, "`push --force` keeps the file, `pull --force` keeps the stored version")
         over = ("new", "changed", *(("both", "behind") if force else ()))
         due = [await self._filled(shelf, each) for each in standings if each.state in over]
         planned = [one for each in due for one in await self._planned(shelf, contents, each)]
-        await check_planned(self._desk, planned)
+        await check_planned(self._services, planned)
         numbers = {(each.version.slug, each.version.branch): each.number for each in planned}
         pushed = [_pushed(each, numbers.get(each.place, 1)) for each in due]
         if dry_run:
             return pushed
         if planned:
-            await save_planned(self._desk, planned, families)
+            await save_planned(self._services, planned, families)
             await self._point([brought(contents.registry, each.file, each.state) for each in due if each.file])
         agreed |= {each.place: each.base for each in (*(one for one in standings if one.state == "same"), *due)}
         await asyncio.to_thread(base.write, agreed)
@@ -108,8 +108,8 @@ class PromptFiles:
         """
         shelf, base = self._shelf(folder)
         contents, agreed = await asyncio.to_thread(_read, shelf, base)
-        families = await families_of(self._desk, slugs)
-        compared = await compare(self._desk, shelf, contents, families, agreed)
+        families = await families_of(self._services, slugs)
+        compared = await compare(self._services, shelf, contents, families, agreed)
         standings = [each for each in compared if slugs is None or each.place[0] in families]
         if not force:
             _refuse_clash(shelf, standings, "`pull --force` overwrites the file, `push --force` stores it")
@@ -137,8 +137,8 @@ class PromptFiles:
         """
         shelf, base = self._shelf(folder)
         contents, agreed = await asyncio.to_thread(lambda: (shelf.read(), base.read()))
-        families = await families_of(self._desk, None)
-        standings = await compare(self._desk, shelf, contents, families, agreed)
+        families = await families_of(self._services, None)
+        standings = await compare(self._services, shelf, contents, families, agreed)
         fine = ("same",) if families or contents.registry is None else ("same", "new")
         sync_changes = [_change(each) for each in standings if each.state not in fine]
         if contents.fault is not None:
@@ -173,8 +173,8 @@ class PromptFiles:
             if path in {shelf.display_name(each) for each in ours}:
                 raise InvalidInput(why, where=path)
         own = replace(contents, prompts=tuple(each for each in contents.prompts if each.place == (slug, branch)))
-        families = await families_of(self._desk, [slug])
-        for each in await compare(self._desk, shelf, own, families, agreed):
+        families = await families_of(self._services, [slug])
+        for each in await compare(self._services, shelf, own, families, agreed):
             if each.place == (slug, branch) and each.state in ("changed", "both") and each.file is not None:
                 return shelf.display_name(each.path), replace(each.file, number=0, digest="")
         return None
@@ -209,7 +209,7 @@ class PromptFiles:
         """Restore labels and rollbacks of prompts that were stored with their history."""
         for each in pointers:
             slug, branch = each.place
-            known = {one.number for one in await self._desk.prompts.versions(Scope(), slug, branch=branch)}
+            known = {one.number for one in await self._services.prompts.versions(Scope(), slug, branch=branch)}
             for name, number in each.labels:
                 if number in known:
                     await self._prompts.label(slug, name, branch=branch, version=number)
@@ -233,8 +233,8 @@ class PromptFiles:
         paths = {each.place: each.path for each in contents.prompts}
         old = contents.registry
         registry_entries = () if slugs is None or old is None or not old.text else old.entries
-        families = await families_of(self._desk, slugs if registry_entries else None)
-        versions = [each for slug in families for each in await self._desk.prompts.versions(Scope(), slug)]
+        families = await families_of(self._services, slugs if registry_entries else None)
+        versions = [each for slug in families for each in await self._services.prompts.versions(Scope(), slug)]
         files = registry_of(versions, families, paths, [each for each in registry_entries if each.id not in families])
         heads = {
             paths.get(place) or path_of(*place): place for place in {(each.slug, each.branch) for each in versions}

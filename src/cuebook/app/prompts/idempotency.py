@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.core.services import Key, Services
 from cuebook.errors import CuebookError, InvalidInput, KeyReused
 from cuebook.interfaces.prompts import StoredKey
 from cuebook.records.memory import Scope
@@ -22,7 +22,7 @@ LONGEST = 255
 
 
 async def run_once(
-    desk: Desk,
+    services: Services,
     key: str | None,
     asked: Any,
     kind: type[T],
@@ -36,33 +36,38 @@ async def run_once(
     """
     if not key:
         return await work(None)
-    pair = (check_key(key), desk.request_digest(_written(asked)))
-    digest = desk.keyed_digest_of(pair) or pair
+    pair = (check_key(key), services.settings.request_digest(_written(asked)))
+    digest = services.settings.keyed_digest_of(pair) or pair
     scope = Scope(user=user or None)
-    data = await _told(desk, scope, pair)
+    data = await _told(services, scope, pair)
     if data is None:
-        asking = StoredKey(key=digest[0], digest=digest[1], at=desk.clock.now(), user=scope.user)
+        asking = StoredKey(key=digest[0], digest=digest[1], at=services.clock.now(), user=scope.user)
         try:
             return await work(asking)
         except CuebookError:  # an identical concurrent request may have been stored first
-            data = await _told(desk, scope, pair)
+            data = await _told(services, scope, pair)
             if data is None:
                 raise
     return msgspec.json.decode(data, type=kind)
 
 
 async def stored_once(
-    desk: Desk, key: str | None, asked: Any, write: Callable[[StoredKey | None], Awaitable[Version]], *, user: str = ""
+    services: Services,
+    key: str | None,
+    asked: Any,
+    write: Callable[[StoredKey | None], Awaitable[Version]],
+    *,
+    user: str = "",
 ) -> Version:
     """Run an operation that stores versions once; the key stores the place of the last one."""
 
     async def work(asking: StoredKey | None) -> Version:
         return await write(asking.telling(lambda versions: bare(versions[-1])) if asking else None)
 
-    found = await run_once(desk, key, asked, Version, work, user=user)
+    found = await run_once(services, key, asked, Version, work, user=user)
     if found.created_at:
         return found
-    [version] = await desk.prompts.versions(Scope(), found.slug, branch=found.branch, numbers=[found.number])
+    [version] = await services.prompts.versions(Scope(), found.slug, branch=found.branch, numbers=[found.number])
     return version
 
 
@@ -83,8 +88,8 @@ def check_key(key: object) -> str:
     return key
 
 
-async def _told(desk: Desk, scope: Scope, key: Key) -> bytes | None:
-    answered = await desk.answered(scope, key)
+async def _told(services: Services, scope: Scope, key: Key) -> bytes | None:
+    answered = await services.answered(scope, key)
     if answered is None:
         return None
     if answered.digest != key[1] or answered.turn:

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.reading import PromptReading
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.services import Services
 from cuebook.engine.replay.prompt_impact import Gone, Shift, Versions, shift
 from cuebook.engine.replay.recorded_turn import read_recorded
 from cuebook.errors import InvalidInput, NotFound
@@ -130,11 +130,11 @@ class PromptImpactApi(PromptReading):
         are listed. Raises NotFound, InvalidInput.
         """
         before, after = await self.get(slug, branch=branch, version=a), await self.get(slug, branch=branch, version=b)
-        return await measure(self._desk, before, after, turns=turns, user=user)
+        return await measure(self._services, before, after, turns=turns, user=user)
 
 
 async def measure(
-    desk: Desk, before: Version, after: Version, *, turns: int = TURNS, user: str | None = None
+    services: Services, before: Version, after: Version, *, turns: int = TURNS, user: str | None = None
 ) -> Impact:
     """Measure a change on the last `turns` turns that used the prompt. Raises InvalidInput.
 
@@ -143,19 +143,19 @@ async def measure(
     if not 1 <= turns <= MOST_TURNS:
         msg = f"turns: {turns}. Must be between 1 and {MOST_TURNS}."
         raise InvalidInput(msg, where="turns")
-    versions = Versions(desk, before, after)
-    written = [desk.count(text_of(await resolved_of(desk, each))) for each in (before, after)]
-    results, looked_at = await _turns_with(desk, versions, turns)
+    versions = Versions(services, before, after)
+    written = [services.count(text_of(await resolved_of(services, each))) for each in (before, after)]
+    results, looked_at = await _turns_with(services, versions, turns)
     shifts: list[Placed] = []
     missed: Counter[str] = Counter()
     for conversation, turn in results:
         try:
-            recorded = await read_recorded(desk, Scope(), conversation, turn)
+            recorded = await read_recorded(services, Scope(), conversation, turn)
         except NotFound:
             missed["erased"] += 1
             continue
         try:
-            shifted = await shift(desk, recorded, versions)
+            shifted = await shift(services, recorded, versions)
         except InvalidInput:
             missed["its window does not hold the version before either"] += 1
             continue
@@ -189,7 +189,7 @@ def to_wire(impact: Impact) -> Wire:
 # ---- which turns ----------------------------------------------------------------------------------------------------
 
 
-async def _turns_with(desk: Desk, versions: Versions, most: int) -> tuple[list[tuple[Conversation, Turn]], int]:
+async def _turns_with(services: Services, versions: Versions, most: int) -> tuple[list[tuple[Conversation, Turn]], int]:
     """Return the newest turns that used the prompt, newest first, and the number of turns searched.
 
     Loads the last `most` turns of each conversation.
@@ -197,13 +197,13 @@ async def _turns_with(desk: Desk, versions: Versions, most: int) -> tuple[list[t
     results: list[tuple[Conversation, Turn]] = []
     looked_at, cursor = 0, None
     while True:
-        page = await desk.store.conversations(Scope(), limit=_PAGE, cursor=cursor)
+        page = await services.store.conversations(Scope(), limit=_PAGE, cursor=cursor)
         for conversation in page.items:
             if len(results) >= most and conversation.updated_at < results[most - 1][1].created_at:
                 return results[:most], looked_at  # conversations changed earlier have no newer turns
             if looked_at >= LOOKED_AT:
                 return results[:most], looked_at
-            turns = await _last(desk, conversation, most)
+            turns = await _last(services, conversation, most)
             looked_at += len(turns)
             results += [(conversation, each) for each in turns if await versions.concern(each.steps[0].manifest)]
             results.sort(key=lambda each: each[1].created_at, reverse=True)
@@ -212,11 +212,11 @@ async def _turns_with(desk: Desk, versions: Versions, most: int) -> tuple[list[t
         cursor = page.cursor
 
 
-async def _last(desk: Desk, conversation: Conversation, most: int) -> list[Turn]:
+async def _last(services: Services, conversation: Conversation, most: int) -> list[Turn]:
     if not conversation.turns:
         return []
     try:
-        turns = await desk.store.turns(Scope(), conversation.id, last=most)
+        turns = await services.store.turns(Scope(), conversation.id, last=most)
     except NotFound:  # deleted meanwhile
         return []
     return [each for each in turns if each.steps]

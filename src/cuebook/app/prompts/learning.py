@@ -52,7 +52,7 @@ class PromptLearningApi(PromptReading):
 
         Sorted by branch and version, points oldest first. Raises NotFound.
         """
-        observations = await self._desk.prompts.observations(Scope(), (await self.family(slug)).slug)
+        observations = await self._services.prompts.observations(Scope(), (await self.family(slug)).slug)
         by_version: dict[tuple[bool, str, int], list[Observation]] = {}
         for each in observations:
             by_version.setdefault((each.branch != MAIN, each.branch, each.number), []).append(each)
@@ -75,7 +75,7 @@ class PromptLearningApi(PromptReading):
             msg = f"event: {event.kind!r} has no evidence. Pass a rollback."
             raise InvalidInput(msg, where="event")
         name, numbers = (await self.family(slug)).slug, (event.number, event.to)
-        observations, *_ = await self._desk.prompts.observations_since(
+        observations, *_ = await self._services.prompts.observations_since(
             Scope(), name, event.branch, numbers, after=0, limit=OBSERVATIONS
         )
         since = float(event.evidence.get("since", 0.0))
@@ -93,7 +93,7 @@ class PromptLearningApi(PromptReading):
         """Select one of a prompt's variants: the active versions of its branches. A seed makes it reproducible."""
         family = await self.family(slug)
         return select_from(
-            self._desk, family, signals or {}, strategy=strategy or "epsilon_greedy", epsilon=epsilon, seed=seed
+            self._services, family, signals or {}, strategy=strategy or "epsilon_greedy", epsilon=epsilon, seed=seed
         )
 
     async def observe(
@@ -116,7 +116,7 @@ class PromptLearningApi(PromptReading):
 
         `sentiment` is from 0 to 1, `corrections` a count. Raises InvalidInput.
         """
-        desk = self._desk
+        services = self._services
 
         async def work(asking: StoredKey | None) -> ObservationResult:
             found = await self.get(slug, branch=branch, version=version, label=label)
@@ -132,22 +132,22 @@ class PromptLearningApi(PromptReading):
                 propensity=propensity,
                 conversation=conversation,
                 user=user,
-                at=desk.clock.now(),
+                at=services.clock.now(),
             )
             asking = asking and asking.telling(
                 lambda stands: ObservationResult(score=observation.score, edge_weight=stands.weight)
             )
             named = version is not None or label is not None
             placed = named or branch is not None
-            stands, judged = await learn(desk, observation, found, named=named, placed=placed, once=asking)
+            stands, judged = await learn(services, observation, found, named=named, placed=placed, once=asking)
             observed = ObservationResult(score=observation.score, edge_weight=stands.weight, rollback=judged)
             if asking and observed.rolled_back:
-                await desk.prompts.tell(Scope(), asking.telling(lambda result: result), observed)
+                await services.prompts.tell(Scope(), asking.telling(lambda result: result), observed)
             return observed
 
         how = [sentiment, corrections, outcome, dict(signals or {}), propensity, conversation]
         asked = ["observe", slug, branch, version, label, *how]
-        observed = await run_once(desk, idempotency_key, asked, ObservationResult, work, user=user)
+        observed = await run_once(services, idempotency_key, asked, ObservationResult, work, user=user)
         if observed.rollback is not None:
             return observed
         found = await self.get(slug, branch=branch, version=version, label=label)
@@ -167,7 +167,7 @@ class PromptLearningApi(PromptReading):
 
         `to` defaults to the version before the active one. Raises InvalidInput if there is none.
         """
-        desk = self._desk
+        services = self._services
 
         async def work(asking: StoredKey | None) -> Branch:
             active = await self.get(slug, branch=branch)
@@ -184,12 +184,12 @@ class PromptLearningApi(PromptReading):
                 to=target,
                 by=by,
                 reason=reason,
-                at=desk.clock.now(),
+                at=services.clock.now(),
             )
-            record = receipt(desk, active, "rollback", agent=by, context={"to": target, "reason": reason})
-            return await desk.prompts.activate(Scope(), active.slug, event, audit=record, once=asking)
+            record = receipt(services, active, "rollback", agent=by, context={"to": target, "reason": reason})
+            return await services.prompts.activate(Scope(), active.slug, event, audit=record, once=asking)
 
-        return await run_once(desk, idempotency_key, ["rollback", slug, branch, to, reason], Branch, work, user=by)
+        return await run_once(services, idempotency_key, ["rollback", slug, branch, to, reason], Branch, work, user=by)
 
     async def rollback_status(self, slug: str) -> dict[str, RollbackStatus]:
         """Return for each branch whether its newest version is to be rolled back, or why not, with the evidence so far.
@@ -197,7 +197,7 @@ class PromptLearningApi(PromptReading):
         Raises NotFound.
         """
         family = await self.family(slug)
-        return {each.name: await rollback_status(self._desk, family.slug, each) for each in family.branches}
+        return {each.name: await rollback_status(self._services, family.slug, each) for each in family.branches}
 
     async def clear(
         self,
@@ -210,14 +210,16 @@ class PromptLearningApi(PromptReading):
         idempotency_key: str | None = None,
     ) -> Branch:
         """Allow a rolled-back version to be selected again."""
-        desk = self._desk
+        services = self._services
 
         async def work(asking: StoredKey | None) -> Branch:
             found = await self.get(slug, branch=branch, version=version)
             event = PromptEvent(
-                kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=desk.clock.now()
+                kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=services.clock.now()
             )
-            record = receipt(desk, found, "clear", agent=by, context={"reason": reason})
-            return await desk.prompts.activate(Scope(), found.slug, event, audit=record, once=asking)
+            record = receipt(services, found, "clear", agent=by, context={"reason": reason})
+            return await services.prompts.activate(Scope(), found.slug, event, audit=record, once=asking)
 
-        return await run_once(desk, idempotency_key, ["clear", slug, branch, version, reason], Branch, work, user=by)
+        return await run_once(
+            services, idempotency_key, ["clear", slug, branch, version, reason], Branch, work, user=by
+        )

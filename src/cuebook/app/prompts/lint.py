@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.turn.front import own_names
 from cuebook.errors import NotFound
 from cuebook.prompts.lint import MOST_TOKENS, RULES, LintFinding, lint
@@ -24,16 +24,18 @@ _OBSERVED = 1_000
 
 
 async def lint_prompts(
-    desk: Desk, shelf: PromptFolder | None, slugs: Collection[str] = (), *, max_tokens: int = MOST_TOKENS
+    services: Services, shelf: PromptFolder | None, slugs: Collection[str] = (), *, max_tokens: int = MOST_TOKENS
 ) -> list[LintFinding]:
     """Return the findings of the lint rules, worst first, for all prompts or for `slugs` only.
 
     Without `shelf`, lint the stored prompts. An invalid file is a finding of the rule `unreadable`; the others are
     still linted.
     """
-    versions, odd = await _versions(desk, shelf)
+    versions, odd = await _versions(services, shelf)
     named = {_known(slug, {each.slug for each in versions}) for slug in slugs}
-    findings = await asyncio.to_thread(lint, versions, count=desk.count, max_tokens=max_tokens, known=_others(desk))
+    findings = await asyncio.to_thread(
+        lint, versions, count=services.count, max_tokens=max_tokens, known=_others(services)
+    )
     chosen = [each for each in findings if not named or each.slug.partition("@")[0] in named]
     return [*(() if slugs else odd), *chosen]
 
@@ -47,12 +49,12 @@ def _known(slug: str, known: Collection[str]) -> str:
     raise NotFound(msg)
 
 
-async def rate_version(desk: Desk, shelf: PromptFolder | None, version: Version) -> QualityRating:
+async def rate_version(services: Services, shelf: PromptFolder | None, version: Version) -> QualityRating:
     """Return the rating of a version, from 0 to 100, with its parts."""
-    versions, _ = await _versions(desk, shelf)
+    versions, _ = await _versions(services, shelf)
     others = [each for each in versions if (each.slug, each.branch) != (version.slug, version.branch)]
-    findings = await asyncio.to_thread(lint, [*others, version], count=desk.count, known=_others(desk))
-    observations = await desk.prompts.observations(Scope(), version.slug, branch=version.branch, limit=_OBSERVED)
+    findings = await asyncio.to_thread(lint, [*others, version], count=services.count, known=_others(services))
+    observations = await services.prompts.observations(Scope(), version.slug, branch=version.branch, limit=_OBSERVED)
     scores = [each.score for each in observations if each.number == version.number]
     return rate(version, findings, scores=scores)
 
@@ -71,9 +73,11 @@ def rating_to_wire(version: Version, rating: QualityRating) -> Wire:
     }
 
 
-def _others(desk: Desk) -> set[str]:
+def _others(services: Services) -> set[str]:
     """Return the ids of texts that are not stored prompts: those of personas, and built-in ones."""
-    return {name for each in desk.personas.values() for name in own_names(each)} | desk.builtin.keys()
+    return {
+        name for each in services.settings.personas.values() for name in own_names(each)
+    } | services.settings.builtin.keys()
 
 
 def rules() -> list[Wire]:
@@ -81,9 +85,9 @@ def rules() -> list[Wire]:
     return [{"rule": name, "severity": severity, "what": what} for name, (severity, what) in RULES.items()]
 
 
-async def _versions(desk: Desk, shelf: PromptFolder | None) -> tuple[Sequence[Version], list[LintFinding]]:
+async def _versions(services: Services, shelf: PromptFolder | None) -> tuple[Sequence[Version], list[LintFinding]]:
     """Return the version that each branch would have after a push, and findings for invalid files."""
-    families = await families_of(desk, None)
+    families = await families_of(services, None)
     heads = {(each.slug, each.branch): each for family in families.values() for each in family.active}
     if shelf is None:
         return list(heads.values()), []

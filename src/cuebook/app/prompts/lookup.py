@@ -11,8 +11,8 @@ from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import Prompts, impact
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts.reading import differ
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import unified
 from cuebook.prompts.inherit import text_of
@@ -59,15 +59,17 @@ async def find_beside(prompts: Prompts, other: Version, text: str) -> Version:
     return await find(prompts, f"{other.slug}@{text}")
 
 
-async def compare(desk: Desk, before: Version, after: Version, *, turns: int = 0, user: str | None = None) -> Wire:
+async def compare(
+    services: Services, before: Version, after: Version, *, turns: int = 0, user: str | None = None
+) -> Wire:
     """Return the difference between two versions, and the tokens of both whole texts.
 
     With `turns` above 0, also the impact on the last turns that used the prompt. With `user`, only turns of their
     conversations are listed.
     """
-    tokens = [desk.count(await whole_text(desk, each)) for each in (before, after)]
+    tokens = [services.count(await whole_text(services, each)) for each in (before, after)]
     change = shapes.difference(await differ(before, after))
-    measured = await impact.measure(desk, before, after, turns=turns, user=user) if turns else None
+    measured = await impact.measure(services, before, after, turns=turns, user=user) if turns else None
     return {
         "slug": after.slug,
         "branch": after.branch,
@@ -80,13 +82,13 @@ async def compare(desk: Desk, before: Version, after: Version, *, turns: int = 0
     }
 
 
-async def whole_text(desk: Desk, version: Version) -> str:
+async def whole_text(services: Services, version: Version) -> str:
     """Return a version's text with everything it inherits, not rendered."""
-    return text_of(await resolved_of(desk, version))
+    return text_of(await resolved_of(services, version))
 
 
 async def try_out(
-    desk: Desk,
+    services: Services,
     text: str,
     params: dict[str, Any],
     *,
@@ -103,7 +105,7 @@ async def try_out(
 
     Raises NotFound, and InvalidInput naming the missing or unknown parameter.
     """
-    prompts = Prompts(desk)
+    prompts = Prompts(services)
     found = await find(prompts, text, branch=branch, version=version, project=prompts.project_scope(project))
     rendered = await prompts.render(
         found.slug,
@@ -121,12 +123,12 @@ async def try_out(
     left_out = ("sections", "overrideSections", "lineage")
     answer = shapes.rendered(rendered) | {
         "template": template,
-        "tokens": desk.count(rendered.text),
+        "tokens": services.count(rendered.text),
         "metadata": {key: value for key, value in data.items() if key not in left_out},
     }
     if not diff:
         return answer
     before = found.number - 1
     old = await prompts.get(found.slug, branch=found.branch, version=before) if before else None
-    lines = unified(await whole_text(desk, old), template) if old else ()
+    lines = unified(await whole_text(services, old), template) if old else ()
     return answer | {"previous": before or None, "diff": list(lines)}

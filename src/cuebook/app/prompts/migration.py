@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.idempotency import bare, run_once
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.interfaces.prompts import StoredKey, Write
 from cuebook.prompts.difference import Bump, bump, difference
 from cuebook.prompts.migrate import Migration, MigrationStep, Skip, plan, slugs
@@ -30,7 +30,7 @@ class MigrationResult(Struct, frozen=True, kw_only=True):
 
 
 async def migrate(
-    desk: Desk, document: Any, *, dry_run: bool = False, by: str = "", idempotency_key: str | None = None
+    services: Services, document: Any, *, dry_run: bool = False, by: str = "", idempotency_key: str | None = None
 ) -> MigrationResult:
     """Store the versions of a parsed document, all or none; running it again changes nothing.
 
@@ -39,15 +39,17 @@ async def migrate(
     """
 
     async def work(asking: StoredKey | None) -> MigrationResult:
-        return await _migrate(desk, document, dry_run=dry_run, by=by, asking=asking)
+        return await _migrate(services, document, dry_run=dry_run, by=by, asking=asking)
 
-    return await run_once(desk, idempotency_key, ["migrate", document, dry_run], MigrationResult, work, user=by)
+    return await run_once(services, idempotency_key, ["migrate", document, dry_run], MigrationResult, work, user=by)
 
 
-async def _migrate(desk: Desk, document: Any, *, dry_run: bool, by: str, asking: StoredKey | None) -> MigrationResult:
-    existing = await _existing(desk, await asyncio.to_thread(slugs, document))
+async def _migrate(
+    services: Services, document: Any, *, dry_run: bool, by: str, asking: StoredKey | None
+) -> MigrationResult:
+    existing = await _existing(services, await asyncio.to_thread(slugs, document))
     migration: Migration = await asyncio.to_thread(plan, document, existing)
-    await Prompts(desk).check([replace(step.version, number=step.number) for step in migration.steps])
+    await Prompts(services).check([replace(step.version, number=step.number) for step in migration.steps])
     if dry_run or not migration.steps:
         stored = [replace(step.version, number=step.number) for step in migration.steps]
     else:
@@ -56,12 +58,12 @@ async def _migrate(desk: Desk, document: Any, *, dry_run: bool, by: str, asking:
                 version=step.version,
                 base=step.number - 1,
                 begins=begins,
-                audit=receipt(desk, step.version, "branch" if begins else "write", agent=by),
+                audit=receipt(services, step.version, "branch" if begins else "write", agent=by),
             )
             for step, begins in zip(migration.steps, _begins(migration.steps, existing), strict=True)
         ]
         stored_key = asking and asking.telling(lambda versions: _told(migration, [bare(each) for each in versions]))
-        stored = await desk.prompts.save(Scope(), writes, by=by, now=desk.clock.now(), once=stored_key)
+        stored = await services.prompts.save(Scope(), writes, by=by, now=services.clock.now(), once=stored_key)
     return _told(migration, stored, dry_run=dry_run)
 
 
@@ -74,10 +76,10 @@ def _told(migration: Migration, stored: Sequence[Version], *, dry_run: bool = Fa
     )
 
 
-async def _existing(desk: Desk, named: Iterable[str]) -> list[Version]:
+async def _existing(services: Services, named: Iterable[str]) -> list[Version]:
     """Return all versions of prompts and of their ancestors."""
-    families = await desk.prompts.families(Scope(), list(named))
-    return [version for slug in families for version in await desk.prompts.versions(Scope(), slug)]
+    families = await services.prompts.families(Scope(), list(named))
+    return [version for slug in families for version in await services.prompts.versions(Scope(), slug)]
 
 
 def _begins(steps: Sequence[MigrationStep], existing: Sequence[Version]) -> list[tuple[str, int] | None]:

@@ -12,8 +12,8 @@ from cuebook.app.prompts.clusters import Clusters, clusters_of
 from cuebook.app.prompts.idempotency import run_once
 from cuebook.app.prompts.lint import lint_prompts, rate_version
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.prompts import Family, FamilyPage, PromptEvent, StoredKey
 from cuebook.prompts.difference import Difference, difference
@@ -45,29 +45,29 @@ class RenderedPrompt(Struct, frozen=True, kw_only=True):
     audit_seq: int | None = None  # seq of its audit record, if it was logged
 
 
-async def standing(desk: Desk, slug: str) -> str:
+async def standing(services: Services, slug: str) -> str:
     """Return the stored id of a prompt, with or without `default/`; the given id for a new prompt."""
     names = [name for name in (check_slug(slug), twin(slug)) if name]
-    families = await desk.prompts.families(Scope(), names, ancestors=False)
+    families = await services.prompts.families(Scope(), names, ancestors=False)
     return next((name for name in names if name in families), slug)
 
 
 class PromptReading:
     """The read operations of `cue.prompts`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def page(self, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
         """Return a page of prompts, sorted by name."""
         if not 1 <= limit <= 200:
             msg = f"limit: {limit}. Must be between 1 and 200."
             raise InvalidInput(msg, where="limit")
-        return await self._desk.prompts.page(Scope(), prefix=prefix, limit=limit, after=after)
+        return await self._services.prompts.page(Scope(), prefix=prefix, limit=limit, after=after)
 
     def project_scope(self, project: str | None) -> str:
         """Return the project whose own prompts are preferred: the given one, "" for none, else the setting's."""
-        return self._desk.project if project is None else project
+        return self._services.settings.project if project is None else project
 
     async def family(self, slug: str, *, project: str = "") -> Family:
         """Return a prompt's branches, active versions and labels. Raises NotFound.
@@ -75,7 +75,7 @@ class PromptReading:
         If `project` has its own prompt of this id, return that one.
         """
         names = candidates(check_slug(slug), check_project(project))
-        families = await self._desk.prompts.families(Scope(), names, ancestors=False)
+        families = await self._services.prompts.families(Scope(), names, ancestors=False)
         for name in names:
             if name in families:
                 return families[name]
@@ -103,7 +103,7 @@ class PromptReading:
             raise NotFound(msg)
         if version is None or version == active.number:
             return active
-        versions = await self._desk.prompts.versions(Scope(), family.slug, branch=name, numbers=[version])
+        versions = await self._services.prompts.versions(Scope(), family.slug, branch=name, numbers=[version])
         if not versions:
             stands = family.branch(name)
             newest = stands.head if stands else 0
@@ -114,11 +114,11 @@ class PromptReading:
     async def versions(self, slug: str, *, branch: str | None = None) -> list[Version]:
         """Return all versions of a prompt, of one branch or of all branches, oldest first."""
         family = await self.family(slug)
-        return await self._desk.prompts.versions(Scope(), family.slug, branch=branch)
+        return await self._services.prompts.versions(Scope(), family.slug, branch=branch)
 
     async def events(self, slug: str, *, limit: int = 100) -> list[PromptEvent]:
         """Return the change history of a prompt, newest first."""
-        return await self._desk.prompts.events(Scope(), (await self.family(slug)).slug, limit=limit)
+        return await self._services.prompts.events(Scope(), (await self.family(slug)).slug, limit=limit)
 
     async def resolve(
         self,
@@ -131,7 +131,7 @@ class PromptReading:
     ) -> ResolvedVersion:
         """Return a version with its ancestors merged in. Raises NotFound, InvalidInput."""
         found = await self.get(slug, branch=branch, version=version, label=label, project=project)
-        return await resolved_of(self._desk, found)
+        return await resolved_of(self._services, found)
 
     async def render(
         self,
@@ -160,12 +160,14 @@ class PromptReading:
             return await self._logged(resolved, values, rendered, by, asking) if log else rendered
 
         asked = ["render", slug, params or {}, branch, version, label, *([project] if project is not None else [])]
-        rendered = await run_once(self._desk, idempotency_key if log else None, asked, RenderedPrompt, work, user=by)
+        rendered = await run_once(
+            self._services, idempotency_key if log else None, asked, RenderedPrompt, work, user=by
+        )
         return rendered if rendered.text or rendered.audit_seq is None else await self._said_before(rendered)
 
     def _rendered(self, resolved: ResolvedVersion, data: Mapping[str, Any]) -> RenderedPrompt:
         version = resolved.version
-        now = datetime.fromtimestamp(self._desk.clock.now(), UTC)
+        now = datetime.fromtimestamp(self._services.clock.now(), UTC)
         return RenderedPrompt(
             text=render(text_of(resolved), data, engine=resolved.engine, declared=set(data)),
             slug=version.slug,
@@ -186,39 +188,39 @@ class PromptReading:
         asking: StoredKey | None,
     ) -> RenderedPrompt:
         """Append a render to the audit log. A key stores only the record's place, so that the text can be erased."""
-        desk = self._desk
-        name = desk.dice.new_id("render")
-        told = receipt(desk, resolved.version, "render", agent=by, context=data, text=rendered.text, render_id=name)
+        services = self._services
+        name = services.dice.new_id("render")
+        told = receipt(services, resolved.version, "render", agent=by, context=data, text=rendered.text, render_id=name)
         if asking is None:
-            [record] = await desk.audit.append(Scope(), [told])
+            [record] = await services.audit.append(Scope(), [told])
         else:
             place = asking.telling(lambda record: replace(rendered, text="", audit_seq=record.seq))
-            record = await desk.prompts.log(Scope(), told, once=place)
+            record = await services.prompts.log(Scope(), told, once=place)
         return replace(rendered, audit_seq=record.seq)
 
     async def _said_before(self, rendered: RenderedPrompt) -> RenderedPrompt:
         """Return a render with the text of its audit record, "" if that was erased."""
-        records = await self._desk.audit.records(Scope(), after=(rendered.audit_seq or 0) - 1, limit=1)
+        records = await self._services.audit.records(Scope(), after=(rendered.audit_seq or 0) - 1, limit=1)
         text = records[0].texts.get("interpolated_text") if records else None
         return replace(rendered, text=text.text) if text else rendered
 
     async def lint(self, *slugs: str) -> list[LintFinding]:
         """Return lint findings, worst first, for all prompts or only for `slugs`. Raises NotFound."""
-        return await lint_prompts(self._desk, None, slugs)
+        return await lint_prompts(self._services, None, slugs)
 
     async def clusters(self, *, prefix: str = "", least: float | None = None) -> Clusters:
         """Return clusters of prompts about the same topic, by the embedder or by words, and near duplicates.
 
         Groups are merged while their mean similarity is at least `least`. Raises InvalidInput.
         """
-        return await clusters_of(self._desk, prefix=prefix, least=least)
+        return await clusters_of(self._services, prefix=prefix, least=least)
 
     async def rating(
         self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
     ) -> QualityRating:
         """Return the rating of a version, from 0 to 100: the sum of parts, each with name, points and reason."""
         found = await self.get(slug, branch=branch, version=version, label=label)
-        return await rate_version(self._desk, None, found)
+        return await rate_version(self._services, None, found)
 
     async def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
         """Return the difference from version `a` to version `b` (default: the active one)."""

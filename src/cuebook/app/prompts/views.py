@@ -10,7 +10,7 @@ from cuebook.app.paging import LIMIT, Cursor, Number, check_limit, no_cursor, re
 from cuebook.app.prompts import Prompts, lookup
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lint as linting
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import MergeConflict
 from cuebook.records.prompt import MAIN
 
@@ -125,7 +125,7 @@ async def history_page(prompts: Prompts, slug: str, *, limit: int | None = None,
 
 
 async def compare(
-    desk: Desk,
+    services: Services,
     slug: str,
     a: int,
     b: int | None = None,
@@ -135,10 +135,10 @@ async def compare(
     user: str | None = None,
 ) -> Wire:
     """Return the difference from version `a` to `b` (default: the active one), with token counts and impact."""
-    prompts = Prompts(desk)
+    prompts = Prompts(services)
     after = await prompts.get(slug, branch=branch, version=b)
     before = await prompts.get(after.slug, branch=after.branch, version=a)
-    return await lookup.compare(desk, before, after, turns=turns, user=user)
+    return await lookup.compare(services, before, after, turns=turns, user=user)
 
 
 async def rating(

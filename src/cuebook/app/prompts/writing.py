@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from cuebook.app.prompts.idempotency import run_once, stored_once
 from cuebook.app.prompts.reading import LARGE, PromptReading, differ, standing
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
+from cuebook.engine.core.services import Services
 from cuebook.errors import Conflict, InvalidInput
 from cuebook.interfaces.prompts import DEPTH, Family, StoredKey, Write
 from cuebook.prompts.difference import bump, check_semver, next_semver
@@ -27,12 +27,12 @@ from cuebook.records.prompt import MAIN, Engine, Label, Param, Version
 # ---- ancestors ------------------------------------------------------------------------------------------------------
 
 
-async def check_ancestors(desk: Desk, versions: Sequence[Version]) -> None:
+async def check_ancestors(services: Services, versions: Sequence[Version]) -> None:
     """Check that all ancestors of the versions exist and inherit without a cycle. Raises InvalidInput naming it.
 
     Children inherit from the last given version of a branch, or from the version with the given number.
     """
-    parents = _Parents(desk, versions)
+    parents = _Parents(services, versions)
     for each in versions:
         pending: Version | None = each
         for _ in range(DEPTH + 2):  # a cycle is complete by then
@@ -45,9 +45,9 @@ async def check_ancestors(desk: Desk, versions: Sequence[Version]) -> None:
 class _Parents:
     """Finds ancestors by reference: the version being stored, else the active one, else the pinned number."""
 
-    def __init__(self, desk: Desk, versions: Sequence[Version]) -> None:
+    def __init__(self, services: Services, versions: Sequence[Version]) -> None:
         self.found: dict[str, Version] = {}
-        self._desk = desk
+        self._services = services
         self._last = {(each.slug, each.branch): each for each in versions}
         self._numbered = {(each.slug, each.branch, each.number): each for each in versions if each.number}
         self._families: dict[str, Family] = {}
@@ -69,14 +69,14 @@ class _Parents:
         if (slug, branch) in self._last:
             return self._last[slug, branch]
         if slug not in self._families:
-            self._families |= await self._desk.prompts.families(Scope(), [slug])
+            self._families |= await self._services.prompts.families(Scope(), [slug])
         family = self._families.get(slug)
         return family.version(branch) if family else None
 
     async def _pinned(self, slug: str, branch: str, number: int) -> Version | None:
         if (slug, branch, number) in self._numbered:
             return self._numbered[slug, branch, number]
-        stored = await self._desk.prompts.versions(Scope(), slug, branch=branch, numbers=[number])
+        stored = await self._services.prompts.versions(Scope(), slug, branch=branch, numbers=[number])
         return stored[0] if stored else None
 
 
@@ -134,8 +134,8 @@ class PromptWriting(PromptReading):
         }
 
         async def write(asking: StoredKey | None) -> Version:
-            own = await standing(self._desk, slug)
-            family = (await self._desk.prompts.families(Scope(), [own], ancestors=False)).get(own)
+            own = await standing(self._services, slug)
+            family = (await self._services.prompts.families(Scope(), [own], ancestors=False)).get(own)
             before = await self._head(family, branch)
             version = replace(
                 before or Version(slug=own),
@@ -150,7 +150,7 @@ class PromptWriting(PromptReading):
             return (await self._store([ready], base=base, by=author or by, asking=asking))[0]
 
         asked = ["save", slug, branch, changes, inherits, semver, base, author]
-        return await stored_once(self._desk, idempotency_key, asked, write, user=by)
+        return await stored_once(self._services, idempotency_key, asked, write, user=by)
 
     async def store(
         self, versions: Sequence[Version], *, base: int | None = None, if_changed: bool = False, by: str = ""
@@ -164,11 +164,11 @@ class PromptWriting(PromptReading):
             self._check(each)
         slugs = {each.slug for each in versions}
         for slug in sorted(slugs):
-            own = twin(slug) if twin(slug) in slugs else await standing(self._desk, slug)
+            own = twin(slug) if twin(slug) in slugs else await standing(self._services, slug)
             if own != slug:
                 msg = f"slug: {slug!r} and {own!r} are the same prompt, with one file. Use {own!r}."
                 raise InvalidInput(msg, where="slug")
-        await check_ancestors(self._desk, versions)
+        await check_ancestors(self._services, versions)
 
     async def fork(
         self,
@@ -194,13 +194,13 @@ class PromptWriting(PromptReading):
                 msg = f"Prompt {origin.slug!r} already has a label {name!r}. Choose another name for the branch."
                 raise Conflict(msg)
             copy = replace(origin, branch=name, number=0)
-            record = receipt(self._desk, copy, "branch", agent=by)
+            record = receipt(self._services, copy, "branch", agent=by)
             new = Write(version=copy, begins=(origin.branch, origin.number), audit=record)
-            now = self._desk.clock.now()
-            return (await self._desk.prompts.save(Scope(), [new], by=by, now=now, once=asking))[0]
+            now = self._services.clock.now()
+            return (await self._services.prompts.save(Scope(), [new], by=by, now=now, once=asking))[0]
 
         asked = ["fork", slug, name, branch, version, label]
-        return await stored_once(self._desk, idempotency_key, asked, write, user=by)
+        return await stored_once(self._services, idempotency_key, asked, write, user=by)
 
     async def merge(
         self, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
@@ -219,7 +219,7 @@ class PromptWriting(PromptReading):
             return (await self._store([version], base=None, by=by, asking=asking))[0]
 
         try:
-            stored = await stored_once(self._desk, idempotency_key, ["merge", slug, branch, into], write, user=by)
+            stored = await stored_once(self._services, idempotency_key, ["merge", slug, branch, into], write, user=by)
         except _Clash:
             return None, merged
         return stored, merged if merged.sections else MergeOutcome(sections=stored.sections)
@@ -229,7 +229,7 @@ class PromptWriting(PromptReading):
             msg = f"into: {into!r} is the branch to merge. Choose another."
             raise InvalidInput(msg, where="into")
         theirs, ours = await self.get(slug, branch=branch), await self.get(slug, branch=into)
-        [first] = await self._desk.prompts.versions(Scope(), theirs.slug, branch=branch, numbers=[1])
+        [first] = await self._services.prompts.versions(Scope(), theirs.slug, branch=branch, numbers=[1])
         origin, _, number = first.branched_from.rpartition(":")
         if not origin:
             msg = f"Cannot merge branch {branch!r} of prompt {theirs.slug!r}: it was not forked from another version."
@@ -269,13 +269,13 @@ class PromptWriting(PromptReading):
             if (await self.family(found.slug)).branch(name) is not None:
                 msg = f"Prompt {found.slug!r} already has a branch {name!r}. Choose another name for the label."
                 raise Conflict(msg)
-            now = self._desk.clock.now()
+            now = self._services.clock.now()
             moved = Label(name=name, branch=found.branch, number=found.number, moved_by=by, moved_at=now)
-            record = receipt(self._desk, found, "label", agent=by, context={"label": name})
-            return await self._desk.prompts.move_label(Scope(), found.slug, moved, audit=record, once=asking)
+            record = receipt(self._services, found, "label", agent=by, context={"label": name})
+            return await self._services.prompts.move_label(Scope(), found.slug, moved, audit=record, once=asking)
 
         asked = ["label", slug, name, branch, version, label]
-        return await run_once(self._desk, idempotency_key, asked, Label, move, user=by)
+        return await run_once(self._services, idempotency_key, asked, Label, move, user=by)
 
     # inside
 
@@ -291,10 +291,12 @@ class PromptWriting(PromptReading):
         await self.check(versions)
         ready = [sealed(each) for each in versions]
         writes = [
-            Write(version=each, base=base, if_changed=if_changed, audit=receipt(self._desk, each, "write", agent=by))
+            Write(
+                version=each, base=base, if_changed=if_changed, audit=receipt(self._services, each, "write", agent=by)
+            )
             for each in ready
         ]
-        return await self._desk.prompts.save(Scope(), writes, by=by, now=self._desk.clock.now(), once=asking)
+        return await self._services.prompts.save(Scope(), writes, by=by, now=self._services.clock.now(), once=asking)
 
     async def _head(self, family: Family | None, branch: str) -> Version | None:
         """Return a branch's newest version."""
@@ -304,7 +306,7 @@ class PromptWriting(PromptReading):
         active = family.version(branch)
         if active is not None and active.number == found.head:
             return active
-        versions = await self._desk.prompts.versions(Scope(), family.slug, branch=branch, numbers=[found.head])
+        versions = await self._services.prompts.versions(Scope(), family.slug, branch=branch, numbers=[found.head])
         return versions[0]
 
     def _check(self, version: Version) -> None:

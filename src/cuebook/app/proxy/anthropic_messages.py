@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.config import Config
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.chat_completions import relay
 from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.messages import CHATTED, KEPT, MESSAGES, PATH, NotReadError, count_messages
@@ -30,15 +30,15 @@ class _NamedModel(Struct):
     model: str = ""
 
 
-def upstream_model(desk: Desk, config: Config, call: RelayCall) -> str | None:
+def upstream_model(services: Services, config: Config, call: RelayCall) -> str | None:
     """Return the upstream's model for a request that names a persona, None for any other. Raises InvalidInput."""
     try:
         name = msgspec.json.decode(call.body, type=_NamedModel).model
     except (msgspec.DecodeError, RecursionError):
         return None
-    if name not in desk.personas:
+    if name not in services.settings.personas:
         return None
-    model = desk.personas[name].model or config.settings.model.name
+    model = services.settings.personas[name].model or config.settings.model.name
     if not model:
         msg = f"model: persona {name!r} has no upstream model. Set model.name, or the persona's `model`."
         raise InvalidInput(msg, where="model")
@@ -71,8 +71,10 @@ _CLAUDE: Final = "claude"
 class Messages:
     """The Anthropic Messages API of a project."""
 
-    def __init__(self, desk: Desk, config: Config, upstream: Upstream | None, ledger: CallAccounting | None) -> None:
-        self._desk, self._config, self._upstream, self._ledger = desk, config, upstream, ledger
+    def __init__(
+        self, services: Services, config: Config, upstream: Upstream | None, ledger: CallAccounting | None
+    ) -> None:
+        self._services, self._config, self._upstream, self._ledger = services, config, upstream, ledger
 
     @property
     def translates(self) -> bool:
@@ -81,7 +83,7 @@ class Messages:
 
     def count(self, call: RelayCall) -> dict[str, int]:
         """Return an estimate of a request's tokens in the form of `/v1/messages/count_tokens`. Raises InvalidInput."""
-        return {"input_tokens": count_messages(self._desk, call)}
+        return {"input_tokens": count_messages(self._services, call)}
 
     async def answer(
         self, call: RelayCall, passes: Callable[[RelayRequest], AsyncIterator[Head | bytes]]
@@ -90,16 +92,16 @@ class Messages:
 
         An unparsable request is forwarded with `passes`, unstored, to an Anthropic upstream. Raises InvalidInput.
         """
-        desk, upstream, scope = self._desk, self._upstream, Scope(user=call.user)
+        services, upstream, scope = self._services, self._upstream, Scope(user=call.user)
         if self.translates:
             async for piece in self._translated(call):
                 yield piece
             return
-        model = upstream_model(desk, self._config, call)
+        model = upstream_model(services, self._config, call)
         wire = MESSAGES if self._config.settings.upstream.messages == "book" else KEPT
         try:
             async with aclosing(
-                relay(desk, upstream, scope, call, model=model, wire=wire, ledger=self._ledger)
+                relay(services, upstream, scope, call, model=model, wire=wire, ledger=self._ledger)
             ) as pieces:
                 async for piece in pieces:
                     yield piece
@@ -109,14 +111,14 @@ class Messages:
                 yield piece
 
     async def _translated(self, call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
-        desk, upstream = self._desk, self._upstream or _server_of(self._desk.model)
+        services, upstream = self._services, self._upstream or _server_of(self._services.model)
         model_field = _asked(call)
         lacks = SETTINGS if upstream is None else frozenset[str]()
         if isinstance(upstream, LlamaModel) and TOOLS & model_field.fields.keys() and not await upstream.takes_tools():
             lacks = TOOLS
         lost = left_out(model_field.fields, lacks=lacks)
         model = self._model(call, model_field) if upstream is not None else None
-        pieces = relay(desk, upstream, Scope(user=call.user), call, model=model, wire=CHATTED)
+        pieces = relay(services, upstream, Scope(user=call.user), call, model=model, wire=CHATTED)
         async with aclosing(pieces):
             first = await anext(pieces)
             head = first if isinstance(first, Head) else Head(status=502, headers={})
@@ -126,7 +128,9 @@ class Messages:
                 yield _refused(head.status, body)
                 return
             place = f"{head.conversation}/{head.turn}/{head.step}".encode()
-            name = f"msg_{desk.request_digest(place).hex()[:24]}"  # the same for a repeated idempotency key
+            name = (
+                f"msg_{services.settings.request_digest(place).hex()[:24]}"  # the same for a repeated idempotency key
+            )
             writer = MessagesWriter(name, model=model_field.model, tokens=head.tokens)
             comes = head.headers.get("content-type", "").lower().startswith(_EVENTS)
             if comes and model_field.streams:
@@ -147,7 +151,7 @@ class Messages:
 
     def _model(self, call: RelayCall, model_field: "_ModelField") -> str | None:
         """Return the model to use instead of the requested one: a persona's, or the configured one."""
-        name, own = upstream_model(self._desk, self._config, call), self._config.settings.model.name
+        name, own = upstream_model(self._services, self._config, call), self._config.settings.model.name
         return (
             own if name is None and own and (self._upstream is None or model_field.model.startswith(_CLAUDE)) else name
         )

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.core.services import Key, Services
 from cuebook.engine.core.time_zones import dated, zone_of
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import InvalidInput, KeyReused, NotFound
@@ -39,15 +39,15 @@ _encode = msgspec.json.Encoder().encode
 class OpenAIConversations:
     """Conversations as OpenAI clients see them. `user` is the caller; None is the project's owner."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def has(self, conversation: str, *, user: str | None = None) -> bool:
         """Return whether a conversation belongs to this project: it exists, or its id shows that it existed."""
         if may_be_ours(conversation):
             return True
         with suppress(NotFound):
-            await self._desk.store.conversation(Scope(user=user), conversation)
+            await self._services.store.conversation(Scope(user=user), conversation)
             return True
         return False
 
@@ -57,17 +57,19 @@ class OpenAIConversations:
         """Create a conversation, with items if given. Raises InvalidInput naming the field, KeyReused."""
         attached = self._cleaned(metadata)
         drafts = self._drafts(items or [], user=user, owner=user)
-        seed = f"{user}\x00{idempotency_key}" if idempotency_key else self._desk.dice.new_id("conv")
-        name = conversation_id(self._desk.request_digest(seed.encode()))
+        seed = f"{user}\x00{idempotency_key}" if idempotency_key else self._services.dice.new_id("conv")
+        name = conversation_id(self._services.settings.request_digest(seed.encode()))
         key = self._key(idempotency_key, ["conversations", items, metadata])
         if await self._repeated(Scope(user=user), key) is None:
-            batch = Batch(conversation=name, drafts=drafts, now=self._desk.clock.now(), metadata={ATTACHED: attached})
+            batch = Batch(
+                conversation=name, drafts=drafts, now=self._services.clock.now(), metadata={ATTACHED: attached}
+            )
             await self._store(batch, user=user, key=key)
         return await self.get(name, user=user)
 
     async def get(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
         """Return a conversation with its client's metadata. Raises NotFound."""
-        return _shape(await self._desk.store.conversation(Scope(user=user), conversation))
+        return _shape(await self._services.store.conversation(Scope(user=user), conversation))
 
     async def attach(self, conversation: str, metadata: Any, *, user: str | None = None) -> dict[str, Any]:
         """Replace the client's metadata. Raises InvalidInput naming the field, NotFound."""
@@ -75,11 +77,11 @@ class OpenAIConversations:
         batch = Batch(
             conversation=conversation,
             drafts=(),
-            now=self._desk.clock.now(),
+            now=self._services.clock.now(),
             metadata={ATTACHED: attached},
             begins=False,
         )
-        await self._desk.store.append(Scope(user=user), batch)
+        await self._services.store.append(Scope(user=user), batch)
         return await self.get(conversation, user=user)
 
     async def add(
@@ -93,7 +95,7 @@ class OpenAIConversations:
         Raises InvalidInput naming the item, NotFound, KeyReused.
         """
         scope = Scope(user=user)
-        found = await self._desk.store.conversation(scope, conversation)
+        found = await self._services.store.conversation(scope, conversation)
         drafts = self._drafts(items, user=user, owner=found.user)
         if not drafts:
             msg = "items: empty. Send at least one."
@@ -102,11 +104,11 @@ class OpenAIConversations:
         stored, posts = await self._repeated(scope, key), []
         if stored is None:
             posts = await self._told_again(scope, found, drafts)
-            zone = zone_of(None, found, self._desk.zone)
+            zone = zone_of(None, found, self._services.settings.zone)
             new = dated(drafts[len(posts) :], zone)
-            batch = Batch(conversation=conversation, drafts=new, now=self._desk.clock.now(), begins=False)
+            batch = Batch(conversation=conversation, drafts=new, now=self._services.clock.now(), begins=False)
             stored = await self._store(batch, user=user, key=key)
-        posts += await self._desk.store.posts_behind(
+        posts += await self._services.store.posts_behind(
             scope, conversation, after=stored.last_seq - stored.stored, limit=stored.stored, path=False
         )
         return _page([item async for item in self._items(scope, found, posts)], more=False)
@@ -114,14 +116,14 @@ class OpenAIConversations:
     async def _told_again(self, scope: Scope, conversation: Conversation, drafts: Sequence[Draft]) -> list[Post]:
         """Return the posts at the head that the first drafts repeat, starting with a turn's answer."""
         path = (
-            await self._desk.store.posts(scope, conversation.id, last=len(drafts), head=conversation.head)
+            await self._services.store.posts(scope, conversation.id, last=len(drafts), head=conversation.head)
             if conversation.head
             else []
         )
         for many in range(len(path), 0, -1):
             tail = path[-many:]
             if [post.digest for post in tail] == [draft.digest for draft in drafts[:many]]:
-                answers = await self._desk.store.talks.answers(scope, conversation.id, [tail[0].round])
+                answers = await self._services.store.talks.answers(scope, conversation.id, [tail[0].round])
                 return tail if tail[0].seq in answers else []
         return []
 
@@ -139,7 +141,7 @@ class OpenAIConversations:
         Raises NotFound, also for an unknown item.
         """
         scope = Scope(user=user)
-        found = await self._desk.store.conversation(scope, conversation)
+        found = await self._services.store.conversation(scope, conversation)
         return await self.page(scope, found, found.head, order=order, after=after, limit=limit)
 
     async def page(
@@ -162,9 +164,9 @@ class OpenAIConversations:
     async def item(self, conversation: str, item: str, *, user: str | None = None) -> dict[str, Any]:
         """Return an item by its id. Raises NotFound."""
         scope = Scope(user=user)
-        found = await self._desk.store.conversation(scope, conversation)
+        found = await self._services.store.conversation(scope, conversation)
         seq = await self._seq(scope, found, item)
-        posts = await self._desk.store.posts_behind(scope, conversation, after=seq - 1, limit=1, path=False)
+        posts = await self._services.store.posts_behind(scope, conversation, after=seq - 1, limit=1, path=False)
         async for each in self._items(scope, found, posts):
             if each["id"] == item:
                 return each
@@ -176,45 +178,45 @@ class OpenAIConversations:
         A call is deleted with its outputs, an output with its call. Raises NotFound, Conflict naming a hold.
         """
         scope = Scope(user=user)
-        found = await self._desk.store.conversation(scope, conversation)
+        found = await self._services.store.conversation(scope, conversation)
         await self.item(conversation, item, user=user)
         posts = {conversation: (await self._seq(scope, found, item),)}
-        await forget(self._desk, scope, Target("item", (item,)), posts=posts)
+        await forget(self._services, scope, Target("item", (item,)), posts=posts)
         return await self.get(conversation, user=user)
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 
     def _cleaned(self, metadata: Any) -> dict[str, str]:
-        return {name: self._desk.writer.clean(value) for name, value in read_attached(metadata).items()}
+        return {name: self._services.writer.clean(value) for name, value in read_attached(metadata).items()}
 
     def _drafts(self, items: Any, *, user: str | None, owner: str | None) -> tuple[Draft, ...]:
         if not isinstance(items, list) or len(items) > MOST_ITEMS:
             msg = f"items: expected a list of at most {MOST_ITEMS} items. Send more in another request."
             raise InvalidInput(msg, where="items")
-        desk, now = self._desk, self._desk.clock.now()
+        services, now = self._services, self._services.clock.now()
         return tuple(
-            desk.writer.message(
+            services.writer.message(
                 raw := _encode(message), read_message(raw, index=number),
-                id=desk.dice.new_id("post"), user=user, now=now + number * _TICK_S, owner=owner,
+                id=services.dice.new_id("post"), user=user, now=now + number * _TICK_S, owner=owner,
             )
             for number, message in enumerate(read_items(items, "items"))
         )  # fmt: skip
 
     async def _store(self, batch: Batch, *, user: str | None, key: Key | None) -> Appended:
         participants = Participants(user=user, persona="-")
-        delivers = bool(batch.drafts) and bool(personal_places(self._desk.memory_policy, participants))
+        delivers = bool(batch.drafts) and bool(personal_places(self._services.settings.memory_policy, participants))
         batch = msgspec.structs.replace(
-            batch, user=user, idempotency=self._desk.keyed_digest_of(key), delivers=delivers
+            batch, user=user, idempotency=self._services.settings.keyed_digest_of(key), delivers=delivers
         )
-        stored = await self._desk.store.append(Scope(user=user), batch)
-        self._desk.notify_jobs()
+        stored = await self._services.store.append(Scope(user=user), batch)
+        self._services.notify_jobs()
         return stored
 
     def _key(self, idempotency_key: str | None, asked: Sequence[Any]) -> Key | None:
-        return (idempotency_key, self._desk.request_digest(_encode(asked))) if idempotency_key else None
+        return (idempotency_key, self._services.settings.request_digest(_encode(asked))) if idempotency_key else None
 
     async def _repeated(self, scope: Scope, key: Key | None) -> Appended | None:
-        answered = await self._desk.answered(scope, key) if key else None
+        answered = await self._services.answered(scope, key) if key else None
         if key is None or answered is None:
             return None
         if answered.digest != key[1]:
@@ -234,7 +236,7 @@ class OpenAIConversations:
 
     async def _answer(self, scope: Scope, item_location: ItemLocation, item: str) -> int:
         with suppress(NotFound, IndexError):
-            turn = await self._desk.store.turn(scope, item_location.conversation, item_location.number)
+            turn = await self._services.store.turn(scope, item_location.conversation, item_location.number)
             return turn.steps[item_location.step - 1].reply_seq
         raise no_item(item)
 
@@ -242,7 +244,7 @@ class OpenAIConversations:
         self, scope: Scope, conversation: Conversation, head: int, start: int, *, order: Order, many: int
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the items of a path from a post on, 0 for its end; load `many` posts at a time."""
-        store, at = self._desk.store, start
+        store, at = self._services.store, start
         while True:
             if order == "asc":
                 posts = await store.posts_behind(scope, conversation.id, after=max(at - 1, 0), limit=many, head=head)
@@ -261,7 +263,7 @@ class OpenAIConversations:
     ) -> AsyncIterator[dict[str, Any]]:
         values = sorted({post.round for post in posts if post.role == "assistant"})
         answers: Mapping[int, tuple[int, int]] = (
-            await self._desk.store.talks.answers(scope, conversation.id, values) if values else {}
+            await self._services.store.talks.answers(scope, conversation.id, values) if values else {}
         )
         for post in posts:
             items = items_of(post, conversation=conversation.id, user=conversation.user, answer=answers.get(post.seq))

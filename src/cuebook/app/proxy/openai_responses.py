@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cuebook.app.proxy.openai_conversations import LIMIT, OpenAIConversations, Order
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.erasure import forget
 from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.request import RelayCall
@@ -38,9 +38,9 @@ _EVENTS = "text/event-stream"
 class Responses:
     """The stored responses of a project, by id."""
 
-    def __init__(self, desk: Desk, *, most: int) -> None:
+    def __init__(self, services: Services, *, most: int) -> None:
         """Create it; `most` is the maximum size of a request in bytes, including the items that it refers to."""
-        self._desk = desk
+        self._services = services
         self._most = most
 
     async def refused(self, body: bytes, *, user: str | None = None) -> InvalidInput | None:
@@ -61,7 +61,7 @@ class Responses:
             return InvalidInput(msg, where="previous_response_id")
         if response_request.conversation and looks_foreign(response_request.conversation):
             with suppress(NotFound):
-                await self._desk.store.conversation(
+                await self._services.store.conversation(
                     Scope(user=user or response_request.user), response_request.conversation
                 )
                 return None
@@ -80,7 +80,7 @@ class Responses:
             return None
         if previous and read_id(previous) is not None:
             return previous
-        known = conversation and await OpenAIConversations(self._desk).has(conversation, user=user)
+        known = conversation and await OpenAIConversations(self._services).has(conversation, user=user)
         return conversation if known else None
 
     async def with_items(self, body: bytes, *, user: str | None = None) -> bytes:
@@ -94,7 +94,7 @@ class Responses:
             data = msgspec.json.decode(body, type=dict[str, Any])
         except (ValueError, RecursionError):
             return body  # the parser reports the error
-        items, open_aiconversations, size = data.get("input"), OpenAIConversations(self._desk), len(body)
+        items, open_aiconversations, size = data.get("input"), OpenAIConversations(self._services), len(body)
         for number, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, dict) and item.get("type") == "item_reference" and isinstance(item.get("id"), str):
                 item_location = read_item_id(item["id"])
@@ -117,7 +117,7 @@ class Responses:
 
     async def get(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
         """Return a stored response with its request's metadata and previous response. Raises NotFound."""
-        answer_id, turn, step = await _found(self._desk, id_, user)
+        answer_id, turn, step = await _found(self._services, id_, user)
         about = turn.metadata.get("answer", {})
         writer = ResponsesWriter(
             id_,
@@ -130,7 +130,7 @@ class Responses:
             return writer.document()
         if step.reply_seq:
             span = [(step.reply_seq, step.reply_seq)]
-            [post] = await self._desk.store.posts_in(Scope(user=user), answer_id.conversation, span)
+            [post] = await self._services.store.posts_in(Scope(user=user), answer_id.conversation, span)
             message = msgspec.json.decode(whole(post, None))
             reasons = about.get("finishReasons") or ["stop"] if about.get("step") == step.n else ["stop"]
             writer.take(
@@ -143,15 +143,15 @@ class Responses:
         self, id_: str, *, user: str | None = None, order: Order = "desc", after: str | None = None, limit: int = LIMIT
     ) -> dict[str, Any]:
         """Return a page of a response's input: the items of its conversation before it. Raises NotFound."""
-        answer_id, turn, step = await _found(self._desk, id_, user)
+        answer_id, turn, step = await _found(self._services, id_, user)
         scope, head = Scope(user=user), turn.query_seq
-        conversation = await self._desk.store.conversation(scope, answer_id.conversation)
+        conversation = await self._services.store.conversation(scope, answer_id.conversation)
         if step.reply_seq:
-            [reply] = await self._desk.store.posts_behind(
+            [reply] = await self._services.store.posts_behind(
                 scope, conversation.id, after=step.reply_seq - 1, limit=1, path=False
             )
             head = reply.parent
-        open_aiconversations = OpenAIConversations(self._desk)
+        open_aiconversations = OpenAIConversations(self._services)
         return await open_aiconversations.page(scope, conversation, head, order=order, after=after, limit=limit)
 
     def conversation_of(self, id_: str) -> str:
@@ -164,7 +164,7 @@ class Responses:
 
         Raises NotFound, Conflict naming a hold, InvalidInput for a response in a conversation that the client created.
         """
-        answer_id, turn, step = await _found(self._desk, id_, user)
+        answer_id, turn, step = await _found(self._services, id_, user)
         if may_be_ours(answer_id.conversation):
             msg = (
                 f"Cannot delete response {id_!r}: its items belong to conversation {answer_id.conversation!r}. "
@@ -173,7 +173,7 @@ class Responses:
             raise InvalidInput(msg, where="response_id")
         scope = Scope(user=user)
         posts = {answer_id.conversation: await self._exchange(scope, answer_id.conversation, turn, step)}
-        await forget(self._desk, scope, Target("item", (id_,)), posts=posts)
+        await forget(self._services, scope, Target("item", (id_,)), posts=posts)
         return {"id": id_, "object": "response", "deleted": True}
 
     async def _exchange(self, scope: Scope, conversation: str, turn: Turn, step: Step) -> list[int]:
@@ -181,7 +181,7 @@ class Responses:
         seqs: list[int] = []
         at = step.reply_seq or turn.query_seq
         while at:
-            path = await self._desk.store.posts(scope, conversation, last=PAGE, head=at)
+            path = await self._services.store.posts(scope, conversation, last=PAGE, head=at)
             for post in reversed(path):
                 if post.role == ASSISTANT and post.seq != step.reply_seq:
                     return seqs
@@ -191,7 +191,7 @@ class Responses:
 
     async def cancel(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
         """Refuse to cancel: responses never run in the background. Raises InvalidInput, NotFound."""
-        await _found(self._desk, id_, user)
+        await _found(self._services, id_, user)
         msg = f"Cannot cancel response {id_!r}: it does not run in the background. Close its connection."
         raise InvalidInput(msg, where="response_id")
 
@@ -212,14 +212,14 @@ def _usage(step: Step) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-async def _found(desk: Desk, id_: str, user: str | None) -> tuple[AnswerId, Turn, Step]:
+async def _found(services: Services, id_: str, user: str | None) -> tuple[AnswerId, Turn, Step]:
     answer_id = read_id(id_)
     try:
         if answer_id is not None and is_stored(id_):
-            turn = await desk.store.turn(Scope(user=user), answer_id.conversation, answer_id.turn)
+            turn = await services.store.turn(Scope(user=user), answer_id.conversation, answer_id.turn)
             step = turn.steps[answer_id.step - 1]
             values = [(step.reply_seq, step.reply_seq)] if step.reply_seq else []
-            path_posts = await desk.store.posts_in(Scope(user=user), answer_id.conversation, values)
+            path_posts = await services.store.posts_in(Scope(user=user), answer_id.conversation, values)
             if all(post.state != GONE for post in path_posts):
                 return answer_id, turn, step
     except (NotFound, IndexError):
@@ -234,14 +234,16 @@ def _no_response(id_: str) -> NotFound:
 
 
 async def respond(
-    desk: Desk, relay: Callable[[RelayCall], AsyncIterator[Head | bytes]], call: RelayCall
+    services: Services, relay: Callable[[RelayCall], AsyncIterator[Head | bytes]], call: RelayCall
 ) -> AsyncGenerator[Head | bytes, None]:
     """Answer a Responses request. Yield the response head, then the body's bytes.
 
     Raises InvalidInput, NotFound for an unknown previous response, Conflict for an empty one.
     """
     response_request = read_asked(call.body)
-    call = msgspec.structs.replace(await _as_chat(desk, call, response_request), told=_kept_of(desk, response_request))
+    call = msgspec.structs.replace(
+        await _as_chat(services, call, response_request), told=_kept_of(services, response_request)
+    )
     async with aclosing(relay(call)) as pieces:  # type: ignore[type-var]
         head = await anext(pieces)
         if not isinstance(head, Head) or head.status >= 400:
@@ -252,7 +254,7 @@ async def respond(
         writer = ResponsesWriter(
             write_id(AnswerId(head.conversation, head.turn, head.step), stored=response_request.echo["store"]),
             conversation=head.conversation,
-            created=int(desk.clock.now()), model=str(response_request.fields.get("model", "")),
+            created=int(services.clock.now()), model=str(response_request.fields.get("model", "")),
             echo=response_request.echo,
         )  # fmt: skip
         if head.headers.get("content-type", "").lower().startswith(_EVENTS):
@@ -268,23 +270,23 @@ async def respond(
         yield msgspec.json.encode(writer.document())
 
 
-def _kept_of(desk: Desk, response_request: ResponseRequest) -> dict[str, Any]:
+def _kept_of(services: Services, response_request: ResponseRequest) -> dict[str, Any]:
     """Return the request fields to store besides its input: its metadata, and the previous response."""
     raw = response_request.echo["metadata"]
     pairs = raw.items() if isinstance(raw, dict) and response_request.echo["store"] else ()
-    metadata = {name: desk.writer.clean(value) for name, value in pairs if isinstance(value, str)}
+    metadata = {name: services.writer.clean(value) for name, value in pairs if isinstance(value, str)}
     optional = {"metadata": metadata, "previous_response_id": response_request.previous}
     return {name: value for name, value in optional.items() if value}
 
 
-async def _as_chat(desk: Desk, call: RelayCall, response_request: ResponseRequest) -> RelayCall:
+async def _as_chat(services: Services, call: RelayCall, response_request: ResponseRequest) -> RelayCall:
     """Return a request as an equivalent chat completion, after the response that it continues."""
     body = msgspec.json.encode(response_request.fields)
     leading = int(
         bool(response_request.echo["instructions"])
     )  # instructions apply to this answer only; developer messages stay
     if response_request.previous is None:
-        await _check_named(desk, response_request.conversation, call.user or response_request.user)
+        await _check_named(services, response_request.conversation, call.user or response_request.user)
         goes_on = call.server_history or response_request.conversation is not None
         conversation = response_request.conversation or call.conversation
         front = leading if goes_on else None
@@ -296,7 +298,7 @@ async def _as_chat(desk: Desk, call: RelayCall, response_request: ResponseReques
             leading=front,
             lists=conversation is None and not goes_on,
         )
-    answer_id, _, step = await _found(desk, response_request.previous, call.user or response_request.user)
+    answer_id, _, step = await _found(services, response_request.previous, call.user or response_request.user)
     if not step.reply_seq:
         msg = f"Cannot continue response {response_request.previous!r}: it is empty. Omit previous_response_id."
         raise Conflict(msg)
@@ -310,10 +312,10 @@ async def _as_chat(desk: Desk, call: RelayCall, response_request: ResponseReques
     )
 
 
-async def _check_named(desk: Desk, conversation: str | None, user: str | None) -> None:
+async def _check_named(services: Services, conversation: str | None, user: str | None) -> None:
     """Check a conversation id issued by Cuebook: it must exist. A caller's own name creates a conversation."""
     if conversation and (may_be_ours(conversation) or looks_foreign(conversation)):
-        await desk.store.conversation(Scope(user=user), conversation)
+        await services.store.conversation(Scope(user=user), conversation)
 
 
 async def _events(writer: ResponsesWriter, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.instructions import own_versions
 from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import Mirror, verifying_key
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.prompts.chain import read_mirror, verify
@@ -45,8 +45,8 @@ class FoundRecords(Struct, frozen=True, kw_only=True):
 class Audit:
     """The audit log of a project."""
 
-    def __init__(self, desk: Desk, mirror: Mirror | None = None) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, mirror: Mirror | None = None) -> None:
+        self._services = services
         self._mirror = mirror
 
     async def records(self, *, after: int = 0, limit: int = 50) -> list[Record]:
@@ -54,11 +54,11 @@ class Audit:
         if not 1 <= limit <= _PAGE or not 0 <= after <= HIGHEST:
             msg = f"limit: {limit}, after: {after}. The limit must be 1 to {_PAGE}, after a record's number."
             raise InvalidInput(msg, where="limit")
-        return await self._desk.audit.records(Scope(), after=after, limit=limit)
+        return await self._services.audit.records(Scope(), after=after, limit=limit)
 
     async def get(self, seq: int) -> Record:
         """Return a record. Raises NotFound."""
-        records = await self._desk.audit.records(Scope(), after=seq - 1, limit=1) if 0 < seq <= HIGHEST else []
+        records = await self._services.audit.records(Scope(), after=seq - 1, limit=1) if 0 < seq <= HIGHEST else []
         if not records or records[0].seq != seq:
             msg = f"Unknown audit record {seq}. Show the newest with `cuebook audit tail`."
             raise NotFound(msg)
@@ -66,7 +66,7 @@ class Audit:
 
     async def tail(self, last: int = 10) -> list[Record]:
         """Return the newest records, oldest first."""
-        newest, _ = await self._desk.audit.last(Scope())
+        newest, _ = await self._services.audit.last(Scope())
         return await self.records(after=max(0, newest - last), limit=max(1, last))
 
     async def find(
@@ -85,7 +85,7 @@ class Audit:
         if not 1 <= limit <= _PAGE or (before is not None and not 1 <= before <= HIGHEST):
             msg = f"limit: {limit}, before: {before}. The limit must be 1 to {_PAGE}, before a record's number."
             raise InvalidInput(msg, where="limit")
-        newest, _ = await self._desk.audit.last(Scope())
+        newest, _ = await self._services.audit.last(Scope())
         end = newest + 1 if before is None else min(before, newest + 1)
         stop = max(1, end - LOOKED_AT)
         wanted = {"event": event, "prompt_id": prompt, "conversation": conversation}
@@ -93,7 +93,7 @@ class Audit:
         records: list[Record] = []
         while end > stop:
             start = max(stop, end - _PAGE)
-            page = await self._desk.audit.records(Scope(), after=start - 1, limit=end - start)
+            page = await self._services.audit.records(Scope(), after=start - 1, limit=end - start)
             for each in reversed(page):
                 if all(getattr(each, name) == value for name, value in asked.items()):
                     records.append(each)
@@ -105,14 +105,14 @@ class Audit:
     async def export(self) -> AsyncIterator[Record]:
         """Yield all records, oldest first."""
         after = 0
-        while page := await self._desk.audit.records(Scope(), after=after, limit=_PAGE):
+        while page := await self._services.audit.records(Scope(), after=after, limit=_PAGE):
             for record in page:
                 yield record
             after = page[-1].seq
 
     async def checkpoints(self) -> list[Checkpoint]:
         """Return the signed checkpoints in order. Copies stored elsewhere reveal tampering that this store cannot."""
-        return await self._desk.audit.checkpoints(Scope())
+        return await self._services.audit.checkpoints(Scope())
 
     async def verify(self, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
         """Verify the hash chain against its signed checkpoints and those `kept` elsewhere, then the mirror file.
@@ -125,7 +125,7 @@ class Audit:
         if not verdict.ok or file is None or self._mirror is None:
             return verdict
         try:
-            await self._mirror.keep_up(self._desk)
+            await self._mirror.keep_up(self._services)
             mirrored = await self.verify_mirror(file, kept=kept)
         except (BackendError, FileNotFoundError):  # nothing written yet, not writable, or of another project
             return await self._not_cut(verdict, file)
@@ -152,12 +152,14 @@ class Audit:
             *kept,
         ]  # loaded first: one signed meanwhile would cover records not yet read
         records = [record async for record in self.export()]
-        return await asyncio.to_thread(verify, records, checkpoints, public_key=verifying_key(self._desk.key))
+        return await asyncio.to_thread(
+            verify, records, checkpoints, public_key=verifying_key(self._services.settings.key)
+        )
 
     async def verify_mirror(self, file: Path, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
         """Verify a mirror file or an export in the same way. Raises OSError."""
         checkpoints = [*await self.checkpoints(), *kept]
-        key = verifying_key(self._desk.key)
+        key = verifying_key(self._services.settings.key)
 
         def check() -> Verdict:
             with file.open("rb") as lines:
@@ -176,16 +178,16 @@ class Audit:
             return ReplayedRender(seq=seq, verdict="erased")
         context = record.texts.get("input_context")
         values: dict[str, Any] = json.loads(context.text) if context else {}
-        versions = await self._desk.prompts.versions(Scope(), record.prompt_id)
-        versions += [each for each in (self._desk.builtin.get(record.prompt_id),) if each is not None]
-        versions += own_versions(self._desk, record.prompt_id)
+        versions = await self._services.prompts.versions(Scope(), record.prompt_id)
+        versions += [each for each in (self._services.settings.builtin.get(record.prompt_id),) if each is not None]
+        versions += own_versions(self._services, record.prompt_id)
         version = next((each for each in versions if each.digest == record.digest), None)
         if version is None:
             return ReplayedRender(seq=seq, verdict="gone")
-        resolved = await resolved_of(self._desk, version)
+        resolved = await resolved_of(self._services, version)
         fields = coerce(resolved.params, values)
         text = render(text_of(resolved), fields, engine=resolved.engine, declared=set(fields))
-        same = self._desk.writer.clean(text) == committed_text.text
+        same = self._services.writer.clean(text) == committed_text.text
         return ReplayedRender(seq=seq, verdict="identical" if same else "changed", text=text)
 
 

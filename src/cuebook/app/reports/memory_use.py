@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cuebook.app.json_shapes import Wire
 from cuebook.app.reports.prices import Prices
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.replay.memory_use import (
     ANSWER,
     LEAST_CALLS,
@@ -124,7 +124,12 @@ class MeasureCost(Struct, frozen=True, kw_only=True):
 
 
 async def leave_one_out(
-    desk: Desk, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = BUDGET
+    services: Services,
+    conversations: Sequence[str] = (),
+    *,
+    user: str | None = None,
+    turns: int = TURNS,
+    budget: int = BUDGET,
 ) -> Utilities:
     """Measure memories on the last `turns` turns of the given conversations, or of all; with `user`, of their own.
 
@@ -132,13 +137,13 @@ async def leave_one_out(
     up; else compare with the actual answers. Stores only the audit records of the calls. Raises NotFound and
     InvalidInput.
     """
-    measure = _Measure(desk, Scope(user=user), budget)
+    measure = _Measure(services, Scope(user=user), budget)
     await measure.take_all(conversations, turns)
     return await measure.report()
 
 
 async def cost_of(
-    desk: Desk,
+    services: Services,
     prices: Prices,
     conversations: Sequence[str] = (),
     *,
@@ -147,11 +152,11 @@ async def cost_of(
     budget: int = BUDGET,
 ) -> MeasureCost:
     """Return the model calls and the maximum cost of `leave_one_out`, without calling. Raises the same errors."""
-    reckoning = _DryRun(desk, Scope(user=user), budget)
+    reckoning = _DryRun(services, Scope(user=user), budget)
     await reckoning.take_all(conversations, turns)
-    price = prices.of(desk.model.name)
+    price = prices.of(services.model.name)
     cost = MeasureCost(
-        model=desk.model.name if reckoning.asks else "",
+        model=services.model.name if reckoning.asks else "",
         turns=reckoning.turns,
         calls=sum(reckoning.prompts.values()),
         prompt_tokens=sum(tokens * many for tokens, many in reckoning.prompts.items()),
@@ -212,9 +217,9 @@ def to_wire(found: Utilities) -> Wire:
 class _Measure:
     """A running measurement, which collects turns."""
 
-    def __init__(self, desk: Desk, scope: Scope, budget: int) -> None:
-        self._desk, self._scope, self._budget = desk, scope, budget
-        self.asks = desk.model.name != NO_MODEL and budget >= LEAST_CALLS
+    def __init__(self, services: Services, scope: Scope, budget: int) -> None:
+        self._services, self._scope, self._budget = services, scope, budget
+        self.asks = services.model.name != NO_MODEL and budget >= LEAST_CALLS
         self._uses: dict[str, list[Use]] = {}
         self._said: Counter[str] = Counter()
         self._missed: Counter[str] = Counter()
@@ -230,10 +235,10 @@ class _Measure:
         if not 1 <= turns <= MOST_TURNS:
             msg = f"turns: {turns}. Must be between 1 and {MOST_TURNS}."
             raise InvalidInput(msg, where="turns")
-        if not self.asks and self._budget and self._desk.model.name != NO_MODEL:
+        if not self.asks and self._budget and self._services.model.name != NO_MODEL:
             msg = f"budget: {self._budget} calls are too few. Use at least {LEAST_CALLS}, or 0 to ask no model."
             raise InvalidInput(msg, where="budget")
-        async for conversation, turn in _recorded(self._desk, self._scope, conversations, turns):
+        async for conversation, turn in _recorded(self._services, self._scope, conversations, turns):
             await self.take(conversation, turn)
 
     async def take(self, conversation: Conversation, turn: Turn) -> None:
@@ -261,8 +266,8 @@ class _Measure:
         """Return the result."""
         if self._calls:
             context = {"turns": self._turns, "calls": self._calls, "memories": len(self._uses)}
-            record = receipt(self._desk, Version(slug="eval"), "leave-one-out", context=context)
-            await self._desk.audit.append(self._scope, [replace(record, selection=None)])
+            record = receipt(self._services, Version(slug="eval"), "leave-one-out", context=context)
+            await self._services.audit.append(self._scope, [replace(record, selection=None)])
         items = []
         for id_, uses in self._uses.items():
             memory = await self._memory(id_)
@@ -279,12 +284,12 @@ class _Measure:
         if not turn.reply_seq:
             self._missed["it has no answer"] += 1
             return []
-        [reply] = await self._desk.store.posts_in(self._scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
+        [reply] = await self._services.store.posts_in(self._scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
         answer = reply.message or text_of(whole(reply, None))
         if answer.startswith(NO_MODEL_LABEL):
             self._missed["no model answered it: it quotes whatever was recalled"] += 1
             return []
-        uses = await uses_by_words(self._desk, self._scope, conversation, turn)
+        uses = await uses_by_words(self._services, self._scope, conversation, turn)
         uses = [each for each in uses if await self._memory(each.memory)]
         if len(set(words(answer))) >= LEAST_WORDS:
             return uses
@@ -305,19 +310,19 @@ class _Measure:
         return await self._uses_of(conversation, turn, wanted)
 
     async def _uses_of(self, conversation: Conversation, turn: Turn, memories: Sequence[str]) -> list[Use]:
-        return await uses_by_asking(self._desk, self._scope, conversation, turn, memories)
+        return await uses_by_asking(self._services, self._scope, conversation, turn, memories)
 
     async def _memory(self, id_: str) -> Memory | None:
         """Return a stored memory, None if it is no longer valid."""
-        memories = await self._desk.store.memories.get(self._scope, id_)
+        memories = await self._services.store.memories.get(self._scope, id_)
         return next((each for each in memories if each.valid_to is None), None)
 
 
 class _DryRun(_Measure):
     """A dry run of a measurement: it counts the prompts and tokens instead of calling the model."""
 
-    def __init__(self, desk: Desk, scope: Scope, budget: int) -> None:
-        super().__init__(desk, scope, budget)
+    def __init__(self, services: Services, scope: Scope, budget: int) -> None:
+        super().__init__(services, scope, budget)
         self.prompts: Counter[int] = Counter()
 
     async def _read(self, conversation: Conversation, turn: Turn) -> list[Use]:
@@ -362,12 +367,12 @@ def _alike(one: set[str], other: set[str]) -> bool:
 
 
 async def _recorded(
-    desk: Desk, scope: Scope, conversations: Sequence[str], turns: int
+    services: Services, scope: Scope, conversations: Sequence[str], turns: int
 ) -> AsyncIterator[tuple[Conversation, Turn]]:
     """Yield the newest turns of conversations, at most LOOKED_AT, except those visible only to another first user."""
     left = LOOKED_AT
-    async for conversation in _named(desk, scope, conversations):
-        last = await _last(desk, scope, conversation, min(turns, left))
+    async for conversation in _named(services, scope, conversations):
+        last = await _last(services, scope, conversation, min(turns, left))
         left -= len(last)
         for turn in last:
             yield conversation, turn
@@ -375,20 +380,20 @@ async def _recorded(
             return
 
 
-async def _named(desk: Desk, scope: Scope, names: Sequence[str]) -> AsyncIterator[Conversation]:
+async def _named(services: Services, scope: Scope, names: Sequence[str]) -> AsyncIterator[Conversation]:
     """Yield the given conversations, or all, the most recent first."""
     for name in dict.fromkeys(names):
-        yield await desk.store.conversation(scope, name)
+        yield await services.store.conversation(scope, name)
     cursor, more = None, not names
     while more:
-        page = await desk.store.conversations(scope, limit=_PAGE, cursor=cursor)
+        page = await services.store.conversations(scope, limit=_PAGE, cursor=cursor)
         for conversation in page.items:
             yield conversation
         cursor, more = page.cursor, page.cursor is not None
 
 
-async def _last(desk: Desk, scope: Scope, conversation: Conversation, turns: int) -> list[Turn]:
+async def _last(services: Services, scope: Scope, conversation: Conversation, turns: int) -> list[Turn]:
     if not conversation.turns or (scope.user is not None and conversation.user not in (None, scope.user)):
         return []
-    found = await desk.store.turns(scope, conversation.id, last=turns)
+    found = await services.store.turns(scope, conversation.id, last=turns)
     return [each for each in reversed(found) if each.steps and each.state == "finished"]

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cuebook.app.reports.prices import Prices, load_prices
 from cuebook.config import Config
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.shadow import Shadow
 from cuebook.records.memory import Scope
 from cuebook.records.usage import CacheEstimate, ShadowedCall
@@ -102,8 +102,8 @@ class ShadowCall(Struct, frozen=True, kw_only=True, rename="camel"):
 class ShadowLedger:
     """The records of shadow mode."""
 
-    def __init__(self, desk: Desk, config: Config, shadow: Shadow | None) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, config: Config, shadow: Shadow | None) -> None:
+        self._services = services
         self._config = config
         self._shadow = shadow
 
@@ -113,7 +113,7 @@ class ShadowLedger:
         Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """
         scope = Scope(user=user)
-        passed = await self._desk.store.shadow.calls(scope, conversation)
+        passed = await self._services.store.shadow.calls(scope, conversation)
         calls = [call for call in passed if not call.entry.refused]
         prices = await asyncio.to_thread(load_prices, self._config)
         newest = list({call.conversation: call for call in calls}.values())
@@ -159,7 +159,7 @@ class ShadowLedger:
 
         Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """
-        shadowed_calls = await self._desk.store.shadow.calls(Scope(user=user), conversation)
+        shadowed_calls = await self._services.store.shadow.calls(Scope(user=user), conversation)
         prices = await asyncio.to_thread(load_prices, self._config)
         return [_call(each, prices) for each in shadowed_calls if not each.entry.refused]
 
@@ -170,7 +170,7 @@ class ShadowLedger:
         cut = [(conversation, seq, "cut short") for conversation, seq in truncated]
         examples: list[Example] = []
         for conversation, seq, why in [*gone[:EXAMPLES], *cut][:EXAMPLES]:
-            for post in await self._desk.store.posts_in(scope, conversation, [(seq, seq)]):
+            for post in await self._services.store.posts_in(scope, conversation, [(seq, seq)]):
                 text = (post.message or "")[:SHOWN]
                 examples.append(Example(conversation=conversation, seq=seq, role=post.role, why=why, text=text))
         return examples

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cuebook.app.reports.prices import Prices, load_prices
 from cuebook.config import Config
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.records.memory import Scope
 from cuebook.records.usage import CacheEstimate, CallUsageRecord
 from cuebook.window.cache_rules import RULES
@@ -53,8 +53,8 @@ class CallUsage(Struct, frozen=True, kw_only=True, rename="camel"):
 class SpentOn:
     """Loads the usage of the calls of a project's conversations."""
 
-    def __init__(self, desk: Desk, config: Config) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, config: Config) -> None:
+        self._services = services
         self._config = config
         self._prices: Prices | None = None  # cached
 
@@ -63,7 +63,7 @@ class SpentOn:
 
         Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """
-        calls = await self._desk.store.usage.calls(Scope(user=user), conversation, first=first, last=last)
+        calls = await self._services.store.usage.calls(Scope(user=user), conversation, first=first, last=last)
         prices = await self._known()
         call_usages: dict[int, CallUsage] = {}
         for call in calls:
@@ -73,7 +73,7 @@ class SpentOn:
 
     async def step(self, conversation: str, n: int, step: int, *, user: str | None = None) -> CallUsage:
         """Return the usage of one call, real or in shadow mode. Raises NotFound, InvalidInput."""
-        calls = await self._desk.store.usage.calls(Scope(user=user), conversation, first=n, last=n)
+        calls = await self._services.store.usage.calls(Scope(user=user), conversation, first=n, last=n)
         prices = await self._known()
         return next((usage_of(each, prices) for each in calls if each.step == step), CallUsage())
 

@@ -1,7 +1,7 @@
 """Build the engine's dependencies (store, models, embedder, upstream) from the configuration."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -11,10 +11,10 @@ from msgspec import structs
 from cuebook.app.setup.builtin_prompts import builtin_prompts
 from cuebook.app.setup.experience_files import ExperienceFiles, Reader
 from cuebook.app.setup.project_files import load_compaction, load_personas, load_profiles
-from cuebook.config import BudgetConfig, Config, MemoryConfig, ModelConfig, WorkConfig, languages_of
+from cuebook.config import BudgetConfig, Config, ModelConfig, languages_of
 from cuebook.engine.core.conversation_queue import ConversationQueue
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import PostFactory
+from cuebook.engine.core.services import Services, Settings
 from cuebook.engine.core.time_zones import read_zone
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.dice import Clock, Dice
@@ -65,12 +65,12 @@ class Within:
         return structs.replace(value, tenant=self._tenant, proven=True) if isinstance(value, Scope) else value
 
 
-def desk_of(desk: Desk, tenant: str, *, most_waiting: int) -> Desk:
-    """Return a copy of a desk for one tenant: with its own store view and empty caches."""
-    store = cast("Store", Within(desk.store, tenant))
-    lines = desk.lines if tenant == DEFAULT_TENANT else ConversationQueue(most_waiting)
-    fresh = {"last": type(desk.last)(), "heard": type(desk.heard)(), "trials": {}, "dockets": {}, "epoch": 0}
-    return structs.replace(desk, store=store, prompts=store.prompts, audit=store.audit, lines=lines, **fresh)
+def services_of(services: Services, tenant: str, *, most_waiting: int) -> Services:
+    """Return a copy of the services for one tenant: with its own store view, queue and caches."""
+    store = cast("Store", Within(services.store, tenant))
+    queue = services.queue if tenant == DEFAULT_TENANT else ConversationQueue(most_waiting)
+    ports: dict[str, Any] = {"store": store, "prompts": store.prompts, "audit": store.audit, "queue": queue}
+    return structs.replace(services, **ports, caches=services.caches.for_tenant())
 
 
 #: Timeout in seconds for a server to embed a batch of posts in a background job.
@@ -86,74 +86,80 @@ def compose(
     upstream: Upstream | None = None,
     embedder: Embedder | None = None,
     analyzers: Mapping[str, Analyzer] | None = None,
-) -> tuple[Desk, Upstream | None]:
-    """Open the store and return the engine's dependencies and the upstream. Blocks: call it in a thread."""
-    settings = config.settings
+    sinks: Sequence[str] = (),
+) -> tuple[Services, Upstream | None]:
+    """Open the store and return the engine's services and the upstream. Blocks: call it in a thread."""
+    key, count = database_key(key_file_of(config)), counter(config.settings.budget.tokens)
     methods = analyzers_of() | dict(analyzers or {})
-    personas, default = load_personas(config, methods_of(methods))
-    compaction, project = load_compaction(config), check_project(settings.prompts.project, where="prompts.project")
-    key, count = database_key(key_file_of(config)), counter(settings.budget.tokens)
     upstream, model = upstream or _upstream(config), model or _model(config)
-    work_model, cache_rule = _work_model(config, model, upstream), _cache_rule(config)
-    advised = _advised(config, model=model, work_model=work_model, upstream=upstream)
+    work_model = _work_model(config, model, upstream)
     embedder = check_numpy(embedder or embedder_of(config))
+    settings = _settings(config, methods_of(methods), limits=_limits(config.settings.budget, model), key=key)
+    at_once = AT_ONCE if isinstance(embedder, MiniLM) else settings.embed_at_once
+    settings = structs.replace(settings, embed_at_once=at_once, sinks=tuple(sinks))
+    experience_model = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
     failpoints = Failpoints.from_environment()
     store = _store(config, failpoints)  # last, so that an error above leaves no file open
-    desk = Desk(
+    services = Services(
         store=store,
         prompts=store.prompts,
         audit=store.audit,
         model=model,
         work_model=work_model,
+        experience_model=experience_model,
         embedder=embedder,
         analyzers=methods,
-        embed_s=settings.embedder.timeout_s,
-        embed_at_once=AT_ONCE if isinstance(embedder, MiniLM) else 64,
         clock=clock or SystemClock(),
         dice=dice or SystemDice(),
         writer=_writer(config, count, key),
         count=count,
-        limits=_limits(settings.budget, model),
+        queue=ConversationQueue(config.settings.server.line),
+        settings=settings,
+        failpoint=failpoints,
+        experiences=None if config.settings.experience.selection == "off" else Reader(experience_files(config)),
+    )
+    return services, upstream
+
+
+def _settings(config: Config, methods: tuple[str, ...], *, limits: Limits, key: bytes) -> Settings:
+    """Return the engine's settings, with the personas, profiles and compaction of the project's files."""
+    values = config.settings
+    personas, default = load_personas(config, methods)
+    return Settings(
+        limits=limits,
         key=key,
         personas=personas,
         default_persona=default,
-        persona_waits=settings.persona.speaks == "asked",
-        profiles=load_profiles(config, methods_of(methods)),
-        compaction=compaction,
-        lines=ConversationQueue(settings.server.line),
-        tunes=settings.optimizer.enabled,
-        **_pace(settings.work),
+        persona_waits=values.persona.speaks == "asked",
+        profiles=load_profiles(config, methods),
+        compaction=load_compaction(config),
+        project=check_project(values.prompts.project, where="prompts.project"),
+        builtin=builtin_prompts(),
+        strategy=values.prompts.strategy,
+        observes=values.learning.observe,
+        rollback=values.prompts.rollback,
+        tunes=values.optimizer.enabled,
+        lease_s=values.work.lease_s,
+        checkpoint_s=values.work.checkpoint_s,
+        wait_s=values.work.wait_s,
         memory_policy=_policy(config),
         keyed_policy=_policy(config, unset=True),
-        **_recall(settings.memory),
-        cache_rule=cache_rule,
-        breakpoints=settings.upstream.breakpoints,
-        strategy=settings.prompts.strategy,
-        observes=settings.learning.observe,
-        rollback=settings.prompts.rollback,
-        project=project,
-        builtin=builtin_prompts(),
-        failpoint=failpoints,
-        **advised,
+        zone=read_zone(values.memory.time_zone, "memory.time_zone"),
+        review_every=values.memory.review_every,
+        recall=values.memory.recall,
+        recall_hits=values.memory.recall_hits,
+        embed_s=values.embedder.timeout_s,
+        experience_s=values.experience.timeout_s,
+        experience_most=values.experience.most,
+        cache_rule=_cache_rule(config),
+        breakpoints=values.upstream.breakpoints,
     )
-    return desk, upstream
 
 
 def experience_files(config: Config) -> ExperienceFiles:
     """Return the project's experience files without reading them."""
     folder = config.settings.experience.folder
     return ExperienceFiles(Path(config.folder) / folder, shown=folder)
-
-
-def _advised(config: Config, **models: Any) -> dict[str, Any]:
-    """Return the desk's arguments for selecting experiences. Raises InvalidInput."""
-    settings = config.settings.experience
-    return {
-        "experiences": None if settings.selection == "off" else Reader(experience_files(config)),
-        "experience_model": experience_model_of(config, **models),
-        "experience_s": settings.timeout_s,
-        "experience_most": settings.most,
-    }
 
 
 def experience_model_of(
@@ -193,19 +199,6 @@ def _policy(config: Config, *, unset: bool = False) -> Policy:
         return bool(getattr(memory, scope)) or (unset and not config.sets(f"memory.{scope}"))
 
     return Policy(user=on("user"), persona=on("persona"), organization=on("organization"))
-
-
-def _pace(work: WorkConfig) -> dict[str, Any]:
-    return {"lease_s": work.lease_s, "checkpoint_s": work.checkpoint_s, "wait_s": work.wait_s}
-
-
-def _recall(memory: MemoryConfig) -> dict[str, Any]:
-    return {
-        "zone": read_zone(memory.time_zone, "memory.time_zone"),
-        "review_every": memory.review_every,
-        "recall": memory.recall,
-        "recall_hits": memory.recall_hits,
-    }
 
 
 def _limits(budget: BudgetConfig, model: Model) -> Limits:

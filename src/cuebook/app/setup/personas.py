@@ -25,7 +25,7 @@ from cuebook.app.setup.persona_files import (
 )
 from cuebook.app.setup.project_files import PLAIN, files_of, load_profiles, with_own
 from cuebook.config import Config
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.prompts.names import DEFAULT, candidates, instructions
 from cuebook.records.persona import Metaprompt, Persona, render_tracking
@@ -88,20 +88,28 @@ _Shown = TypeVar("_Shown", bound=PersonaShown)
 # ---- of an open book ------------------------------------------------------------------------------------------------
 
 
-async def list_personas(desk: Desk, *, mode: str | None = None) -> PersonaList:
+async def list_personas(services: Services, *, mode: str | None = None) -> PersonaList:
     """Return all personas as currently defined in their files."""
-    await desk.catch_up()
-    personas = [each for _, each in sorted(desk.personas.items())]
+    await services.catch_up()
+    personas = [each for _, each in sorted(services.settings.personas.items())]
     return PersonaList(
-        items=[_shown(each, desk.default_persona, desk.profiles, mode, PersonaShown) for each in personas]
+        items=[
+            _shown(each, services.settings.default_persona, services.settings.profiles, mode, PersonaShown)
+            for each in personas
+        ]
     )
 
 
-async def get_persona(desk: Desk, name: str, *, mode: str | None = None) -> PersonaWhole:
+async def get_persona(services: Services, name: str, *, mode: str | None = None) -> PersonaWhole:
     """Return a persona as currently defined, with secrets in its text redacted. Raises NotFound."""
-    await desk.catch_up()
-    persona_whole = whole(desk.persona(name), default=desk.default_persona, profiles=desk.profiles, mode=mode)
-    return replace(persona_whole, base_system_prompt=desk.writer.clean(persona_whole.base_system_prompt))
+    await services.catch_up()
+    persona_whole = whole(
+        services.settings.persona(name),
+        default=services.settings.default_persona,
+        profiles=services.settings.profiles,
+        mode=mode,
+    )
+    return replace(persona_whole, base_system_prompt=services.writer.clean(persona_whole.base_system_prompt))
 
 
 def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.conversation import Post
 from cuebook.records.conversation_list import ConversationSummaries, PostPlace, PostRun, TurnEntry
@@ -49,8 +49,8 @@ class TranscriptStretch(Struct, frozen=True, kw_only=True):
 class ConversationListing:
     """The conversations of a project that the caller may read."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def find(
         self, q: str | None = None, *, user: str | None = None, limit: int = 50, cursor: str | None = None
@@ -66,7 +66,7 @@ class ConversationListing:
         if len(q or "") > _LONGEST:
             msg = f"q: {len(q or ''):,} characters exceed the limit of {_LONGEST:,}."
             raise InvalidInput(msg, where="q")
-        return await self._desk.store.talks.find(Scope(user=user), (q or "").split(), limit=limit, cursor=cursor)
+        return await self._services.store.talks.find(Scope(user=user), (q or "").split(), limit=limit, cursor=cursor)
 
     async def read(
         self,
@@ -82,7 +82,7 @@ class ConversationListing:
         By default the newest posts; with `behind` those after a seq; with `around` those around a post's id, on a
         branch through it. Raises NotFound.
         """
-        scope, store = Scope(user=user), self._desk.store
+        scope, store = Scope(user=user), self._services.store
         known = await store.conversation(scope, conversation)
         tree = _RunTree(await store.talks.runs(scope, conversation), known.head)
         middle = None
@@ -120,7 +120,7 @@ class ConversationListing:
 
     async def places(self, conversation: str, ids: Sequence[str], *, user: str | None = None) -> dict[str, PostPlace]:
         """Return the positions of posts by id, without unknown ones. Raises NotFound."""
-        return await self._desk.store.talks.places(Scope(user=user), conversation, ids)
+        return await self._services.store.talks.places(Scope(user=user), conversation, ids)
 
     async def _partings(
         self, scope: Scope, conversation: str, tree: "_RunTree", way: "_Path", parents: Sequence[int]
@@ -134,7 +134,7 @@ class ConversationListing:
                 own = next((each for each in ways if way.holds(each)), None)
                 results[parent] = recent_ways if own is None or own in recent_ways else [own, *recent_ways[1:]]
         firsts = sorted({each for ways in results.values() for each in ways})
-        posts = await self._desk.store.posts_in(scope, conversation, [(each, each) for each in firsts])
+        posts = await self._services.store.posts_in(scope, conversation, [(each, each) for each in firsts])
         values = {each.seq: " ".join((each.message or "").split()) for each in posts}
         return {
             parent: tuple(Way(each, tree.newest(each), _short(values.get(each, "")), way.holds(each)) for each in ways)

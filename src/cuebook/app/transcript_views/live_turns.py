@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from cuebook.app.json_shapes import iso
 from cuebook.app.reports.usage import CallUsage
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
@@ -41,13 +41,13 @@ class LiveTurn(Struct, frozen=True, kw_only=True, rename="camel"):
     spent: CallUsage = CallUsage()
 
 
-async def lines_of(desk: Desk, known: Conversation, user: str | None, *, last: int) -> list[LiveTurn]:
+async def lines_of(services: Services, known: Conversation, user: str | None, *, last: int) -> list[LiveTurn]:
     """Return the newest turns of a conversation, oldest first, without usage."""
     scope = Scope(user=user)
     try:
-        turns = await desk.store.turns(scope, known.id, last=last)
+        turns = await services.store.turns(scope, known.id, last=last)
         seqs = sorted({seq for turn in turns for seq in (turn.query_seq, turn.reply_seq) if seq})
-        path_posts = await desk.store.posts_in(scope, known.id, [(seq, seq) for seq in seqs])
+        path_posts = await services.store.posts_in(scope, known.id, [(seq, seq) for seq in seqs])
     except (NotFound, ValueError):
         return []  # it was deleted meanwhile
     posts = {each.seq: each.message or "" for each in path_posts}

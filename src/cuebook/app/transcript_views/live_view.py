@@ -14,7 +14,7 @@ from cuebook.app.transcript_views.conversation_list import ConversationListing
 from cuebook.app.transcript_views.live_turns import LiveTurn, lines_of
 from cuebook.app.transcript_views.watchers import PAUSE_S, WATCHED, LiveViews
 from cuebook.config import Config
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
 from cuebook.records.memory import Scope
 
@@ -38,23 +38,23 @@ class Sums(Struct, frozen=True, kw_only=True, rename="camel"):
 class Live:
     """The newest turns that the caller may see."""
 
-    def __init__(self, desk: Desk, config: Config, looks: MutableMapping[int, LiveViews]) -> None:
-        """Create it; `looks` are the shared readers of watchers, by desk."""
-        self._desk = desk
+    def __init__(self, services: Services, config: Config, looks: MutableMapping[int, LiveViews]) -> None:
+        """Create it; `looks` are the shared readers of watchers, by services."""
+        self._services = services
         self._looks = looks
         #: Usage of single turns.
-        self.spent = SpentOn(desk, config)
+        self.spent = SpentOn(services, config)
         #: Search and paging of conversations with their branches.
-        self.talks = ConversationListing(desk)
+        self.talks = ConversationListing(services)
 
     async def newest(self, *, user: str | None = None) -> list[LiveTurn]:
         """Return the newest turns of the recent conversations, newest first."""
-        page = await self._desk.store.conversations(Scope(user=user), limit=WATCHED, cursor=None)
+        page = await self._services.store.conversations(Scope(user=user), limit=WATCHED, cursor=None)
         recent = [each for each in page.items if each.turns]
         share = max(1, LISTED // max(1, len(recent)))
         live_turns = []
         for conversation in recent:
-            turns = await lines_of(self._desk, conversation, user, last=share)
+            turns = await lines_of(self._services, conversation, user, last=share)
             took = await self._took(conversation.id, turns[0].turn, turns[-1].turn, user) if turns else {}
             live_turns += [replace(each, spent=took.get(each.turn, CallUsage())) for each in turns]
         return sorted(live_turns, key=lambda each: each.at or "", reverse=True)
@@ -64,11 +64,11 @@ class Live:
 
         All watchers share one reader of the store. Changes before the first None may be missed.
         """
-        name = id(self._desk)
+        name = id(self._services)
         live_views = self._looks.get(name)
         if live_views is None or not live_views.watched:
-            proven = isinstance(self._desk.store, Within)
-            live_views = self._looks[name] = LiveViews(self._desk, self.spent, proven=proven)
+            proven = isinstance(self._services.store, Within)
+            live_views = self._looks[name] = LiveViews(self._services, self.spent, proven=proven)
         stale = 0
         try:
             async with aclosing(live_views.changes(user)) as found:
@@ -90,7 +90,7 @@ class Live:
         """Yield after each poll whether any process wrote to the store. True may be a false alarm."""
         seen: dict[int, int] = {}
         while True:
-            reader, mark = await self._desk.store.talks.written()
+            reader, mark = await self._services.store.talks.written()
             yield seen.get(reader) != mark
             seen[reader] = mark
             await asyncio.sleep(PAUSE_S)
@@ -98,8 +98,8 @@ class Live:
     async def sums(self, *, user: str | None = None) -> Sums:
         """Return the usage totals of the newest turns. Raises InvalidInput for an unreadable price file."""
         scope = Scope(user=user)
-        page = await self._desk.store.conversations(scope, limit=WATCHED, cursor=None)
-        tally = await self._desk.store.tuning.tally(scope, None)
+        page = await self._services.store.conversations(scope, limit=WATCHED, cursor=None)
+        tally = await self._services.store.tuning.tally(scope, None)
         found = Sums(posts=tally.short_term, memories=tally.long_term + tally.cross_session)
         whole = page.cursor is None
         for conversation in page.items:

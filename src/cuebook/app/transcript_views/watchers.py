@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cuebook.app.reports.usage import CallUsage, SpentOn
 from cuebook.app.transcript_views.live_turns import LiveTurn, lines_of
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
@@ -44,9 +44,9 @@ class Watcher:
 class LiveViews:
     """Polls the store as its owner while there are watchers, and sends each watcher the changes it may see."""
 
-    def __init__(self, desk: Desk, spent: SpentOn, *, proven: bool) -> None:
+    def __init__(self, services: Services, spent: SpentOn, *, proven: bool) -> None:
         """Create it; `proven`: API keys identify users, and a conversation without an owner is visible to no user."""
-        self._desk = desk
+        self._services = services
         self._spent = spent
         self._proven = proven
         self._watchers: set[Watcher] = set()
@@ -144,7 +144,7 @@ class LiveViews:
         conversations: dict[str, Conversation] = {}
         cursor: str | None = None
         while len(conversations) < MOST:
-            page = await self._desk.store.conversations(Scope(), limit=WATCHED, cursor=cursor)
+            page = await self._services.store.conversations(Scope(), limit=WATCHED, cursor=cursor)
             conversations.update((each.id, each) for each in page.items)
             cursor = page.cursor
             if cursor is None or page.items[-1].updated_at < self._newest:
@@ -152,13 +152,13 @@ class LiveViews:
         self._newest = max((each.updated_at for each in conversations.values()), default=0.0)
         for name in self._running - conversations.keys():
             try:
-                conversations[name] = await self._desk.store.conversation(Scope(), name)
+                conversations[name] = await self._services.store.conversation(Scope(), name)
             except NotFound:
                 continue  # it was deleted meanwhile
         return [each for each in conversations.values() if each.turns]
 
     async def _turns(self, conversation: Conversation) -> list[LiveTurn]:
-        return await lines_of(self._desk, conversation, None, last=LOOKED_AT)
+        return await lines_of(self._services, conversation, None, last=LOOKED_AT)
 
     async def _took(self, turn: LiveTurn) -> CallUsage:
         try:

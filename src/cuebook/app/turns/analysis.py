@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.optimizer import analyze
 from cuebook.memory.actions import ActionType
 from cuebook.records.memory import Scope
@@ -71,11 +71,11 @@ class MemoryStats(Struct, frozen=True, kw_only=True, rename="camel"):
 class MemoryAnalysis:
     """The analysis operations of `cue.memory`."""
 
-    _desk: Desk
+    _services: Services
 
     async def analyze(self, conversation: str, *, user: str | None = None) -> Judgement:
         """Return an analysis of a conversation's posts with suggested actions. Changes nothing. Raises NotFound."""
-        analysis = await analyze(self._desk, Scope(user=user), conversation)
+        analysis = await analyze(self._services, Scope(user=user), conversation)
         actions = tuple(
             Suggestion(type=each.type, post_id=analysis.ledger.ids[each.number], reason=each.reason)
             for each in analysis.judged.actions
@@ -95,7 +95,7 @@ class MemoryAnalysis:
 
         Without `user`, `organizations` limits which organizations' memories are counted (default: all).
         """
-        tally = await self._desk.store.tuning.tally(Scope(user=user), conversation, organizations=organizations)
+        tally = await self._services.store.tuning.tally(Scope(user=user), conversation, organizations=organizations)
         return MemoryStats(
             total=tally.short_term + tally.long_term + tally.cross_session,
             by_type=ByType(short_term=tally.short_term, long_term=tally.long_term, cross_session=tally.cross_session),
@@ -104,15 +104,15 @@ class MemoryAnalysis:
 
     async def budget(self, conversation: str | None = None, *, user: str | None = None) -> Budget:
         """Return the tokens that posts may use of a prompt, and those that a conversation's use. Raises NotFound."""
-        tuning, used = untuned(self._desk.limits), 0
+        tuning, used = untuned(self._services.settings.limits), 0
         if conversation is not None:
-            analysis = await analyze(self._desk, Scope(user=user), conversation)
-            tuning, used = analysis.tuning if self._desk.tunes else tuning, analysis.judged.used
-        return _budget(self._desk, tuning, used)
+            analysis = await analyze(self._services, Scope(user=user), conversation)
+            tuning, used = analysis.tuning if self._services.settings.tunes else tuning, analysis.judged.used
+        return _budget(self._services, tuning, used)
 
 
-def _budget(desk: Desk, tuning: TuningState, used: int) -> Budget:
-    limits = desk.limits
+def _budget(services: Services, tuning: TuningState, used: int) -> Budget:
+    limits = services.settings.limits
     room = allot(limits, front=0).posts
     return Budget(
         budget=room,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
 from cuebook.app.prompts.idempotency import run_once
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.observation import spoke_in, teach
 from cuebook.engine.turn.message_signals import SENTIMENT
 from cuebook.engine.turn.reply_metadata import iso
@@ -28,7 +28,7 @@ PAGE: Final = 200
 
 
 async def give(
-    desk: Desk,
+    services: Services,
     conversation: str,
     n: int,
     *,
@@ -41,19 +41,19 @@ async def give(
     idempotency_key: str | None,
 ) -> StoredOutcome:
     """Store feedback on a turn and teach its prompts. Raises InvalidInput, NotFound, and Conflict while it runs."""
-    data = _outcome(desk, score=score, thumb=thumb, outcome=outcome, corrections=corrections, comment=comment)
+    data = _outcome(services, score=score, thumb=thumb, outcome=outcome, corrections=corrections, comment=comment)
     scope = Scope(user=user)
 
     async def work(asking: StoredKey | None) -> int:
-        whose = user or (await desk.store.conversation(scope, conversation)).user or ""
-        spoken = Outcome(by="feedback", at=desk.clock.now(), user=whose, **data)
+        whose = user or (await services.store.conversation(scope, conversation)).user or ""
+        spoken = Outcome(by="feedback", at=services.clock.now(), user=whose, **data)
         stored_key = asking and asking.telling(lambda known: known.revision)  # deleted together with its conversation
-        return (await desk.store.outcomes.give(scope, conversation, n, spoken, once=stored_key)).revision
+        return (await services.store.outcomes.give(scope, conversation, n, spoken, once=stored_key)).revision
 
     asked = ["feedback", conversation, n, score, thumb, outcome, corrections, comment]
-    await run_once(desk, idempotency_key, asked, int, work, user=user or "")
-    await teach(desk, scope, conversation, n)
-    known = await desk.store.outcomes.get(scope, conversation, n)
+    await run_once(services, idempotency_key, asked, int, work, user=user or "")
+    await teach(services, scope, conversation, n)
+    known = await services.store.outcomes.get(scope, conversation, n)
     if known is None:
         msg = f"Feedback on turn {n} of conversation {conversation!r} was deleted meanwhile."
         raise NotFound(msg)
@@ -61,7 +61,7 @@ async def give(
 
 
 def _outcome(
-    desk: Desk,
+    services: Services,
     *,
     score: float | None,
     thumb: Thumb | None,
@@ -107,24 +107,24 @@ def _outcome(
         "sentiment": None if sentiment is None else float(sentiment),
         "corrections": corrections,
         "task": task,
-        "comment": desk.writer.clean(comment),
+        "comment": services.writer.clean(comment),
     }
 
 
 # ---- as it is shown -------------------------------------------------------------------------------------------------
 
 
-async def observation(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> dict[str, Any]:
+async def observation(services: Services, scope: Scope, conversation: str, turn: Turn) -> dict[str, Any]:
     """Return the feedback on a turn and the prompts that learned from it, or the reason why there is none."""
-    stored_outcome = await desk.store.outcomes.get(scope, conversation, turn.n)
+    stored_outcome = await services.store.outcomes.get(scope, conversation, turn.n)
     return (
         to_wire(stored_outcome)
         if stored_outcome
-        else {"by": None, "reason": await _why_none(desk, scope, conversation, turn)}
+        else {"by": None, "reason": await _why_none(services, scope, conversation, turn)}
     )
 
 
-async def _why_none(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> str:
+async def _why_none(services: Services, scope: Scope, conversation: str, turn: Turn) -> str:
     """Return why a turn has no feedback."""
     if turn.state == "running":
         return "the turn is being answered"
@@ -134,17 +134,17 @@ async def _why_none(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> 
         return f"its answer was {turn.state}; only finished answers get feedback"
     if not spoke_in(turn):
         return "this turn used no managed prompt"
-    if desk.observes == "off":
+    if services.settings.observes == "off":
         return "learning.observe is off"
-    return await _why_unread(desk, scope, conversation, turn)
+    return await _why_unread(services, scope, conversation, turn)
 
 
-async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> str:
+async def _why_unread(services: Services, scope: Scope, conversation: str, turn: Turn) -> str:
     """Return why the posts after a turn's answer gave no feedback on it."""
-    after = await _next_post(desk, scope, conversation, turn.reply_seq)
+    after = await _next_post(services, scope, conversation, turn.reply_seq)
     if after is None:
         return "no message follows it yet"
-    following = await _turn_asking(desk, scope, conversation, turn.n, after.seq)
+    following = await _turn_asking(services, scope, conversation, turn.n, after.seq)
     if following is None or after.role != "user":
         return "the next message did not go through Cuebook"
     heard = following.metadata.get(SENTIMENT)
@@ -155,10 +155,10 @@ async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -
     return f"learning.observe was off when turn {following.n} was asked"
 
 
-async def _next_post(desk: Desk, scope: Scope, conversation: str, seq: int) -> Post | None:
+async def _next_post(services: Services, scope: Scope, conversation: str, seq: int) -> Post | None:
     """Return the first post that follows a post, on any branch."""
     after = seq
-    while posts := await desk.store.posts_behind(scope, conversation, after=after, limit=PAGE, path=False):
+    while posts := await services.store.posts_behind(scope, conversation, after=after, limit=PAGE, path=False):
         for post in posts:
             if post.parent == seq:
                 return post
@@ -166,11 +166,11 @@ async def _next_post(desk: Desk, scope: Scope, conversation: str, seq: int) -> P
     return None
 
 
-async def _turn_asking(desk: Desk, scope: Scope, conversation: str, n: int, seq: int) -> Turn | None:
+async def _turn_asking(services: Services, scope: Scope, conversation: str, n: int, seq: int) -> Turn | None:
     """Return the first turn after turn `n` that answers a post or one sent with it, None if there is none."""
-    newest = (await desk.store.conversation(scope, conversation)).turns
+    newest = (await services.store.conversation(scope, conversation)).turns
     for number in range(n + 1, newest + 1):
-        turn = await desk.store.turn(scope, conversation, number)
+        turn = await services.store.turn(scope, conversation, number)
         if turn.query_seq >= seq:
             return turn
     return None

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.json_shapes import Wire, iso
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.reflection import reflect_on
 from cuebook.engine.turn.message_signals import heard_to_wire
 from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mind_of, mind_to_wire
@@ -36,8 +36,8 @@ class MindState(Struct, frozen=True, kw_only=True):
 class MindOf:
     """The mood states of a project's conversations."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def show(self, conversation: str, *, user: str | None = None, limit: int = 20) -> MindState:
         """Return a conversation's mood state and what changed it. Raises NotFound, InvalidInput."""
@@ -45,12 +45,12 @@ class MindOf:
             msg = f"limit: {limit}. Must be between 1 and {MOST}."
             raise InvalidInput(msg, where="limit")
         scope = Scope(user=user)
-        reflections = await self._desk.store.reflections.of(scope, conversation, limit=limit)
-        scene = await self._desk.store.scene(
+        reflections = await self._services.store.reflections.of(scope, conversation, limit=limit)
+        scene = await self._services.store.scene(
             scope, PathQuery(conversation=conversation, full_tokens=1, use_summary=False)
         )
         known = scene.conversation
-        due = await self._desk.store.reflections.waiting(scope, conversation)
+        due = await self._services.store.reflections.waiting(scope, conversation)
         return MindState(
             conversation=known.id if known else conversation,
             mind=mind_of(scene),
@@ -66,11 +66,11 @@ class MindOf:
         Raises NotFound, and InvalidInput for an unknown metaprompt or a conversation without turns.
         """
         scope = Scope(user=user)
-        known = await self._desk.store.conversation(scope, conversation)
-        scene = await self._desk.store.scene(
+        known = await self._services.store.conversation(scope, conversation)
+        scene = await self._services.store.scene(
             scope, PathQuery(conversation=conversation, full_tokens=1, use_summary=False)
         )
-        may_run(self._desk, known, scene, metaprompt)
+        may_run(self._services, known, scene, metaprompt)
         return await self._reflected(scope, conversation, MetapromptTask(metaprompt, BY_HAND))
 
     async def reset(self, conversation: str, *, user: str | None = None) -> MindState:
@@ -78,8 +78,8 @@ class MindOf:
         return await self._reflected(Scope(user=user), conversation, MetapromptTask("", RESET))
 
     async def _reflected(self, scope: Scope, conversation: str, call: MetapromptTask) -> MindState:
-        await self._desk.store.reflections.ask(scope, conversation, [call])
-        await reflect_on(self._desk, scope, conversation)
+        await self._services.store.reflections.ask(scope, conversation, [call])
+        await reflect_on(self._services, scope, conversation)
         return await self.show(conversation, user=scope.user)
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.json_shapes import Wire, iso
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.optimizer import run_once
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
@@ -38,17 +38,17 @@ class OptimizerStatus(Struct, frozen=True, kw_only=True, rename="camel"):
 class Optimizer:
     """The optimizer of a project's conversations."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def status(self, conversation: str | None = None, *, user: str | None = None) -> OptimizerStatus:
         """Return the totals of the runs so far, of a conversation or of all. Raises NotFound."""
-        totals = await self._desk.store.tuning.totals(Scope(user=user), conversation)
+        totals = await self._services.store.tuning.totals(Scope(user=user), conversation)
         return OptimizerStatus(
             total_optimizations=totals.runs,
             total_tokens_saved=totals.tokens_saved,
             avg_savings_per_run=round(totals.tokens_saved / totals.runs) if totals.runs else 0,
-            current_parameters=_parameters(totals.current or untuned(self._desk.limits)),
+            current_parameters=_parameters(totals.current or untuned(self._services.settings.limits)),
         )
 
     async def run(self, conversation: str | None = None, *, user: str | None = None) -> Snapshot:
@@ -58,22 +58,24 @@ class Optimizer:
         Conversations with fewer than ten posts are skipped; `untuned` has the reason. Raises NotFound, and InvalidInput
         if the optimizer is off.
         """
-        if not self._desk.tunes:
+        if not self._services.settings.tunes:
             msg = "The optimizer is disabled. Set enabled = true under [optimizer]."
             raise InvalidInput(msg, where="optimizer.enabled")
         scope = Scope(user=user)
         if conversation is not None:
-            return await run_once(self._desk, scope, conversation)
-        now, seen = self._desk.clock.now(), set[str]()
+            return await run_once(self._services, scope, conversation)
+        now, seen = self._services.clock.now(), set[str]()
         snapshots: list[Snapshot] = []
-        while changeds := await self._desk.store.tuning.changed(least=LEAST_POSTS, since=0.0, before=now, scope=scope):
+        while changeds := await self._services.store.tuning.changed(
+            least=LEAST_POSTS, since=0.0, before=now, scope=scope
+        ):
             left = [each.conversation for each in changeds if each.conversation not in seen]
             if not left:
                 break
             for each in left:
                 seen.add(each)
-                snapshots.append(await run_once(self._desk, scope, each))
-        return _sum(snapshots, untuned(self._desk.limits), now)
+                snapshots.append(await run_once(self._services, scope, each))
+        return _sum(snapshots, untuned(self._services.settings.limits), now)
 
     async def history(
         self, conversation: str | None = None, *, user: str | None = None, limit: int = 20
@@ -82,7 +84,7 @@ class Optimizer:
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit}. Must be between 1 and {MOST}."
             raise InvalidInput(msg, where="limit")
-        return await self._desk.store.tuning.history(Scope(user=user), conversation, limit=limit)
+        return await self._services.store.tuning.history(Scope(user=user), conversation, limit=limit)
 
 
 def _parameters(tuning: TuningState) -> Parameters:

@@ -12,7 +12,7 @@ from cuebook.app.paging import LIMIT, Paged, TurnsAt, check_limit, read_cursor, 
 from cuebook.app.turns import feedback
 from cuebook.app.turns.mood import reflection_shape
 from cuebook.app.turns.what_if import to_wire, what_if
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.replay.counterfactual import Counterfactual
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Alignment
@@ -57,19 +57,19 @@ class Turns:
     A guest of a conversation sees its posts, but not the memories from its first user's other conversations.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def get(self, conversation: str, n: int, *, user: str | None = None) -> Turn:
         """Return a turn. Raises NotFound."""
         scope = Scope(user=user)
-        turn = await self._desk.store.turn(scope, conversation, n)
+        turn = await self._services.store.turn(scope, conversation, n)
         return _for_guest(turn) if await self._is_guest(scope, conversation) else turn
 
     async def last(self, conversation: str, *, user: str | None = None, last: int = 20) -> list[Turn]:
         """Return the newest turns, oldest first."""
         scope = Scope(user=user)
-        turns = await self._desk.store.turns(scope, conversation, last=last)
+        turns = await self._services.store.turns(scope, conversation, last=last)
         return list(map(_for_guest, turns)) if await self._is_guest(scope, conversation) else turns
 
     async def page(
@@ -77,11 +77,11 @@ class Turns:
     ) -> Paged[Turn]:
         """Return a page of all turns, oldest first."""
         scope = Scope(user=user)
-        found = await self._desk.store.conversation(scope, conversation)
+        found = await self._services.store.conversation(scope, conversation)
         start = read_cursor(cursor, TurnsAt, no=found.no) if cursor is not None else TurnsAt(found.no, 0)
         check_limit(limit)
         last = min(start.n + limit, found.turns)
-        turns = [await self._desk.store.turn(scope, conversation, n) for n in range(start.n + 1, last + 1)]
+        turns = [await self._services.store.turn(scope, conversation, n) for n in range(start.n + 1, last + 1)]
         if _is_guest(found, scope):
             turns = list(map(_for_guest, turns))
         return Paged(tuple(turns), write_cursor(TurnsAt(found.no, last)) if last < found.turns else None)
@@ -98,7 +98,7 @@ class Turns:
         shown_step = self._step(turn, step)
         replay = await self._render(scope, conversation, shown_step.manifest)
         seqs = [(seq, seq) for seq in (turn.query_seq, turn.reply_seq) if seq]
-        posts = {post.seq: post for post in await self._desk.store.posts_in(scope, conversation, seqs)}
+        posts = {post.seq: post for post in await self._services.store.posts_in(scope, conversation, seqs)}
         query, reply = posts.get(turn.query_seq), posts.get(turn.reply_seq)
         data = shapes.turn(
             turn,
@@ -112,8 +112,8 @@ class Turns:
             data["window"]["covered"] = [
                 {"from": first, "to": last, "count": last - first + 1} for first, last in covered
             ]
-        word = await feedback.observation(self._desk, scope, conversation, turn)
-        made = await self._desk.store.reflections.of(scope, conversation, turn=n)
+        word = await feedback.observation(self._services, scope, conversation, turn)
+        made = await self._services.store.reflections.of(scope, conversation, turn=n)
         reflections = [reflection_shape(each) for each in reversed(made)]
         return data | {
             "replay": replay.verdict, "step": shown_step.n, "observation": word, "reflections": reflections,
@@ -143,7 +143,7 @@ class Turns:
         if not (with_prompt or without or ask or as_of is not None):
             return found
         counterfactual = await what_if(
-            self._desk, scope, conversation, n, with_prompt=with_prompt, as_of=as_of, without=without, ask=ask
+            self._services, scope, conversation, n, with_prompt=with_prompt, as_of=as_of, without=without, ask=ask
         )
         return replace(found, counterfactual=counterfactual)
 
@@ -167,12 +167,12 @@ class Turns:
         is being answered.
         """
         return await feedback.give(
-            self._desk, conversation, n, score=score, thumb=thumb, outcome=outcome, corrections=corrections,
+            self._services, conversation, n, score=score, thumb=thumb, outcome=outcome, corrections=corrections,
             comment=comment, user=user, idempotency_key=idempotency_key,
         )  # fmt: skip
 
     async def _is_guest(self, scope: Scope, conversation: str) -> bool:
-        return scope.user is not None and _is_guest(await self._desk.store.conversation(scope, conversation), scope)
+        return scope.user is not None and _is_guest(await self._services.store.conversation(scope, conversation), scope)
 
     def _step(self, turn: Turn, step: int | None) -> Step:
         for each in turn.steps:
@@ -184,23 +184,23 @@ class Turns:
     async def _covered(self, scope: Scope, conversation: str, manifest: Manifest) -> list[tuple[int, int]]:
         """Return the posts (inclusive ranges of seqs) that a window's summary covers, shown in it or not."""
         version = manifest.summary_version
-        summary = await self._desk.store.summary(scope, conversation, version=version) if version else None
+        summary = await self._services.store.summary(scope, conversation, version=version) if version else None
         if summary is None:
             return []
-        [place] = await self._desk.store.align(scope, (), conversation=conversation)
+        [place] = await self._services.store.align(scope, (), conversation=conversation)
         covered = _upto(place, summary.upto_seq)
         if covered:
             return covered
-        posts = await self._desk.store.posts(scope, conversation, head=summary.upto_seq)  # on another branch
+        posts = await self._services.store.posts(scope, conversation, head=summary.upto_seq)  # on another branch
         return _ranges([post.seq for post in posts])
 
     async def _render(self, scope: Scope, conversation: str, manifest: Manifest) -> Replay:
-        found = await self._desk.store.conversation(scope, conversation)
+        found = await self._services.store.conversation(scope, conversation)
         if _is_guest(found, scope) and any(text.source.startswith(_MEMORY) for text in manifest.volatile):
             reason = "contains memories of other conversations, visible only to the conversation's first user"
             return Replay(verdict="withheld", digest="", window=None, reason=reason)
-        posts = await self._desk.store.posts_in(scope, conversation, ranges_of(manifest))
-        texts = await self._desk.store.texts(scope, digests_of(manifest))
+        posts = await self._services.store.posts_in(scope, conversation, ranges_of(manifest))
+        texts = await self._services.store.texts(scope, digests_of(manifest))
         try:
             sheet = restore(manifest, posts, texts, user=found.user)
         except NotFound as erased:

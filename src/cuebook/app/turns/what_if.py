@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from cuebook.app.json_shapes import Wire
 from cuebook.app.json_shapes import window as window_shape
 from cuebook.app.prompts.reading import PromptReading
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.replay.counterfactual import Counterfactual, WhatIf, counterfactual
 from cuebook.engine.replay.recorded_turn import read_recorded
 from cuebook.errors import Denied, InvalidInput
@@ -22,7 +22,7 @@ _DIGITS = 18
 
 
 async def what_if(
-    desk: Desk,
+    services: Services,
     scope: Scope,
     conversation: str,
     n: int,
@@ -33,7 +33,7 @@ async def what_if(
     ask: bool,
 ) -> Counterfactual:
     """Return what a turn's first window would have been. Raises InvalidInput, NotFound, Denied."""
-    found = await desk.store.conversation(scope, conversation)
+    found = await services.store.conversation(scope, conversation)
     if scope.user is not None and found.user not in (None, scope.user):
         msg = "What-if replay denied: only the first user of the conversation may use it."
         raise Denied(msg)
@@ -41,13 +41,13 @@ async def what_if(
         if len(values) > MOST:
             msg = f"{where}: {len(values)} exceed the limit of {MOST}."
             raise InvalidInput(msg, where=where)
-    turn = await desk.store.turn(scope, conversation, n)
+    turn = await services.store.turn(scope, conversation, n)
     change = WhatIf(
-        prompts=tuple([await _version(desk, each) for each in with_prompt]),
-        as_of=None if as_of is None else await _moment(desk, scope, conversation, as_of),
+        prompts=tuple([await _version(services, each) for each in with_prompt]),
+        as_of=None if as_of is None else await _moment(services, scope, conversation, as_of),
         without=tuple(without),
     )
-    return await counterfactual(desk, scope, await read_recorded(desk, scope, found, turn), change, ask=ask)
+    return await counterfactual(services, scope, await read_recorded(services, scope, found, turn), change, ask=ask)
 
 
 def to_wire(told: Counterfactual) -> Wire:
@@ -71,17 +71,17 @@ def _block(block: Block) -> Wire:
     return {"kind": block.kind, "source": block.source, "role": block.role, "tokens": block.tokens, "text": block.text}
 
 
-async def _version(desk: Desk, name: str) -> Version:
+async def _version(services: Services, name: str) -> Version:
     reference = parse_reference(name.removeprefix("prompt:"), where="withPrompt")
-    return await PromptReading(desk).get(reference.slug, branch=reference.branch, version=reference.number)
+    return await PromptReading(services).get(reference.slug, branch=reference.branch, version=reference.number)
 
 
-async def _moment(desk: Desk, scope: Scope, conversation: str, value: datetime | str | int) -> float:
+async def _moment(services: Services, scope: Scope, conversation: str, value: datetime | str | int) -> float:
     """Return a time as Unix seconds: a turn's is its start, and a time without a zone is in UTC."""
     if isinstance(value, str) and value.strip().isdecimal() and len(value) <= _DIGITS:
         value = int(value)
     if isinstance(value, int):
-        return (await desk.store.turn(scope, conversation, value)).created_at
+        return (await services.store.turn(scope, conversation, value)).created_at
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value.strip())

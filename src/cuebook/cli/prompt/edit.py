@@ -119,18 +119,18 @@ def new(
 
 
 async def _save_file(cue: Cuebook, place: VersionPlace, file: str, base: int | None, author: str) -> Version:
-    draft = await drafts.draft_of(cue.desk, place.slug, place.branch, new=True)
+    draft = await drafts.draft_of(cue.services, place.slug, place.branch, new=True)
     if base not in (None, draft.base):
         msg = f"Prompt {draft.slug!r} has changed: head of {draft.branch!r} is {draft.base}, not {base}. Retry."
         raise Conflict(msg)
-    version = await drafts.save_draft(cue.desk, draft, drafts.read_draft(draft, _read(file), name=file), by=author)
+    version = await drafts.save_draft(cue.services, draft, drafts.read_draft(draft, _read(file), name=file), by=author)
     await write_through(cue, version.slug)
     return version
 
 
 async def _save(cue: Cuebook, place: VersionPlace, sections: dict[str, str], fields: dict[str, Any]) -> Version:
     """Write the given fields; keep the others, and the sections if none is given."""
-    before = (await drafts.draft_of(cue.desk, place.slug, place.branch, new=True)).before
+    before = (await drafts.draft_of(cue.services, place.slug, place.branch, new=True)).before
     if "metadata" in fields and before:
         fields = fields | {"metadata": {**before.metadata, **fields["metadata"]}}
     new_sections = dict(before.sections) if before and not sections else sections
@@ -165,7 +165,7 @@ def edit(state: State, prompt: Prompt, *, branch: Branch = None, author: Author 
 
 
 def _edit(state: State, place: VersionPlace, *, author: str, new: bool) -> None:
-    draft = wait(state, lambda cue: drafts.draft_of(cue.desk, place.slug, place.branch, new=new))
+    draft = wait(state, lambda cue: drafts.draft_of(cue.services, place.slug, place.branch, new=new))
     folder = Path(tempfile.mkdtemp(prefix="cuebook-"))
     file = folder / f"{draft.slug.rpartition('/')[2]}.md"
     file.write_text(draft.text, "utf-8", newline="\n")
@@ -183,7 +183,7 @@ def _edit(state: State, place: VersionPlace, *, author: str, new: bool) -> None:
         version = drafts.read_draft(draft, data, name=file.name)
         if not drafts.changes(draft, version):
             return None
-        made = await drafts.save_draft(cue.desk, draft, version, by=author)
+        made = await drafts.save_draft(cue.services, draft, version, by=author)
         await write_through(cue, made.slug)
         return made
 

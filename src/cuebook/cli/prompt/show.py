@@ -201,7 +201,7 @@ def diff(
         edited = await _edited(cue, prompt, version) if a is None else None
         if edited:
             path, draft = edited
-            return await lookup.compare(cue.desk, version, draft, turns=turns) | {"file": path}
+            return await lookup.compare(cue.services, version, draft, turns=turns) | {"file": path}
         after = await lookup.find_beside(cue.prompts, version, b) if b else version
         if a is None and after.number == 1:
             msg = (
@@ -209,7 +209,7 @@ def diff(
             )
             raise InvalidInput(msg, where="a")
         before = await lookup.find_beside(cue.prompts, version, a or f"{after.branch}:{after.number - 1}")
-        return await lookup.compare(cue.desk, before, after, turns=turns)
+        return await lookup.compare(cue.services, before, after, turns=turns)
 
     data = wait(state, read, autopush=None if a else False)
     if state.json:

@@ -51,7 +51,7 @@ def try_out(
     params = pairs(param, "--param")
     who = whoever(None) if log else None
     options: dict[str, Any] = {"branch": branch, "version": version, "diff": diff, "log": who, "project": project}
-    data = wait(state, lambda cue: lookup.try_out(cue.desk, slug, params, **options))
+    data = wait(state, lambda cue: lookup.try_out(cue.services, slug, params, **options))
     if state.json:
         screen.say_json(data)
     elif text:

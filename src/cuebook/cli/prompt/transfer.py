@@ -40,7 +40,7 @@ def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None)
     data = _data(file)
 
     async def run(cue: Cuebook) -> Wire:
-        migrated = await migrate_document(cue.desk, read_document(data, name=file), dry_run=dry_run, by=by or "")
+        migrated = await migrate_document(cue.services, read_document(data, name=file), dry_run=dry_run, by=by or "")
         if not dry_run:
             await write_through(cue, *(each.slug for _, _, each in migrated.written))
         return shapes.migrated(migrated)
@@ -103,7 +103,7 @@ def import_(
     data = [(Path(each).name, Path(each).read_bytes()) for each in texts]
 
     async def run(cue: Cuebook) -> list[Wire]:
-        made = await import_files(cue.desk, data, by=by or "")
+        made = await import_files(cue.services, data, by=by or "")
         await write_through(cue, *(each.slug for each in made))
         return [shapes.written(each) for each in made]
 
@@ -153,7 +153,7 @@ def export(
     async def run(cue: Cuebook) -> tuple[str, int]:
         if form == "md":
             return file_of(await lookup.find(cue.prompts, named[0])), 1
-        document: dict[str, Any] = await export_prompts(cue.desk, [lookup.read_place(each).slug for each in named])
+        document: dict[str, Any] = await export_prompts(cue.services, [lookup.read_place(each).slug for each in named])
         return f"{screen.json_text(document)}\n", len(document["prompts"])
 
     text, count = wait(state, run)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.prompts.chain import SALT_SIZE, seal
 from cuebook.records.audit import PERSONAL, Record
 from cuebook.records.prompt import MAIN, Version
@@ -15,7 +15,7 @@ SUMMARY = 200
 
 
 def receipt(
-    desk: Desk,
+    services: Services,
     version: Version,
     event: str,
     *,
@@ -28,9 +28,9 @@ def receipt(
     conversation: str = "",
 ) -> Record:
     """Return the record of an action on a version. Secrets are redacted. Texts are salted and can be erased."""
-    name = desk.dice.new_id("salt").encode()
-    salt = hashlib.blake2b(name, key=desk.key[:64], digest_size=SALT_SIZE * len(PERSONAL)).digest()
-    now = datetime.fromtimestamp(desk.clock.now(), UTC)
+    name = services.dice.new_id("salt").encode()
+    salt = hashlib.blake2b(name, key=services.settings.key[:64], digest_size=SALT_SIZE * len(PERSONAL)).digest()
+    now = datetime.fromtimestamp(services.clock.now(), UTC)
     bare = Record(
         timestamp=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         agent=agent,
@@ -49,18 +49,18 @@ def receipt(
         conversation=conversation,
     )
     values = {
-        key: desk.writer.clean(value) if isinstance(value, str) else value for key, value in (context or {}).items()
+        key: services.writer.clean(value) if isinstance(value, str) else value for key, value in (context or {}).items()
     }
     return seal(
         bare,
         context=values,
-        interpolated_text=desk.writer.clean(text),
-        output_summary=desk.writer.clean(output)[:SUMMARY],
+        interpolated_text=services.writer.clean(text),
+        output_summary=services.writer.clean(output)[:SUMMARY],
         salt=salt,
     )
 
 
-def answered(desk: Desk, renders: Sequence[Record], output: str) -> tuple[Record, ...]:
+def answered(services: Services, renders: Sequence[Record], output: str) -> tuple[Record, ...]:
     """Return the record of a model's answer to rendered prompts, or none if no managed prompt was used."""
     if not renders or not output:
         return ()
@@ -69,7 +69,7 @@ def answered(desk: Desk, renders: Sequence[Record], output: str) -> tuple[Record
     number, branch = int(place.get("number", 0)), str(place.get("branch", MAIN))
     version = Version(slug=first.prompt_id, branch=branch, number=number, semver=first.version, digest=first.digest)
     record = receipt(
-        desk,
+        services,
         version,
         "answer",
         agent=first.agent,

@@ -27,7 +27,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from cuebook.engine.core.desk import Desk, OnTrial, TrialCacheEntry
+from cuebook.engine.core.services import OnTrial, Services, TrialCacheEntry
 from cuebook.errors import NotFound
 from cuebook.interfaces.prompts import Family, PromptEvent
 from cuebook.prompts.rollback import Rollback
@@ -73,13 +73,13 @@ class Lot(Struct, frozen=True, kw_only=True):
     trial: str
 
 
-async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | str:
+async def contest_of(services: Services, slug: str, branch: Branch) -> Contest | str:
     """Load a branch's contest, or return the reason why no earlier version can be activated."""
     if branch.head == 1:
         return "version 1 is the first of its branch"
     if branch.head in branch.rolled_back:
         return f"version {branch.head} was rolled back, version {branch.active} is active"
-    events = (await desk.prompts.events(Scope(), slug, branch=branch.name, limit=EVENTS))[::-1]
+    events = (await services.prompts.events(Scope(), slug, branch=branch.name, limit=EVENTS))[::-1]
     control, since = _before(events, branch)
     if not control:
         return f"no version was active before version {branch.head}"
@@ -88,7 +88,7 @@ async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | str:
     return Contest(
         slug=slug,
         branch=branch.name,
-        docket=await _docket(desk, (slug, branch.name), new=branch.head, control=control, since=since),
+        docket=await _docket(services, (slug, branch.name), new=branch.head, control=control, since=since),
         history=tuple(
             Rollback(number=each.number, restored=each.to, at=each.at, automatic=each.by == ITSELF)
             for each in events
@@ -98,29 +98,29 @@ async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | str:
     )
 
 
-async def _docket(desk: Desk, place: tuple[str, str], *, new: int, control: int, since: float) -> Docket:
+async def _docket(services: Services, place: tuple[str, str], *, new: int, control: int, since: float) -> Docket:
     """Return a contest's evidence, including observations since the last load."""
     name = f"{new}:{control}:{since}"  # trial name in turns; a restarted trial gets a new name
     while True:
-        docket = desk.dockets.get(place)
+        docket = services.caches.evidence.get(place)
         if docket is None or docket.name != name:
             fresh = Docket(name, new, control, since, settings=GUARD)
-            observations, mark, revised = await desk.prompts.observations_since(
+            observations, mark, revised = await services.prompts.observations_since(
                 Scope(), *place, (new, control), after=0, limit=OBSERVATIONS
             )
             fresh.revised = revised
             cut = len(observations) == OBSERVATIONS
-            await asyncio.to_thread(fresh.add, observations, mark, desk.clock.now(), cut=cut)  # there may be many
-            desk.dockets[place] = fresh
+            await asyncio.to_thread(fresh.add, observations, mark, services.clock.now(), cut=cut)  # there may be many
+            services.caches.evidence[place] = fresh
             return fresh
         before = docket.mark
-        observations, mark, revised = await desk.prompts.observations_since(
+        observations, mark, revised = await services.prompts.observations_since(
             Scope(), *place, (new, control), after=before, limit=OBSERVATIONS
         )
         if docket.revised != revised:  # a cached observation changed
-            desk.dockets.pop(place, None)
+            services.caches.evidence.pop(place, None)
         elif docket.mark == before:  # no other task was faster
-            docket.add(observations, mark, desk.clock.now())
+            docket.add(observations, mark, services.clock.now())
             return docket
 
 
@@ -143,22 +143,22 @@ def _before(events: Sequence[PromptEvent], branch: Branch) -> tuple[int, float]:
 # ---- Selection in a turn --------------------------------------------------------------------------------------------
 
 
-async def on_trial(desk: Desk, slug: str, branch: Branch) -> OnTrial | None:
+async def on_trial(services: Services, slug: str, branch: Branch) -> OnTrial | None:
     """Return a branch's trial from the cache, for up to a minute unless its versions changed."""
-    if desk.rollback != "guarded" or branch.head == 1 or branch.head in branch.rolled_back:
+    if services.settings.rollback != "guarded" or branch.head == 1 or branch.head in branch.rolled_back:
         return None
-    trial_cache_entry, now = desk.trials.get((slug, branch.name)), desk.clock.now()
+    trial_cache_entry, now = services.caches.trials.get((slug, branch.name)), services.clock.now()
     if trial_cache_entry and trial_cache_entry.key == _key(branch) and 0.0 <= now - trial_cache_entry.at < FRESH_S:
         return trial_cache_entry.trial
-    return await look(desk, branch, await contest_of(desk, slug, branch), slug=slug)
+    return await look(services, branch, await contest_of(services, slug, branch), slug=slug)
 
 
-async def look(desk: Desk, branch: Branch, contest: Contest | str, *, slug: str) -> OnTrial | None:
+async def look(services: Services, branch: Branch, contest: Contest | str, *, slug: str) -> OnTrial | None:
     """Load a trial and cache it for turns."""
     trial = None
     if isinstance(contest, Contest) and contest.docket.watched:
         numbers = (contest.new, contest.control)
-        versions = await desk.prompts.versions(Scope(), slug, branch=branch.name, numbers=numbers)
+        versions = await services.prompts.versions(Scope(), slug, branch=branch.name, numbers=numbers)
         pair = {each.number: each for each in versions}
         verdict = contest.docket.verdict()
         trial = OnTrial(
@@ -167,14 +167,14 @@ async def look(desk: Desk, branch: Branch, contest: Contest | str, *, slug: str)
             share=GUARD.canary if verdict.decision == "rollback" else verdict.share,
             name=contest.docket.name,
         )
-    desk.trials[slug, branch.name] = TrialCacheEntry(key=_key(branch), at=desk.clock.now(), trial=trial)
+    services.caches.trials[slug, branch.name] = TrialCacheEntry(key=_key(branch), at=services.clock.now(), trial=trial)
     return trial
 
 
-async def drawn(desk: Desk, family: Family, branch: str, *, conversation: str, told: object) -> Lot | None:
+async def drawn(services: Services, family: Family, branch: str, *, conversation: str, told: object) -> Lot | None:
     """Return the version for a branch on trial: the conversation's earlier one, or the one selected by hash."""
     stands = family.branch(branch)
-    trial = await on_trial(desk, family.slug, stands) if stands else None
+    trial = await on_trial(services, family.slug, stands) if stands else None
     if trial is None:
         return None
     remaining: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
@@ -184,7 +184,9 @@ async def drawn(desk: Desk, family: Family, branch: str, *, conversation: str, t
             if remaining.get("version") == version.number:
                 return Lot(version=version, share=share, trial=trial.name)
     name = f"{conversation}\x00{family.slug}\x00{branch}\x00{trial.name}".encode("utf-8", "surrogatepass")
-    roll = int.from_bytes(hashlib.blake2b(name, key=desk.key[:64], digest_size=6).digest(), "big") / (1 << 48)
+    roll = int.from_bytes(hashlib.blake2b(name, key=services.settings.key[:64], digest_size=6).digest(), "big") / (
+        1 << 48
+    )
     if roll < trial.share:
         return Lot(version=trial.new, share=trial.share, trial=trial.name)
     return Lot(version=trial.control, share=1.0 - trial.share, trial=trial.name)
@@ -198,7 +200,7 @@ def _key(branch: Branch) -> tuple[int, int, tuple[int, ...]]:
 
 
 async def spoken(
-    desk: Desk, observation: Observation, version: Version, *, named: bool, placed: bool = True
+    services: Services, observation: Observation, version: Version, *, named: bool, placed: bool = True
 ) -> tuple[Observation, Version]:
     """Return the version and probability that an observation is about, by its conversation's newest turn.
 
@@ -208,7 +210,7 @@ async def spoken(
     if not observation.conversation or observation.propensity < 1.0:
         return observation, version
     try:
-        turns = await desk.store.turns(Scope(user=observation.user or None), observation.conversation, last=1)
+        turns = await services.store.turns(Scope(user=observation.user or None), observation.conversation, last=1)
     except NotFound:
         return observation, version
     variants = turns[-1].metadata.get("promptVariants") if turns else None
@@ -219,7 +221,7 @@ async def spoken(
     if (placed and branch != version.branch) or (named and number != version.number):
         return observation, version
     if (branch, number) != (version.branch, version.number):
-        versions = await desk.prompts.versions(Scope(), version.slug, branch=branch, numbers=[number])
+        versions = await services.prompts.versions(Scope(), version.slug, branch=branch, numbers=[number])
         if not versions:
             return observation, version
         version = versions[0]

@@ -1,7 +1,7 @@
 """Load the items of a conversation: the current ones, one by its id, and items in the form of memories."""
 
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import unlearned
+from cuebook.engine.core.services import Services
 from cuebook.memory.corrections import corrected
 from cuebook.memory.item_keys import normal
 from cuebook.memory.quotes import quotes_of
@@ -16,16 +16,16 @@ UNREAD = 48
 ITEM = "item:"
 
 
-async def items_at_head(desk: Desk, scope: Scope, conversation: str) -> list[Item]:
+async def items_at_head(services: Services, scope: Scope, conversation: str) -> list[Item]:
     """Return a conversation's current items, ended ones too, with items of the newest UNREAD unsummarized posts. Raises
     NotFound.
     """
-    written = await desk.store.memories.corrections.of(scope, conversation)
-    summary = await desk.store.summary(scope, conversation)
-    items = await desk.store.items(scope, conversation, ended=True)
+    written = await services.store.memories.corrections.of(scope, conversation)
+    summary = await services.store.summary(scope, conversation)
+    items = await services.store.items(scope, conversation, ended=True)
     items = corrected(items, written, since=summary.corrected if summary else 0)
     reach = summary.upto_seq if summary else 0
-    posts = await desk.store.posts(scope, conversation, last=UNREAD + 1)
+    posts = await services.store.posts(scope, conversation, last=UNREAD + 1)
     before = [line_of(post) for post in posts if post.seq <= reach][-1:]
     entries = quotes_of([line_of(post) for post in posts if post.seq > reach], before=before)
     current = unmarked([item for item in items if item.valid_to is None])
@@ -47,23 +47,23 @@ def named(conversation: str, item: Item) -> str:
     return f"{ITEM}{conversation}:{item.id}"
 
 
-async def item_of(desk: Desk, scope: Scope, name: str) -> tuple[str, Item] | None:
+async def item_of(services: Services, scope: Scope, name: str) -> tuple[str, Item] | None:
     """Return the conversation and item of a name, valid items first, or None.
 
     Raises NotFound for an unknown conversation or another user's.
     """
     conversation, id_ = parted(name) or ("", "")
-    items = [each for each in await items_at_head(desk, scope, conversation) if each.id == id_]
+    items = [each for each in await items_at_head(services, scope, conversation) if each.id == id_]
     best = min(items, key=lambda each: each.valid_to is not None, default=None)
     return None if best is None else (conversation, best)
 
 
-async def is_guest(desk: Desk, scope: Scope, conversation: str) -> bool:
+async def is_guest(services: Services, scope: Scope, conversation: str) -> bool:
     """Return whether the caller is a guest in another user's conversation. Only that user may change its items.
 
     Raises NotFound.
     """
-    known = await desk.store.conversation(scope, conversation)
+    known = await services.store.conversation(scope, conversation)
     return scope.user is not None and known.user not in (None, scope.user)
 
 

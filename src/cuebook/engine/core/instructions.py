@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.services import Services
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.prompts import Family
 from cuebook.prompts.digest import sealed
@@ -47,20 +47,20 @@ class Work(Struct, frozen=True, kw_only=True):
     project: str = ""
 
 
-async def instruct(desk: Desk, scope: Scope, work: Work) -> Instruction:
+async def instruct(services: Services, scope: Scope, work: Work) -> Instruction:
     """Return the instructions of a task."""
     try:
         names = instructions(work.key, work.project)
-        families = await desk.prompts.families(scope, names)
-        version = standing(names, families, desk.builtin)
-        return render_instruction(await resolved_of(desk, version, families, scope=scope), work.values)
+        families = await services.prompts.families(scope, names)
+        version = standing(names, families, services.settings.builtin)
+        return render_instruction(await resolved_of(services, version, families, scope=scope), work.values)
     except CuebookError as error:
-        shipped = desk.builtin.get(SYSTEM + work.key) or desk.builtin[SYSTEM + work.otherwise]
-        reason = desk.writer.clean(str(error))
+        shipped = services.settings.builtin.get(SYSTEM + work.key) or services.settings.builtin[SYSTEM + work.otherwise]
+        reason = services.writer.clean(str(error))
         log.warning(
             "Task %s uses the built-in prompt %s: prompt %s is unusable: %s", work.agent, shipped.slug, work.key, reason
         )
-        return render_instruction(await resolved_of(desk, shipped), work.values)
+        return render_instruction(await resolved_of(services, shipped), work.values)
 
 
 def standing(names: tuple[str, ...], families: Mapping[str, Family], builtin: Mapping[str, Version]) -> Version:
@@ -90,16 +90,16 @@ def render_instruction(resolved: ResolvedVersion, values: Mapping[str, Any]) -> 
     return Instruction(text=text, version=resolved.version, context=context)
 
 
-def instruction_record(desk: Desk, instruction: Instruction, work: Work, *, conversation: str) -> Record:
+def instruction_record(services: Services, instruction: Instruction, work: Work, *, conversation: str) -> Record:
     """Return the audit record of an instruction."""
     return receipt(
-        desk,
+        services,
         instruction.version,
         "render",
         agent=work.agent,
         context=instruction.context,
         text=instruction.text,
-        render_id=desk.dice.new_id("render"),
+        render_id=services.dice.new_id("render"),
         conversation=conversation,
     )
 
@@ -128,9 +128,9 @@ def own_version(persona: Persona, metaprompt: Metaprompt) -> Version:
     )
 
 
-def own_versions(desk: Desk, slug: str) -> Iterator[Version]:
+def own_versions(services: Services, slug: str) -> Iterator[Version]:
     """Yield the versions of a name from the current persona files."""
     if slug.startswith(PLACE):
-        for persona in desk.personas.values():
+        for persona in services.settings.personas.values():
             made = (own_version(persona, each) for each in persona.metaprompts if each.template)
             yield from (version for version in made if version.slug == slug)

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError
 from cuebook.interfaces.model import Model, ModelRequest
 
@@ -32,7 +32,7 @@ BROKEN: Final = (
 LONGEST = 1_000_000
 
 
-async def said_by(desk: Desk, model: Model, request: ModelRequest) -> str:
+async def said_by(services: Services, model: Model, request: ModelRequest) -> str:
     """Return a model's complete answer.
 
     Raises BackendError, also after a timeout, because other jobs wait. A model may be user code: its faults count as
@@ -41,7 +41,7 @@ async def said_by(desk: Desk, model: Model, request: ModelRequest) -> str:
     text: list[str] = []
     room = LONGEST
     try:
-        async with asyncio.timeout(desk.work_patience_s), closing(model.stream(request)) as pieces:
+        async with asyncio.timeout(services.settings.work_patience_s), closing(model.stream(request)) as pieces:
             async for piece in pieces:
                 text.append(piece.text)
                 room -= len(piece.text)
@@ -49,7 +49,7 @@ async def said_by(desk: Desk, model: Model, request: ModelRequest) -> str:
                     msg = f"Answer of model {model.name} exceeds {LONGEST:,} characters"
                     raise BackendError(msg, retryable=True)
     except TimeoutError:
-        msg = f"Model {model.name} timed out after {desk.work_patience_s:g} s"
+        msg = f"Model {model.name} timed out after {services.settings.work_patience_s:g} s"
         raise BackendError(msg, retryable=True) from None
     except BROKEN as error:  # its message may contain conversation text, which must not be logged
         msg = f"Model {model.name} failed with {type(error).__name__}"

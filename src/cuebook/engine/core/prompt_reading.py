@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import DEPTH, Family
 from cuebook.prompts.inherit import resolve
@@ -33,7 +33,7 @@ class Parents:
 
 
 async def resolved_of(
-    desk: Desk | Store, version: Version, families: Mapping[str, Family] | None = None, *, scope: Scope = _OWN
+    services: Services | Store, version: Version, families: Mapping[str, Family] | None = None, *, scope: Scope = _OWN
 ) -> ResolvedVersion:
     """Resolve a version. Pinned ancestors are loaded by number, within the scope's tenant."""
     known = dict(families or {})
@@ -44,11 +44,11 @@ async def resolved_of(
             break
         named = parse_reference(pending.inherits)
         if named.slug not in known:
-            known |= await desk.prompts.families(scope, [named.slug])
+            known |= await services.prompts.families(scope, [named.slug])
         parent = Parents(known)(pending.inherits)
         if parent is None and named.number is not None:
             branch, numbers = named.branch or MAIN, [named.number]
-            for found in await desk.prompts.versions(scope, named.slug, branch=branch, numbers=numbers):
+            for found in await services.prompts.versions(scope, named.slug, branch=branch, numbers=numbers):
                 parent = pinned[pending.inherits] = found
         pending = parent
     parents = Parents(known)
@@ -56,11 +56,11 @@ async def resolved_of(
 
 
 def select_from(
-    desk: Desk, family: Family, signals: Mapping[str, float], *, strategy: str, epsilon: float, seed: int | None
+    services: Services, family: Family, signals: Mapping[str, float], *, strategy: str, epsilon: float, seed: int | None
 ) -> Selection:
     """Select a variant of a family. Without a seed, use the project's random generator."""
     variants = [variant(version, branch) for version, branch in zip(family.active, family.branches, strict=True)]
-    dice = random.Random(desk.dice.new_id("seed") if seed is None else seed)  # noqa: S311  # a choice, no secret
+    dice = random.Random(services.dice.new_id("seed") if seed is None else seed)  # noqa: S311  # a choice, no secret
     if strategy == "epsilon_greedy":
         return epsilon_greedy(variants, signals, epsilon=epsilon, roll=dice.random())
     if strategy != "thompson":

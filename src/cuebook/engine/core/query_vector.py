@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError
 from cuebook.interfaces.embedder import Embedder
 from cuebook.interfaces.store import PathQuery
@@ -22,46 +22,50 @@ REMEMBERED = 256
 _BYTES = 4  # of a float32
 
 
-async def sense(desk: Desk, text: str) -> Dense | None:
+async def sense(services: Services, text: str) -> Dense | None:
     """Return a query's vector, or None without an embedder, for an unsupported language, or after a timeout."""
-    denses = await sense_all(desk, [text])
+    denses = await sense_all(services, [text])
     return denses[0] if denses else None
 
 
-async def sense_all(desk: Desk, texts: Sequence[str]) -> list[Dense] | None:
+async def sense_all(services: Services, texts: Sequence[str]) -> list[Dense] | None:
     """Return the vectors of some texts in one call, or None as in `sense` if one of them has none."""
-    embedder, queries = desk.embedder, [text[:QUERY].strip() for text in texts]
+    embedder, queries = services.embedder, [text[:QUERY].strip() for text in texts]
     if embedder is None or not all(query and reads(embedder.languages, query) for query in queries):
         return None
     denses: dict[str, Dense] = {}
     for query in queries:
-        if (dense := desk.sensed.get(query)) is not None:
-            desk.sensed.move_to_end(query)
+        if (dense := services.caches.query_vectors.get(query)) is not None:
+            services.caches.query_vectors.move_to_end(query)
             denses[query] = dense
     if missing := [query for query in dict.fromkeys(queries) if query not in denses]:
-        vectors = await _asked(desk, embedder, missing)
+        vectors = await _asked(services, embedder, missing)
         if vectors is None:
             return None
         for query, vector in zip(missing, vectors, strict=True):
-            denses[query] = desk.sensed[query] = Dense(space_of(embedder), vector, embedder.akin)
-        while len(desk.sensed) > REMEMBERED:
-            desk.sensed.popitem(last=False)
+            denses[query] = services.caches.query_vectors[query] = Dense(space_of(embedder), vector, embedder.akin)
+        while len(services.caches.query_vectors) > REMEMBERED:
+            services.caches.query_vectors.popitem(last=False)
     return [denses[query] for query in queries]
 
 
-async def _asked(desk: Desk, embedder: Embedder, queries: Sequence[str]) -> Sequence[bytes] | None:
+async def _asked(services: Services, embedder: Embedder, queries: Sequence[str]) -> Sequence[bytes] | None:
     try:
-        async with asyncio.timeout(desk.embed_s):
+        async with asyncio.timeout(services.settings.embed_s):
             vectors = await embedder.embed(queries)
         check_size(embedder, vectors)
     except TimeoutError:
-        log.warning("Embedder %s timed out after %g s; this search uses full text only", embedder.name, desk.embed_s)
+        log.warning(
+            "Embedder %s timed out after %g s; this search uses full text only",
+            embedder.name,
+            services.settings.embed_s,
+        )
         return None
     except BackendError as error:
-        desk.failing.why = desk.writer.clean(str(error))
-        log.warning("The embedder failed; this search uses full text only: %s", desk.failing.why)
+        services.caches.embedder_failure.why = services.writer.clean(str(error))
+        log.warning("The embedder failed; this search uses full text only: %s", services.caches.embedder_failure.why)
         return None
-    desk.failing.why = ""
+    services.caches.embedder_failure.why = ""
     return vectors
 
 
@@ -82,8 +86,8 @@ def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
         raise BackendError(msg)
 
 
-async def with_sense(desk: Desk, path_query: PathQuery) -> PathQuery:
+async def with_sense(services: Services, path_query: PathQuery) -> PathQuery:
     """Return a turn's store query with the vector of its text."""
-    if path_query.search is None or (dense := await sense(desk, path_query.search.text)) is None:
+    if path_query.search is None or (dense := await sense(services, path_query.search.text)) is None:
         return path_query
     return msgspec.structs.replace(path_query, search=msgspec.structs.replace(path_query.search, dense=dense))

@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.prompts.chain import erase, mirror_line, parse_mirror, public_key_of, sign
 from cuebook.records.audit import Checkpoint, Record
@@ -59,14 +59,14 @@ class Mirror:
         self._lock = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
 
-    async def keep_up(self, desk: Desk, *, closing: bool = False) -> None:
+    async def keep_up(self, services: Services, *, closing: bool = False) -> None:
         """Sign due checkpoints and append missing records. With `closing`, sign any unsigned records and never raise.
 
         Raises BackendError if the file cannot be written. The table has all records, and the next run retries.
         """
         # The caller may be canceled in the middle of a line: finish writing the line anyway, and keep track of the
         # task.
-        task = asyncio.create_task(self._keep_up(desk, Scope(), closing=closing))
+        task = asyncio.create_task(self._keep_up(services, Scope(), closing=closing))
         self._writing.add(task)
         task.add_done_callback(self._written_out)
         try:
@@ -76,10 +76,10 @@ class Mirror:
                 raise
             log.warning("%s", error)
 
-    async def due(self, desk: Desk) -> int:
+    async def due(self, services: Services) -> int:
         """Count the records missing from the file. Count all records if the file cannot be read."""
         async with self._lock:
-            last, _ = await desk.audit.last(Scope())
+            last, _ = await services.audit.last(Scope())
             if self.file is None or not last:
                 return 0
             if self._end and self._end == (last, _size(self.file)):
@@ -91,7 +91,7 @@ class Mirror:
                 return last
             return max(0, last - (record.seq if record else 0))
 
-    async def erase(self, desk: Desk) -> bool:
+    async def erase(self, services: Services) -> bool:
         """Remove erased texts from the file. Return False while another process writes the file.
 
         The hash chain stays valid, because commitments and hashes do not change. Raises BackendError.
@@ -107,7 +107,7 @@ class Mirror:
                 with opened:
                     erased: set[str] = set()
                     after = 0
-                    while records := await desk.audit.records(Scope(), after=after, limit=_PAGE):
+                    while records := await services.audit.records(Scope(), after=after, limit=_PAGE):
                         erased.update(each.hash for each in records if is_erased(each))
                         after = records[-1].seq
                     await asyncio.to_thread(rewrite, file, erased)
@@ -122,23 +122,23 @@ class Mirror:
         if not task.cancelled():
             task.exception()  # the caller already got the error
 
-    async def _keep_up(self, desk: Desk, scope: Scope, *, closing: bool) -> None:
+    async def _keep_up(self, services: Services, scope: Scope, *, closing: bool) -> None:
         async with self._lock:
-            last, root = await desk.audit.last(scope)
+            last, root = await services.audit.last(scope)
             if last:
-                await self._sign(desk, scope, last, root, closing=closing)
-                await self._write(desk, scope, last, closing=closing)
+                await self._sign(services, scope, last, root, closing=closing)
+                await self._write(services, scope, last, closing=closing)
 
-    async def _write(self, desk: Desk, scope: Scope, last: int, *, closing: bool) -> None:
+    async def _write(self, services: Services, scope: Scope, last: int, *, closing: bool) -> None:
         if self.file is None or (self._end and self._end == (last, _size(self.file))):
             return
         try:
-            self._end = await self._appended(desk, scope, self.file, closing=closing)
+            self._end = await self._appended(services, scope, self.file, closing=closing)
         except OSError as error:
             msg = f"Cannot write audit mirror {self.file.name!r}: {error.strerror}."
             raise BackendError(msg) from error
 
-    async def _appended(self, desk: Desk, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
+    async def _appended(self, services: Services, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
         """Append the missing records under the file lock. Return the file's last seq and size."""
         opened = await asyncio.to_thread(_locked, file, _PATIENCE if closing else 1)
         if opened is None:  # another process holds the lock; the next run appends what is missing
@@ -146,34 +146,34 @@ class Mirror:
         with opened:
             record = await asyncio.to_thread(_mended, opened)
             seq = record.seq if record else 0
-            if record is not None and not await _is_ours(desk, scope, record):
+            if record is not None and not await _is_ours(services, scope, record):
                 msg = (
                     f"Audit mirror {str(file)!r} ends with a record unknown to the table: another project writes it, "
                     "or the table was truncated. Move the file elsewhere and keep it; a new one will be written."
                 )
                 raise BackendError(msg)
-            while records := await desk.audit.records(scope, after=seq, limit=_PAGE):
+            while records := await services.audit.records(scope, after=seq, limit=_PAGE):
                 await asyncio.to_thread(_append, opened, records)
                 seq = records[-1].seq
             return seq, opened.tell()
 
-    async def _sign(self, desk: Desk, scope: Scope, last: int, root: str, *, closing: bool) -> None:
-        now = desk.clock.now()
+    async def _sign(self, services: Services, scope: Scope, last: int, root: str, *, closing: bool) -> None:
+        now = services.clock.now()
         if self._signed is None:
-            checkpoints = await desk.audit.checkpoints(scope)
+            checkpoints = await services.audit.checkpoints(scope)
             self._signed = (checkpoints[-1].size if checkpoints else 0, now)
         size, at = self._signed
         if last <= size or not (closing or last - size >= RECORDS or now - at >= SECONDS):
             return
         at_time = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        bare = Checkpoint(origin=verifying_key(desk.key).hex(), size=last, root=root, time=at_time)
-        await desk.audit.keep_checkpoint(scope, sign(bare, signing_key(desk.key)))
+        bare = Checkpoint(origin=verifying_key(services.settings.key).hex(), size=last, root=root, time=at_time)
+        await services.audit.keep_checkpoint(scope, sign(bare, signing_key(services.settings.key)))
         self._signed = (last, now)
 
 
-async def _is_ours(desk: Desk, scope: Scope, record: Record) -> bool:
+async def _is_ours(services: Services, scope: Scope, record: Record) -> bool:
     """Return whether the table contains the last record of a mirror."""
-    records = await desk.audit.records(scope, after=record.seq - 1, limit=1)
+    records = await services.audit.records(scope, after=record.seq - 1, limit=1)
     return bool(records) and (records[0].seq, records[0].hash) == (record.seq, record.hash)
 
 

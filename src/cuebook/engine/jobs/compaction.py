@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.conversation_items import line_of
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import unlearned
 from cuebook.engine.core.instructions import Instruction, Work, instruct, instruction_record
 from cuebook.engine.core.model_call import said_by
+from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.interfaces.model import ModelRequest
@@ -76,31 +76,35 @@ class ModelInstruction(Struct, frozen=True, kw_only=True):
     record: Record
 
 
-async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: CompactionProfile) -> Outcome:
+async def compact_once(services: Services, scope: Scope, conversation: str, profile: CompactionProfile) -> Outcome:
     """Run one pass. After a failure or a refusal, only postpone the next attempt."""
-    compaction_input = await desk.store.compaction(scope, conversation, limit=profile.most + profile.tail + LOOKAHEAD)
+    compaction_input = await services.store.compaction(
+        scope, conversation, limit=profile.most + profile.tail + LOOKAHEAD
+    )
     if compaction_input is None or compaction_input.lags:
         return "nothing"
-    desk.failpoint("compact.read")
+    services.failpoint("compact.read")
     lines = [line_of(post) for post in compaction_input.posts]
     end = covered(lines, profile, backlog=compaction_input.conversation.backlog, held=_held(compaction_input.posts))
     if end == 0:
-        return await _postpone(desk, compaction_input, profile, "refused")
+        return await _postpone(services, compaction_input, profile, "refused")
     posts, lines = compaction_input.posts[:end], lines[:end]
     size = sum(post.tokens for post in posts) + (compaction_input.previous.tokens if compaction_input.previous else 0)
     most = min(profile.max_summary_tokens, int(size * SHRINK))
-    told_it = await _telling(desk, compaction_input, lines, profile, most)
+    told_it = await _telling(services, compaction_input, lines, profile, most)
     try:
-        derived = await _derive(desk, compaction_input, lines, most, told_it)
+        derived = await _derive(services, compaction_input, lines, most, told_it)
     except (InvalidInput, BackendError) as error:
-        reason = desk.writer.clean(str(error))
+        reason = services.writer.clean(str(error))
         log.warning("Summarization failed for conversation %s: %s. It will be retried.", conversation, reason)
-        return await _postpone(desk, compaction_input, profile, "failed", told_it)
-    summary = _summary(desk, compaction_input, posts, derived, profile)
-    desk.failpoint("compact.made")
+        return await _postpone(services, compaction_input, profile, "failed", told_it)
+    summary = _summary(services, compaction_input, posts, derived, profile)
+    services.failpoint("compact.made")
     items = {item.id: item for item in compaction_input.items}
     news = [*derived.merged.kept, *derived.merged.added]
-    chosen = corrected(await promoted(desk, scope, conversation, posts, news), compaction_input.corrections, news=True)
+    chosen = corrected(
+        await promoted(services, scope, conversation, posts, news), compaction_input.corrections, news=True
+    )
     raised = [item for item in chosen if item.id not in items]
     repeated = tuple(item for item in derived.merged.kept if item.id in items and item != items[item.id])
     compacted = CompactionResult(
@@ -110,67 +114,67 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
         added=(*derived.merged.added, *raised),
         ended=(),
         repeated=repeated,
-        now=desk.clock.now(),
+        now=services.clock.now(),
         no=compaction_input.conversation.no,
         audit=(told_it.record,) if told_it else (),
-        sinks=desk.sinks,
+        sinks=services.settings.sinks,
         epoch=compaction_input.epoch,
     )
-    return "stored" if await desk.store.save_summary(scope, compacted) else "nothing"
+    return "stored" if await services.store.save_summary(scope, compacted) else "nothing"
 
 
 async def _telling(
-    desk: Desk, compaction_input: CompactionInput, lines: Sequence[Line], profile: CompactionProfile, most: int
+    services: Services, compaction_input: CompactionInput, lines: Sequence[Line], profile: CompactionProfile, most: int
 ) -> ModelInstruction | None:
     """Return the instructions for the model, or None if quotes do the pass.
 
     Conversation text is no variable of the instructions. It goes in as data, never into a system text.
     """
-    if desk.work_model is None or compaction_input.failures >= FAILURES:
+    if services.work_model is None or compaction_input.failures >= FAILURES:
         return None
     if len(untold(lines, compaction_input.corrections)) < len(lines):  # it would show text that was corrected
         return None
-    persona = desk.personas.get(compaction_input.conversation.persona or desk.default_persona)
+    persona = services.settings.personas.get(compaction_input.conversation.persona or services.settings.default_persona)
     values = {
         "max_summary_tokens": most,
         "new_turns_count": sum(1 for line in lines if line.text),
         "agent_name": persona.name if persona else "",
         "profile_id": profile.id,
-        "date": day_of(desk.clock.now(), _zone(desk, compaction_input)),
+        "date": day_of(services.clock.now(), _zone(services, compaction_input)),
     }
     work = Work(
         agent=COMPACTOR,
         key=profile.prompt_key,
         otherwise=STANDARD.prompt_key,
         values=values,
-        project=project_of(None, compaction_input.conversation.metadata.get("project"), desk.project),
+        project=project_of(None, compaction_input.conversation.metadata.get("project"), services.settings.project),
     )
-    instruction = await instruct(desk, compaction_input.scope, work)
+    instruction = await instruct(services, compaction_input.scope, work)
     return ModelInstruction(
         instruction=instruction,
-        record=instruction_record(desk, instruction, work, conversation=compaction_input.conversation.id),
+        record=instruction_record(services, instruction, work, conversation=compaction_input.conversation.id),
     )
 
 
 async def _postpone(
-    desk: Desk,
+    services: Services,
     compaction_input: CompactionInput,
     profile: CompactionProfile,
     outcome: Outcome,
     told_it: ModelInstruction | None = None,
 ) -> Outcome:
     if told_it is not None:  # the model received it, even if its answer was unusable
-        await desk.audit.append(compaction_input.scope, [told_it.record])
-    until = desk.clock.now() + backoff_s(compaction_input.failures, profile.cooldown_ms)
+        await services.audit.append(compaction_input.scope, [told_it.record])
+    until = services.clock.now() + backoff_s(compaction_input.failures, profile.cooldown_ms)
     failed, mark = outcome == "failed", compaction_input.conversation.mark
-    await desk.store.postpone(
+    await services.store.postpone(
         compaction_input.scope, compaction_input.conversation.id, until=until, failed=failed, mark=mark
     )
     return outcome
 
 
-def _zone(desk: Desk, compaction_input: CompactionInput) -> tzinfo:
-    return zone_of(None, compaction_input.conversation, desk.zone)
+def _zone(services: Services, compaction_input: CompactionInput) -> tzinfo:
+    return zone_of(None, compaction_input.conversation, services.settings.zone)
 
 
 def _held(posts: Sequence[Post]) -> frozenset[int]:
@@ -190,20 +194,26 @@ def _id(part: Part) -> str:
 
 
 async def _derive(
-    desk: Desk, compaction_input: CompactionInput, lines: Sequence[Line], most: int, told_it: ModelInstruction | None
+    services: Services,
+    compaction_input: CompactionInput,
+    lines: Sequence[Line],
+    most: int,
+    told_it: ModelInstruction | None,
 ) -> PassResult:
     if told_it is not None:
-        return await _by_model(desk, compaction_input, lines, most, told_it.instruction)
-    return await asyncio.to_thread(_by_quotes, desk, compaction_input, lines, most)  # large posts take time
+        return await _by_model(services, compaction_input, lines, most, told_it.instruction)
+    return await asyncio.to_thread(_by_quotes, services, compaction_input, lines, most)  # large posts take time
 
 
-def _by_quotes(desk: Desk, compaction_input: CompactionInput, lines: Sequence[Line], most: int) -> PassResult:
+def _by_quotes(services: Services, compaction_input: CompactionInput, lines: Sequence[Line], most: int) -> PassResult:
     entries = quotes_of(lines, before=[line_of(compaction_input.before)] if compaction_input.before else ())
     merged = merge(unmarked(compaction_input.items), corrected(entries, compaction_input.corrections, news=True))
     previous = compaction_input.previous.markdown if compaction_input.previous else ""
     items = [*merged.kept, *merged.added]
-    digest = write(items, previous=previous, max_tokens=most, count=desk.count, zone=_zone(desk, compaction_input))
-    markdown = digest.markdown or _in_brief(untold(lines, compaction_input.corrections), most, desk.count)
+    digest = write(
+        items, previous=previous, max_tokens=most, count=services.count, zone=_zone(services, compaction_input)
+    )
+    markdown = digest.markdown or _in_brief(untold(lines, compaction_input.corrections), most, services.count)
     return PassResult(
         markdown=markdown, memory_json=digest.memory_json, tainted=digest.tainted, merged=merged, made_by="quotes"
     )
@@ -217,10 +227,10 @@ def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
 
 
 async def _by_model(
-    desk: Desk, compaction_input: CompactionInput, lines: Sequence[Line], most: int, instruction: Instruction
+    services: Services, compaction_input: CompactionInput, lines: Sequence[Line], most: int, instruction: Instruction
 ) -> PassResult:
     """Ask the model, and retry once if its answer is invalid. Raises InvalidInput if both answers are."""
-    model = desk.work_model
+    model = services.work_model
     if model is None:
         raise BackendError("No model for background jobs. Set `work.model`.")
     known = {line.id for line in lines} | {source for item in compaction_input.items for source in item.sources}
@@ -232,25 +242,25 @@ async def _by_model(
     )
     failure: InvalidInput | None = None
     for _ in range(2):
-        text = await said_by(desk, model, request)
+        text = await said_by(services, model, request)
         try:
-            answer = parse_answer(text, known=known, max_tokens=most, count=desk.count)
+            answer = parse_answer(text, known=known, max_tokens=most, count=services.count)
         except InvalidInput as error:
             failure = error
             continue
-        derived = _from_answer(desk, compaction_input, lines, _clean(desk, answer), model.name)
+        derived = _from_answer(services, compaction_input, lines, _clean(services, answer), model.name)
         return msgspec.structs.replace(derived, prompt=instruction.version.source)
     raise failure or InvalidInput("The model returned an empty answer.")
 
 
-def _clean(desk: Desk, answer: CompactionAnswer) -> CompactionAnswer:
+def _clean(services: Services, answer: CompactionAnswer) -> CompactionAnswer:
     """Return an answer with its secrets redacted: a model may join separate parts, or know secrets of its own."""
-    memory = msgspec.json.decode(desk.writer.clean_json(msgspec.json.encode(answer.memory_json)))
-    return CompactionAnswer(desk.writer.clean(answer.summary_markdown), memory)
+    memory = msgspec.json.decode(services.writer.clean_json(msgspec.json.encode(answer.memory_json)))
+    return CompactionAnswer(services.writer.clean(answer.summary_markdown), memory)
 
 
 def _from_answer(
-    desk: Desk, compaction_input: CompactionInput, lines: Sequence[Line], answer: CompactionAnswer, name: str
+    services: Services, compaction_input: CompactionInput, lines: Sequence[Line], answer: CompactionAnswer, name: str
 ) -> PassResult:
     """Merge a model's items like quoted ones: dropped items stay remembered, and changed items supersede old ones.
 
@@ -263,10 +273,10 @@ def _from_answer(
     items = [*merged.kept, *merged.added]
     markdown, tainted = answer.summary_markdown, "\n".join(item.text for item in items if item.trust != "user")
     if _tools_spoke(compaction_input, lines):
-        room = desk.count(markdown) + 200
+        room = services.count(markdown) + 200
         tainted = markdown
         markdown = write(
-            items, previous="", max_tokens=room, count=desk.count, zone=_zone(desk, compaction_input)
+            items, previous="", max_tokens=room, count=services.count, zone=_zone(services, compaction_input)
         ).markdown
     return PassResult(markdown=markdown, memory_json=answer.memory_json, tainted=tainted, merged=merged, made_by=name)
 
@@ -297,7 +307,7 @@ def _messages(compaction_input: CompactionInput, lines: Sequence[Line], instruct
 
 
 def _summary(
-    desk: Desk,
+    services: Services,
     compaction_input: CompactionInput,
     posts: Sequence[Post],
     derived: PassResult,
@@ -314,15 +324,15 @@ def _summary(
         profile=profile.id,
         made_by=derived.made_by,
         prompt=derived.prompt,
-        created_at=desk.clock.now(),
-        tokens=desk.count(derived.markdown) + desk.count(compact(derived.memory_json)),
+        created_at=services.clock.now(),
+        tokens=services.count(derived.markdown) + services.count(compact(derived.memory_json)),
         tainted=derived.tainted,
         corrected=compaction_input.corrected,
     )
 
 
 async def compress_by_hand(
-    desk: Desk,
+    services: Services,
     scope: Scope,
     conversation: str,
     *,
@@ -334,8 +344,8 @@ async def compress_by_hand(
 
     Raises NotFound, InvalidInput, and Conflict while a turn runs.
     """
-    found = await desk.store.conversation(scope, conversation)
-    compaction_input = await desk.store.compaction(scope, conversation, limit=max(1, found.backlog))
+    found = await services.store.conversation(scope, conversation)
+    compaction_input = await services.store.compaction(scope, conversation, limit=max(1, found.backlog))
     if compaction_input is None or compaction_input.lags:
         msg = f"A turn is running in conversation {conversation!r}. Summarize it after the turn has ended."
         raise Conflict(msg)
@@ -350,7 +360,7 @@ async def compress_by_hand(
         )
         raise InvalidInput(msg, where="olderThan")
     derived = PassResult(
-        markdown=desk.writer.clean(text),
+        markdown=services.writer.clean(text),
         memory_json=compaction_input.previous.memory_json if compaction_input.previous else _EMPTY,
         tainted=compaction_input.previous.tainted if compaction_input.previous else "",
         merged=LinkOutcome(kept=list(compaction_input.items), added=[]),
@@ -359,16 +369,22 @@ async def compress_by_hand(
     compacted = CompactionResult(
         conversation=conversation,
         previous_version=compaction_input.previous.version if compaction_input.previous else 0,
-        summary=_summary(desk, compaction_input, compaction_input.posts[:end], derived, choose(desk.compaction, None)),
+        summary=_summary(
+            services,
+            compaction_input,
+            compaction_input.posts[:end],
+            derived,
+            choose(services.settings.compaction, None),
+        ),
         added=(),
         ended=(),
         repeated=(),
-        now=desk.clock.now(),
+        now=services.clock.now(),
         no=compaction_input.conversation.no,
         idempotency=idempotency,
         epoch=compaction_input.epoch,
     )
-    return await desk.store.save_summary(scope, compacted)
+    return await services.store.save_summary(scope, compacted)
 
 
 # ---- Promoted posts -------------------------------------------------------------------------------------------------
@@ -379,22 +395,22 @@ LONGEST = 200
 
 
 async def promoted(
-    desk: Desk, scope: Scope, conversation: str, posts: Sequence[Post], items: Iterable[Item]
+    services: Services, scope: Scope, conversation: str, posts: Sequence[Post], items: Iterable[Item]
 ) -> list[Item]:
     """Return items for the promoted posts that have none yet.
 
     Their trust is at most the assistant's. A whole post stays in its conversation, whoever wrote it.
     """
-    stands = await desk.store.tuning.tuned(scope, conversation) if desk.tunes else None
+    stands = await services.store.tuning.tuned(scope, conversation) if services.settings.tunes else None
     if stands is None:
         return []
     values = {source for item in items for source in item.sources}
     chosen = [post for post in posts if post.seq in stands.tuning.promoted and post.id not in values]
-    return [_item(desk, post) for post in chosen if post.message and not unlearned(post.role, post.message)]
+    return [_item(services, post) for post in chosen if post.message and not unlearned(post.role, post.message)]
 
 
-def _item(desk: Desk, post: Post) -> Item:
-    text = cut(compress(post.message) or post.message, LONGEST, count=desk.count)
+def _item(services: Services, post: Post) -> Item:
+    text = cut(compress(post.message) or post.message, LONGEST, count=services.count)
     return Item(
         id=item_id("facts", text),
         category="facts",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from cuebook.engine.core.conversation_items import line_of
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import CuebookError
 from cuebook.interfaces.memories import CitedPost, DeliveryInput, DeliveryResult, PlaceChange
 from cuebook.memory.corrections import corrected
@@ -35,55 +35,57 @@ RETRIES = 5
 _USER = "user"
 
 
-async def deliver_due(desk: Desk) -> None:
+async def deliver_due(services: Services) -> None:
     """Deliver all due conversations of this run. A failed one is retried next time and does not block the others."""
-    await _deliver_each(desk, await desk.store.memories.undelivered())
+    await _deliver_each(services, await services.store.memories.undelivered())
 
 
-async def _deliver_each(desk: Desk, results: Sequence[tuple[str, str]]) -> None:
+async def _deliver_each(services: Services, results: Sequence[tuple[str, str]]) -> None:
     for tenant, conversation in results:
         try:
-            await deliver(desk, Scope(tenant), conversation)
+            await deliver(services, Scope(tenant), conversation)
         except CuebookError as error:
-            log.warning("Memory delivery failed for conversation %s: %s", conversation, desk.writer.clean(str(error)))
+            log.warning(
+                "Memory delivery failed for conversation %s: %s", conversation, services.writer.clean(str(error))
+            )
 
 
-async def deliver_all(desk: Desk) -> None:
+async def deliver_all(services: Services) -> None:
     """Deliver everything that is due now, each conversation once."""
     tried: set[tuple[str, str]] = set()
-    while fresh := set(await desk.store.memories.undelivered(limit=BATCH + len(tried))) - tried:
-        await _deliver_each(desk, sorted(fresh))
+    while fresh := set(await services.store.memories.undelivered(limit=BATCH + len(tried))) - tried:
+        await _deliver_each(services, sorted(fresh))
         tried |= fresh
 
 
-async def due(desk: Desk) -> int:
+async def due(services: Services) -> int:
     """Count the conversations with undelivered items."""
-    return len(await desk.store.memories.undelivered())
+    return len(await services.store.memories.undelivered())
 
 
-async def deliver(desk: Desk, scope: Scope, conversation: str) -> None:
+async def deliver(services: Services, scope: Scope, conversation: str) -> None:
     """Deliver a conversation completely. First withdraw items that left its active branch."""
-    store = desk.store.memories
+    store = services.store.memories
     for _ in range(RETRIES):
         while (delivering := await store.delivering(scope, conversation, limit=BATCH)) is not None:
             if delivering.left:
-                done = await store.withdraw(scope, delivering, now=desk.clock.now())
+                done = await store.withdraw(scope, delivering, now=services.clock.now())
             else:
-                done = await store.deliver(scope, await _decided(desk, scope, delivering))
+                done = await store.deliver(scope, await _decided(services, scope, delivering))
             if not done:
                 break  # another process was first: load again
         else:
             return
 
 
-async def _decided(desk: Desk, scope: Scope, delivering: DeliveryInput) -> DeliveryResult:
-    conversation, now = delivering.conversation, desk.clock.now()
+async def _decided(services: Services, scope: Scope, delivering: DeliveryInput) -> DeliveryResult:
+    conversation, now = delivering.conversation, services.clock.now()
     entries = await asyncio.to_thread(_found, delivering)
     rows: dict[Place, list[Item]] = {}
     for item in entries:
-        for place in _places(desk, item, delivering, now=now):
+        for place in _places(services, item, delivering, now=now):
             rows.setdefault(place, []).append(item)
-    changes = [await _change(desk, scope, place, items, delivering) for place, items in sorted(rows.items())]
+    changes = [await _change(services, scope, place, items, delivering) for place, items in sorted(rows.items())]
     return DeliveryResult(
         conversation=conversation.id,
         no=conversation.no,
@@ -127,15 +129,15 @@ def _is_own(post: CitedPost, conversation: Conversation) -> bool:
     return post.role == "user" and theirs
 
 
-def _places(desk: Desk, item: Item, delivering: DeliveryInput, *, now: float) -> frozenset[Place]:
+def _places(services: Services, item: Item, delivering: DeliveryInput, *, now: float) -> frozenset[Place]:
     """Return the places that all turns citing an item allow, and that its conversation still allows."""
     kept = delivering.conversation.metadata.get(KEPT)
-    still = effective({}, kept, desk.memory_policy) if kept is not None else None
+    still = effective({}, kept, services.settings.memory_policy) if kept is not None else None
     results: list[frozenset[Place]] = []
     for post in (delivering.cited[each] for each in item.sources if delivering.cited[each].role == "user"):
-        for terms in post.terms or (PolicyTerms(policy=desk.memory_policy),):
-            participants = _whose(desk, delivering, terms, now=now)
-            policies = (terms.policy or effective({}, kept, desk.memory_policy), still)
+        for terms in post.terms or (PolicyTerms(policy=services.settings.memory_policy),):
+            participants = _whose(services, delivering, terms, now=now)
+            policies = (terms.policy or effective({}, kept, services.settings.memory_policy), still)
             results += [_told(policy, participants, item, delivering) for policy in policies if policy is not None]
     return frozenset.intersection(*results) if results else frozenset()
 
@@ -149,29 +151,29 @@ def _told(policy: Policy, participants: Participants, item: Item, delivering: De
     return frozenset(place for place in places if place.kind != "organization")  # personal facts stay with the user
 
 
-def _whose(desk: Desk, delivering: DeliveryInput, terms: PolicyTerms, *, now: float) -> Participants:
+def _whose(services: Services, delivering: DeliveryInput, terms: PolicyTerms, *, now: float) -> Participants:
     conversation, key = delivering.conversation, delivering.keys.get(terms.by)
     shares = terms.shared and (not terms.by or (key is not None and key.may_tell(terms.shared, now)))
-    persona = terms.persona or conversation.persona or desk.default_persona
+    persona = terms.persona or conversation.persona or services.settings.default_persona
     return Participants(user=conversation.user, persona=persona, organization=terms.shared if shares else None)
 
 
 async def _change(
-    desk: Desk, scope: Scope, place: Place, items: Sequence[Item], delivering: DeliveryInput
+    services: Services, scope: Scope, place: Place, items: Sequence[Item], delivering: DeliveryInput
 ) -> PlaceChange:
     """Compute the changes of a place. A personal place's items do not name their speaker."""
     if place.kind != "organization":
         speakers = sorted({f"@{normal(post.sender)} " for post in delivering.cited.values()}, key=len, reverse=True)
         items = [_unnamed(item, speakers) for item in items]
     near, ids = [item.text for item in items], [memory_id(place, item.category, item.text) for item in items]
-    generation, held = await desk.store.memories.place(scope, place, near=near, ids=ids)
+    generation, held = await services.store.memories.place(scope, place, near=near, ids=ids)
     memories = await asyncio.to_thread(
         merge_into_place,
         place,
         held,
         items,
         conversation=delivering.conversation.id,
-        now=desk.clock.now(),
+        now=services.clock.now(),
         news=() if delivering.again else [post.id for post in delivering.posts],
     )
     return PlaceChange(place=place, generation=generation, memories=tuple(memories))
@@ -185,20 +187,20 @@ def _unnamed(item: Item, speakers: Sequence[str]) -> Item:
 # ---- Decay of unused knowledge --------------------------------------------------------------------------------------
 
 
-async def decay(desk: Desk, *, now: float | None = None) -> tuple[int, int]:
+async def decay(services: Services, *, now: float | None = None) -> tuple[int, int]:
     """Lower the score of unused knowledge. Return the numbers of weakened and removed memories."""
-    at = desk.clock.now() if now is None else now
+    at = services.clock.now() if now is None else now
     lost = gone = 0
-    while results := await desk.store.memories.idle(Scope(), before=at - PERIOD_S, categories=KNOWLEDGE):
+    while results := await services.store.memories.idle(Scope(), before=at - PERIOD_S, categories=KNOWLEDGE):
         for tenant, memory in results:
             scope = Scope(tenant)
-            generation, _ = await desk.store.memories.place(scope, memory.place, near=())
-            memories = await desk.store.memories.get(scope, memory.id, places=[memory.place])
+            generation, _ = await services.store.memories.place(scope, memory.place, near=())
+            memories = await services.store.memories.get(scope, memory.id, places=[memory.place])
             if memories != [memory]:
                 continue  # changed meanwhile: the next run handles it
             left = decayed(memory, at)
             after = left or replace(memory, sources=(), written=False)  # removed, because no source is left
             change = PlaceChange(place=memory.place, generation=generation, memories=(after,))
-            saved = await desk.store.memories.save(scope, change, now=at)
+            saved = await services.store.memories.save(scope, change, now=at)
             lost, gone = lost + (saved and left is not None), gone + (saved and left is None)
     return lost, gone

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from cuebook.engine.core.desk import Desk, Job
 from cuebook.engine.core.drafts import unlearned
 from cuebook.engine.core.query_vector import check_size, space_of
+from cuebook.engine.core.services import Job, Services
 from cuebook.errors import BackendError
 from cuebook.interfaces.embedder import Embedder
 from cuebook.interfaces.vectors import EmbeddedPlace, EmbeddingBacklog, MemoryText, PostVectors, UnembeddedPlace
@@ -69,23 +69,23 @@ PAUSE_S = 30.0
 PROBE = "."
 
 
-def embedding_jobs(desk: Desk) -> list[Job]:
+def embedding_jobs(services: Services) -> list[Job]:
     """Return the embedding job, or none without an embedder."""
-    if desk.embedder is None:
+    if services.embedder is None:
         return []
-    embedding = Embedding(desk.embedder)
-    return [Job(name="embedding", run=lambda: embedding.keep_up(desk), due=lambda: embedding.due(desk))]
+    embedding = Embedding(services.embedder)
+    return [Job(name="embedding", run=lambda: embedding.keep_up(services), due=lambda: embedding.due(services))]
 
 
-async def load(desk: Desk) -> None:
-    """Load the embedder before the first query. A failure is reported in `Desk.failing`. Never raises BackendError."""
-    if desk.embedder is None:
+async def load(services: Services) -> None:
+    """Load the embedder before the first query. A failure is stored in the caches. Never raises BackendError."""
+    if services.embedder is None:
         return
     try:
-        check_size(desk.embedder, await desk.embedder.embed([PROBE]))
+        check_size(services.embedder, await services.embedder.embed([PROBE]))
     except BackendError as error:
-        desk.failing.why = desk.writer.clean(str(error))
-        log.warning("The embedder is unavailable; search uses full text only: %s", desk.failing.why)
+        services.caches.embedder_failure.why = services.writer.clean(str(error))
+        log.warning("The embedder is unavailable; search uses full text only: %s", services.caches.embedder_failure.why)
 
 
 class Embedding:
@@ -97,7 +97,7 @@ class Embedding:
         self._paused_until = 0.0
         self._lock = asyncio.Lock()
 
-    async def keep_up(self, desk: Desk) -> None:
+    async def keep_up(self, services: Services) -> None:
         """Embed texts without vectors for up to RUN_S; the next run continues. Raises BackendError."""
         async with self._lock:
             if time.monotonic() < self._paused_until:
@@ -105,42 +105,42 @@ class Embedding:
             try:
                 if not self._embedder.dimension:
                     await self._embedder.embed([PROBE])  # its dimension decides which vectors exist
-                if await self._some(desk):
-                    desk.notify_jobs()
+                if await self._some(services):
+                    services.notify_jobs()
             except BackendError:
                 self._paused_until = time.monotonic() + PAUSE_S
                 raise
 
-    async def due(self, desk: Desk) -> int:
+    async def due(self, services: Services) -> int:
         """Count the posts and memory texts without vectors, of at most FOUND scopes each."""
-        vectors, space = desk.store.vectors, space_of(self._embedder)
+        vectors, space = services.store.vectors, space_of(self._embedder)
         posts = await vectors.due(space, since=self._since, limit=FOUND)
         places = await vectors.places_due(space, since=self._since, limit=FOUND)
         return sum(each.last_seq - each.upto for each in posts) + sum(each.said - each.upto for each in places)
 
-    async def _some(self, desk: Desk) -> bool:
+    async def _some(self, services: Services) -> bool:
         """Work for RUN_S. Return whether something is left."""
-        until, now = time.monotonic() + RUN_S, desk.clock.now()
+        until, now = time.monotonic() + RUN_S, services.clock.now()
         self._since = min(self._since, max(0.0, now - OVERLAP_S))  # a clock may be set back
-        vectors, space = desk.store.vectors, space_of(self._embedder)
+        vectors, space = services.store.vectors, space_of(self._embedder)
         while unembedded_places := await vectors.places_due(space, since=self._since, limit=FOUND):
             for some in _together(unembedded_places):  # memories first: they are few and used in every conversation
-                await self._next_of_places(desk, some)
+                await self._next_of_places(services, some)
                 if time.monotonic() >= until:
                     return True
         while dues := await vectors.due(space, since=self._since, limit=FOUND):
             for each in dues:
-                await self._next(desk, each)
+                await self._next(services, each)
                 if time.monotonic() >= until:
                     return True
         self._since = max(0.0, now - OVERLAP_S)
         return False
 
-    async def _next(self, desk: Desk, due: EmbeddingBacklog) -> None:
+    async def _next(self, services: Services, due: EmbeddingBacklog) -> None:
         """Embed the next posts of a conversation. Discard the result if another worker was first."""
         scope, upto = Scope(due.tenant), min(due.upto + POSTS, due.last_seq)
-        posts = await desk.store.posts_in(scope, due.conversation, [(due.upto + 1, upto)])
-        rows, refused = await self._rows(desk, ((post.seq, self._texts(post)) for post in posts))
+        posts = await services.store.posts_in(scope, due.conversation, [(due.upto + 1, upto)])
+        rows, refused = await self._rows(services, ((post.seq, self._texts(post)) for post in posts))
         embedded = PostVectors(
             conversation=due.conversation,
             no=due.no,
@@ -148,21 +148,21 @@ class Embedding:
             after=due.upto,
             upto=upto,
             rows=tuple(rows),
-            now=desk.clock.now(),
+            now=services.clock.now(),
             epoch=due.epoch,
         )
-        if not await desk.store.vectors.keep(scope, embedded):
+        if not await services.store.vectors.keep(scope, embedded):
             log.debug("Another worker already embedded posts of %s", due.conversation)
             return
         for seq, why in refused:
-            self._passed_over(desk, f"text of post {seq} in conversation {due.conversation}", why)
+            self._passed_over(services, f"text of post {seq} in conversation {due.conversation}", why)
 
-    async def _next_of_places(self, desk: Desk, dues: Sequence[UnembeddedPlace]) -> None:
+    async def _next_of_places(self, services: Services, dues: Sequence[UnembeddedPlace]) -> None:
         """Embed the next memory texts of some places. Discard the result if another worker was first."""
-        vectors = desk.store.vectors
+        vectors = services.store.vectors
         read = [await vectors.memory_texts(Scope(due.tenant), due.place, after=due.upto, limit=POSTS) for due in dues]
         rows, refused = await self._rows(
-            desk,
+            services,
             (
                 ((at, each.number), self._texts_of(each))
                 for at, memory_texts in enumerate(read)
@@ -177,17 +177,17 @@ class Embedding:
                 after=due.upto,
                 upto=last if len(memory_texts) == POSTS else max(due.said, last),
                 rows=tuple((number, part, vector) for (of, number), part, vector in rows if of == at),
-                now=desk.clock.now(),
+                now=services.clock.now(),
             )
             if not await vectors.keep_of_place(Scope(due.tenant), embedded):
                 log.debug("Another worker already embedded memories of a place")
                 continue
             for (of, _), why in refused:
                 if of == at:
-                    self._passed_over(desk, "text of a memory", why)
+                    self._passed_over(services, "text of a memory", why)
 
     async def _rows(
-        self, desk: Desk, texts: Iterable[tuple[K, Sequence[str]]]
+        self, services: Services, texts: Iterable[tuple[K, Sequence[str]]]
     ) -> tuple[list[tuple[K, int, bytes]], list[tuple[K, BackendError]]]:
         """Embed the parts of texts. Return rows of name, part number and vector, and the names that the embedder
         rejects permanently, with the error. Raises BackendError.
@@ -195,11 +195,11 @@ class Embedding:
         parts = [(name, part, text) for name, each in texts for part, text in enumerate(each)]
         rows: list[tuple[K, int, bytes]] = []
         refused: list[tuple[K, BackendError]] = []
-        size = desk.embed_at_once
+        size = services.settings.embed_at_once
         waiting = [parts[first : first + size] for first in range(0, len(parts), size)]
         while waiting:
             batch = waiting.pop(0)
-            await desk.foreground.wait_until_free(MAX_WAIT_S)
+            await services.foreground.wait_until_free(MAX_WAIT_S)
             try:
                 vectors = await self._embedder.embed([text for _, _, text in batch])
             except BackendError as error:
@@ -213,13 +213,13 @@ class Embedding:
                     waiting[:0] = [batch[:half], batch[half:]]
                 continue
             check_size(self._embedder, vectors)
-            desk.failing.why = ""
+            services.caches.embedder_failure.why = ""
             rows += [(name, part, vector) for (name, part, _), vector in zip(batch, vectors, strict=True)]
         return rows, refused
 
-    def _passed_over(self, desk: Desk, what: str, why: BackendError) -> None:
+    def _passed_over(self, services: Services, what: str, why: BackendError) -> None:
         """Log that a text without a vector is only searched by its words."""
-        reason = desk.writer.clean(str(why))
+        reason = services.writer.clean(str(why))
         log.warning("Embedder %s rejected %s; search finds it by full text only: %s", self._embedder.name, what, reason)
 
     def _texts(self, post: PathPost) -> list[str]:

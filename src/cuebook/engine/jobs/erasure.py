@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cuebook.engine.core.conversation_items import is_guest, item_of, parted
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import signing_key, verifying_key
 from cuebook.engine.jobs.delivery import deliver_all
 from cuebook.errors import BackendError, InvalidInput, NotFound
@@ -49,7 +49,7 @@ _AUDIT = "auditTexts"
 
 
 async def forget(
-    desk: Desk,
+    services: Services,
     scope: Scope,
     target: Target,
     *,
@@ -66,21 +66,21 @@ async def forget(
     Missing targets and targets of another owner count as zero.
     """
     if target.kind in _KEPT:
-        await deliver_all(desk)  # deliver earlier messages first, so that they are erased too
-    erasing = await _erasing(desk, scope, target, reason=reason, conversations=conversations, posts=posts or {})
-    receipt = await desk.store.erasure.forget(scope, erasing)
-    desk.see(receipt.epoch)
-    desk.notify_jobs()
-    return await finish(desk, scope, receipt)
+        await deliver_all(services)  # deliver earlier messages first, so that they are erased too
+    erasing = await _erasing(services, scope, target, reason=reason, conversations=conversations, posts=posts or {})
+    receipt = await services.store.erasure.forget(scope, erasing)
+    services.caches.drop_erased(receipt.epoch)
+    services.notify_jobs()
+    return await finish(services, scope, receipt)
 
 
-async def would_forget(desk: Desk, scope: Scope, target: Target) -> WouldForget:
+async def would_forget(services: Services, scope: Scope, target: Target) -> WouldForget:
     """Return what an erasure would delete and keep, and what forbids it. Change nothing."""
-    return await desk.store.erasure.would_forget(scope, await _erasing(desk, scope, target))
+    return await services.store.erasure.would_forget(scope, await _erasing(services, scope, target))
 
 
 async def _erasing(
-    desk: Desk,
+    services: Services,
     scope: Scope,
     target: Target,
     *,
@@ -89,39 +89,43 @@ async def _erasing(
     posts: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> ErasureInput:
     """Return all inputs that the store needs for an erasure."""
-    salt = hashlib.blake2b(desk.dice.new_id("salt").encode(), key=desk.key[:64], digest_size=16).hexdigest()
+    salt = hashlib.blake2b(
+        services.dice.new_id("salt").encode(), key=services.settings.key[:64], digest_size=16
+    ).hexdigest()
     bare = Receipt(
-        id=desk.dice.new_id("receipt"),
+        id=services.dice.new_id("receipt"),
         state="pending",
         kind=target.kind,
         asked=tuple(salted(each, salt) for each in target.ids),
         salt=salt,
-        reason=desk.writer.clean(reason),
-        requested_at=_iso(desk.clock.now()),
-        origin=verifying_key(desk.key).hex(),
+        reason=services.writer.clean(reason),
+        requested_at=_iso(services.clock.now()),
+        origin=verifying_key(services.settings.key).hex(),
     )
     corrections: tuple[Correction, ...] = ()
     if target.kind == "memory" and conversations:
-        target, corrections = await _from_conversations(desk, scope, target)
+        target, corrections = await _from_conversations(services, scope, target)
     return ErasureInput(
         target=target,
         receipt=bare,
-        now=desk.clock.now(),
-        weigh=desk.writer.tokens,
+        now=services.clock.now(),
+        weigh=services.writer.tokens,
         corrections=corrections,
         posts=posts,
     )
 
 
-async def _from_conversations(desk: Desk, scope: Scope, target: Target) -> tuple[Target, tuple[Correction, ...]]:
+async def _from_conversations(
+    services: Services, scope: Scope, target: Target
+) -> tuple[Target, tuple[Correction, ...]]:
     """Return the target with related memories, and the corrections that remove memories from their conversations."""
-    store, corrections = desk.store.memories, list[Correction]()
+    store, corrections = services.store.memories, list[Correction]()
     names = dict.fromkeys(target.ids)
     for name in target.ids:
         if parted(name):
             with suppress(NotFound):
-                item = await item_of(desk, scope, name)
-                if item is not None and not await is_guest(desk, scope, item[0]):
+                item = await item_of(services, scope, name)
+                if item is not None and not await is_guest(services, scope, item[0]):
                     correction = correction_of(item[0], item[1].sources, item[1].text, "")
                     corrections.append(correction)
                     of_it = await store.corrections.said_in(scope, item[0], correction.posts)
@@ -133,68 +137,70 @@ async def _from_conversations(desk: Desk, scope: Scope, target: Target) -> tuple
     return replace(target, ids=tuple(names)), tuple(corrections)
 
 
-async def finish(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
+async def finish(services: Services, scope: Scope, receipt: Receipt) -> Receipt:
     """Remove the erased data from all files, then sign. Return the current receipt.
 
     It stays pending while another process reads, or until a background job has rewritten a large file.
     """
     if (
-        not await _mirrored([receipt], desk)
-        or not await _unlogged([receipt], desk)
-        or not await desk.store.erasure.emptied(patience_ms=PATIENCE_MS)
+        not await _mirrored([receipt], services)
+        or not await _unlogged([receipt], services)
+        or not await services.store.erasure.emptied(patience_ms=PATIENCE_MS)
     ):
         return receipt
-    return await _signed(desk, scope, receipt)
+    return await _signed(services, scope, receipt)
 
 
-async def _mirrored(receipts: Sequence[Receipt], desk: Desk) -> bool:
+async def _mirrored(receipts: Sequence[Receipt], services: Services) -> bool:
     """Remove erased texts from the audit mirror. Return False if that is not possible yet."""
     if any(receipt.counts.get(_AUDIT) for receipt in receipts):
         try:
-            if not await desk.erase_mirror():
+            if not await services.erase_mirror():
                 return False
         except BackendError as error:
             log.warning("%s Pending receipts: %s", error, ", ".join(each.id for each in receipts))
             return False
-    desk.failpoint("forget.mirror")
+    services.failpoint("forget.mirror")
     return True
 
 
-async def _unlogged(receipts: Sequence[Receipt], desk: Desk) -> bool:
+async def _unlogged(receipts: Sequence[Receipt], services: Services) -> bool:
     """Remove erased texts from the prompt logs. Return False if that is not possible yet."""
     kinds = {receipt.kind for receipt in receipts if any(receipt.counts.values())}
-    return await desk.erase_logs(kinds) if kinds else True
+    return await services.erase_logs(kinds) if kinds else True
 
 
-async def _signed(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
-    desk.failpoint("forget.log")
-    signed = sign(replace(receipt, state="done", finished_at=_iso(desk.clock.now())), signing_key(desk.key))
-    if not await desk.store.erasure.finish(scope, signed):
-        signed = await desk.store.erasure.receipt(scope, receipt.id)  # another process was first
-    desk.failpoint("forget.signed")
+async def _signed(services: Services, scope: Scope, receipt: Receipt) -> Receipt:
+    services.failpoint("forget.log")
+    signed = sign(
+        replace(receipt, state="done", finished_at=_iso(services.clock.now())), signing_key(services.settings.key)
+    )
+    if not await services.store.erasure.finish(scope, signed):
+        signed = await services.store.erasure.receipt(scope, receipt.id)  # another process was first
+    services.failpoint("forget.signed")
     return signed
 
 
 # ---- Background jobs ------------------------------------------------------------------------------------------------
 
 
-async def finish_all(desk: Desk) -> None:
+async def finish_all(services: Services) -> None:
     """Remove erased data from files of any size, then sign all pending receipts."""
-    waiting = await desk.store.erasure.pending()
-    if not waiting and not desk.store.erasure.unclean:
+    waiting = await services.store.erasure.pending()
+    if not waiting and not services.store.erasure.unclean:
         return
-    if not await _mirrored([receipt for _, receipt in waiting], desk):
+    if not await _mirrored([receipt for _, receipt in waiting], services):
         return
-    if not await _unlogged([receipt for _, receipt in waiting], desk):
+    if not await _unlogged([receipt for _, receipt in waiting], services):
         return
-    if await desk.store.erasure.emptied(large=True):
+    if await services.store.erasure.emptied(large=True):
         for tenant, receipt in waiting:
-            await _signed(desk, Scope(tenant), receipt)
+            await _signed(services, Scope(tenant), receipt)
 
 
-async def pending(desk: Desk) -> int:
+async def pending(services: Services) -> int:
     """Count the unsigned receipts."""
-    return len(await desk.store.erasure.pending())
+    return len(await services.store.erasure.pending())
 
 
 class Retention:
@@ -206,24 +212,24 @@ class Retention:
             ("memory", memories_days),
         )
 
-    async def keep(self, desk: Desk) -> None:
+    async def keep(self, services: Services) -> None:
         """Delete expired data."""
         for kind, days in self._days:
-            while results := await _too_old(desk, kind, days):
+            while results := await _too_old(services, kind, days):
                 tenant = results[0][0]
                 names = tuple(name for each, name in results if each == tenant)
-                await forget(desk, Scope(tenant), Target(kind, names), reason="retention", conversations=False)
+                await forget(services, Scope(tenant), Target(kind, names), reason="retention", conversations=False)
 
-    async def due(self, desk: Desk) -> int:
+    async def due(self, services: Services) -> int:
         """Count expired conversations and memories, at most BATCH of each kind."""
-        return sum([len(await _too_old(desk, kind, days)) for kind, days in self._days])
+        return sum([len(await _too_old(services, kind, days)) for kind, days in self._days])
 
 
-async def _too_old(desk: Desk, kind: Kind, days: float) -> Sequence[tuple[str, str]]:
+async def _too_old(services: Services, kind: Kind, days: float) -> Sequence[tuple[str, str]]:
     """Return tenant and id of expired entries of a kind that may be deleted."""
     if not days:
         return ()
-    before, erasure = desk.clock.now() - days * DAY_S, desk.store.erasure
+    before, erasure = services.clock.now() - days * DAY_S, services.store.erasure
     find = erasure.idle if kind == "conversation" else erasure.untouched
     return await find(before=before, limit=BATCH)
 
@@ -231,14 +237,16 @@ async def _too_old(desk: Desk, kind: Kind, days: float) -> Sequence[tuple[str, s
 # ---- Erasures since a time -------------------------------------------------------------------------------------------
 
 
-async def forgotten_since(desk: Desk, scope: Scope, when: float, *, user: str | None, conversation: str | None) -> bool:
+async def forgotten_since(
+    services: Services, scope: Scope, when: float, *, user: str | None, conversation: str | None
+) -> bool:
     """Return whether erasures since a time may include a user's messages, in a conversation if one is named.
 
     Receipts contain no names: one that covers several users or conversations may cover any.
     """
     newest: list[Receipt] = []
     for limit in (1, RECEIPTS):  # usually the newest receipt is older
-        receipts = await desk.store.erasure.receipts(scope, limit=limit)
+        receipts = await services.store.erasure.receipts(scope, limit=limit)
         newest = [each for each in receipts if datetime.fromisoformat(each.requested_at).timestamp() + _TICK_S > when]
         if not newest:
             return False

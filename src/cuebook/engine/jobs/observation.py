@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.rollback import review
 from cuebook.errors import CuebookError, NotFound
 from cuebook.interfaces.prompts import DueOutcome, Lesson
@@ -40,53 +40,53 @@ _PROMPT: Final = "prompt:"
 # ---- Background job -------------------------------------------------------------------------------------------------
 
 
-async def observe_due(desk: Desk, of: Callable[[str], Desk]) -> None:
+async def observe_due(services: Services, of: Callable[[str], Services]) -> None:
     """Process due outcomes, each once. A failed one is retried next time and does not block the others.
 
-    `of` returns the desk of a tenant.
+    `of` returns the services of a tenant.
     """
     tried: set[DueOutcome] = set()
     while True:
-        due_outcomes = await desk.store.outcomes.due(limit=BATCH + len(tried))
+        due_outcomes = await services.store.outcomes.due(limit=BATCH + len(tried))
         fresh = [each for each in due_outcomes if each not in tried]
         for each in fresh:
             try:
-                own = desk if each.tenant == DEFAULT_TENANT else of(each.tenant)
+                own = services if each.tenant == DEFAULT_TENANT else of(each.tenant)
                 await teach(own, Scope(), each.conversation, each.turn)
             except NotFound:
                 continue  # the conversation was erased meanwhile, with its outcomes
             except CuebookError as error:
-                reason = desk.writer.clean(str(error))
+                reason = services.writer.clean(str(error))
                 log.warning("Learning from turn %d of conversation %s failed: %s", each.turn, each.conversation, reason)
         tried.update(fresh)
         if len(fresh) < BATCH:
             return
 
 
-async def due(desk: Desk) -> int:
+async def due(services: Services) -> int:
     """Count unprocessed outcomes, up to a batch."""
-    return len(await desk.store.outcomes.due(limit=BATCH))
+    return len(await services.store.outcomes.due(limit=BATCH))
 
 
-async def teach(desk: Desk, scope: Scope, conversation: str, n: int) -> None:
+async def teach(services: Services, scope: Scope, conversation: str, n: int) -> None:
     """Record an outcome for the prompts of a turn."""
-    store = desk.store.outcomes
+    store = services.store.outcomes
     for _ in range(RETRIES):
         stored_outcome = await store.get(scope, conversation, n)
         if stored_outcome is None or not stored_outcome.due:
             return
-        turn = await desk.store.turn(scope, conversation, n)
-        lessons = await lessons_of(desk, turn, stored_outcome.outcome, conversation=conversation)
+        turn = await services.store.turn(scope, conversation, n)
+        lessons = await lessons_of(services, turn, stored_outcome.outcome, conversation=conversation)
         if await store.fold(scope, conversation, n, stored_outcome, lessons=lessons) is not None:
             break
     else:
         return
-    if desk.rollback != "off":
+    if services.settings.rollback != "off":
         for each in stored_outcome.taught:  # judge existing observations again; the rollback job handles new ones
-            await review(desk, each.slug, branch=each.branch)
+            await review(services, each.slug, branch=each.branch)
 
 
-async def lessons_of(desk: Desk, turn: Turn, outcome: Outcome, *, conversation: str) -> list[Lesson]:
+async def lessons_of(services: Services, turn: Turn, outcome: Outcome, *, conversation: str) -> list[Lesson]:
     """Return an observation for each prompt of a turn. Return none for a turn without an answer."""
     if not turn.reply_seq or not turn.steps:
         return []
@@ -97,11 +97,11 @@ async def lessons_of(desk: Desk, turn: Turn, outcome: Outcome, *, conversation: 
         choice = _mapping(data.get(reference.slug))
         chosen = (choice.get("branch"), choice.get("version")) == (reference.branch, reference.number)
         numbers = [reference.number or 0]
-        versions = await desk.prompts.versions(Scope(), reference.slug, branch=reference.branch, numbers=numbers)
+        versions = await services.prompts.versions(Scope(), reference.slug, branch=reference.branch, numbers=numbers)
         if versions:
             observation = _observation(versions[0], outcome, choice if chosen else {}, own)
             observation = replace(observation, conversation=conversation, turn=turn.n)
-            lessons.append(Lesson(observation=observation, audit=_record(desk, observation, versions[0], outcome)))
+            lessons.append(Lesson(observation=observation, audit=_record(services, observation, versions[0], outcome)))
     return lessons
 
 
@@ -134,7 +134,7 @@ def _observation(
     )
 
 
-def _record(desk: Desk, observation: Observation, version: Version, outcome: Outcome) -> Any:
+def _record(services: Services, observation: Observation, version: Version, outcome: Outcome) -> Any:
     context = {
         "score": observation.score,
         "sentiment": observation.sentiment,
@@ -144,7 +144,7 @@ def _record(desk: Desk, observation: Observation, version: Version, outcome: Out
         "by": outcome.by,
         **({"userId": observation.user} if observation.user else {}),  # in a text field, which can be erased
     }
-    return receipt(desk, version, "observe", context=context, conversation=observation.conversation)
+    return receipt(services, version, "observe", context=context, conversation=observation.conversation)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

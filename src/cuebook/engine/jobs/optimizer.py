@@ -10,9 +10,9 @@ from statistics import fmean
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.foreground_gate import MAX_WAIT_S
 from cuebook.engine.core.judgement_cache import BATCH, aside
+from cuebook.engine.core.services import Services
 from cuebook.errors import Conflict
 from cuebook.interfaces.reflections import ChangedConversation, TuningRun
 from cuebook.memory.judgement import JudgementResult, PathJudgement
@@ -47,68 +47,68 @@ class Tuner:
         self._interval_s = interval_s
         self._looked = 0.0
 
-    async def keep(self, desk: Desk) -> None:
+    async def keep(self, services: Services) -> None:
         """Run for each conversation that changed since its last run, at most once per interval."""
-        now = desk.clock.now()
-        if not desk.tunes:
+        now = services.clock.now()
+        if not services.settings.tunes:
             return
-        while changeds := await self._changed(desk, since=max(0.0, self._looked - self._interval_s)):
+        while changeds := await self._changed(services, since=max(0.0, self._looked - self._interval_s)):
             for each in changeds:
-                await desk.foreground.wait_until_free(MAX_WAIT_S)
-                await run_once(desk, Scope(each.tenant), each.conversation)
+                await services.foreground.wait_until_free(MAX_WAIT_S)
+                await run_once(services, Scope(each.tenant), each.conversation)
             if len(changeds) < CONVERSATIONS:
                 break
         self._looked = now
 
-    async def due(self, desk: Desk) -> int:
+    async def due(self, services: Services) -> int:
         """Count the conversations due for a run."""
-        return len(await self._changed(desk, since=0.0)) if desk.tunes else 0
+        return len(await self._changed(services, since=0.0)) if services.settings.tunes else 0
 
-    async def _changed(self, desk: Desk, *, since: float) -> Sequence[ChangedConversation]:
-        before = desk.clock.now() - self._interval_s
-        return await desk.store.tuning.changed(least=LEAST_POSTS, since=since, before=before, limit=CONVERSATIONS)
+    async def _changed(self, services: Services, *, since: float) -> Sequence[ChangedConversation]:
+        before = services.clock.now() - self._interval_s
+        return await services.store.tuning.changed(least=LEAST_POSTS, since=since, before=before, limit=CONVERSATIONS)
 
 
-async def analyze(desk: Desk, scope: Scope, conversation: str) -> Analysis:
+async def analyze(services: Services, scope: Scope, conversation: str) -> Analysis:
     """Score the posts of a conversation. Raises NotFound."""
-    store = desk.store.tuning
+    store = services.store.tuning
     stands = await store.tuned(scope, conversation)
-    tuning = stands.tuning if stands and stands.tuning.runs else untuned(desk.limits)
-    found, ledger = await desk.ledgers.read(store, scope, conversation)
-    judged = await aside(len(ledger) > BATCH, ledger.judge, tuning, now=desk.clock.now(), mark=found.mark)
+    tuning = stands.tuning if stands and stands.tuning.runs else untuned(services.settings.limits)
+    found, ledger = await services.caches.judgements.read(store, scope, conversation)
+    judged = await aside(len(ledger) > BATCH, ledger.judge, tuning, now=services.clock.now(), mark=found.mark)
     updated = stands.updated_at if stands else 0.0
-    lately = await desk.store.outcomes.lately(scope, conversation, limit=ROUNDS)
+    lately = await services.store.outcomes.lately(scope, conversation, limit=ROUNDS)
     served = fmean(each.score for each in lately) if len(lately) >= FEWEST else None
     return Analysis(conversation=found, tuning=tuning, updated_at=updated, ledger=ledger, judged=judged, served=served)
 
 
-async def run_once(desk: Desk, scope: Scope, conversation: str) -> Snapshot:
+async def run_once(services: Services, scope: Scope, conversation: str) -> Snapshot:
     """Run once. Raises NotFound, and Conflict if other processes keep running in this conversation.
 
     A path with fewer than LEAST_POSTS posts stays unchanged, and the run is not counted.
     """
     for _ in range(TRIES):
-        analysis = await analyze(desk, scope, conversation)
-        tuning_run = _made(desk, analysis)
-        if await desk.store.tuning.keep(scope, conversation, tuning_run):
-            return tuning_run.snapshot or _untuned(desk, analysis)
+        analysis = await analyze(services, scope, conversation)
+        tuning_run = _made(services, analysis)
+        if await services.store.tuning.keep(scope, conversation, tuning_run):
+            return tuning_run.snapshot or _untuned(services, analysis)
     msg = f"Other processes keep tuning conversation {conversation!r}. Try again."
     raise Conflict(msg)
 
 
-def _made(desk: Desk, analysis: Analysis) -> TuningRun:
+def _made(services: Services, analysis: Analysis) -> TuningRun:
     """Compute the result of a run."""
-    now, judged, ledger = desk.clock.now(), analysis.judged, analysis.ledger
+    now, judged, ledger = services.clock.now(), analysis.judged, analysis.ledger
     tuning, snapshot = analysis.tuning, None
     if judged.total >= LEAST_POSTS:
         mark = analysis.conversation.mark
         marked = ledger.marked(analysis.tuning, judged.actions, mark=mark)
         after = ledger.used(marked, mark=mark)
         saved = judged.used - after
-        usage = judged.used / max(1, allot(desk.limits, front=0).posts)
+        usage = judged.used / max(1, allot(services.settings.limits, front=0).posts)
         tuning = tuned(marked, usage=usage, savings=saved / max(1, judged.used), served=analysis.served)
         tuning = msgspec.structs.replace(tuning, tokens_saved=tuning.tokens_saved + saved)
-        snapshot = _snapshot(desk, analysis, tuning, after)
+        snapshot = _snapshot(services, analysis, tuning, after)
     return TuningRun(
         no=analysis.conversation.no,
         seen_seq=analysis.conversation.last_seq,
@@ -119,13 +119,13 @@ def _made(desk: Desk, analysis: Analysis) -> TuningRun:
     )
 
 
-def _untuned(desk: Desk, analysis: Analysis) -> Snapshot:
+def _untuned(services: Services, analysis: Analysis) -> Snapshot:
     """Return the snapshot of a run that changes nothing, with the reason."""
     few = f"conversation {analysis.conversation.id!r} has {analysis.judged.total} of the {LEAST_POSTS} posts required"
-    return msgspec.structs.replace(_snapshot(desk, analysis, analysis.tuning, analysis.judged.used), untuned=few)
+    return msgspec.structs.replace(_snapshot(services, analysis, analysis.tuning, analysis.judged.used), untuned=few)
 
 
-def _snapshot(desk: Desk, analysis: Analysis, tuning: TuningState, after: int) -> Snapshot:
+def _snapshot(services: Services, analysis: Analysis, tuning: TuningState, after: int) -> Snapshot:
     before = analysis.tuning
     return Snapshot(
         conversation_id=analysis.conversation.id,
@@ -137,6 +137,6 @@ def _snapshot(desk: Desk, analysis: Analysis, tuning: TuningState, after: int) -
         compression_trigger_ratio=tuning.compression_trigger,
         full_message_window=tuning.full_message_window,
         min_relevance_score=tuning.min_relevance,
-        timestamp=desk.clock.now(),
+        timestamp=services.clock.now(),
         served=analysis.served,
     )

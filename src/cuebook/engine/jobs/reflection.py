@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.instructions import (
     Instruction,
     Work,
@@ -27,6 +26,7 @@ from cuebook.engine.core.instructions import (
 )
 from cuebook.engine.core.model_call import BROKEN, said_by
 from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.services import Services
 from cuebook.engine.turn.message_signals import counters_on, heard_of, judged_on, persona_in, tracking_in
 from cuebook.engine.turn.mood import BY_HAND, BY_MODEL, RESET, calls_of
 from cuebook.errors import BackendError, CuebookError, InvalidInput
@@ -71,24 +71,26 @@ AT_ONCE = 100
 IN_A_ROW = 16
 
 
-async def reflect_due(desk: Desk) -> None:
+async def reflect_due(services: Services) -> None:
     """Run due reflections. A failed one is retried next time and does not block other conversations.
 
     A run ends once it took longer than a model may take for one answer, because other jobs wait. The next run
     continues.
     """
     look = asyncio.get_running_loop()
-    until = look.time() + desk.work_patience_s
+    until = look.time() + services.settings.work_patience_s
     failed: set[DueReflection] = set()
     while True:
-        due_reflections = await desk.store.reflections.due(limit=AT_ONCE + len(failed))
+        due_reflections = await services.store.reflections.due(limit=AT_ONCE + len(failed))
         fresh = [each for each in due_reflections if each not in failed]
         for first in fresh:
             failed.add(first)  # until a result is stored
-            for each in await desk.store.reflections.due_in(Scope(first.tenant), first.conversation, limit=IN_A_ROW):
+            for each in await services.store.reflections.due_in(
+                Scope(first.tenant), first.conversation, limit=IN_A_ROW
+            ):
                 if look.time() > until:
                     return
-                if not await _tried(desk, each):
+                if not await _tried(services, each):
                     failed.add(each)
                     break
                 failed.discard(first)
@@ -96,39 +98,39 @@ async def reflect_due(desk: Desk) -> None:
             return
 
 
-async def due(desk: Desk) -> int:
+async def due(services: Services) -> int:
     """Count the due reflections."""
-    return await desk.store.reflections.left()
+    return await services.store.reflections.left()
 
 
-async def reflect_on(desk: Desk, scope: Scope, conversation: str) -> None:
+async def reflect_on(services: Services, scope: Scope, conversation: str) -> None:
     """Run all due reflections of one conversation; skip those that other processes run. Raises NotFound."""
     before: DueReflection | None = None
-    while due_reflections := await desk.store.reflections.due_in(scope, conversation, limit=1):
+    while due_reflections := await services.store.reflections.due_in(scope, conversation, limit=1):
         if due_reflections[0] == before:
             return
         before = due_reflections[0]
-        await reflect_once(desk, before)
+        await reflect_once(services, before)
 
 
-async def _tried(desk: Desk, due: DueReflection) -> bool:
+async def _tried(services: Services, due: DueReflection) -> bool:
     """Run one reflection. Return False if it cannot run now. An error postpones only this conversation."""
     try:
-        return await reflect_once(desk, due)
+        return await reflect_once(services, due)
     except CuebookError as error:
-        log.warning("Reflection failed for conversation %s: %s", due.conversation, desk.writer.clean(str(error)))
+        log.warning("Reflection failed for conversation %s: %s", due.conversation, services.writer.clean(str(error)))
     except BROKEN:
         log.exception("Reflection failed for conversation %s; it will be retried", due.conversation)
     return False
 
 
-async def reflect_once(desk: Desk, due: DueReflection) -> bool:
+async def reflect_once(services: Services, due: DueReflection) -> bool:
     """Run one reflection. Return False if it was done or erased meanwhile."""
     scope = Scope(due.tenant)
-    reflecting = await desk.store.reflections.read(scope, due)
+    reflecting = await services.store.reflections.read(scope, due)
     if reflecting is None:
         return False
-    desk.failpoint("reflect.read")
+    services.failpoint("reflect.read")
     path_query = PathQuery(
         conversation=due.conversation,
         parent=reflecting.turn.query_seq,
@@ -136,11 +138,11 @@ async def reflect_once(desk: Desk, due: DueReflection) -> bool:
         post_tokens=CHARACTERS,
         use_summary=False,
     )
-    scene = await desk.store.scene(scope, path_query)
-    reflection, records = await _RunningReflection(desk, scope, reflecting, scene).made()
-    desk.failpoint("reflect.made")
-    kept = await desk.store.reflections.save(scope, reflecting, reflection, audit=records)
-    desk.notify_jobs()
+    scene = await services.store.scene(scope, path_query)
+    reflection, records = await _RunningReflection(services, scope, reflecting, scene).made()
+    services.failpoint("reflect.made")
+    kept = await services.store.reflections.save(scope, reflecting, reflection, audit=records)
+    services.notify_jobs()
     return kept
 
 
@@ -155,14 +157,14 @@ class _Decision(Struct, frozen=True, kw_only=True):
 class _RunningReflection:
     """One running reflection: its input and its metaprompts in order."""
 
-    def __init__(self, desk: Desk, scope: Scope, read: ReflectionInput, scene: Scene) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, scope: Scope, read: ReflectionInput, scene: Scene) -> None:
+        self._services = services
         self._scope = scope
         self._read = read
         self._scene = scene
-        self._persona = persona_in(desk, read.conversation, read.turn)
+        self._persona = persona_in(services, read.conversation, read.turn)
         mode = read.turn.metadata.get("mode")
-        self._tracking = tracking_in(desk, scene, self._persona, mode if isinstance(mode, str) else None)
+        self._tracking = tracking_in(services, scene, self._persona, mode if isinstance(mode, str) else None)
         first = heard_of(read.turn.metadata) or TurnSignals()
         self._judged = judged_on(read.before, first)
         self._heard = self._judged or first
@@ -174,7 +176,7 @@ class _RunningReflection:
         records: list[Record] = []
         calls = list(self._read.calls)
         if any(call.trigger == BY_MODEL for call in calls):
-            self._heard, told = await reheard(self._desk, self._scope, self._read, self._scene, self._tracking)
+            self._heard, told = await reheard(self._services, self._scope, self._read, self._scene, self._tracking)
             self._judged = self._heard
             records += told
             calls = [call for call in calls if call.trigger != BY_MODEL]
@@ -200,20 +202,20 @@ class _RunningReflection:
             mind = answer.mind
             runs.append(answer.run)
             records += answer.records
-        at = self._desk.clock.now()
+        at = self._services.clock.now()
         return Reflection(turn=self._read.turn.n, at=at, mind=mind, runs=tuple(runs), heard=self._judged), records
 
     async def _answer(self, due_metaprompt: DueMetaprompt, mind: MoodState) -> _Decision:
-        model = self._desk.work_model
+        model = self._services.work_model
         if model is None:
             return self._by_rules(due_metaprompt, mind)
         work = self._work(due_metaprompt, mind)
         try:
             instruction = await self._instruction(due_metaprompt, work)
-            rendered = instruction_record(self._desk, instruction, work, conversation=self._read.conversation.id)
+            rendered = instruction_record(self._services, instruction, work, conversation=self._read.conversation.id)
             text = await self._asked(model, due_metaprompt.metaprompt, instruction)
         except (BackendError, InvalidInput) as error:
-            reason = self._desk.writer.clean(str(error))
+            reason = self._services.writer.clean(str(error))
             log.warning(
                 "Reflection on conversation %s uses the rules instead of the model: %s",
                 self._read.conversation.id,
@@ -229,10 +231,10 @@ class _RunningReflection:
             prompt=version.source,
         )
         try:
-            moved, reason = read_answer(text, due_metaprompt.metaprompt, mind, clean=self._desk.writer.clean)
+            moved, reason = read_answer(text, due_metaprompt.metaprompt, mind, clean=self._services.writer.clean)
         except InvalidInput as error:
             reason = mended(f"{error.where}: {error}" if error.where else str(error))
-            moved, reason = mind, self._desk.writer.clean(reason)
+            moved, reason = mind, self._services.writer.clean(reason)
             run = replace(run, outcome="refused")
             log.warning(
                 "Model %s returned an invalid answer for metaprompt %s: %s",
@@ -263,21 +265,24 @@ class _RunningReflection:
             key=due_metaprompt.metaprompt.key or SELF,
             otherwise=SELF,
             values=self._values(due_metaprompt, mind),
-            project=project_of(None, kept, self._desk.project),
+            project=project_of(None, kept, self._services.settings.project),
         )
 
     async def _instruction(self, due_metaprompt: DueMetaprompt, work: Work) -> Instruction:
         """Return a metaprompt's instructions: the persona's own text, or else the managed prompt of its key."""
         if not due_metaprompt.metaprompt.template:
-            return await instruct(self._desk, self._scope, work)
+            return await instruct(self._services, self._scope, work)
         version = own_version(self._persona, due_metaprompt.metaprompt)
-        return render_instruction(await resolved_of(self._desk, version), work.values)
+        return render_instruction(await resolved_of(self._services, version), work.values)
 
     def _version(self, metaprompt: Metaprompt) -> Version:
         """Return the version for the audit record: the shipped prompt's, or that of the persona's own text."""
         if metaprompt.template:
             return own_version(self._persona, metaprompt)
-        return self._desk.builtin.get(SYSTEM + metaprompt.key) or self._desk.builtin[SYSTEM + SELF]
+        return (
+            self._services.settings.builtin.get(SYSTEM + metaprompt.key)
+            or self._services.settings.builtin[SYSTEM + SELF]
+        )
 
     async def _asked(self, model: Model, metaprompt: Metaprompt, instruction: Instruction) -> str:
         """Ask the model. Conversation text goes in as data, never into a system text."""
@@ -289,7 +294,7 @@ class _RunningReflection:
             temperature=metaprompt.temperature,
             model=metaprompt.model_id,
         )
-        return await said_by(self._desk, model, request)
+        return await said_by(self._services, model, request)
 
     def _values(self, due_metaprompt: DueMetaprompt, mind: MoodState) -> dict[str, str]:
         """Return all variables that a metaprompt's text may use."""
@@ -321,7 +326,7 @@ class _RunningReflection:
             "changes": json.dumps(run.changes, ensure_ascii=False),
         }
         record = receipt(
-            self._desk,
+            self._services,
             version,
             "reflect",
             agent=REFLECTION,
@@ -378,13 +383,13 @@ ANSWER = 200
 
 
 async def reheard(
-    desk: Desk, scope: Scope, reflecting: ReflectionInput, scene: Scene, tracking: SentimentTracking
+    services: Services, scope: Scope, reflecting: ReflectionInput, scene: Scene, tracking: SentimentTracking
 ) -> tuple[TurnSignals, tuple[Record, ...]]:
     """Return a turn's signals as judged by a model, with the audit records. `scene` ends with its message."""
     first = heard_of(reflecting.turn.metadata) or TurnSignals()
     text = (scene.path[-1].message or "") if scene.path else ""
-    sentiment, records = await _judged(desk, scope, reflecting, tracking, text)
-    before = await _before(desk, scope, reflecting, scene)
+    sentiment, records = await _judged(services, scope, reflecting, tracking, text)
+    before = await _before(services, scope, reflecting, scene)
     news = first.counters.news
     trace = first.counters.trace[-news:] if news else ()
     turn_signals = hear(
@@ -401,16 +406,16 @@ async def reheard(
 
 
 async def _judged(
-    desk: Desk, scope: Scope, reflecting: ReflectionInput, tracking: SentimentTracking, text: str
+    services: Services, scope: Scope, reflecting: ReflectionInput, tracking: SentimentTracking, text: str
 ) -> tuple[Sentiment | None, tuple[Record, ...]]:
     """Ask the model. Return None if it gives no judgement."""
-    model = desk.work_model
+    model = services.work_model
     if model is None or not text.strip():
         return None, ()
-    project = project_of(None, reflecting.conversation.metadata.get("project"), desk.project)
+    project = project_of(None, reflecting.conversation.metadata.get("project"), services.settings.project)
     work = Work(agent=LISTENER, key=KEY, otherwise=KEY, values={}, project=project)
-    instruction = await instruct(desk, scope, work)
-    records = (instruction_record(desk, instruction, work, conversation=reflecting.conversation.id),)
+    instruction = await instruct(services, scope, work)
+    records = (instruction_record(services, instruction, work, conversation=reflecting.conversation.id),)
     request = ModelRequest(
         messages=(
             msgspec.json.encode({"role": "system", "content": instruction.text}),
@@ -423,20 +428,20 @@ async def _judged(
         model=tracking.model_id,
     )
     try:
-        return parse_reply(await said_by(desk, model, request)), records
+        return parse_reply(await said_by(services, model, request)), records
     except (BackendError, InvalidInput) as error:
         log.warning(
             "Sentiment by the model failed for conversation %s; the lexicon's result stays: %s",
             reflecting.conversation.id,
-            desk.writer.clean(str(error)),
+            services.writer.clean(str(error)),
         )
         return None, records
 
 
-async def _before(desk: Desk, scope: Scope, reflecting: ReflectionInput, scene: Scene) -> Counters:
+async def _before(services: Services, scope: Scope, reflecting: ReflectionInput, scene: Scene) -> Counters:
     """Return the signals of earlier messages, as judged by a model if it judged them."""
     parent = scene.path[-2].seq if len(scene.path) > 1 else 0
     if not parent:
         return Counters()
     path_query = PathQuery(conversation=reflecting.conversation.id, parent=parent, full_tokens=1, use_summary=False)
-    return counters_on(await desk.store.scene(scope, path_query))
+    return counters_on(await services.store.scene(scope, path_query))

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import ITSELF, OBSERVATIONS, Contest, contest_of, look, spoken
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import Conflict, CuebookError, InvalidInput
 from cuebook.interfaces.prompts import PromptEvent, StoredKey
 from cuebook.prompts.learn import finite
@@ -54,106 +54,110 @@ class RollbackWatch:
         self._after = 0
         self._again: dict[str, float] = {}  # prompts to check again, and when
 
-    async def keep(self, desk: Desk) -> None:
+    async def keep(self, services: Services) -> None:
         """Check each prompt that may be due. A failed check is retried."""
-        if desk.rollback == "off":
+        if services.settings.rollback == "off":
             return
-        slugs, after = await desk.prompts.observed(Scope(), after=self._after)
-        now = desk.clock.now()
+        slugs, after = await services.prompts.observed(Scope(), after=self._after)
+        now = services.clock.now()
         due = [slug for slug, at in self._again.items() if not now < at <= now + IDLE_S]  # a clock may be set back
         for slug in dict.fromkeys([*slugs, *due]):
             again = slug in slugs
             try:
-                again |= any(each.decision == "refused" for each in (await review(desk, slug)).values())
+                again |= any(each.decision == "refused" for each in (await review(services, slug)).values())
             except CuebookError as error:
-                log.warning("Rollback check failed for prompt %s: %s", slug, desk.writer.clean(str(error)))
+                log.warning("Rollback check failed for prompt %s: %s", slug, services.writer.clean(str(error)))
                 again = True
             self._again.pop(slug, None)
             if again:
                 self._again[slug] = now + IDLE_S
         self._after = after
 
-    async def due(self, desk: Desk) -> int:
+    async def due(self, services: Services) -> int:
         """Count the prompts observed since their last check."""
-        return 0 if desk.rollback == "off" else len((await desk.prompts.observed(Scope(), after=self._after))[0])
+        return (
+            0
+            if services.settings.rollback == "off"
+            else len((await services.prompts.observed(Scope(), after=self._after))[0])
+        )
 
 
 class Watches:
-    """A RollbackWatch per tenant with observations. `of` returns the desk of a tenant."""
+    """A RollbackWatch per tenant with observations. `of` returns the services of a tenant."""
 
-    def __init__(self, of: Callable[[str], Desk]) -> None:
+    def __init__(self, of: Callable[[str], Services]) -> None:
         self._of = of
         self._watches: dict[str, RollbackWatch] = {}
 
-    async def keep(self, desk: Desk) -> None:
+    async def keep(self, services: Services) -> None:
         """Check each prompt of each tenant that may be due."""
-        for watch, own in await self._each(desk):
+        for watch, own in await self._each(services):
             await watch.keep(own)
 
-    async def due(self, desk: Desk) -> int:
+    async def due(self, services: Services) -> int:
         """Count the prompts observed since their last check."""
-        return sum([await watch.due(own) for watch, own in await self._each(desk)])
+        return sum([await watch.due(own) for watch, own in await self._each(services)])
 
-    async def _each(self, desk: Desk) -> list[tuple[RollbackWatch, Desk]]:
-        results = [] if desk.rollback == "off" else await desk.prompts.tenants()
+    async def _each(self, services: Services) -> list[tuple[RollbackWatch, Services]]:
+        results = [] if services.settings.rollback == "off" else await services.prompts.tenants()
         return [
-            (self._watches.setdefault(each, RollbackWatch()), desk if each == DEFAULT_TENANT else self._of(each))
+            (self._watches.setdefault(each, RollbackWatch()), services if each == DEFAULT_TENANT else self._of(each))
             for each in results
         ]
 
 
-async def review(desk: Desk, slug: str, *, branch: str | None = None) -> dict[str, RollbackStatus]:
+async def review(services: Services, slug: str, *, branch: str | None = None) -> dict[str, RollbackStatus]:
     """Judge the newest version of all branches or of one, and roll it back if needed. Return the status per branch."""
-    family = (await desk.prompts.families(Scope(), [slug], ancestors=False)).get(slug)
+    family = (await services.prompts.families(Scope(), [slug], ancestors=False)).get(slug)
     stands = [each for each in family.branches if branch in (None, each.name)] if family else []
-    return {each.name: await _review(desk, slug, each) for each in stands}
+    return {each.name: await _review(services, slug, each) for each in stands}
 
 
-async def status(desk: Desk, slug: str, branch: Branch) -> RollbackStatus:
+async def status(services: Services, slug: str, branch: Branch) -> RollbackStatus:
     """Judge the newest version of a branch, without a rollback."""
-    return (await _judge(desk, slug, branch))[1]
+    return (await _judge(services, slug, branch))[1]
 
 
-async def _review(desk: Desk, slug: str, branch: Branch) -> RollbackStatus:
-    contest, found = await _judge(desk, slug, branch)
+async def _review(services: Services, slug: str, branch: Branch) -> RollbackStatus:
+    contest, found = await _judge(services, slug, branch)
     if contest is None or found.decision != "rollback":
         return found
     try:
-        await _take_back(desk, contest, found)
+        await _take_back(services, contest, found)
     except Conflict:
         return RollbackStatus(decision="lost", reason="another process changed the branch first")
     finally:
-        desk.trials.pop((slug, branch.name), None)
+        services.caches.trials.pop((slug, branch.name), None)
     return found
 
 
-async def _judge(desk: Desk, slug: str, branch: Branch) -> tuple[Contest | None, RollbackStatus]:
+async def _judge(services: Services, slug: str, branch: Branch) -> tuple[Contest | None, RollbackStatus]:
     """Return a branch's contest, None if it has none, and its status; `rollback` means that a rollback is allowed."""
-    if desk.rollback == "off":
+    if services.settings.rollback == "off":
         return None, RollbackStatus(decision="off", reason="prompts.rollback is off")
-    contest = await contest_of(desk, slug, branch)
-    if desk.rollback == "guarded":
-        await look(desk, branch, contest, slug=slug)
+    contest = await contest_of(services, slug, branch)
+    if services.settings.rollback == "guarded":
+        await look(services, branch, contest, slug=slug)
     if isinstance(contest, str):
         return None, RollbackStatus(decision="none", reason=contest)
-    verdict = await _verdict(desk, contest)
+    verdict = await _verdict(services, contest)
     decision, reason = verdict.decision, verdict.reason
-    if decision == "wait" and desk.observes == "off":
+    if decision == "wait" and services.settings.observes == "off":
         reason += "; learning.observe is off, so only reported feedback counts"
     found = RollbackStatus(decision=decision, reason=reason, evidence=verdict.evidence)
     if decision != "rollback":
         return contest, found
-    permission = allowed(contest.history, desk.clock.now(), number=contest.new, target=contest.control)
+    permission = allowed(contest.history, services.clock.now(), number=contest.new, target=contest.control)
     if permission.allowed:
         return contest, found
     log.info("Prompt %s@%s was not rolled back: %s, but %s", slug, branch.name, reason, permission.reason)
     return contest, structs.replace(found, decision="refused", reason=f"{reason}, but {permission.reason}")
 
 
-async def _take_back(desk: Desk, contest: Contest, found: RollbackStatus) -> None:
+async def _take_back(services: Services, contest: Contest, found: RollbackStatus) -> None:
     """Activate the previous version and store the evidence."""
     numbers = [contest.new]
-    [version] = await desk.prompts.versions(Scope(), contest.slug, branch=contest.branch, numbers=numbers)
+    [version] = await services.prompts.versions(Scope(), contest.slug, branch=contest.branch, numbers=numbers)
     evidence = msgspec.to_builtins(found.evidence) | {"since": contest.docket.since}
     event = PromptEvent(
         kind="rollback",
@@ -162,21 +166,21 @@ async def _take_back(desk: Desk, contest: Contest, found: RollbackStatus) -> Non
         to=contest.control,
         by=ITSELF,
         reason=found.reason,
-        at=desk.clock.now(),
+        at=services.clock.now(),
         evidence=evidence,
     )
     context = {"to": contest.control, "reason": found.reason, "evidence": evidence}
-    record = receipt(desk, version, "rollback", agent=ITSELF, context=context)
-    await desk.prompts.activate(Scope(), contest.slug, event, audit=record)
+    record = receipt(services, version, "rollback", agent=ITSELF, context=context)
+    await services.prompts.activate(Scope(), contest.slug, event, audit=record)
 
 
-async def _verdict(desk: Desk, contest: Contest) -> RollbackVerdict:
-    if desk.rollback == "sigma":
-        return await _by_the_past(desk, contest)
+async def _verdict(services: Services, contest: Contest) -> RollbackVerdict:
+    if services.settings.rollback == "sigma":
+        return await _by_the_past(services, contest)
     docket = contest.docket
     if docket.by_lot:
         return docket.verdict()
-    verdict = await _unaided(desk, contest)
+    verdict = await _unaided(services, contest)
     if verdict.decision != "wait":
         return verdict
     reason = "no control group yet" if docket.watched else f"no control group: {docket.baseline}"
@@ -186,7 +190,7 @@ async def _verdict(desk: Desk, contest: Contest) -> RollbackVerdict:
 # ---- Sigma ----------------------------------------------------------------------------------------------------------
 
 
-async def _by_the_past(desk: Desk, contest: Contest) -> RollbackVerdict:
+async def _by_the_past(services: Services, contest: Contest) -> RollbackVerdict:
     """Judge by earlier conversations. Load other prompts only if the verdict is a rollback.
 
     A cleared version that is not in use is judged when it is active again.
@@ -196,11 +200,11 @@ async def _by_the_past(desk: Desk, contest: Contest) -> RollbackVerdict:
     verdict = sigma(before, recent, _SIGMA)
     if verdict.decision != "rollback":
         return verdict
-    others = await _others(desk, contest, (docket.since, list(docket.now)[-_SIGMA.window :][0].began), _SIGMA)
+    others = await _others(services, contest, (docket.since, list(docket.now)[-_SIGMA.window :][0].began), _SIGMA)
     return sigma(before, recent, _SIGMA, others=others)
 
 
-async def _unaided(desk: Desk, contest: Contest) -> RollbackVerdict:
+async def _unaided(services: Services, contest: Contest) -> RollbackVerdict:
     """Judge without a control version: by the previous version, or by the version's own first conversations."""
     docket = contest.docket
     before = _ones(docket.said_before)
@@ -212,7 +216,7 @@ async def _unaided(desk: Desk, contest: Contest) -> RollbackVerdict:
         return verdict
     until, began = now[0].began, now[-UNAIDED.window :][0].began
     beside = [each.mean for each in _ones(docket.said_beside) if each.began >= began]
-    others = [(means, beside), *await _others(desk, contest, (until, began), UNAIDED)]
+    others = [(means, beside), *await _others(services, contest, (until, began), UNAIDED)]
     return sigma(means, recent, UNAIDED, others=others)
 
 
@@ -221,27 +225,29 @@ def _ones(conversation_evidences: Iterable[ConversationEvidence]) -> list[Conver
     return [each for each in conversation_evidences if each.is_one]
 
 
-async def _others(desk: Desk, contest: Contest, times: tuple[float, float], settings: SigmaSettings) -> list[Means]:
+async def _others(
+    services: Services, contest: Contest, times: tuple[float, float], settings: SigmaSettings
+) -> list[Means]:
     """Return the means of other prompts and branches in conversations without this one.
 
     `times` are the end of its baseline and the start of its window.
     """
     until, began = times
     place = (contest.slug, contest.branch)
-    observations = await desk.prompts.observations(Scope(), contest.slug, branch=contest.branch, limit=OBSERVATIONS)
+    observations = await services.prompts.observations(Scope(), contest.slug, branch=contest.branch, limit=OBSERVATIONS)
     ours = {each.conversation for each in observations} - {""}
     results: list[Means] = []
     after = ""
     while True:
-        page = await desk.prompts.page(Scope(), limit=_PAGE, after=after)
+        page = await services.prompts.page(Scope(), limit=_PAGE, after=after)
         for family in page.items:
-            seen = await desk.prompts.observations(Scope(), family.slug)
+            seen = await services.prompts.observations(Scope(), family.slug)
             apart = [each for each in seen if each.conversation not in ours]
             for branch in family.branches:
                 if (family.slug, branch.name) == place:
                     continue
                 heard = [each for each in apart if each.branch == branch.name]
-                said = talks(heard) if settings is UNAIDED else units(heard, desk.clock.now())
+                said = talks(heard) if settings is UNAIDED else units(heard, services.clock.now())
                 before = [each.mean for each in said if each.began < until]
                 results.append((before[-settings.baseline :], [each.mean for each in said if each.began >= began]))
         if page.next is None:
@@ -253,7 +259,7 @@ async def _others(desk: Desk, contest: Contest, times: tuple[float, float], sett
 
 
 async def learn(
-    desk: Desk,
+    services: Services,
     observation: Observation,
     version: Version,
     *,
@@ -270,7 +276,7 @@ async def learn(
         msg = f"propensity: {share!r} is out of range. Use the version's selection probability: above 0, at most 1."
         raise InvalidInput(msg, where="propensity")
     observation = structs.replace(observation, signals=checked(observation.signals))
-    observation, version = await spoken(desk, observation, version, named=named, placed=placed)
+    observation, version = await spoken(services, observation, version, named=named, placed=placed)
     context: dict[str, Any] = {
         "score": observation.score,
         "sentiment": observation.sentiment,
@@ -279,9 +285,9 @@ async def learn(
     }
     if observation.user:
         context["userId"] = observation.user  # in a text field, which can be erased
-    record = receipt(desk, version, "observe", context=context, conversation=observation.conversation)
-    stands = await desk.prompts.observe(Scope(), observation, audit=record, once=once)
-    if stands.observations > EAGER and (observation.slug, observation.branch) not in desk.dockets:
+    record = receipt(services, version, "observe", context=context, conversation=observation.conversation)
+    stands = await services.prompts.observe(Scope(), observation, audit=record, once=once)
+    if stands.observations > EAGER and (observation.slug, observation.branch) not in services.caches.evidence:
         reason = f"{stands.observations:,} observations: the background job judges them"
         return stands, RollbackStatus(decision="wait", reason=reason)
-    return stands, await _review(desk, observation.slug, stands)
+    return stands, await _review(services, observation.slug, stands)

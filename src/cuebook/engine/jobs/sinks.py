@@ -5,7 +5,7 @@ If a process dies between the sink's return and the deletion, the summary is del
 
 import logging
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.errors import CuebookError, NotFound
 from cuebook.interfaces.sink import FinishedSummary, Sink
 from cuebook.records.memory import Scope
@@ -22,27 +22,27 @@ class Outlet:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
-    async def keep(self, desk: Desk) -> None:
+    async def keep(self, services: Services) -> None:
         """Deliver queued summaries in order. After a failure, the next run continues with the failed one."""
-        while noted := await desk.store.memories.outbox(sinks=[self._sink.name], limit=BATCH):
+        while noted := await services.store.memories.outbox(sinks=[self._sink.name], limit=BATCH):
             for no, _, tenant, conversation, version in noted:
                 try:
-                    await self._deliver(desk, Scope(tenant), conversation, version)
+                    await self._deliver(services, Scope(tenant), conversation, version)
                 except (CuebookError, OSError) as error:
-                    log.warning("Sink %s failed: %s", self._sink.name, desk.writer.clean(str(error)))
+                    log.warning("Sink %s failed: %s", self._sink.name, services.writer.clean(str(error)))
                     return
-                await desk.store.memories.crossed_off([no])
+                await services.store.memories.crossed_off([no])
 
-    async def due(self, desk: Desk) -> int:
+    async def due(self, services: Services) -> int:
         """Count the summaries queued for the sink, up to one run's."""
-        return len(await desk.store.memories.outbox(sinks=[self._sink.name], limit=BATCH))
+        return len(await services.store.memories.outbox(sinks=[self._sink.name], limit=BATCH))
 
-    async def _deliver(self, desk: Desk, scope: Scope, conversation: str, version: int) -> None:
+    async def _deliver(self, services: Services, scope: Scope, conversation: str, version: int) -> None:
         """Deliver a summary, unless its conversation was erased meanwhile."""
         try:
-            known = await desk.store.conversation(scope, conversation)
-            summary = await desk.store.summary(scope, conversation, version=version)
-            items = await desk.store.items(scope, conversation)
+            known = await services.store.conversation(scope, conversation)
+            summary = await services.store.summary(scope, conversation, version=version)
+            items = await services.store.items(scope, conversation)
         except NotFound:
             return
         if summary is None:

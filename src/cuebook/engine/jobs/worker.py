@@ -5,8 +5,8 @@ import contextlib
 import logging
 from typing import NamedTuple
 
-from cuebook.engine.core.desk import Desk, Job
 from cuebook.engine.core.foreground_gate import MAX_WAIT_S
+from cuebook.engine.core.services import Job, Services
 from cuebook.engine.jobs.compaction import FAILURES, Outcome, compact_once
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import CuebookError
@@ -37,13 +37,12 @@ class ConversationKey(NamedTuple):
 class Worker:
     """Background worker of one process. Any number may run: each write checks the rows that it was derived from."""
 
-    def __init__(self, desk: Desk, *, interval_s: float) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, *, interval_s: float) -> None:
+        self._services = services
         self._interval = interval_s
-        self._wakeup = asyncio.Event()
+        self._wakeup = services.wakeup
         self._working = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        desk.notify_jobs = self._wakeup.set
 
     def start(self) -> None:
         """Start to poll for jobs."""
@@ -79,13 +78,13 @@ class Worker:
     async def work(self, *, hurry: bool, conversation: str | None = None) -> int:
         """Run due jobs, one pass per conversation. Return the number done. `hurry` ignores cool-downs."""
         async with self._working:
-            done = await self._desk.expire()
-            await self._desk.store.forget_keys(before=self._desk.clock.now() - KEYS_S)
+            done = await self._services.expire()
+            await self._services.store.forget_keys(before=self._services.clock.now() - KEYS_S)
             for due, profile in await self._due(hurry=hurry, conversation=conversation):
-                await self._desk.foreground.wait_until_free(MAX_WAIT_S)
+                await self._services.foreground.wait_until_free(MAX_WAIT_S)
                 done += await self._pass(due, profile) == "stored"
-            for job in self._desk.jobs:
-                await self._desk.foreground.wait_until_free(MAX_WAIT_S)
+            for job in self._services.jobs:
+                await self._services.foreground.wait_until_free(MAX_WAIT_S)
                 await self._do(job)
         return done
 
@@ -94,7 +93,7 @@ class Worker:
         try:
             await job.run()
         except CuebookError as error:
-            log.warning("%s", self._desk.writer.clean(str(error)))
+            log.warning("%s", self._services.writer.clean(str(error)))
         except Exception:  # a sink is user code: no exception of it may block other jobs
             log.exception("Background job %s failed; it will be retried", job.name)
 
@@ -117,7 +116,7 @@ class Worker:
         refused: set[ConversationKey] = set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s), self._working:
-                await self._desk.expire()
+                await self._services.expire()
                 while dues := [
                     each
                     for each in await self._due(hurry=True, conversation=conversation)
@@ -128,34 +127,36 @@ class Worker:
                         place = place_of(due)
                         tries[place] = 0 if outcome == "stored" else tries.get(place, 0) + 1
                         refused |= {place} if outcome == "refused" else set()
-                for job in self._desk.jobs:
+                for job in self._services.jobs:
                     await self._whole(job)
         results = await self._due(hurry=True, conversation=conversation)
         left = [due for due, _ in results if place_of(due) not in refused]
-        counts = {"compaction": len(left)} | {job.name: await job.due() for job in self._desk.jobs}
+        counts = {"compaction": len(left)} | {job.name: await job.due() for job in self._services.jobs}
         return {kind: count for kind, count in counts.items() if count}
 
     async def _pass(self, due: DueConversation, profile: CompactionProfile) -> Outcome:
         """Run one pass. An error postpones only this conversation."""
-        desk, scope = self._desk, Scope(due.tenant)
+        services, scope = self._services, Scope(due.tenant)
         try:
-            await correct_summary(desk, scope, due.conversation)
-            return await compact_once(desk, scope, due.conversation, profile)
+            await correct_summary(services, scope, due.conversation)
+            return await compact_once(services, scope, due.conversation, profile)
         except CuebookError as error:
-            log.warning("Summarization failed for conversation %s: %s", due.conversation, desk.writer.clean(str(error)))
+            log.warning(
+                "Summarization failed for conversation %s: %s", due.conversation, services.writer.clean(str(error))
+            )
         except Exception:
             log.exception("Summarization failed for conversation %s; it will be retried", due.conversation)
-        until = desk.clock.now() + backoff_s(due.failures, profile.cooldown_ms)
-        await desk.store.postpone(scope, due.conversation, until=until, failed=True, mark=due.mark)
+        until = services.clock.now() + backoff_s(due.failures, profile.cooldown_ms)
+        await services.store.postpone(scope, due.conversation, until=until, failed=True, mark=due.mark)
         return "failed"
 
     async def _due(self, *, hurry: bool, conversation: str | None) -> list[tuple[DueConversation, CompactionProfile]]:
         """Return the due conversations, largest backlog first."""
-        least = least_backlog(self._desk.compaction)
+        least = least_backlog(self._services.settings.compaction)
         results: list[tuple[DueConversation, CompactionProfile]] = []
         last: DueConversation | None = None
         while True:
-            page = await self._desk.store.due(limit=BATCH, least=least, after=last, conversation=conversation)
+            page = await self._services.store.due(limit=BATCH, least=least, after=last, conversation=conversation)
             profiles = ((due, self.profile_if_due(due, hurry=hurry)) for due in page)
             results += [(due, profile) for due, profile in profiles if profile is not None]
             if len(page) < BATCH:
@@ -164,15 +165,17 @@ class Worker:
 
     def profile_if_due(self, due: DueConversation, *, hurry: bool) -> CompactionProfile | None:
         """Return a conversation's compaction profile if a pass is due now."""
-        desk = self._desk
-        profile = choose(desk.compaction, due.mode or None)
+        services = self._services
+        profile = choose(services.settings.compaction, due.mode or None)
         verdict = due_for(
             profile,
             backlog=due.backlog,
             backlog_tokens=due.backlog_tokens,
-            room=allot(desk.limits, front=0).posts,
-            trigger_ratio=due.trigger if desk.tunes and due.trigger else desk.limits.trigger_ratio,
-            now=desk.clock.now(),
+            room=allot(services.settings.limits, front=0).posts,
+            trigger_ratio=due.trigger
+            if services.settings.tunes and due.trigger
+            else services.settings.limits.trigger_ratio,
+            now=services.clock.now(),
             last_at=due.last_at,
             not_before=due.not_before,
             hurry=hurry,

@@ -11,7 +11,7 @@ from typing import NoReturn
 import msgspec
 from msgspec import Raw, Struct
 
-from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.core.services import Key, Services
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.proxy.answer_relay import relay_answer
 from cuebook.engine.proxy.idempotent_replay import tell, told_before
@@ -56,16 +56,16 @@ class OutgoingRequest(Struct, frozen=True, kw_only=True):
 class Wire(Struct, frozen=True, kw_only=True):
     """Functions of a wire format: parse requests as chat completions, build the outgoing body, parse the answer."""
 
-    read: Callable[[Desk, RelayCall], Request]
-    outgoing: Callable[[Desk, Upstream, OutgoingRequest], RelayRequest]
+    read: Callable[[Services, RelayCall], Request]
+    outgoing: Callable[[Services, Upstream, OutgoingRequest], RelayRequest]
     hears: Callable[[], StreamReader]
-    breaks: Callable[[Desk, Upstream, str], bool]  # whether to send cache breakpoints to a model
+    breaks: Callable[[Services, Upstream, str], bool]  # whether to send cache breakpoints to a model
     tells: Callable[..., Iterator[Head | bytes]] = tell  # replays a stored answer
     says: bool = True  # False: send the client's own messages and only store the window
 
 
 async def relay(
-    desk: Desk,
+    services: Services,
     upstream: Upstream | None,
     scope: Scope,
     call: RelayCall,
@@ -81,40 +81,40 @@ async def relay(
     Conflict.
     """
     wire, began = wire or CHAT, time.perf_counter()
-    request = wire.read(desk, call)
+    request = wire.read(services, call)
     if request.user and scope.user is None:
         scope = Scope(scope.tenant, request.user)
-    key = key_of(desk, call, request)
-    if again := await _again(desk, upstream, scope, request, key, wire=wire):
+    key = key_of(services, call, request)
+    if again := await _again(services, upstream, scope, request, key, wire=wire):
         for piece in again:
             yield piece
         return
-    conversation = request.conversation or (await _place(desk, scope, request, call)).conversation
+    conversation = request.conversation or (await _place(services, scope, request, call)).conversation
     request = msgspec.structs.replace(request, conversation=conversation)
-    async with desk.lines.hold(scope.tenant, conversation):
-        quotes = upstream is None and desk.model.name == NO_MODEL
-        intend = meaning(desk, scope, request, call, conversation, key=key, quotes=quotes)
-        place = None if wire.says else await _place(desk, scope, request, call)
-        opened = await open_step(desk, scope, intend if wire.says else unsaid(intend))
+    async with services.queue.hold(scope.tenant, conversation):
+        quotes = upstream is None and services.model.name == NO_MODEL
+        intend = meaning(services, scope, request, call, conversation, key=key, quotes=quotes)
+        place = None if wire.says else await _place(services, scope, request, call)
+        opened = await open_step(services, scope, intend if wire.says else unsaid(intend))
         if opened is None:  # the same request was first, in another process
-            for piece in await _again(desk, upstream, scope, request, key, wire=wire) or _nothing(conversation):
+            for piece in await _again(services, upstream, scope, request, key, wire=wire) or _nothing(conversation):
                 yield piece
             return
-        if opened.side and desk.first_aside((scope.tenant, conversation)):
+        if opened.side and services.caches.is_first_side_request((scope.tenant, conversation)):
             log.info(
                 "A request of conversation %s does not continue its history; it is stored as a side branch",
                 conversation,
             )
-        async with OpenStep(desk, opened.lease, opened.renders if wire.says else (), zone=opened.zone) as step:
-            step.on_closed = logging_of(desk, opened) if wire.says else None
+        async with OpenStep(services, opened.lease, opened.renders if wire.says else (), zone=opened.zone) as step:
+            step.on_closed = logging_of(services, opened) if wire.says else None
             if upstream is None:
-                answers = answer(desk, opened, step, stream=request.stream, counts=request.wants_usage)
+                answers = answer(services, opened, step, stream=request.stream, counts=request.wants_usage)
             else:
                 going = OutgoingRequest(request=request, call=call, opened=opened, model=model)
                 if ledger is not None and place is not None:
-                    marks = wire.breaks(desk, upstream, model or request.model)
-                    step.metadata |= await reckoned(ledger, desk, request, place, opened, began=began, marks=marks)
-                reply = await upstream.send(wire.outgoing(desk, upstream, going))
+                    marks = wire.breaks(services, upstream, model or request.model)
+                    step.metadata |= await reckoned(ledger, services, request, place, opened, began=began, marks=marks)
+                reply = await upstream.send(wire.outgoing(services, upstream, going))
                 answers = relay_answer(reply, step, wire.hears())
             async with aclosing(_placed(answers, opened)) as pieces:
                 async for piece in pieces:
@@ -133,11 +133,11 @@ async def _placed(answers: AsyncGenerator[Head | bytes, None], opened: Opened) -
 
 
 async def _again(
-    desk: Desk, upstream: Upstream | None, scope: Scope, request: Request, key: Key | None, *, wire: Wire
+    services: Services, upstream: Upstream | None, scope: Scope, request: Request, key: Key | None, *, wire: Wire
 ) -> list[Head | bytes]:
     """Return the stored answer of an Idempotency-Key, or nothing."""
-    stored_reply = await told_before(desk, scope, key, request) if key else None
-    return list(wire.tells(desk, stored_reply, request, estimate=upstream is None)) if stored_reply else []
+    stored_reply = await told_before(services, scope, key, request) if key else None
+    return list(wire.tells(services, stored_reply, request, estimate=upstream is None)) if stored_reply else []
 
 
 def _nothing(conversation: str) -> NoReturn:
@@ -147,12 +147,12 @@ def _nothing(conversation: str) -> NoReturn:
 # ---- Interpretation of a request ------------------------------------------------------------------------------------
 
 
-async def _place(desk: Desk, scope: Scope, request: Request, call: RelayCall) -> HistoryPlace:
-    return await place_of(desk, scope, request, call)
+async def _place(services: Services, scope: Scope, request: Request, call: RelayCall) -> HistoryPlace:
+    return await place_of(services, scope, request, call)
 
 
 def meaning(
-    desk: Desk,
+    services: Services,
     scope: Scope,
     request: Request,
     call: RelayCall,
@@ -167,16 +167,16 @@ def meaning(
     """
 
     async def intend() -> Intent:
-        place = await _place(desk, scope, request, call)
-        drafts = _drafts(desk, request, place)
-        turn = await _waiting(desk, scope, request, place, drafts)
-        frozen = await frozen_volatile(desk, scope, turn) if turn else None
+        place = await _place(services, scope, request, call)
+        drafts = _drafts(services, request, place)
+        turn = await _waiting(services, scope, request, place, drafts)
+        frozen = await frozen_volatile(services, scope, turn) if turn else None
         return Intent(
             ask=Ask(
                 "" if place.side else request.query,
                 conversation,
                 user=request.user or scope.user,
-                persona=request.model if request.model in desk.personas else None,
+                persona=request.model if request.model in services.settings.personas else None,
                 mode=RELAY if place.begins else None,
                 project=call.project,
                 time_zone=call.time_zone,
@@ -187,7 +187,7 @@ def meaning(
                 authenticated=call.authenticated and (request.user or scope.user) is not None,
             ),
             drafts=drafts,
-            wish=_wish(desk, request, place, drafts, frozen, quotes=quotes, time_zone=call.time_zone),
+            wish=_wish(services, request, place, drafts, frozen, quotes=quotes, time_zone=call.time_zone),
             parent=place.parent,
             moves_head=not place.side,
             goes_on=turn,
@@ -211,12 +211,12 @@ def unsaid(intend: Callable[[], Awaitable[Intent]]) -> Callable[[], Awaitable[In
     return intended
 
 
-def _drafts(desk: Desk, request: Request, place: HistoryPlace) -> tuple[Draft, ...]:
+def _drafts(services: Services, request: Request, place: HistoryPlace) -> tuple[Draft, ...]:
     drafts: list[Draft] = []
     for each in request.history[place.first_new :]:
-        id_, now = desk.dice.new_id("post"), desk.clock.now()
+        id_, now = services.dice.new_id("post"), services.clock.now()
         drafts.append(
-            desk.writer.message(
+            services.writer.message(
                 each.raw, each.content, id=id_, user=request.user, now=now, owner=place.owner, clean=not each.secret
             )
         )
@@ -224,7 +224,7 @@ def _drafts(desk: Desk, request: Request, place: HistoryPlace) -> tuple[Draft, .
 
 
 async def _waiting(
-    desk: Desk, scope: Scope, request: Request, place: HistoryPlace, drafts: Sequence[Draft]
+    services: Services, scope: Scope, request: Request, place: HistoryPlace, drafts: Sequence[Draft]
 ) -> Turn | None:
     """Return the turn that waits for these tool results, or for results already stored."""
     if place.side or place.parent == 0 or any(draft.role != TOOL for draft in drafts):
@@ -232,7 +232,7 @@ async def _waiting(
     asked = place.parent if drafts else _asked_by(request, place)
     if not drafts and asked is None:
         return None
-    scene = await desk.store.scene(
+    scene = await services.store.scene(
         scope, PathQuery(conversation=place.conversation, parent=place.parent, use_summary=False)
     )
     turn = scene.open_turn
@@ -248,7 +248,7 @@ def _asked_by(request: Request, place: HistoryPlace) -> int | None:
 
 
 def _wish(
-    desk: Desk,
+    services: Services,
     request: Request,
     place: HistoryPlace,
     drafts: tuple[Draft, ...],
@@ -259,17 +259,17 @@ def _wish(
 ) -> Callable[[Scene], Wish]:
     live = {seq: request.history[n].raw for n, seq in place.seqs.items() if request.history[n].secret}
     live_drafts = {n: each.raw for n, each in enumerate(request.history[place.first_new :]) if each.secret}
-    asked = "" if place.side or frozen is not None or not desk.recall else request.query
+    asked = "" if place.side or frozen is not None or not services.settings.recall else request.query
 
     def wish(scene: Scene) -> Wish:
-        zone = zone_of(time_zone, scene.conversation, desk.zone)
+        zone = zone_of(time_zone, scene.conversation, services.settings.zone)
         return Wish(
             conversation=request.conversation or place.conversation,
             drafts=drafts,
             user=place.owner,
-            query=read_query(asked, speakers=scene.speakers, now=desk.clock.now(), zone=zone) if asked else None,
+            query=read_query(asked, speakers=scene.speakers, now=services.clock.now(), zone=zone) if asked else None,
             zone=zone,
-            recall_hits=desk.recall_hits,
+            recall_hits=services.settings.recall_hits,
             quotes=quotes,
             client=request.client,
             live_client=request.live_client,
@@ -287,16 +287,16 @@ def _wish(
 # ---- Outgoing request -----------------------------------------------------------------------------------------------
 
 
-def _outgoing(desk: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
+def _outgoing(services: Services, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
     request, call, model = going.request, going.call, going.model
-    body = body_of(request, going.opened, model=model, breakpoints=breaks(desk, upstream, model or request.model))
+    body = body_of(request, going.opened, model=model, breakpoints=breaks(services, upstream, model or request.model))
     return RelayRequest(method="POST", path="/chat/completions", headers=call.headers, body=body, query=call.query)
 
 
-def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
+def breaks(services: Services, upstream: Upstream, model: str) -> bool:
     """Return whether to send cache breakpoints: by setting, or if the provider is known to support them."""
-    if desk.breakpoints != "auto":
-        return desk.breakpoints == "on"
+    if services.settings.breakpoints != "auto":
+        return services.settings.breakpoints == "on"
     rule = rule_for(model, upstream.base_url)
     return rule is not None and rule.name == "openai-breakpoints"
 

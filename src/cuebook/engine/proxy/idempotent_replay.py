@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.core.services import Key, Services
 from cuebook.engine.proxy.local_answer import Head, head_of
 from cuebook.engine.proxy.request import Request
 from cuebook.engine.turn.opening import POLL_S
@@ -33,47 +33,47 @@ class StoredReply(Struct, frozen=True, kw_only=True):
     messages: tuple[bytes, ...]
 
 
-async def told_before(desk: Desk, scope: Scope, key: Key, request: Request) -> StoredReply | None:
+async def told_before(services: Services, scope: Scope, key: Key, request: Request) -> StoredReply | None:
     """Return the stored answer of a key, waiting while its step runs, or None for a new or missing key.
 
     Raises KeyReused if the key belongs to another request.
     """
     name, digest = key
-    answered = await desk.answered(scope, key)
+    answered = await services.answered(scope, key)
     if answered is None:
         return None
     if answered.digest != digest or not answered.turn:
         msg = f"Idempotency-Key {name!r} was used with a different request. Choose a new key."
         raise KeyReused(msg, where="Idempotency-Key")
-    turn, step = await _ended(desk, scope, answered)
+    turn, step = await _ended(services, scope, answered)
     if step.state != "finished":
         return None
-    messages = await _choices(desk, scope, answered.conversation, step, most=request.choices)
-    no = (await desk.store.conversation(scope, answered.conversation)).no
+    messages = await _choices(services, scope, answered.conversation, step, most=request.choices)
+    no = (await services.store.conversation(scope, answered.conversation)).no
     return StoredReply(conversation=answered.conversation, no=no, turn=turn, step=step, messages=messages)
 
 
-async def _ended(desk: Desk, scope: Scope, answered: StoredAnswer) -> tuple[Turn, Step]:
+async def _ended(services: Services, scope: Scope, answered: StoredAnswer) -> tuple[Turn, Step]:
     """Wait for the step of a key. End a step whose process died."""
     while True:
-        turn = await desk.store.turn(scope, answered.conversation, answered.turn)
+        turn = await services.store.turn(scope, answered.conversation, answered.turn)
         step = turn.steps[answered.step - 1]
         if step.state != "running":
             return turn, step
-        await desk.expire()
+        await services.expire()
         await asyncio.sleep(POLL_S)
 
 
-async def _choices(desk: Desk, scope: Scope, conversation: str, step: Step, *, most: int) -> tuple[bytes, ...]:
+async def _choices(services: Services, scope: Scope, conversation: str, step: Step, *, most: int) -> tuple[bytes, ...]:
     """Load the reply and the other choices after it."""
     if not step.reply_seq:
         return (_NOTHING,)
     span = (step.reply_seq, step.reply_seq + most - 1)
-    reply, *others = await desk.store.posts_in(scope, conversation, [span])
+    reply, *others = await services.store.posts_in(scope, conversation, [span])
     return tuple(whole(each, None) for each in (reply, *others) if each is reply or each.id.startswith(f"{reply.id}-"))
 
 
-def tell(desk: Desk, stored_reply: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
+def tell(services: Services, stored_reply: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
     """Yield a stored answer in its wire format. With `estimate`, count missing usage."""
     about = stored_reply.turn.metadata.get("answer", {})
     about = about if about.get("step") == stored_reply.step.n else {}
@@ -85,7 +85,7 @@ def tell(desk: Desk, stored_reply: StoredReply, request: Request, *, estimate: b
     }
     raw = about.get("finishReasons", [])
     reasons = [raw[n] if n < len(raw) and raw[n] else _finish(each) for n, each in enumerate(stored_reply.messages)]
-    usage = usage_fields(counted(desk, stored_reply, estimate=estimate))
+    usage = usage_fields(counted(services, stored_reply, estimate=estimate))
     yield told_head(stored_reply, request)
     if request.stream:
         yield from write_stream(frame, stored_reply.messages, reasons, usage if request.wants_usage else None)
@@ -104,12 +104,12 @@ def _finish(message: bytes) -> str:
     return "tool_calls" if value.get("tool_calls") else "function_call" if value.get("function_call") else "stop"
 
 
-def counted(desk: Desk, stored_reply: StoredReply, *, estimate: bool) -> Usage | None:
+def counted(services: Services, stored_reply: StoredReply, *, estimate: bool) -> Usage | None:
     """Return the provider's token counts. Without them return None, or with `estimate` our own counts."""
     usage = stored_reply.step.usage
     if usage is None or usage.input is None or usage.output is None:
         if not estimate:
             return None
-        said = sum(desk.count(read_message(each).message) for each in stored_reply.messages)
+        said = sum(services.count(read_message(each).message) for each in stored_reply.messages)
         usage = Usage(input=stored_reply.step.manifest.tokens, output=said)
     return usage

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.turn.opening import Opened
 from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.turn import speak
@@ -37,27 +37,27 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 async def answer(
-    desk: Desk, opened: Opened, step: OpenStep, *, stream: bool, counts: bool = False
+    services: Services, opened: Opened, step: OpenStep, *, stream: bool, counts: bool = False
 ) -> AsyncGenerator[Head | bytes, None]:
     """Answer by the configured model, or with recalled text without one.
 
     `counts`: a stream ends with its usage.
     """
     lease = step.lease
-    created = int(desk.clock.now())
+    created = int(services.clock.now())
     id_ = f"chatcmpl-{lease.no}-{lease.turn}-{lease.fence}"  # unique in this database: clients identify answers by it
-    frame = {"id": id_, "created": created, "model": desk.model.name}
+    frame = {"id": id_, "created": created, "model": services.model.name}
     step.metadata = {"answer": {"step": lease.step, **frame}}
     head = head_of(conversation=lease.conversation, turn=lease.turn, step=lease.step, stream=stream)
     if stream:
         yield head
         yield write_chunk(frame, {"role": "assistant", "content": ""})
-    async with aclosing(speak(desk, opened, step)) as texts:
+    async with aclosing(speak(services, opened, step)) as texts:
         async for text in texts:
             if stream:
                 yield write_chunk(frame, {"content": text})
     text, finish = "".join(step.text), finish_of(step)
-    usage = usage_fields(Usage(input=opened.planned.window.tokens, output=desk.count(text)))
+    usage = usage_fields(Usage(input=opened.planned.window.tokens, output=services.count(text)))
     if stream:
         for event in write_end(frame, [finish], usage if counts else None):
             yield event

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Raw
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.chat_completions import OutgoingRequest, Wire
 from cuebook.engine.proxy.idempotent_replay import StoredReply, counted, told_head
 from cuebook.engine.proxy.local_answer import Head
@@ -30,7 +30,9 @@ from cuebook.wire.chat_answers import ChatReader
 # ---- Repeated requests ----------------------------------------------------------------------------------------------
 
 
-def tell_message(desk: Desk, stored_reply: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
+def tell_message(
+    services: Services, stored_reply: StoredReply, request: Request, *, estimate: bool
+) -> Iterator[Head | bytes]:
     """Yield a stored answer in Anthropic's wire format."""
     about = stored_reply.turn.metadata.get("answer", {})
     about = about if about.get("step") == stored_reply.step.n else {}
@@ -42,7 +44,7 @@ def tell_message(desk: Desk, stored_reply: StoredReply, request: Request, *, est
         about.get("model") or request.model,
         content,
         stop=stops[0] or ("tool_use" if calls else "end_turn"),
-        usage=message_usage(counted(desk, stored_reply, estimate=estimate)),
+        usage=message_usage(counted(services, stored_reply, estimate=estimate)),
     )
     yield told_head(stored_reply, request)
     if request.stream:
@@ -61,22 +63,22 @@ _THEIRS = "anthropic-"
 _KEY, _BEARER = "x-api-key", "authorization"
 
 
-def read_as_chat(desk: Desk, call: RelayCall) -> Request:
+def read_as_chat(services: Services, call: RelayCall) -> Request:
     """Parse a request that a server of another wire answers. Raises InvalidInput, also for unsupported content."""
-    request = read_messages(desk, call)
+    request = read_messages(services, call)
     chat_fields(_fields.decode(call.body))
     return msgspec.structs.replace(request, fields={**request.fields, "stream_options": Raw(b'{"include_usage":true}')})
 
 
-def count_messages(desk: Desk, call: RelayCall) -> int:
+def count_messages(services: Services, call: RelayCall) -> int:
     """Estimate the tokens of a request. Raises InvalidInput."""
-    request = read_messages(desk, call)
-    history = sum(weigh(msgspec.json.decode(each.raw), desk.count) for each in request.history)
-    front = sum(each.tokens or weigh(msgspec.json.decode(each.wire), desk.count) for each in request.client)
-    return history + front + (desk.count(request.tools) if request.tools else 0)
+    request = read_messages(services, call)
+    history = sum(weigh(msgspec.json.decode(each.raw), services.count) for each in request.history)
+    front = sum(each.tokens or weigh(msgspec.json.decode(each.wire), services.count) for each in request.client)
+    return history + front + (services.count(request.tools) if request.tools else 0)
 
 
-def _as_chat(_: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
+def _as_chat(_: Services, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
     """Return the window as a chat completion."""
     call = going.call
     fields = chat_fields(_fields.decode(call.body))
@@ -121,9 +123,11 @@ class _MessagesModel(msgspec.Struct):
 # ---- Breakpoints ----------------------------------------------------------------------------------------------------
 
 
-def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
+def breaks(services: Services, upstream: Upstream, model: str) -> bool:
     """Return whether to send cache breakpoints: by setting, or if the provider itself answers."""
-    return desk.breakpoints != "off" and (desk.breakpoints == "on" or _rule(upstream, model) is not None)
+    return services.settings.breakpoints != "off" and (
+        services.settings.breakpoints == "on" or _rule(upstream, model) is not None
+    )
 
 
 def _rule(upstream: Upstream, model: str) -> CacheRule | None:
@@ -131,32 +135,32 @@ def _rule(upstream: Upstream, model: str) -> CacheRule | None:
     return rule if rule is not None and rule.name.startswith("anthropic") else None
 
 
-def marked(desk: Desk, upstream: Upstream, request: RelayRequest) -> RelayRequest:
+def marked(services: Services, upstream: Upstream, request: RelayRequest) -> RelayRequest:
     """Return a request with cache breakpoints, by setting or if the provider itself answers, else unchanged.
 
     A request with fewer bytes than a model's minimum of cached tokens gets none.
     """
-    if request.method != "POST" or request.path != PATH or desk.breakpoints == "off":
+    if request.method != "POST" or request.path != PATH or services.settings.breakpoints == "off":
         return request
     try:
         model = msgspec.json.decode(request.body, type=_MessagesModel).model
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return request
     rule = _rule(upstream, model)
-    if not breaks(desk, upstream, model) or (rule is not None and len(request.body) < rule.minimum):
+    if not breaks(services, upstream, model) or (rule is not None and len(request.body) < rule.minimum):
         return request
-    return msgspec.structs.replace(request, body=with_cache_marks(request.body, hour=lasts_an_hour(desk)))
+    return msgspec.structs.replace(request, body=with_cache_marks(request.body, hour=lasts_an_hour(services)))
 
 
-def lasts_an_hour(desk: Desk) -> bool:
+def lasts_an_hour(services: Services) -> bool:
     """Return whether the cache lasts an hour, by setting."""
-    return desk.cache_rule is not None and desk.cache_rule.name == "anthropic-1h"
+    return services.settings.cache_rule is not None and services.settings.cache_rule.name == "anthropic-1h"
 
 
 # ---- Request --------------------------------------------------------------------------------------------------------
 
 
-def read_messages(desk: Desk, call: RelayCall) -> Request:
+def read_messages(services: Services, call: RelayCall) -> Request:
     """Parse a request as an equivalent chat completion.
 
     Raises NotReadError for unsupported content, and InvalidInput for invalid headers.
@@ -174,7 +178,7 @@ def read_messages(desk: Desk, call: RelayCall) -> Request:
     chat: dict[str, Any] = {name: fields[name] for name in _SAME if name in fields}
     chat["messages"] = [*system, *(Raw(each.chat) for each in turned)]
     chat["user"] = user_of(fields)
-    request = read_request(desk, msgspec.structs.replace(call, body=_encode(chat)))
+    request = read_request(services, msgspec.structs.replace(call, body=_encode(chat)))
     return msgspec.structs.replace(request, turned=tuple(turned))
 
 
@@ -202,18 +206,18 @@ def user_of(fields: Mapping[str, Raw]) -> str:
 # ---- Outgoing request -----------------------------------------------------------------------------------------------
 
 
-def _window(desk: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
+def _window(services: Services, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
     name = going.model or going.request.model
     rule, tokens = _rule(upstream, name), going.opened.planned.window.tokens
-    marks = breaks(desk, upstream, name) and not (rule is not None and tokens < rule.minimum)
-    return _sent(going.call, body_of(going, marks=marks, hour=lasts_an_hour(desk)))
+    marks = breaks(services, upstream, name) and not (rule is not None and tokens < rule.minimum)
+    return _sent(going.call, body_of(going, marks=marks, hour=lasts_an_hour(services)))
 
 
-def _as_it_came(desk: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
+def _as_it_came(services: Services, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
     body, model = going.call.body, going.model
     if model is not None:
         body = _encode(_fields.decode(body) | {"model": Raw(_encode(model))})
-    return marked(desk, upstream, _sent(going.call, body))
+    return marked(services, upstream, _sent(going.call, body))
 
 
 def _sent(call: RelayCall, body: bytes) -> RelayRequest:

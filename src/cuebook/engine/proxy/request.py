@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from cuebook.engine.core.desk import Desk, Key
 from cuebook.engine.core.drafts import check_name
+from cuebook.engine.core.services import Key, Services
 from cuebook.engine.proxy.history_alignment import (
     Continuation,
     anchors,
@@ -124,7 +124,7 @@ class Request(Struct, frozen=True, kw_only=True):
         return isinstance(options, dict) and options.get("include_usage") is True
 
 
-def key_of(desk: Desk, call: RelayCall, request: Request) -> Key | None:
+def key_of(services: Services, call: RelayCall, request: Request) -> Key | None:
     """Return a call's Idempotency-Key with its request's digest, or None without a key.
 
     A streamed and an unstreamed request have the same digest.
@@ -138,10 +138,12 @@ def key_of(desk: Desk, call: RelayCall, request: Request) -> Key | None:
     places = _encode([request.conversation, request.user, call.server_history, *terms])
     fields = _fields.decode(call.body) if request.turned else request.fields  # on Anthropic's wire, the original ones
     asked = [name.encode() + b":" + bytes(raw) for name, raw in fields.items() if name not in _DELIVERY]
-    return call.idempotency_key, desk.request_digest(b"\x00".join([places, *sorted(asked)]))  # JSON contains no NUL
+    return call.idempotency_key, services.settings.request_digest(
+        b"\x00".join([places, *sorted(asked)])
+    )  # JSON contains no NUL
 
 
-def read_request(desk: Desk, call: RelayCall) -> Request:
+def read_request(services: Services, call: RelayCall) -> Request:
     """Parse a request. Leave the validation of other fields to the upstream.
 
     Raises InvalidInput naming the field, NotFound for an organization that is not the caller's.
@@ -159,7 +161,7 @@ def read_request(desk: Desk, call: RelayCall) -> Request:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"messages: expected a list of messages ({error})"
         raise InvalidInput(msg, where="messages") from None
-    spoken = [_spoken(desk, bytes(raw), number) for number, raw in enumerate(raws)]
+    spoken = [_spoken(services, bytes(raw), number) for number, raw in enumerate(raws)]
     if not spoken:
         msg = "messages: empty. Send at least one message."
         raise InvalidInput(msg, where="messages")
@@ -172,10 +174,10 @@ def read_request(desk: Desk, call: RelayCall) -> Request:
     user = call.user or _text(_value(fields, "user")) or _text(_value(fields, "safety_identifier")) or None
     check_name(call.conversation or name, "conversation")
     check_name(user or "", "user")
-    tools, live_tools = _charged(desk, fields)
+    tools, live_tools = _charged(services, fields)
     return Request(
         fields=fields,
-        client=tuple(client_system(desk.writer.clean_json(each.raw)) for each in front),
+        client=tuple(client_system(services.writer.clean_json(each.raw)) for each in front),
         live_client=tuple(client_system(each.raw) for each in front) if any(each.secret for each in front) else (),
         history=tuple(spoken[lead:]),
         model=_text(_value(fields, "model")),
@@ -215,7 +217,7 @@ def _control(call: RelayCall, metadata: Mapping[str, Any]) -> dict[str, Any] | N
     return value
 
 
-def _charged(desk: Desk, fields: Mapping[str, Raw]) -> tuple[str, str]:
+def _charged(services: Services, fields: Mapping[str, Raw]) -> tuple[str, str]:
     """Return the charged fields besides messages in their stored form, and the original if it differs.
 
     They are resent with every call, so the result of the secret scan is cached.
@@ -223,23 +225,25 @@ def _charged(desk: Desk, fields: Mapping[str, Raw]) -> tuple[str, str]:
     values = [bytes(fields[name]) for name in _CHARGED if _value(fields, name)]
     live = b"\n".join(values)
     name = digest_of(b"charged\n" + live)
-    known = desk.heard.get(name)
+    known = services.caches.messages.get(name)
     if known is not None and not known[2]:
         return live.decode(), ""
-    clean = b"\n".join(map(desk.writer.clean_json, values))
-    desk.keep_heard(name, ("", b"", clean != live))
+    clean = b"\n".join(map(services.writer.clean_json, values))
+    services.caches.keep_message(name, ("", b"", clean != live))
     return clean.decode(), live.decode() if clean != live else ""
 
 
-def _spoken(desk: Desk, raw: bytes, number: int) -> ResentMessage:
+def _spoken(services: Services, raw: bytes, number: int) -> ResentMessage:
     """Parse a message, or return its cached result by the digest of its bytes."""
     name = digest_of(raw)
-    known = desk.heard.get(name)
+    known = services.caches.messages.get(name)
     if known is not None:
         return ResentMessage(raw, *known)
-    clean = desk.writer.clean_json(raw)
+    clean = services.writer.clean_json(raw)
     message_content = read_message(clean, index=number)
-    known = desk.keep_heard(name, (message_content.role, openai_messages.digest(message_content), clean is not raw))
+    known = services.caches.keep_message(
+        name, (message_content.role, openai_messages.digest(message_content), clean is not raw)
+    )
     return ResentMessage(raw, *known, None if clean is not raw else message_content)
 
 
@@ -266,44 +270,44 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
     begins: bool = False  # a conversation whose client resends its whole history
 
 
-async def place_of(desk: Desk, scope: Scope, request: Request, call: RelayCall) -> HistoryPlace:
+async def place_of(services: Services, scope: Scope, request: Request, call: RelayCall) -> HistoryPlace:
     """Find the stored path that a resent history continues."""
     history = request.history
     name = request.conversation
     if call.server_history:
         owner = request.user or scope.user
-        return HistoryPlace(conversation=name or desk.dice.new_id("conv"), parent=call.parent, owner=owner)
+        return HistoryPlace(conversation=name or services.dice.new_id("conv"), parent=call.parent, owner=owner)
     digests = [each.digest for each in history]
     answers = frozenset(n for n, each in enumerate(history) if each.role == ASSISTANT)
     if name is not None:
-        alignments = await desk.store.align(scope, digests, conversation=name)
+        alignments = await services.store.align(scope, digests, conversation=name)
         if alignments and alignments[0].conversation.last_seq:
             return _place(continue_at(alignments[0], answers))
         return HistoryPlace(conversation=name, owner=request.user or scope.user, begins=True)
-    return await _recognised(desk, scope, request, call, answers)
+    return await _recognised(services, scope, request, call, answers)
 
 
 async def _recognised(
-    desk: Desk, scope: Scope, request: Request, call: RelayCall, answers: frozenset[int]
+    services: Services, scope: Scope, request: Request, call: RelayCall, answers: frozenset[int]
 ) -> HistoryPlace:
     """Find the path that a history without a conversation id continues, or start a new one."""
     history = request.history
     digests = [each.digest for each in history]
     sought = anchors(digests, answers, most=ANCHORS)
     if not sought and call.retried:  # a retry after an unanswered call: its conversation has only these messages
-        alignments = _unnamed(await desk.store.align(scope, digests, conversation=None, anchors=digests[-1:]))
+        alignments = _unnamed(await services.store.align(scope, digests, conversation=None, anchors=digests[-1:]))
         if continuation := same_request(alignments, len(history)):
             return _place(continuation)
     looked = sought or (digests[-1:] if call.lists else ())
-    every = await desk.store.align(scope, digests, conversation=None, anchors=looked) if looked else []
+    every = await services.store.align(scope, digests, conversation=None, anchors=looked) if looked else []
     if call.lists and history[-1].role != ASSISTANT:
         begun = [each for each in every if may_be_ours(each.conversation.id)]
-        if kept := same_items(begun, len(history), since=desk.clock.now() - LISTED_S):
+        if kept := same_items(begun, len(history), since=services.clock.now() - LISTED_S):
             return _place(kept)
     alignments = _unnamed(every) if sought else []
     if continuation := same_conversation(alignments, answers):
         return _place(continuation)
-    return HistoryPlace(conversation=desk.dice.new_id("conv"), owner=request.user or scope.user, begins=True)
+    return HistoryPlace(conversation=services.dice.new_id("conv"), owner=request.user or scope.user, begins=True)
 
 
 def _unnamed(alignments: Sequence[Alignment]) -> list[Alignment]:

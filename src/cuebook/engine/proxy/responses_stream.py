@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import Lease
@@ -40,7 +40,7 @@ class AnswerIds:
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
 
-    async def as_chat(self, desk: Desk, call: RelayCall) -> RelayCall:
+    async def as_chat(self, services: Services, call: RelayCall) -> RelayCall:
         """Return a request as an equivalent chat completion, with all earlier messages.
 
         Raises InvalidInput for content that a chat completion cannot represent, or for an unknown previous answer.
@@ -56,11 +56,11 @@ class AnswerIds:
             msg = f"previous_response_id: unknown response {response_request.previous!r}. Send the full history."
             raise InvalidInput(msg, where="previous_response_id")
         try:
-            turn = await desk.store.turn(lease.scope, lease.conversation, lease.turn)
+            turn = await services.store.turn(lease.scope, lease.conversation, lease.turn)
         except NotFound as error:
             raise InvalidInput(str(error), where="previous_response_id") from None
         end = turn.steps[lease.step - 1].reply_seq or turn.query_seq
-        path = await desk.store.posts(lease.scope, lease.conversation, head=end)
+        path = await services.store.posts(lease.scope, lease.conversation, head=end)
         values = [Raw(post.wire or write_message(post, user=lease.scope.user)) for post in path]
         front = int(bool(response_request.echo["instructions"]))
         messages = response_request.fields["messages"]

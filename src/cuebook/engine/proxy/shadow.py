@@ -17,8 +17,8 @@ from http import HTTPStatus
 import msgspec
 from msgspec import Struct, field
 
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.model_call import closing
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.erasure import forgotten_since
 from cuebook.engine.proxy.answer_relay import relay_answer
 from cuebook.engine.proxy.chat_completions import CHAT, Wire, meaning, unsaid
@@ -103,7 +103,7 @@ class _ConversationErased(CuebookError):
 class ShadowAnswer(Struct, kw_only=True):
     """A relayed call with a copy of its answer. Mutable."""
 
-    desk: Desk
+    services: Services
     call: RelayCall
     wire: Wire
     at: float  # arrival in Unix seconds
@@ -169,7 +169,7 @@ class Shadow:
                 await self._idle.wait()
 
     async def pass_on(
-        self, desk: Desk, request: RelayRequest, call: RelayCall | None
+        self, services: Services, request: RelayRequest, call: RelayCall | None
     ) -> AsyncGenerator[Head | bytes, None]:
         """Yield an upstream's answer byte for byte. `call` is the record to store, None for nothing.
 
@@ -178,9 +178,9 @@ class Shadow:
         began, whole = time.perf_counter(), False
         overheard, wire = None, WIRES.get(request.path, CHAT)
         if call is not None:
-            overheard = self._listen(ShadowAnswer(desk=desk, call=call, wire=wire, at=desk.clock.now()))
+            overheard = self._listen(ShadowAnswer(services=services, call=call, wire=wire, at=services.clock.now()))
         try:
-            async with closing(self._pass(desk, request, overheard, began)) as pieces:
+            async with closing(self._pass(services, request, overheard, began)) as pieces:
                 async for piece in pieces:
                     yield piece
         except UpstreamError as error:
@@ -195,10 +195,10 @@ class Shadow:
             self._over(overheard)
 
     async def _pass(
-        self, desk: Desk, request: RelayRequest, overheard: ShadowAnswer | None, began: float
+        self, services: Services, request: RelayRequest, overheard: ShadowAnswer | None, began: float
     ) -> AsyncGenerator[Head | bytes, None]:
         sent, first = time.perf_counter(), True
-        answered = desk.foreground.begin()
+        answered = services.foreground.begin()
         try:
             answer = await self._upstream.send(request)
             try:
@@ -274,7 +274,7 @@ class Shadow:
                 self._come.clear()
                 await self._come.wait()
             if len(self._waiting) < HURRIES_AT:
-                await self._waiting[0].desk.foreground.wait_until_free(MAX_WAIT_S)
+                await self._waiting[0].services.foreground.wait_until_free(MAX_WAIT_S)
             overheard = self._waiting.popleft()
             lost = Counter(self._lost)
             try:
@@ -294,28 +294,28 @@ class Shadow:
 
     async def _keep(self, overheard: ShadowAnswer, *, lost: Mapping[str, int]) -> None:
         """Store a relayed call with its window. Raises CuebookError."""
-        desk = overheard.desk
-        await desk.catch_up()
+        services = overheard.services
+        await services.catch_up()
         call = msgspec.structs.replace(overheard.call, body=_unpacked(overheard.call.body, overheard.call.headers))
         if overheard.wire is RESPONSES:
-            call = await self._answers.as_chat(desk, call)
-        request = overheard.wire.read(desk, call)
+            call = await self._answers.as_chat(services, call)
+        request = overheard.wire.read(services, call)
         scope = Scope(user=call.user or request.user)
-        place = await place_of(desk, scope, request, call)
+        place = await place_of(services, scope, request, call)
         name = request.conversation or place.conversation
         request = msgspec.structs.replace(request, conversation=name)
-        async with desk.lines.hold(scope.tenant, name):
-            place = await place_of(desk, scope, request, call)
-            truncated = await _truncated(desk, scope, request, place)
-            meant = _unless_forgotten(overheard, scope, name, meaning(desk, scope, request, call, name))
-            opened = await open_step(desk, scope, unsaid(meant), waits=False)
+        async with services.queue.hold(scope.tenant, name):
+            place = await place_of(services, scope, request, call)
+            truncated = await _truncated(services, scope, request, place)
+            meant = _unless_forgotten(overheard, scope, name, meaning(services, scope, request, call, name))
+            opened = await open_step(services, scope, unsaid(meant), waits=False)
             if opened is None:
                 return
-            async with OpenStep(desk, opened.lease, zone=opened.zone, timed=False) as step:
-                marks = overheard.wire.breaks(desk, self._upstream, request.model)
+            async with OpenStep(services, opened.lease, zone=opened.zone, timed=False) as step:
+                marks = overheard.wire.breaks(services, self._upstream, request.model)
                 refused = overheard.status if overheard.status >= HTTPStatus.BAD_REQUEST else 0
                 reckoned = partial(
-                    self._ledger.entry, desk, request, place, opened, now=overheard.at, marks=marks, refused=refused
+                    self._ledger.entry, services, request, place, opened, now=overheard.at, marks=marks, refused=refused
                 )
                 entry = await asyncio.to_thread(reckoned)
                 added = round(overheard.added_s * 1000, 3)
@@ -345,7 +345,7 @@ def _unless_forgotten(
 
     async def intended() -> Intent:
         intent = await intend()
-        if await forgotten_since(overheard.desk, scope, overheard.at, user=scope.user, conversation=conversation):
+        if await forgotten_since(overheard.services, scope, overheard.at, user=scope.user, conversation=conversation):
             msg = "its conversation was erased before it was stored"
             raise _ConversationErased(msg)
         return intent
@@ -353,12 +353,12 @@ def _unless_forgotten(
     return intended
 
 
-async def _truncated(desk: Desk, scope: Scope, request: Request, place: HistoryPlace) -> tuple[int, ...]:
+async def _truncated(services: Services, scope: Scope, request: Request, place: HistoryPlace) -> tuple[int, ...]:
     """Return the stored posts that new messages replace with truncated copies."""
     new = request.history[place.first_new :]
     if not place.parent or not new or place.side:
         return ()
-    before = await desk.store.posts_in(scope, place.conversation, [(place.parent + 1, place.parent + len(new))])
+    before = await services.store.posts_in(scope, place.conversation, [(place.parent + 1, place.parent + len(new))])
     return cut_short(before, [(each.role, each.content.message) for each in new])
 
 

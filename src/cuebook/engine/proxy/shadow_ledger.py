@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Desk, chunks_of
+from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.request import HistoryPlace, Request
+from cuebook.engine.turn.compare import chunks_of
 from cuebook.engine.turn.opening import Opened
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.model import Upstream
@@ -57,7 +58,7 @@ class CallAccounting:
 
     def entry(
         self,
-        desk: Desk,
+        services: Services,
         request: Request,
         place: HistoryPlace,
         opened: Opened,
@@ -72,11 +73,11 @@ class CallAccounting:
         failed calls are not cached.
         """
         with self._alone:
-            return self._entry(desk, request, place, opened, now=now, marks=marks, refused=refused)
+            return self._entry(services, request, place, opened, now=now, marks=marks, refused=refused)
 
     def _entry(
         self,
-        desk: Desk,
+        services: Services,
         request: Request,
         place: HistoryPlace,
         opened: Opened,
@@ -87,13 +88,13 @@ class CallAccounting:
     ) -> ShadowCallUsage:
         body = bytes(request.fields["messages"])
         messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
-        weights = [self._weigh(desk, raw, message) for raw, message in zip(raws, messages, strict=True)]
+        weights = [self._weigh(services, raw, message) for raw, message in zip(raws, messages, strict=True)]
         window, tools = opened.planned.window, request.live_tools or request.tools
-        tool_tokens = desk.count(tools) if tools else 0
-        rule = None if refused else _rule(desk, self._upstream, request.model)
+        tool_tokens = services.count(tools) if tools else 0
+        rule = None if refused else _rule(services, self._upstream, request.model)
         client = ours = None
         if rule is not None:
-            rows = self._rows_of(desk, opened, rule)
+            rows = self._rows_of(services, opened, rule)
             tools_marked = _MARKS[1].decode() in tools
             chunks = [CacheChunk(tool_tokens, digest_of(tools.encode()), "tools", tools_marked)] if tools else []
             own = {n for n, each in enumerate(request.turned, len(raws) - len(request.turned)) if each.marked}
@@ -119,16 +120,16 @@ class CallAccounting:
             **_posts(opened, place),
         )
 
-    def _weigh(self, desk: Desk, raw: bytes, message: Mapping[str, Any]) -> int:
+    def _weigh(self, services: Services, raw: bytes, message: Mapping[str, Any]) -> int:
         name = digest_of(raw)
         known = self._weights.get(name)
         if known is None:
-            known = self._weights[name] = weigh(message, desk.count)
+            known = self._weights[name] = weigh(message, services.count)
             while len(self._weights) > WEIGHED:
                 self._weights.popitem(last=False)
         return known
 
-    def _rows_of(self, desk: Desk, opened: Opened, rule: CacheRule) -> _Rows:
+    def _rows_of(self, services: Services, opened: Opened, rule: CacheRule) -> _Rows:
         name = (opened.lease.scope.tenant, opened.lease.conversation)
         rows = self._rows.get(name)
         if rows is None or rows.client.rule != rule:
@@ -136,13 +137,13 @@ class CallAccounting:
         self._rows.move_to_end(name)
         while len(self._rows) > CONVERSATIONS:
             self._rows.popitem(last=False)
-        _ = desk
+        _ = services
         return rows
 
 
 async def reckoned(
     ledger: CallAccounting,
-    desk: Desk,
+    services: Services,
     request: Request,
     place: HistoryPlace,
     opened: Opened,
@@ -151,15 +152,19 @@ async def reckoned(
     marks: bool,
 ) -> dict[str, Any]:
     """Return the ledger metadata of a call about to be sent. `began`: its `perf_counter` at arrival."""
-    entry = partial(ledger.entry, desk, request, place, opened, now=desk.clock.now(), marks=marks)
+    entry = partial(ledger.entry, services, request, place, opened, now=services.clock.now(), marks=marks)
     shadowed = await asyncio.to_thread(entry)
     shadowed = msgspec.structs.replace(shadowed, added_ms=round((time.perf_counter() - began) * 1000, 3))
     return {SHADOW: {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(shadowed)}}
 
 
-def _rule(desk: Desk, upstream: Upstream, model: str) -> CacheRule | None:
+def _rule(services: Services, upstream: Upstream, model: str) -> CacheRule | None:
     """Return the cache rule of a model at the upstream, else the configured one."""
-    return None if desk.cache_rule is None else rule_for(model, upstream.base_url) or desk.cache_rule
+    return (
+        None
+        if services.settings.cache_rule is None
+        else rule_for(model, upstream.base_url) or services.settings.cache_rule
+    )
 
 
 def _reckoned(

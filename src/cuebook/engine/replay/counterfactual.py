@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.memory_selection import SelectedMemories, retrieve
 from cuebook.engine.core.model_call import closing
 from cuebook.engine.core.query_vector import sense
+from cuebook.engine.core.services import Services
 from cuebook.engine.replay.prompt_impact import Versions
 from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, RecordedTurn, plan_again, policy_of, read_recorded
 from cuebook.engine.turn.plan import Planned
@@ -61,25 +61,25 @@ class Counterfactual(Struct, frozen=True, kw_only=True):
 
 
 async def counterfactual(
-    desk: Desk, scope: Scope, recorded: RecordedTurn, change: WhatIf, *, ask: bool = False
+    services: Services, scope: Scope, recorded: RecordedTurn, change: WhatIf, *, ask: bool = False
 ) -> Counterfactual:
     """Build a recorded window with a change and compare it. With `ask`, also call the configured model.
 
     Raises InvalidInput for a change that does not apply to this window or if there is no model, and NotFound.
     """
-    if ask and desk.model.name == NO_MODEL:
+    if ask and services.model.name == NO_MODEL:
         msg = "ask: no model is configured. Set [model] in cuebook.toml, or compare the windows without `ask`."
         raise InvalidInput(msg, where="ask")
-    was = plan_again(desk, recorded, recorded.wish.front)
+    was = plan_again(services, recorded, recorded.wish.front)
     reproduced = was.remembered.manifest.digest == recorded.manifest.digest
     await asyncio.sleep(0)  # each takes up to 20 ms: do not block others
-    other = await changed(desk, scope, recorded, change)
+    other = await changed(services, scope, recorded, change)
     try:
-        would = plan_again(desk, other, other.wish.front)
+        would = plan_again(services, other, other.wish.front)
     except InvalidInput as error:
         return Counterfactual(before=was.window, after=None, reproduced=reproduced, refused=str(error))
     found = compared(was, would)
-    answer = await _answer(desk, scope, other, would) if ask else None
+    answer = await _answer(services, scope, other, would) if ask else None
     return replace(found, reproduced=reproduced, answer=answer)
 
 
@@ -96,13 +96,13 @@ def compared(was: Planned, would: Planned) -> Counterfactual:
     )
 
 
-async def changed(desk: Desk, scope: Scope, recorded: RecordedTurn, change: WhatIf) -> RecordedTurn:
+async def changed(services: Services, scope: Scope, recorded: RecordedTurn, change: WhatIf) -> RecordedTurn:
     """Return the changed inputs of a turn. Raises InvalidInput, NotFound."""
     other = recorded
     if change.as_of is not None:
-        other = await _as_of(desk, scope, recorded, change.as_of)
+        other = await _as_of(services, scope, recorded, change.as_of)
     for version in change.prompts:
-        other = await _with_prompt(desk, other, version)
+        other = await _with_prompt(services, other, version)
     return without(other, change.without) if change.without else other
 
 
@@ -135,7 +135,7 @@ def without(recorded: RecordedTurn, sources: Sequence[str]) -> RecordedTurn:
 # ---- Another prompt -------------------------------------------------------------------------------------------------
 
 
-async def _with_prompt(desk: Desk, recorded: RecordedTurn, version: Version) -> RecordedTurn:
+async def _with_prompt(services: Services, recorded: RecordedTurn, version: Version) -> RecordedTurn:
     """Replace a prompt's version in the system prompt and in the prompts that inherit from it.
 
     Raises InvalidInput if the turn did not use the prompt.
@@ -143,7 +143,7 @@ async def _with_prompt(desk: Desk, recorded: RecordedTurn, version: Version) -> 
     sources = [text.source.removeprefix(_PROMPT) for text in recorded.wish.front if text.source.startswith(_PROMPT)]
     stood = next((each for each in map(parse_reference, sources) if each.slug == version.slug), None)
     before = replace(version, branch=stood.branch) if stood and stood.branch else version
-    versions = Versions(desk, before, version)
+    versions = Versions(services, before, version)
     if not await versions.concern(recorded.manifest):
         there = ", ".join(text.source for text in recorded.wish.front) or "none"
         msg = f"with: turn {recorded.turn.n} did not use prompt {version.slug!r}. Its prompts: {there}."
@@ -164,43 +164,45 @@ async def _with_prompt(desk: Desk, recorded: RecordedTurn, version: Version) -> 
 # ---- Another memory -------------------------------------------------------------------------------------------------
 
 
-async def _as_of(desk: Desk, scope: Scope, recorded: RecordedTurn, when: float) -> RecordedTurn:
+async def _as_of(services: Services, scope: Scope, recorded: RecordedTurn, when: float) -> RecordedTurn:
     """Return a turn with the memory of a time: the summary and the memories valid then."""
-    version = await _summary_at(desk, scope, recorded, when)
+    version = await _summary_at(services, scope, recorded, when)
     if version != recorded.manifest.summary_version:
-        recorded_turn = await read_recorded(desk, scope, recorded.conversation, recorded.turn, summary_version=version)
+        recorded_turn = await read_recorded(
+            services, scope, recorded.conversation, recorded.turn, summary_version=version
+        )
         recorded = replace(
             recorded, scene=recorded_turn.scene, wish=replace(recorded_turn.wish, front=recorded.wish.front)
         )
-    memories = await _memories_at(desk, scope, recorded, when)
+    memories = await _memories_at(services, scope, recorded, when)
     return replace(recorded, wish=replace(recorded.wish, memories=memories))
 
 
-async def _summary_at(desk: Desk, scope: Scope, recorded: RecordedTurn, when: float) -> int:
+async def _summary_at(services: Services, scope: Scope, recorded: RecordedTurn, when: float) -> int:
     """Return the newest summary at a time whose posts all precede the query, 0 for none."""
     name, query = recorded.conversation.id, recorded.turn.query_seq
-    newest = await desk.store.summary(scope, name)
+    newest = await services.store.summary(scope, name)
     versions = range(newest.version, max(0, newest.version - SUMMARIES), -1) if newest else ()
     path: set[int] | None = None
     for version in versions:
-        summary = await desk.store.summary(scope, name, version=version)
+        summary = await services.store.summary(scope, name, version=version)
         if summary is None or summary.created_at > when or not summary.upto_seq < query:
             continue
         if path is None:
-            path = {post.seq for post in await desk.store.posts(scope, name, head=query)}
+            path = {post.seq for post in await services.store.posts(scope, name, head=query)}
         if summary.upto_seq in path:
             return version
     return 0
 
 
-async def _memories_at(desk: Desk, scope: Scope, recorded: RecordedTurn, when: float) -> SelectedMemories:
+async def _memories_at(services: Services, scope: Scope, recorded: RecordedTurn, when: float) -> SelectedMemories:
     """Select again among the memories valid at a time, in the places that the turn may read."""
     turn = recorded.turn
     policy = policy_of(turn)
-    organization = await _organization(desk, scope, recorded)
-    settings = await desk.store.memories.settings(scope, organization) if organization else {}
+    organization = await _organization(services, scope, recorded)
+    settings = await services.store.memories.settings(scope, organization) if organization else {}
     conversation = recorded.conversation
-    persona = str(turn.metadata.get(SPOKEN_WITH) or conversation.persona or desk.default_persona)
+    persona = str(turn.metadata.get(SPOKEN_WITH) or conversation.persona or services.settings.default_persona)
     alone = not set(conversation.participants) - {conversation.user}
     participants = Participants(user=conversation.user, persona=persona, organization=organization, alone=alone)
     places = read_places(policy, participants, settings)
@@ -210,25 +212,25 @@ async def _memories_at(desk: Desk, scope: Scope, recorded: RecordedTurn, when: f
     text = query.text if query else ""
     limit = MemoryLook().limit
     memory_query = MemoryQuery(
-        text=text, dense=await sense(desk, text) if text else None, at=when, limit=limit, standing=limit
+        text=text, dense=await sense(services, text) if text else None, at=when, limit=limit, standing=limit
     )
-    matched = await desk.store.memories.find(scope, places, memory_query)
+    matched = await services.store.memories.find(scope, places, memory_query)
     memories = tuple(replace(each, valid_to=None) for each in matched.memories if _held(each, when))
     fields = {name: getattr(matched, name) for name in matched.__struct_fields__} | {"memories": memories}
     scene = replace(
         recorded.scene, known=MemoryContext(policy=policy, places=places, settings=settings, **fields), told={}
     )
-    every, hits = desk.review_every, desk.recall_hits
-    return retrieve(scene, query, turn=turn.n, every=every, hits=hits, count=desk.count) or SelectedMemories()
+    every, hits = services.settings.review_every, services.settings.recall_hits
+    return retrieve(scene, query, turn=turn.n, every=every, hits=hits, count=services.count) or SelectedMemories()
 
 
-async def _organization(desk: Desk, scope: Scope, recorded: RecordedTurn) -> str | None:
+async def _organization(services: Services, scope: Scope, recorded: RecordedTurn) -> str | None:
     """Return a turn's organization, as far as it can be inferred from sharing or from its memories."""
     if shared := recorded.turn.metadata.get(SHARED_WITH):
         return str(shared)
     for each in (recorded.turn.metadata.get(RECALLED) or {}).get("hits", ()):
         if each.get("scope") == "organization":
-            memories = await desk.store.memories.get(scope, str(each["memoryId"]).removeprefix(MEMORY))
+            memories = await services.store.memories.get(scope, str(each["memoryId"]).removeprefix(MEMORY))
             place: Place | None = memories[0].place if memories else None
             if place is not None:
                 return place.id
@@ -242,22 +244,22 @@ def _held(memory: Memory, when: float) -> bool:
 # ---- The answer -----------------------------------------------------------------------------------------------------
 
 
-async def _answer(desk: Desk, scope: Scope, recorded: RecordedTurn, planned: Planned) -> str:
-    answer = await asked(desk, recorded, planned)
+async def _answer(services: Services, scope: Scope, recorded: RecordedTurn, planned: Planned) -> str:
+    answer = await asked(services, recorded, planned)
     record = receipt(
-        desk,
+        services,
         Version(slug=f"turn/{recorded.turn.n}"),
         PURPOSE,
         context={"turn": recorded.turn.n, "recorded": recorded.manifest.digest, "asked": _digest(planned)},
         output=answer,
         conversation=recorded.conversation.id,
     )
-    await desk.audit.append(scope, [replace(record, selection=None)])
+    await services.audit.append(scope, [replace(record, selection=None)])
     return answer
 
 
 async def asked(
-    desk: Desk,
+    services: Services,
     recorded: RecordedTurn,
     planned: Planned,
     *,
@@ -274,12 +276,12 @@ async def asked(
         max_tokens=max_tokens,
     )
     lines, finish = [], ""
-    async with closing(desk.model.stream(request)) as pieces:
+    async with closing(services.model.stream(request)) as pieces:
         async for piece in pieces:
             lines.append(piece.text)
             finish = piece.finish or finish
     if not finish:
-        msg = f"Incomplete answer from model {desk.model.name}. Try again."
+        msg = f"Incomplete answer from model {services.model.name}. Try again."
         raise BackendError(msg, retryable=True)
     return "".join(lines)
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.query_vector import sense_all
+from cuebook.engine.core.services import Services
 from cuebook.engine.replay.counterfactual import asked, without
 from cuebook.engine.replay.recorded_turn import MEMORY, RecordedTurn, plan_again, read_recorded
 from cuebook.engine.turn.plan import Planned
@@ -49,17 +49,17 @@ def said_in(manifest: Manifest) -> list[str]:
     return [text.source.removeprefix(MEMORY) for text in manifest.volatile if text.source.startswith(MEMORY)]
 
 
-async def uses_by_words(desk: Desk, scope: Scope, conversation: Conversation, turn: Turn) -> list[Use]:
+async def uses_by_words(services: Services, scope: Scope, conversation: Conversation, turn: Turn) -> list[Use]:
     """Measure a turn's memories by the recorded answer; skip those whose words all occur elsewhere in the window.
 
     Raises NotFound if a part was erased.
     """
     manifest = turn.steps[-1].manifest
-    posts = await desk.store.posts_in(scope, conversation.id, ranges_of(manifest))
-    texts = await desk.store.texts(scope, digests_of(manifest))
+    posts = await services.store.posts_in(scope, conversation.id, ranges_of(manifest))
+    texts = await services.store.texts(scope, digests_of(manifest))
     sheet = restore(manifest, posts, texts, user=conversation.user)
     window = render(sheet, manifest.dropped, budget=manifest.budget, tools_tokens=manifest.tools_tokens)
-    [reply] = await desk.store.posts_in(scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
+    [reply] = await services.store.posts_in(scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
     answer = set(words(reply.message or text_of(whole(reply, None))))
     block_words = [(block.source, set(words(_DAY.sub("", block.text)))) for block in window.blocks]
     uses: list[Use] = []
@@ -72,19 +72,19 @@ async def uses_by_words(desk: Desk, scope: Scope, conversation: Conversation, tu
 
 
 async def uses_by_asking(
-    desk: Desk, scope: Scope, conversation: Conversation, turn: Turn, memories: Sequence[str]
+    services: Services, scope: Scope, conversation: Conversation, turn: Turn, memories: Sequence[str]
 ) -> list[Use]:
     """Measure a turn's memories by calling the model with and without each: two calls plus one per memory.
 
     Raises NotFound, InvalidInput if the window cannot be rebuilt, and the model's errors.
     """
-    recorded = await read_recorded(desk, scope, conversation, turn)
-    planned = plan_again(desk, recorded, recorded.wish.front)
-    answers = [await _answer(desk, recorded, planned) for _ in range(2)]
+    recorded = await read_recorded(services, scope, conversation, turn)
+    planned = plan_again(services, recorded, recorded.wish.front)
+    answers = [await _answer(services, recorded, planned) for _ in range(2)]
     for memory in memories:
         other = without(recorded, [memory])
-        answers.append(await _answer(desk, other, plan_again(desk, other, other.wish.front)))
-    alike = await _alike(desk, answers)
+        answers.append(await _answer(services, other, plan_again(services, other, other.wish.front)))
+    alike = await _alike(services, answers)
     noise = 1.0 - alike[0]
     return [
         _use(memory, conversation, turn, max(0.0, 1.0 - same - noise), MODEL)
@@ -92,17 +92,17 @@ async def uses_by_asking(
     ]
 
 
-async def _answer(desk: Desk, recorded: RecordedTurn, planned: Planned) -> str:
-    return await asked(desk, recorded, planned, temperature=0.0, max_tokens=ANSWER)
+async def _answer(services: Services, recorded: RecordedTurn, planned: Planned) -> str:
+    return await asked(services, recorded, planned, temperature=0.0, max_tokens=ANSWER)
 
 
-async def _alike(desk: Desk, answers: Sequence[str]) -> list[float]:
+async def _alike(services: Services, answers: Sequence[str]) -> list[float]:
     """Return the similarity of each later answer to the first, from 0 to 1: the smaller of word overlap and, with an
     embedder, similarity of meaning. One word may be the only difference.
     """
     first, *others = [set(words(each)) for each in answers]
     shared = [_dice(first, other) for other in others]
-    vectors = await sense_all(desk, answers)
+    vectors = await sense_all(services, answers)
     if vectors is None:
         return shared
     one = memoryview(vectors[0].vector).cast("f")

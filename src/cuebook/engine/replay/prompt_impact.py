@@ -11,9 +11,10 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.engine.core.desk import Desk, prefix_ratio
 from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.services import Services
 from cuebook.engine.replay.recorded_turn import RecordedTurn, plan_again
+from cuebook.engine.turn.compare import prefix_ratio
 from cuebook.engine.turn.front import own_prompt, spoken, values_of
 from cuebook.engine.turn.plan import Planned
 from cuebook.errors import CuebookError, InvalidInput
@@ -60,8 +61,8 @@ class Shift(Struct, frozen=True, kw_only=True):
 class Versions:
     """Two versions of one prompt, as candidates for a turn's system prompt."""
 
-    def __init__(self, desk: Desk, before: Version, after: Version) -> None:
-        self._desk = desk
+    def __init__(self, services: Services, before: Version, after: Version) -> None:
+        self._services = services
         self._sides = {"before": before, "after": after}
         self._branches = {before.branch, after.branch}
         self._slug = after.slug
@@ -73,7 +74,7 @@ class Versions:
 
     async def front_with(self, recorded: RecordedTurn, side: Literal["before", "after"]) -> VersionFront:
         """Return a turn's system texts with one of them in place."""
-        persona = _persona_of(self._desk, recorded)
+        persona = _persona_of(self._services, recorded)
         mode = recorded.turn.metadata.get("mode")
         values = values_of(
             persona,
@@ -95,7 +96,7 @@ class Versions:
                 unsaid = str(error)
                 continue
             if rendered.strip():
-                tokens += self._desk.count(rendered)
+                tokens += self._services.count(rendered)
                 front.append(replace(text, text=rendered, tokens=0))
         return VersionFront(front=tuple(front), tokens=tokens, unsaid=unsaid)
 
@@ -113,22 +114,24 @@ class Versions:
     async def _resolve(self, reference: Reference, side: Literal["before", "after"]) -> ResolvedVersion | None:
         version = self._sides[side]
         if reference.slug == self._slug:
-            return await resolved_of(self._desk, version) if reference.branch in self._branches else None
+            return await resolved_of(self._services, version) if reference.branch in self._branches else None
         numbers = [reference.number or 0]
-        versions = await self._desk.prompts.versions(Scope(), reference.slug, branch=reference.branch, numbers=numbers)
+        versions = await self._services.prompts.versions(
+            Scope(), reference.slug, branch=reference.branch, numbers=numbers
+        )
         if not versions or versions[0].inherits is None:
             return None
         slugs = [reference.slug, parse_reference(versions[0].inherits).slug]
-        families = await self._desk.prompts.families(Scope(), slugs)
+        families = await self._services.prompts.families(Scope(), slugs)
         family = families.get(self._slug)
         if family is None:
             return None
         stood = {name: replace(version, branch=name, number=0) for name in self._branches}
-        resolved = await resolved_of(self._desk, versions[0], {**families, self._slug: _put(family, stood)})
+        resolved = await resolved_of(self._services, versions[0], {**families, self._slug: _put(family, stood)})
         return resolved if {each.source for each in stood.values()} & set(resolved.lineage) else None
 
 
-async def shift(desk: Desk, recorded: RecordedTurn, versions: Versions) -> Shift:
+async def shift(services: Services, recorded: RecordedTurn, versions: Versions) -> Shift:
     """Build a recorded window with each version and compare. Raises InvalidInput if even the first does not fit."""
     before, after = await versions.front_with(recorded, "before"), await versions.front_with(recorded, "after")
     known: dict[tuple[str, ...], Planned] = {}
@@ -136,7 +139,7 @@ async def shift(desk: Desk, recorded: RecordedTurn, versions: Versions) -> Shift
     def planned(front: tuple[Text, ...]) -> Planned:
         values = tuple(text.text for text in front)
         if values not in known:
-            known[values] = plan_again(desk, recorded, front)
+            known[values] = plan_again(services, recorded, front)
         return known[values]
 
     was = planned(before.front)
@@ -203,12 +206,12 @@ def _put(family: Family, versions: Mapping[str, Version]) -> Family:
     return replace(family, active=tuple(versions.get(each.branch, each) for each in family.active))
 
 
-def _persona_of(desk: Desk, recorded: RecordedTurn) -> Persona:
+def _persona_of(services: Services, recorded: RecordedTurn) -> Persona:
     """Return a turn's persona: the one in its system prompt, else its conversation's, or the default one."""
     sources = [text.source for text in recorded.wish.front]
-    for persona in desk.personas.values():
+    for persona in services.settings.personas.values():
         own = (f"persona:{persona.id}@", *(f"{_PROMPT}{there}{own_prompt(persona)}@" for there in ("", DEFAULT)))
         if any(source.startswith(own) for source in sources):
             return persona
     name = recorded.conversation.persona
-    return desk.persona(name if name in desk.personas else None)
+    return services.settings.persona(name if name in services.settings.personas else None)

@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.memory_selection import SelectedMemories
 from cuebook.engine.core.query_vector import with_sense
+from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.turn.opening import CANDIDATES, look_of
 from cuebook.engine.turn.plan import Planned, Wish, plan
@@ -51,29 +51,29 @@ class RecordedTurn(Struct, frozen=True, kw_only=True):
 
 
 async def read_recorded(
-    desk: Desk, scope: Scope, conversation: Conversation, turn: Turn, *, summary_version: int | None = None
+    services: Services, scope: Scope, conversation: Conversation, turn: Turn, *, summary_version: int | None = None
 ) -> RecordedTurn:
     """Load a turn's inputs, optionally with another summary. Raises NotFound if a part of its window was erased."""
     manifest, query = turn.steps[0].manifest, turn.query_seq
-    posts = await desk.store.posts_in(scope, conversation.id, ranges_of(manifest))
-    texts = await desk.store.texts(scope, digests_of(manifest))
+    posts = await services.store.posts_in(scope, conversation.id, ranges_of(manifest))
+    texts = await services.store.texts(scope, digests_of(manifest))
     sheet = restore(manifest, posts, texts, user=conversation.user)
-    said = await desk.store.posts(scope, conversation.id, head=query, last=1) if query else []
+    said = await services.store.posts(scope, conversation.id, head=query, last=1) if query else []
     asked = said[-1].message if said else ""
     parent = said[-1].parent if said else posts[-1].seq if posts else 0
-    path_query = look_of(desk, conversation.id, asked, parent=parent, budget=manifest.budget)
+    path_query = look_of(services, conversation.id, asked, parent=parent, budget=manifest.budget)
     newer = min(conversation.last_seq - parent, NEWER)
     search = SearchLook(text=asked, limit=CANDIDATES + newer) if path_query.search else None
     version = manifest.summary_version if summary_version is None else summary_version
     path_query = msgspec.structs.replace(path_query, search=search, summary_version=version)
-    scene = await desk.store.scene(scope, await with_sense(desk, path_query))
+    scene = await services.store.scene(scope, await with_sense(services, path_query))
     search_result = (
         msgspec.structs.replace(scene.found, posts=query - 1) if query else scene.found
     )  # as many as in the turn
     drafts = tuple(post for post in posts if query and post.seq >= query)
-    zone = zone_of(None, conversation, desk.zone)
+    zone = zone_of(None, conversation, services.settings.zone)
     words = read_query(asked, speakers=scene.speakers, now=turn.created_at, zone=zone) if search else None
-    memories = await _memories(desk, scope, turn, sheet.volatile, zone)
+    memories = await _memories(services, scope, turn, sheet.volatile, zone)
     wish = Wish(
         conversation=conversation.id,
         drafts=(),
@@ -81,7 +81,7 @@ async def read_recorded(
         front=sheet.front,
         query=words if policy_of(turn).recalls else None,
         zone=zone,
-        recall_hits=desk.recall_hits,
+        recall_hits=services.settings.recall_hits,
         token_budget=manifest.budget,
         client=sheet.client,
         tools=texts.get(manifest.tools_digest, ""),
@@ -99,21 +99,31 @@ def policy_of(turn: Turn) -> Policy:
     return effective({}, turn.metadata.get(KEPT), Policy())
 
 
-def plan_again(desk: Desk, recorded: RecordedTurn, front: Sequence[Text]) -> Planned:
+def plan_again(services: Services, recorded: RecordedTurn, front: Sequence[Text]) -> Planned:
     """Build a recorded window with these system texts. Raises InvalidInput if they do not fit."""
     wish = msgspec.structs.replace(recorded.wish, front=tuple(front))
     marks = in_force(recorded.scene.tuning, recorded.turn.metadata)
     return plan(
-        recorded.scene, wish, turn=recorded.turn.n, limits=desk.limits, count=desk.count, key=desk.key, marks=marks
+        recorded.scene,
+        wish,
+        turn=recorded.turn.n,
+        limits=services.settings.limits,
+        count=services.count,
+        key=services.settings.key,
+        marks=marks,
     )
 
 
-async def _memories(desk: Desk, scope: Scope, turn: Turn, volatile: Sequence[Text], zone: tzinfo) -> SelectedMemories:
+async def _memories(
+    services: Services, scope: Scope, turn: Turn, volatile: Sequence[Text], zone: tzinfo
+) -> SelectedMemories:
     """Return a turn's cross-conversation memories: used ones in the window's words, omitted ones in today's words."""
     data: Mapping[str, Any] = turn.metadata.get(RECALLED) or {}
     noted = {each["memoryId"]: each for each in data.get("hits", ())}
     durable = tuple(str(each) for each in data.get("durable", ()))
-    hits = [_hit(text, noted.get(text.source, {}), desk, zone) for text in volatile if text.source.startswith(MEMORY)]
+    hits = [
+        _hit(text, noted.get(text.source, {}), services, zone) for text in volatile if text.source.startswith(MEMORY)
+    ]
     for each in turn.steps[0].manifest.dropped:
         if each.source.startswith(MEMORY):
             id_ = each.source.removeprefix(MEMORY)
@@ -122,14 +132,14 @@ async def _memories(desk: Desk, scope: Scope, turn: Turn, volatile: Sequence[Tex
                     memory_id=each.source, kind="item", text=said_of(memory), score=0.0, scope=memory.place.kind,
                     sources=(), tokens=each.tokens, timestamp=memory.valid_from,
                 )
-                for memory in (await desk.store.memories.get(scope, id_))[:1]
+                for memory in (await services.store.memories.get(scope, id_))[:1]
             ]  # fmt: skip
     rank = {f"{MEMORY}{each}": number for number, each in enumerate(durable)}
     hits.sort(key=lambda hit: rank.get(hit.memory_id, len(rank)))
     return SelectedMemories(hits=tuple(hits), durable=durable, reason=str(data.get("reviewReason", "")))
 
 
-def _hit(text: Text, noted: Mapping[str, Any], desk: Desk, zone: tzinfo) -> Hit:
+def _hit(text: Text, noted: Mapping[str, Any], services: Services, zone: tzinfo) -> Hit:
     """Return a memory in its recorded words. Its time is only known to the day, in the zone."""
     day, _, content = text.text.removeprefix(_OPENS).partition(_SHUTS)
     noon = datetime.combine(datetime.fromisoformat(day), time(12), zone)
@@ -140,7 +150,7 @@ def _hit(text: Text, noted: Mapping[str, Any], desk: Desk, zone: tzinfo) -> Hit:
         score=noted.get("score", 0.0),
         scope=noted.get("scope", ""),
         sources=tuple(noted.get("sources", ())),
-        tokens=desk.count(content),
+        tokens=services.count(content),
         timestamp=noon.timestamp(),
         why=noted.get("why", ""),
     )

@@ -1,33 +1,37 @@
 """Compare a window with the one before it: stable prefix bytes and the simulated provider cache."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from cuebook.engine.core.desk import Desk, Last, cache_metadata, chunks_of, prefix_ratio
+from cuebook.engine.core.services import Last, Services
 from cuebook.engine.turn.plan import Planned
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Scene
+from cuebook.records.digest import digest_of
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Manifest, Turn, Window
-from cuebook.window.cache import CacheSimulator
+from cuebook.records.turn import Anchor, Block, Manifest, Turn, Window
+from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator
 from cuebook.window.manifest import digests_of, ranges_of, restore
-from cuebook.window.window import Text, render
+from cuebook.window.window import MOST_ANCHORS, Text, common_prefix, render
 
 
 async def compare(
-    desk: Desk, scope: Scope, scene: Scene, planned: Planned, conversation: str
+    services: Services, scope: Scope, scene: Scene, planned: Planned, conversation: str
 ) -> tuple[Window, dict[str, Any], Last]:
     """Return the window with its stable prefix ratio and cache use, and the data to compare the next one with."""
-    last = await last_window(desk, scope, scene, conversation)
+    last = await last_window(services, scope, scene, conversation)
     window = planned.window
     ratio = prefix_ratio(last.messages if last else None, window.messages)
-    simulator = (last.simulator if last else None) or (CacheSimulator(desk.cache_rule) if desk.cache_rule else None)
+    simulator = (last.simulator if last else None) or (
+        CacheSimulator(services.settings.cache_rule) if services.settings.cache_rule else None
+    )
     use = None
     if simulator is not None:
         simulator = simulator.copy()
-        use = simulator.request(chunks_of(window, tools=_tools(planned)), desk.clock.now())
-    cache = cache_metadata(desk.cache_rule, use)
+        use = simulator.request(chunks_of(window, tools=_tools(planned)), services.clock.now())
+    cache = cache_metadata(services.settings.cache_rule, use)
     window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=cache)
     return window, cache, Last(planned.remembered.manifest.digest, window.messages, simulator)
 
@@ -37,23 +41,23 @@ def _tools(planned: Planned) -> str:
     return planned.remembered.texts.get(digest, "") if digest else ""
 
 
-async def last_window(desk: Desk, scope: Scope, scene: Scene, conversation: str) -> Last | None:
+async def last_window(services: Services, scope: Scope, scene: Scene, conversation: str) -> Last | None:
     """Return the conversation's last window, from the cache or re-rendered from its manifest."""
     if scene.conversation is None or scene.previous is None:
         return None
-    last = desk.last.get((scope.tenant, conversation))
+    last = services.caches.windows.get((scope.tenant, conversation))
     if last is not None and last.digest == scene.previous.digest:
         return last
-    window = await render_again(desk, scope, conversation, scene.previous, owner=scene.conversation.user)
+    window = await render_again(services, scope, conversation, scene.previous, owner=scene.conversation.user)
     return Last(scene.previous.digest, window.messages) if window else None
 
 
 async def render_again(
-    desk: Desk, scope: Scope, conversation: str, manifest: Manifest, *, owner: str | None
+    services: Services, scope: Scope, conversation: str, manifest: Manifest, *, owner: str | None
 ) -> Window | None:
     """Return a window re-rendered from its manifest, or None if part of it was erased."""
-    posts = await desk.store.posts_in(scope, conversation, ranges_of(manifest))
-    texts = await desk.store.texts(scope, digests_of(manifest))
+    posts = await services.store.posts_in(scope, conversation, ranges_of(manifest))
+    texts = await services.store.texts(scope, digests_of(manifest))
     try:
         sheet = restore(manifest, posts, texts, user=owner)
     except NotFound:
@@ -61,12 +65,71 @@ async def render_again(
     return render(sheet, manifest.dropped, budget=manifest.budget, tools_tokens=manifest.tools_tokens)
 
 
-async def frozen_volatile(desk: Desk, scope: Scope, turn: Turn) -> tuple[Text, ...]:
+async def frozen_volatile(services: Services, scope: Scope, turn: Turn) -> tuple[Text, ...]:
     """Return the volatile block of a turn's first step, which all its steps share."""
     volatile = turn.steps[0].manifest.volatile if turn.steps else ()
-    texts = await desk.store.texts(scope, [text.digest for text in volatile])
+    texts = await services.store.texts(scope, [text.digest for text in volatile])
     return tuple(
         Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
         for text in volatile
         if text.digest in texts
     )
+
+
+# ---- The provider cache ---------------------------------------------------------------------------------------------
+
+
+def prefix_ratio(before: Sequence[bytes] | None, now: Sequence[bytes]) -> float:
+    """Return the bytes of the common prefix of two renderings over this one's bytes, 1.0 for the first (INTERFACE,
+    Window).
+    """
+    total = sum(map(len, now))
+    if before is None or not total:
+        return 1.0
+    return round(common_prefix(before, now) / total, 6)
+
+
+def chunks_of(window: Window, *, tools: str) -> list[CacheChunk]:
+    """Return a window as chunks for the cache simulator: tools, system text, each message, volatile text."""
+    chunks: list[CacheChunk] = []
+    if tools:
+        chunks.append(CacheChunk(window.tools_tokens, digest_of(tools.encode()), "tools"))
+    front = [block for block in window.blocks if not block.seq and block.role in ("system", "developer")]
+    marked = {anchor.after for anchor in window.anchors}
+    posts = [block for block in window.blocks if block.seq]
+    volatile = [block.tokens for block in window.blocks if block.role == "user" and not block.seq]
+    systems = len(window.messages) - len(posts)
+    if front and systems:
+        chunks += _front_chunks(front, b"".join(window.messages[:systems]), anchors=window.anchors)
+    for number, block in enumerate(posts, systems):
+        message, splits = block.message, block.kind == "query" and bool(volatile)
+        chunks.append(CacheChunk(block.tokens, message, block.role, number in marked, message, not splits))
+        if splits:
+            chunks.append(CacheChunk(sum(volatile), window.messages[number], "user"))
+    return chunks
+
+
+def _front_chunks(front: Sequence[Block], text: bytes, *, anchors: Sequence[Anchor]) -> Iterator[CacheChunk]:
+    """Yield the system text and the summary after it, each with its own cache marker if enough markers are left."""
+    tokens = sum(block.tokens for block in front)
+    marked = any(anchor.name in ("system", "summary") for anchor in anchors)
+    summary = front[-1] if front[-1].kind == "summary" and len(front) > 1 else None
+    start = text.rfind(msgspec.json.encode(summary.text)[1:-1]) if summary else 0
+    if summary and start > 0:
+        first = marked and len(anchors) < MOST_ANCHORS
+        yield CacheChunk(tokens - summary.tokens, digest_of(text[:start]), "system", first, text[:start], ends=False)
+        text, tokens = text[start:], summary.tokens
+    yield CacheChunk(tokens, digest_of(text), "system", marked, text)
+
+
+def cache_metadata(rule: CacheRule | None, use: Any) -> dict[str, Any]:
+    """Return `metadata.window.cache` of a simulated request."""
+    if rule is None or use is None:
+        return {}
+    return {
+        "rule": rule.name,
+        "readTokens": use.read_tokens,
+        "writeTokens": use.write_tokens,
+        "cost": round(use.cost, 3),
+        "simulated": True,
+    }

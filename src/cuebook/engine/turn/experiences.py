@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
-from cuebook.engine.core.desk import Desk, ModelSelection
 from cuebook.engine.core.instructions import Work, instruct, instruction_record
 from cuebook.engine.core.model_call import BROKEN, closing
 from cuebook.engine.core.query_vector import check_size, sense, space_of
+from cuebook.engine.core.services import ModelSelection, Services
 from cuebook.errors import BackendError, CuebookError, UpstreamError
 from cuebook.interfaces.model import Model, ModelRequest
 from cuebook.interfaces.store import Scene
@@ -117,22 +117,27 @@ class SelectedExperiences(Struct, frozen=True, kw_only=True):
     selected: ModelSelection | None = None
 
 
-async def advise(desk: Desk, scope: Scope, scene: Scene, ask: Ask, *, asks_model: bool) -> Advice:
+async def advise(services: Services, scope: Scope, scene: Scene, ask: Ask, *, asks_model: bool) -> Advice:
     """Return the experiences relevant to a query, or none for a query without words."""
-    if desk.experiences is None or not ask.text.strip():
+    if services.experiences is None or not ask.text.strip():
         return Advice()
     conversation = scene.conversation
-    persona = desk.persona(ask.persona or (conversation.persona if conversation else None))
-    candidates = offered(await desk.experiences(), (persona.id, persona.role))
+    persona = services.settings.persona(ask.persona or (conversation.persona if conversation else None))
+    candidates = offered(await services.experiences(), (persona.id, persona.role))
     if not candidates:
         return Advice()
-    project = project_of(ask.project, conversation.metadata.get("project") if conversation else None, desk.project)
-    query = ExperienceQuery(
-        text=desk.writer.clean(ask.text), context=context_of(scene.path), project=project, conversation=ask.conversation
+    project = project_of(
+        ask.project, conversation.metadata.get("project") if conversation else None, services.settings.project
     )
-    choice = await choose_for(desk, scope, persona, query, candidates, asks_model=asks_model)
+    query = ExperienceQuery(
+        text=services.writer.clean(ask.text),
+        context=context_of(scene.path),
+        project=project,
+        conversation=ask.conversation,
+    )
+    choice = await choose_for(services, scope, persona, query, candidates, asks_model=asks_model)
     by_id = {each.exp_id: each for each in candidates}
-    texts = tuple(advice_of(clean(desk, by_id[name])) for name in choice.chosen)
+    texts = tuple(advice_of(clean(services, by_id[name])) for name in choice.chosen)
     return Advice(texts=texts, metadata=told_of(choice), asked=_asked(choice))
 
 
@@ -162,14 +167,14 @@ def told_of(choice: SelectedExperiences) -> dict[str, Any]:
     return {"experienceSelection": data | ({"instead": choice.instead} if choice.instead else {})}
 
 
-def clean(desk: Desk, experience: Experience) -> Experience:
+def clean(services: Services, experience: Experience) -> Experience:
     """Return an experience with its secrets redacted, like all stored and sent text."""
-    when, what = desk.writer.clean(experience.when), desk.writer.clean(experience.what)
+    when, what = services.writer.clean(experience.when), services.writer.clean(experience.what)
     return msgspec.structs.replace(experience, when=when, what=what)
 
 
 async def choose_for(
-    desk: Desk,
+    services: Services,
     scope: Scope,
     persona: Persona,
     query: ExperienceQuery,
@@ -178,23 +183,23 @@ async def choose_for(
     asks_model: bool,
 ) -> SelectedExperiences:
     """Select among the offered experiences: by the model if there is one, else by meaning, else by words."""
-    closeness, min_similarity = await _closeness(desk, query.text, candidates)
+    closeness, min_similarity = await _closeness(services, query.text, candidates)
     scored = score(query.text, candidates, closeness, akin=min_similarity)
-    without = choose(scored, most=desk.experience_most)
+    without = choose(scored, most=services.settings.experience_most)
     plain = SelectedExperiences(
         chosen=tuple(each.exp_id for each in without if each.chosen),
         scored=tuple(without),
         by="words" if closeness is None else "meaning",
     )
-    if desk.experience_model is None:
+    if services.experience_model is None:
         return plain
     by_id = {each.exp_id: each for each in candidates}
     experiences = [by_id[each.exp_id] for each in scored[:CANDIDATES]]
-    selected = await _selected(desk, scope, persona, query, experiences, asks=asks_model)
+    selected = await _selected(services, scope, persona, query, experiences, asks=asks_model)
     if selected is None or selected.ids is None:
         why = selected.failed if selected else ""
         return msgspec.structs.replace(plain, instead=why, selected=selected)
-    chosen = selected.ids[: desk.experience_most]
+    chosen = selected.ids[: services.settings.experience_most]
     judged = tuple(
         msgspec.structs.replace(
             each,
@@ -218,37 +223,43 @@ def _reason(name: str, chosen: Sequence[str], named: Sequence[str], entries: set
 
 
 async def _closeness(
-    desk: Desk, query: str, candidates: Sequence[Experience]
+    services: Services, query: str, candidates: Sequence[Experience]
 ) -> tuple[Mapping[str, float] | None, float]:
     """Return the best cosine between a query and each one's clauses, and the embedder's `akin`, or None without
     vectors.
     """
-    embedder = desk.embedder
-    dense = await sense(desk, query)
+    embedder = services.embedder
+    dense = await sense(services, query)
     if embedder is None or dense is None:
         return None, 0.0
     texts = {each.exp_id: clauses(each.when) for each in candidates}
     space = space_of(embedder)
-    missing = list(dict.fromkeys(text for own in texts.values() for text in own if (space, text) not in desk.meant))
+    missing = list(
+        dict.fromkeys(
+            text for own in texts.values() for text in own if (space, text) not in services.caches.example_vectors
+        )
+    )
     try:
-        async with asyncio.timeout(max(desk.embed_s, desk.experience_s)):
+        async with asyncio.timeout(max(services.settings.embed_s, services.settings.experience_s)):
             for batch in batched(missing, AT_ONCE):  # the vectors that arrived in time serve the next turn
-                vectors = await embedder.embed([desk.writer.clean(text) for text in batch])
+                vectors = await embedder.embed([services.writer.clean(text) for text in batch])
                 check_size(embedder, vectors)
-                desk.meant.update({(space, text): vector for text, vector in zip(batch, vectors, strict=True)})
+                services.caches.example_vectors.update(
+                    {(space, text): vector for text, vector in zip(batch, vectors, strict=True)}
+                )
     except TimeoutError:
         log.warning("Embedder %s timed out on experiences; selecting by words only", embedder.name)
         return None, 0.0
     except BackendError as error:
-        log.warning("Selecting experiences by words only: %s", desk.writer.clean(str(error)))
+        log.warning("Selecting experiences by words only: %s", services.writer.clean(str(error)))
         return None, 0.0
     text_vectors = {
-        name: [vector for text in own if (vector := desk.meant.get((space, text))) is not None]
+        name: [vector for text in own if (vector := services.caches.example_vectors.get((space, text))) is not None]
         for name, own in texts.items()
     }
     results = _cosines(dense.vector, text_vectors)
-    while len(desk.meant) > VECTORS:
-        desk.meant.popitem(last=False)
+    while len(services.caches.example_vectors) > VECTORS:
+        services.caches.example_vectors.popitem(last=False)
     return results, embedder.akin
 
 
@@ -293,43 +304,51 @@ def context_of(path: Sequence[PathPost]) -> str:
 
 
 async def _selected(
-    desk: Desk, scope: Scope, persona: Persona, query: ExperienceQuery, experiences: Sequence[Experience], *, asks: bool
+    services: Services,
+    scope: Scope,
+    persona: Persona,
+    query: ExperienceQuery,
+    experiences: Sequence[Experience],
+    *,
+    asks: bool,
 ) -> ModelSelection | None:
     """Return the cached selection of the model, or else call it if allowed."""
-    model = desk.experience_model
+    model = services.experience_model
     if model is None:
         return None
     listed = "\n\n".join(
-        f"--- Experience {number} (ID: {each.exp_id}) ---\n{desk.writer.clean(each.when)[:WHEN]}"
+        f"--- Experience {number} (ID: {each.exp_id}) ---\n{services.writer.clean(each.when)[:WHEN]}"
         for number, each in enumerate(experiences, 1)
     )
-    values = {"experiences": listed, "agent_name": persona.name, "most": desk.experience_most}
+    values = {"experiences": listed, "agent_name": persona.name, "most": services.settings.experience_most}
     work = Work(agent=SELECTOR, key=KEY, otherwise=KEY, values=values, project=query.project)
-    instruction = await instruct(desk, scope, work)
+    instruction = await instruct(services, scope, work)
     messages = _messages(instruction.text, listed, query)
-    key, now = _key(desk, model, messages), desk.clock.now()
-    selected = desk.selected.get(key)
+    key, now = _key(services, model, messages), services.clock.now()
+    selected = services.caches.selections.get(key)
     if selected is not None and (selected.ids is not None or now - selected.at < AGAIN_S):
         return selected
     if not asks:
         return None
-    down = desk.selected.get(_DOWN)
+    down = services.caches.selections.get(_DOWN)
     if down is not None and now - down.at < AGAIN_S:  # do not wait for it again so soon
         return ModelSelection(ids=None, by=model.name, failed=f"{down.failed}. It is called again after {AGAIN_S:g} s.")
-    reply, failed = await _reply(desk, model, messages, experiences)
+    reply, failed = await _reply(services, model, messages, experiences)
     if failed:
-        desk.selected[_DOWN] = ModelSelection(ids=None, by=model.name, failed=failed, at=now)
+        services.caches.selections[_DOWN] = ModelSelection(ids=None, by=model.name, failed=failed, at=now)
     ids = None if failed else read_reply(reply, [each.exp_id for each in experiences])
     if ids is None and not failed:
         failed = f"Model {model.name} returned an unreadable answer"
     if failed:
         log.warning("Selecting experiences without the model: %s", failed)
-    await _tell(desk, scope, instruction_record(desk, instruction, work, conversation=query.conversation), reply)
-    model_selection = desk.selected[key] = ModelSelection(
+    await _tell(
+        services, scope, instruction_record(services, instruction, work, conversation=query.conversation), reply
+    )
+    model_selection = services.caches.selections[key] = ModelSelection(
         ids=ids, by=model.name, failed=failed, at=now, messages=messages
     )
-    while len(desk.selected) > REMEMBERED:
-        desk.selected.popitem(last=False)
+    while len(services.caches.selections) > REMEMBERED:
+        services.caches.selections.popitem(last=False)
     return model_selection
 
 
@@ -344,21 +363,21 @@ def _messages(instruction: str, listed: str, query: ExperienceQuery) -> tuple[by
     )
 
 
-def _key(desk: Desk, model: Model, messages: Sequence[bytes]) -> bytes:
+def _key(services: Services, model: Model, messages: Sequence[bytes]) -> bytes:
     text = json.dumps([model.name, *(message.decode() for message in messages)])
-    return hashlib.blake2b(text.encode(), key=desk.key[:64]).digest()
+    return hashlib.blake2b(text.encode(), key=services.settings.key[:64]).digest()
 
 
-async def _tell(desk: Desk, scope: Scope, record: Record, reply: str) -> None:
+async def _tell(services: Services, scope: Scope, record: Record, reply: str) -> None:
     """Add an audit record of the call, whatever its result."""
     try:
-        await desk.audit.append(scope, [record, *answered(desk, [record], reply)])
+        await services.audit.append(scope, [record, *answered(services, [record], reply)])
     except CuebookError as error:  # the turn goes on: the store reports records that it requires
-        log.warning("Cannot write an audit record of an experience selection: %s", desk.writer.clean(str(error)))
+        log.warning("Cannot write an audit record of an experience selection: %s", services.writer.clean(str(error)))
 
 
 async def _reply(
-    desk: Desk, model: Model, messages: tuple[bytes, ...], experiences: Sequence[Experience]
+    services: Services, model: Model, messages: tuple[bytes, ...], experiences: Sequence[Experience]
 ) -> tuple[str, str]:
     """Call the model. Return its answer or the reason why there is none."""
     names = [each.exp_id for each in experiences]
@@ -370,7 +389,7 @@ async def _reply(
     }
     model_request = ModelRequest(messages=messages, purpose=KEY, schema=schema, max_tokens=REPLY_TOKENS)
     try:
-        async with asyncio.timeout(desk.experience_s):
+        async with asyncio.timeout(services.settings.experience_s):
             try:
                 return await _said(model, model_request), ""
             except UpstreamError as error:
@@ -378,9 +397,9 @@ async def _reply(
                     raise
             return await _said(model, msgspec.structs.replace(model_request, schema=None)), ""
     except TimeoutError:
-        return "", f"Model {model.name} timed out after {desk.experience_s:g} s"
+        return "", f"Model {model.name} timed out after {services.settings.experience_s:g} s"
     except BackendError as error:
-        return "", desk.writer.clean(str(error))[:SHOWN]
+        return "", services.writer.clean(str(error))[:SHOWN]
     except BROKEN as error:  # a model may be user code, and its error may contain conversation text
         return "", f"Model {model.name} failed with {type(error).__name__}"
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import drawn
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of, select_from
+from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.prompts import Family
@@ -70,20 +70,22 @@ class Front(Struct, frozen=True, kw_only=True):
 
 
 async def front_of(
-    desk: Desk, scene: Scene, ask: Ask, *, turn: int, signals: Mapping[str, float] | None = None
+    services: Services, scene: Scene, ask: Ask, *, turn: int, signals: Mapping[str, float] | None = None
 ) -> Front:
     """Build a turn's system prompt. Select variants by these signals, else by the caller's."""
     signals = ask.signals or {} if signals is None else signals
     conversation = scene.conversation
-    persona = desk.persona(ask.persona or (conversation.persona if conversation else None))
-    profile = _profile(desk, scene, ask, turn)
+    persona = services.settings.persona(ask.persona or (conversation.persona if conversation else None))
+    profile = _profile(services, scene, ask, turn)
     addons = profile.addon_keys if profile else ()
-    project = project_of(ask.project, conversation.metadata.get("project") if conversation else None, desk.project)
+    project = project_of(
+        ask.project, conversation.metadata.get("project") if conversation else None, services.settings.project
+    )
     own = _first(own_names(persona, project), scene.families)
     if not (addons or persona.chain or own):
         return Front(texts=_base(persona), metadata=_told(profile, project, {}))
     fresh = profile is not None and profile.was_reviewed
-    speaker = _Speaker(desk, scene, ask, persona, project, fresh=fresh, signals=signals)
+    speaker = _Speaker(services, scene, ask, persona, project, fresh=fresh, signals=signals)
     links = {speaker.resolve_name(slug) for slug in persona.chain.values()}
     texts: list[Text | None] = []
     if own is None or own not in links:  # a link that names it renders it in the link's place
@@ -100,12 +102,12 @@ async def front_of(
     )
 
 
-def is_silent(desk: Desk, scene: Scene, ask: Ask, *, own_text: bool) -> bool:
+def is_silent(services: Services, scene: Scene, ask: Ask, *, own_text: bool) -> bool:
     """Return whether only the client's own system text applies. It came with this request, or with an earlier one after
     which persona and add-ons stayed silent. A request for a persona overrides it.
     """
     conversation, last = scene.conversation, scene.last_turn
-    if not desk.persona_waits or ask.persona or (conversation and conversation.persona):
+    if not services.settings.persona_waits or ask.persona or (conversation and conversation.persona):
         return False
     return own_text or bool(last and last.metadata.get(SILENT))
 
@@ -121,10 +123,10 @@ def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[
     return {}
 
 
-async def front_again(desk: Desk, scope: Scope, manifest: Manifest, metadata: Mapping[str, Any]) -> Front:
+async def front_again(services: Services, scope: Scope, manifest: Manifest, metadata: Mapping[str, Any]) -> Front:
     """Return the system prompt of an earlier step of the turn."""
     manifest_texts = [text for text in manifest.front if text.source != CLIENT and text.kind != "summary"]
-    texts = await desk.store.texts(scope, [text.digest for text in manifest_texts])
+    texts = await services.store.texts(scope, [text.digest for text in manifest_texts])
     return Front(
         texts=tuple(
             Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
@@ -135,12 +137,12 @@ async def front_again(desk: Desk, scope: Scope, manifest: Manifest, metadata: Ma
     )
 
 
-def wanted(desk: Desk, persona: str | None) -> tuple[str, ...]:
+def wanted(services: Services, persona: str | None) -> tuple[str, ...]:
     """Return the prompts that the system prompt may need: of one persona, or of all if it is not known yet."""
-    named = desk.personas.get(persona or "")
-    personas = [named] if named else list(desk.personas.values())
+    named = services.settings.personas.get(persona or "")
+    personas = [named] if named else list(services.settings.personas.values())
     links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
-    keys = [key for preset in desk.presets.presets.values() for key in preset.addon_prompt_keys]
+    keys = [key for preset in services.settings.presets.presets.values() for key in preset.addon_prompt_keys]
     addons = [name for key in keys for name in candidates(key)]
     own = [name for each in personas for name in own_names(each)]
     return tuple(dict.fromkeys([*own, *links, *addons]))
@@ -170,8 +172,8 @@ def _base(persona: Persona) -> tuple[Text, ...]:
     return (Text(kind="persona", source=f"persona:{persona.id}@{persona.version}", text=persona.base_system_prompt),)
 
 
-def _profile(desk: Desk, scene: Scene, ask: Ask, turn: int) -> Profile | None:
-    if not desk.presets.presets:
+def _profile(services: Services, scene: Scene, ask: Ask, turn: int) -> Profile | None:
+    if not services.settings.presets.presets:
         return None
     value = scene.told.get("promptProfile")
     state = None
@@ -181,7 +183,7 @@ def _profile(desk: Desk, scene: Scene, ask: Ask, turn: int) -> Profile | None:
     before = scene.previous.summary_version if scene.previous else 0
     compacted = scene.summary is not None and scene.summary.version != before
     mode = ask.mode or (kept if isinstance(kept, str) else None) or GENERAL
-    return route(desk.presets, message=ask.text, mode=mode, turn=turn, state=state, compacted=compacted)
+    return route(services.settings.presets, message=ask.text, mode=mode, turn=turn, state=state, compacted=compacted)
 
 
 def _told(profile: Profile | None, project: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,7 +225,7 @@ class _Speaker:
 
     def __init__(
         self,
-        desk: Desk,
+        services: Services,
         scene: Scene,
         ask: Ask,
         persona: Persona,
@@ -233,13 +235,13 @@ class _Speaker:
         signals: Mapping[str, float],
     ) -> None:
         self._signals = signals
-        self._desk = desk
+        self._services = services
         self._ask = ask
         self._families = scene.families
         self._project = project
         user = scene.conversation.user if scene.conversation else ask.user
-        zone = zone_of(ask.time_zone, scene.conversation, desk.zone)
-        self._values = values_of(persona, user=user, mode=ask.mode, now=desk.clock.now(), zone=zone)
+        zone = zone_of(ask.time_zone, scene.conversation, services.settings.zone)
+        self._values = values_of(persona, user=user, mode=ask.mode, now=services.clock.now(), zone=zone)
         value = scene.told.get("promptVariants")
         self._told: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
         self._kept: Mapping[str, Any] = value if isinstance(value, Mapping) and not fresh else {}
@@ -247,7 +249,7 @@ class _Speaker:
         self.dropped: list[Dropped] = []
         self.renders: list[Record] = []
         self._agent = persona.id
-        self._render_id = desk.dice.new_id("render")
+        self._render_id = services.dice.new_id("render")
 
     async def link(self, persona: Persona, key: str) -> Text | None:
         """Render a link of the chain, or its fallback."""
@@ -276,7 +278,7 @@ class _Speaker:
             return None
         self.renders.append(
             receipt(
-                self._desk,
+                self._services,
                 resolved.version,
                 "render",
                 agent=self._agent,
@@ -294,13 +296,13 @@ class _Speaker:
         if family is None:
             msg = f"Unknown prompt {slug!r}"
             raise InvalidInput(msg)
-        return await resolved_of(self._desk, await self._drawn(family), self._families)
+        return await resolved_of(self._services, await self._drawn(family), self._families)
 
     async def _drawn(self, family: Family) -> Version:
         """Return the version to use: the variant's, or by trial the one before it."""
         slug, version = family.slug, self._variant(family)
         value, name = self._told.get(slug), self._ask.conversation
-        lot = await drawn(self._desk, family, version.branch, conversation=name, told=value)
+        lot = await drawn(self._services, family, version.branch, conversation=name, told=value)
         if lot is None:
             return version
         choice = self.chosen.get(slug, {"branch": version.branch, "propensity": 1.0})
@@ -321,15 +323,16 @@ class _Speaker:
             self.chosen[family.slug] = {**plain, "version": version.number}
             return version
         seed = hashlib.blake2b(
-            f"{self._ask.conversation}\x00{family.slug}\x00{len(self._kept)}".encode(), key=self._desk.key[:64]
+            f"{self._ask.conversation}\x00{family.slug}\x00{len(self._kept)}".encode(),
+            key=self._services.settings.key[:64],
         ).digest()
-        strategy = self._desk.strategy
+        strategy = self._services.settings.strategy
         choice = select_from(
-            self._desk,
+            self._services,
             family,
             self._signals,
             strategy=strategy,
-            epsilon=self._desk.epsilon,
+            epsilon=self._services.settings.epsilon,
             seed=int.from_bytes(seed[:8], "big"),
         )
         picked = choice.selected

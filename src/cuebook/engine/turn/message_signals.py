@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.model_call import BROKEN
 from cuebook.engine.core.query_vector import sense_all
+from cuebook.engine.core.services import Services
 from cuebook.engine.turn.front import GENERAL, Front
 from cuebook.engine.turn.task_examples import kind_of
 from cuebook.interfaces.store import Scene, TurnOn
@@ -52,14 +52,14 @@ _MARKS: Final = (b'"code_error"', b'"execution_status"')
 
 
 async def hear_turn(
-    desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], *, aside: bool = False
+    services: Services, scene: Scene, ask: Ask, drafts: Sequence[Draft], *, aside: bool = False
 ) -> TurnSignals | None:
     """Return the signals of the answered message, or None if nothing needs them or for a request beside the path."""
     if aside:
         return None
-    persona, last = speaker_in(desk, scene, ask), scene.last_turn
-    tracking = tracking_in(desk, scene, persona, ask.mode)
-    if not (tracking.enabled or persona.metaprompts or _serves(desk, scene)):
+    persona, last = speaker_in(services, scene, ask), scene.last_turn
+    tracking = tracking_in(services, scene, persona, ask.mode)
+    if not (tracking.enabled or persona.metaprompts or _serves(services, scene)):
         return None
     before = heard_of(last.metadata) if last else None
     if last and before and _answers_again(scene, last, drafts):
@@ -68,32 +68,34 @@ async def hear_turn(
     return hear(
         ask.text,
         before=counters_on(scene),
-        sentiment=read_sentiment(desk, tracking, ask.text),
+        sentiment=read_sentiment(services, tracking, ask.text),
         tracking=tracking,
         trace=trace_of(scene, last, drafts),
-        now=desk.clock.now(),
-        drift=await _drift(desk, ask.text, earlier),
-        kind=await _kind(desk, ask.text),
-        fires=tracking.method in desk.analyzers,
+        now=services.clock.now(),
+        drift=await _drift(services, ask.text, earlier),
+        kind=await _kind(services, ask.text),
+        fires=tracking.method in services.analyzers,
     )
 
 
-def speaker_in(desk: Desk, scene: Scene, ask: Ask) -> Persona:
+def speaker_in(services: Services, scene: Scene, ask: Ask) -> Persona:
     """Return the active persona of a turn."""
-    return desk.persona(ask.persona or (scene.conversation.persona if scene.conversation else None))
+    return services.settings.persona(ask.persona or (scene.conversation.persona if scene.conversation else None))
 
 
-def persona_in(desk: Desk, conversation: Conversation, turn: TurnOn | None) -> Persona:
+def persona_in(services: Services, conversation: Conversation, turn: TurnOn | None) -> Persona:
     """Return the persona of a turn, else of its conversation. A deleted persona has no metaprompts."""
     value = turn.metadata.get(SPOKEN_WITH) if turn else None
-    name = value if isinstance(value, str) else conversation.persona or desk.default_persona
-    return desk.personas.get(name) or Persona(id=name)
+    name = value if isinstance(value, str) else conversation.persona or services.settings.default_persona
+    return services.settings.personas.get(name) or Persona(id=name)
 
 
-def tracking_in(desk: Desk, scene: Scene, persona: Persona, mode: str | None) -> SentimentTracking:
+def tracking_in(services: Services, scene: Scene, persona: Persona, mode: str | None) -> SentimentTracking:
     """Return the sentiment tracking of a persona in a turn."""
     kept = scene.conversation.metadata.get("mode") if scene.conversation else None
-    return tracking_of(persona, mode or (kept if isinstance(kept, str) else None) or GENERAL, desk.profiles)
+    return tracking_of(
+        persona, mode or (kept if isinstance(kept, str) else None) or GENERAL, services.settings.profiles
+    )
 
 
 def counters_on(scene: Scene) -> Counters:
@@ -122,13 +124,13 @@ def signals_for(ask: Ask, turn_signals: TurnSignals | None) -> dict[str, float]:
     return {name: value for name, value in read.items() if value and name not in named} | values
 
 
-def read_sentiment(desk: Desk, tracking: SentimentTracking, text: str) -> Sentiment:
+def read_sentiment(services: Services, tracking: SentimentTracking, text: str) -> Sentiment:
     """Return a text's sentiment by the persona's method, or by the lexicon if that runs in a background job or is
     missing.
 
     A method is user code: if it fails or returns no Sentiment, the turn goes on without sentiment.
     """
-    analyzer = desk.analyzers.get(tracking.method) or desk.analyzers[FALLBACK]
+    analyzer = services.analyzers.get(tracking.method) or services.analyzers[FALLBACK]
     try:
         found = analyzer.read(text)
         sentiment = msgspec.convert(msgspec.to_builtins(found), Sentiment)
@@ -215,12 +217,14 @@ def heard_of(metadata: Mapping[str, Any]) -> TurnSignals | None:
 _SAID: Final = ("score", "intensity", "polarity", "method", "negatives")
 
 
-def _serves(desk: Desk, scene: Scene) -> bool:
+def _serves(services: Services, scene: Scene) -> bool:
     """Return whether prompts need signals: several variants are to select from, or a message is the outcome of one."""
     if any(len(family.active) > 1 for family in scene.families.values()):
         return True
     data = scene.last_turn.metadata if scene.last_turn else {}
-    return desk.observes != "off" and bool(scene.families or "promptVariants" in data or "promptVariant" in data)
+    return services.settings.observes != "off" and bool(
+        scene.families or "promptVariants" in data or "promptVariant" in data
+    )
 
 
 def _answers_again(scene: Scene, last: TurnOn, drafts: Sequence[Draft]) -> bool:
@@ -249,17 +253,17 @@ def _given(post: PathPost) -> str:
     return (post.message or post.small or "") if post.role == TOOL else ""
 
 
-async def _kind(desk: Desk, text: str) -> str:
+async def _kind(services: Services, text: str) -> str:
     """Return the task type closest to a message's meaning, "" without an embedder."""
-    sensed = await sense_all(desk, [text])
-    return kind_of(desk, sensed[0]) if sensed else ""
+    sensed = await sense_all(services, [text])
+    return kind_of(services, sensed[0]) if sensed else ""
 
 
-async def _drift(desk: Desk, text: str, earlier: Sequence[str]) -> float | None:
+async def _drift(services: Services, text: str, earlier: Sequence[str]) -> float | None:
     """Return the distance of a message's topic from the earlier messages', by meaning or else by words."""
     if not earlier:
         return 0.0
-    sensed = await sense_all(desk, [text, *earlier])
+    sensed = await sense_all(services, [text, *earlier])
     if sensed is None:
         return drift_by_words(text, earlier)
     own, *others = (array("f", each.vector) for each in sensed)
@@ -269,14 +273,20 @@ async def _drift(desk: Desk, text: str, earlier: Sequence[str]) -> float | None:
 
 
 def outcome_before(
-    desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], turn_signals: TurnSignals | None
+    services: Services, scene: Scene, ask: Ask, drafts: Sequence[Draft], turn_signals: TurnSignals | None
 ) -> tuple[int, Outcome] | None:
     """Return a new message's feedback on the turn before it, with that turn's number, or None.
 
     Only a user's message counts, and only for a turn whose answer is on its path.
     """
     last = scene.last_turn
-    if desk.observes == "off" or turn_signals is None or last is None or last.state != "finished" or not last.reply_seq:
+    if (
+        services.settings.observes == "off"
+        or turn_signals is None
+        or last is None
+        or last.state != "finished"
+        or not last.reply_seq
+    ):
         return None
     if not any(each.role == "user" for each in drafts):
         return None
@@ -290,11 +300,11 @@ def outcome_before(
     conversation = scene.conversation
     return last.n, Outcome(
         by="next",
-        at=desk.clock.now(),
+        at=services.clock.now(),
         score=score(word.sentiment, word.corrections, word.task),
         sentiment=word.sentiment,
         corrections=word.corrections,
         task=word.task,
-        reasons=tuple(map(desk.writer.clean, word.reasons)),
+        reasons=tuple(map(services.writer.clean, word.reasons)),
         user=ask.user or (conversation.user if conversation else None) or "",
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.turn.front import Front
 from cuebook.engine.turn.message_signals import heard_of, persona_in, speaker_in, tracking_in
 from cuebook.errors import InvalidInput
@@ -30,14 +30,14 @@ LASTS = 5
 MIND = "mind"
 
 
-def with_mind(desk: Desk, scene: Scene, ask: Ask, front: Front) -> Front:
+def with_mind(services: Services, scene: Scene, ask: Ask, front: Front) -> Front:
     """Return the system prompt with the path's mood state and its requested reflection.
 
     Only for a persona that tracks sentiment or has metaprompts, or after a manual change of the mood. A regenerated
     answer requests no second reflection.
     """
-    persona = speaker_in(desk, scene, ask)
-    tracking = tracking_in(desk, scene, persona, ask.mode)
+    persona = speaker_in(services, scene, ask)
+    tracking = tracking_in(services, scene, persona, ask.mode)
     if not (metaprompts_of(persona.metaprompts, tracking) or tracking.enabled or _is_by_hand(scene)):
         return front
     metadata = {**front.metadata, MIND: mind_to_wire(mind_of(scene))}
@@ -105,11 +105,11 @@ def calls_of(persona: Persona, tracking: SentimentTracking, turn_signals: TurnSi
     return (MetapromptTask("", BY_MODEL), *calls) if tracking.enabled and tracking.method == BY_MODEL else calls
 
 
-def may_run(desk: Desk, conversation: Conversation, scene: Scene, metaprompt: str) -> None:
+def may_run(services: Services, conversation: Conversation, scene: Scene, metaprompt: str) -> None:
     """Check that a metaprompt may run on a path: the last speaker's persona or a shipped one has it. Raises
     InvalidInput.
     """
-    persona = persona_in(desk, conversation, scene.last_turn)
+    persona = persona_in(services, conversation, scene.last_turn)
     known = sorted({*(each.id for each in persona.metaprompts), *SHIPPED})
     if metaprompt not in known:
         msg = f"Unknown metaprompt {metaprompt!r} of persona {persona.id!r}. Available: {', '.join(known)}."

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Desk, Key
 from cuebook.engine.core.memory_selection import retrieve
 from cuebook.engine.core.query_vector import with_sense
+from cuebook.engine.core.services import Key, Services
 from cuebook.engine.core.time_zones import dated, zone_of
 from cuebook.engine.turn.compare import compare
 from cuebook.engine.turn.experiences import advise
@@ -93,7 +93,7 @@ class Opened(Struct, frozen=True, kw_only=True):
 
 
 async def open_step(
-    desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]], *, waits: bool = True
+    services: Services, scope: Scope, intend: Callable[[], Awaitable[Intent]], *, waits: bool = True
 ) -> Opened | None:
     """Decide and open a step. When it returns, the query is durable. Return None if another request used its
     Idempotency-Key.
@@ -102,40 +102,42 @@ async def open_step(
     conversation was erased meanwhile, and Conflict if concurrent writes prevent a decision. `waits`: a caller waits for
     the first token, so background jobs pause.
     """
-    over = desk.foreground.begin() if waits else lambda: None
+    over = services.foreground.begin() if waits else lambda: None
     try:
-        return await _open_step(desk, scope, intend)
+        return await _open_step(services, scope, intend)
     finally:
         over()
 
 
-async def _open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]]) -> Opened | None:
+async def _open_step(services: Services, scope: Scope, intend: Callable[[], Awaitable[Intent]]) -> Opened | None:
     stood = 0
     for _ in range(RETRIES):
         intent = await intend()
-        scene, planned, front, number = await decide(desk, scope, intent)
+        scene, planned, front, number = await decide(services, scope, intent)
         stands = scene.conversation.no if scene.conversation else 0
         if stood not in (0, stands):
             msg = f"Conversation {intent.ask.conversation!r} was erased during this request, with its message."
             raise LeaseLost(msg)
         stood = stands
-        window, cache, last = await compare(desk, scope, scene, planned, intent.ask.conversation)
+        window, cache, last = await compare(services, scope, scene, planned, intent.ask.conversation)
         planned = msgspec.structs.replace(planned, window=window)
-        metadata = metadata_of(desk, scene, planned, front, cache=cache, turn=number, mode=intent.ask.mode)
+        metadata = metadata_of(services, scene, planned, front, cache=cache, turn=number, mode=intent.ask.mode)
         metadata |= _terms(scene, intent) | _shadow(intent) | _told(intent)
-        zone = zone_of(intent.ask.time_zone, scene.conversation, desk.zone)
+        zone = zone_of(intent.ask.time_zone, scene.conversation, services.settings.zone)
         try:
-            lease = await _open(desk, scope, _opening(desk, intent, scene, planned, front=front, metadata=metadata))
+            lease = await _open(
+                services, scope, _opening(services, intent, scene, planned, front=front, metadata=metadata)
+            )
         except Busy:
-            await _until_free(desk, scope, intent.ask.conversation)
+            await _until_free(services, scope, intent.ask.conversation)
         except Conflict:
-            if intent.idempotency and await desk.answered(scope, intent.idempotency):
+            if intent.idempotency and await services.answered(scope, intent.idempotency):
                 return None
         else:
-            desk.remember((scope.tenant, intent.ask.conversation), last)
+            services.caches.keep_window((scope.tenant, intent.ask.conversation), last)
             return Opened(
                 lease=lease, planned=planned, scene=scene, metadata=metadata, renders=front.renders, zone=zone,
-                side=not intent.moves_head, role=_role(desk, intent, scene), asked=front.asked,
+                side=not intent.moves_head, role=_role(services, intent, scene), asked=front.asked,
                 sent=_sent(intent, scene),
             )  # fmt: skip
     msg = f"Conversation {intent.ask.conversation!r} has too many concurrent changes. Try again."
@@ -148,54 +150,56 @@ def _sent(intent: Intent, scene: Scene) -> dict[int, int]:
     return {seq: number for number, seq in intent.seqs.items()} | drafts
 
 
-async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Planned, Front, int]:
+async def decide(services: Services, scope: Scope, intent: Intent) -> tuple[Scene, Planned, Front, int]:
     """Load once and decide. Return the scene, the plan, the system prompt and the turn's number."""
-    path_query, turn = await with_sense(desk, _look(desk, intent)), intent.goes_on
-    scene = await desk.store.scene(scope, path_query)
+    path_query, turn = await with_sense(services, _look(services, intent)), intent.goes_on
+    scene = await services.store.scene(scope, path_query)
     if turn is None and scene.summary and scene.summary.corrected < scene.corrected:
-        await correct_summary(desk, scope, intent.ask.conversation, upto=scene.summary.upto_seq)
-        scene = await desk.store.scene(scope, path_query)
-    desk.see(scene.epoch)
+        await correct_summary(services, scope, intent.ask.conversation, upto=scene.summary.upto_seq)
+        scene = await services.store.scene(scope, path_query)
+    services.caches.drop_erased(scene.epoch)
     if turn is not None:
-        scene = await _with_query(desk, scope, scene, turn.query_seq)
+        scene = await _with_query(services, scope, scene, turn.query_seq)
     number = turn.n if turn else scene.conversation.turns + 1 if scene.conversation else 1
     if turn is None:
-        turn_signals = await hear_turn(desk, scene, intent.ask, intent.drafts, aside=not intent.moves_head)
-        front = await _front(desk, scene, intent, number, turn_signals)
+        turn_signals = await hear_turn(services, scene, intent.ask, intent.drafts, aside=not intent.moves_head)
+        front = await _front(services, scene, intent, number, turn_signals)
     else:
-        front = await front_again(desk, scope, turn.steps[0].manifest, turn.metadata)
+        front = await front_again(services, scope, turn.steps[0].manifest, turn.metadata)
     wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped, mind=front.mind)
     if turn is None:
-        wish = _with_memories(desk, scene, wish, number)
+        wish = _with_memories(services, scene, wish, number)
         if front.texts or not intent.relayed:
-            advice = await advise(desk, scope, scene, intent.ask, asks_model=intent.asks_model)
+            advice = await advise(services, scope, scene, intent.ask, asks_model=intent.asks_model)
             wish = msgspec.structs.replace(wish, advice=advice.texts)
             data = {**front.metadata, **advice.metadata}
             front = msgspec.structs.replace(front, metadata=data, asked=advice.asked)
-    return scene, plan_tuned(desk, scene, wish, turn=number, goes_on=turn), front, number
+    return scene, plan_tuned(services, scene, wish, turn=number, goes_on=turn), front, number
 
 
-async def _front(desk: Desk, scene: Scene, intent: Intent, number: int, turn_signals: TurnSignals | None) -> Front:
+async def _front(
+    services: Services, scene: Scene, intent: Intent, number: int, turn_signals: TurnSignals | None
+) -> Front:
     """Return the system prompt of a turn's first step. An inactive persona has no mood state either."""
-    if intent.relayed and is_silent(desk, scene, intent.ask, own_text=intent.own_text):
+    if intent.relayed and is_silent(services, scene, intent.ask, own_text=intent.own_text):
         return with_heard(Front(metadata={SILENT: True}), turn_signals)
-    front = await front_of(desk, scene, intent.ask, turn=number, signals=signals_for(intent.ask, turn_signals))
-    return with_mind(desk, scene, intent.ask, with_heard(front, turn_signals))
+    front = await front_of(services, scene, intent.ask, turn=number, signals=signals_for(intent.ask, turn_signals))
+    return with_mind(services, scene, intent.ask, with_heard(front, turn_signals))
 
 
-def _with_memories(desk: Desk, scene: Scene, wish: Wish, number: int) -> Wish:
+def _with_memories(services: Services, scene: Scene, wish: Wish, number: int) -> Wish:
     """Return a wish with cross-conversation memories. Without recall in the conversation it has no query."""
     query = wish.query
     if scene.known is not None and not scene.known.policy.recalls:
         wish = msgspec.structs.replace(wish, query=None)
-    hits, every = desk.recall_hits, desk.review_every
-    retrieved = retrieve(scene, query, turn=number, every=every, hits=hits, count=desk.count)
+    hits, every = services.settings.recall_hits, services.settings.review_every
+    retrieved = retrieve(scene, query, turn=number, every=every, hits=hits, count=services.count)
     return wish if retrieved is None else msgspec.structs.replace(wish, memories=retrieved)
 
 
-def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> PathQuery:
+def look_of(services: Services, conversation: str, text: str, *, parent: int | None, budget: int | None) -> PathQuery:
     """Return a turn's store query: as much of the path as may fit, and full-text results for the query."""
-    far = reach(desk.limits, budget)
+    far = reach(services.settings.limits, budget)
     return PathQuery(
         conversation=conversation,
         parent=parent,
@@ -203,29 +207,34 @@ def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, bud
         small_tokens=far.small,
         small_after=far.small_after,
         post_tokens=far.post,
-        search=SearchLook(text=text, limit=CANDIDATES) if desk.recall and text else None,
+        search=SearchLook(text=text, limit=CANDIDATES) if services.settings.recall and text else None,
     )
 
 
-def _look(desk: Desk, intent: Intent) -> PathQuery:
+def _look(services: Services, intent: Intent) -> PathQuery:
     """Return a step's store query. A later step repeats the first step's, so that its text stays the same."""
     ask, turn = intent.ask, intent.goes_on
     path_query = look_of(
-        desk, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget
+        services, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget
     )
     if turn is None:
-        names, memory = wanted(desk, ask.persona), memory_look(desk, ask)
-        profile = choose(desk.compaction, ask.mode)
+        names, memory = wanted(services, ask.persona), memory_look(services, ask)
+        profile = choose(services.settings.compaction, ask.mode)
         steady = profile.tail + profile.most if profile.trigger == "posts" else 0
         return msgspec.structs.replace(
-            path_query, prompts=names, project=ask.project, otherwise=desk.project, memory=memory, steady_posts=steady
+            path_query,
+            prompts=names,
+            project=ask.project,
+            otherwise=services.settings.project,
+            memory=memory,
+            steady_posts=steady,
         )
     return msgspec.structs.replace(path_query, summary_version=turn.steps[0].manifest.summary_version)
 
 
-def memory_look(desk: Desk, ask: Ask) -> MemoryLook:
+def memory_look(services: Services, ask: Ask) -> MemoryLook:
     """Return a turn's store query for cross-conversation memories."""
-    defaults = desk.keyed_policy if ask.authenticated else desk.memory_policy
+    defaults = services.settings.keyed_policy if ask.authenticated else services.settings.memory_policy
     if ask.organization is None:
         defaults = msgspec.structs.replace(defaults, organization=False)
     return MemoryLook(
@@ -233,19 +242,19 @@ def memory_look(desk: Desk, ask: Ask) -> MemoryLook:
         defaults=defaults,
         user=ask.user,
         persona=ask.persona or "",
-        otherwise=desk.default_persona,
+        otherwise=services.settings.default_persona,
         organization=ask.organization,
-        text=ask.text if desk.recall else "",
+        text=ask.text if services.settings.recall else "",
     )
 
 
-async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Scene:
+async def _with_query(services: Services, scope: Scope, scene: Scene, query: int) -> Scene:
     """Return a scene that includes the open turn's query in full, however long the turn is."""
     gap = next((each for each in scene.unread if each.first <= query <= each.last), None)
     small = any(post.seq == query and post.message is None for post in scene.path)
     if scene.conversation is None or not (gap or small):
         return scene
-    path_posts = await desk.store.posts_in(scope, scene.conversation.id, [(query, query)])
+    path_posts = await services.store.posts_in(scope, scene.conversation.id, [(query, query)])
     if not path_posts:
         return scene  # erased meanwhile
     post = path_posts[0]
@@ -263,7 +272,7 @@ async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Sce
 
 
 def _opening(
-    desk: Desk, intent: Intent, scene: Scene, planned: Planned, *, front: Front, metadata: dict[str, Any]
+    services: Services, intent: Intent, scene: Scene, planned: Planned, *, front: Front, metadata: dict[str, Any]
 ) -> Opening:
     """Return the rows to write when a step opens."""
     remembered, ask = planned.remembered, intent.ask
@@ -274,11 +283,11 @@ def _opening(
         expected_head=scene.conversation.head if scene.conversation else 0,
         expected_last_seq=scene.conversation.last_seq if scene.conversation else 0,
         parent=scene.parent,
-        drafts=dated(intent.drafts, zone_of(ask.time_zone, scene.conversation, desk.zone)),
+        drafts=dated(intent.drafts, zone_of(ask.time_zone, scene.conversation, services.settings.zone)),
         manifest=msgspec.structs.replace(remembered.manifest, stable_prefix_ratio=ratio),
         texts=remembered.texts,
-        now=desk.clock.now(),
-        lease_s=desk.lease_s,
+        now=services.clock.now(),
+        lease_s=services.settings.lease_s,
         user=ask.user,
         persona=ask.persona,
         turn=intent.goes_on.n if intent.goes_on else 0,
@@ -291,10 +300,10 @@ def _opening(
         delivers=_delivers(scene, ask),
         uses=planned.uses if said else (),
         project=ask.project,
-        idempotency=desk.keyed_digest_of(intent.idempotency),
+        idempotency=services.settings.keyed_digest_of(intent.idempotency),
         audit=front.renders if said else (),
         calls=front.calls if intent.moves_head else (),
-        outcome=outcome_before(desk, scene, ask, intent.drafts, front.heard) if intent.moves_head else None,
+        outcome=outcome_before(services, scene, ask, intent.drafts, front.heard) if intent.moves_head else None,
         epoch=scene.epoch,
     )
 
@@ -369,45 +378,63 @@ def _whose(scene: Scene, ask: Ask) -> Participants:
     return Participants(user=user, persona=ask.persona or "-", organization=ask.organization)
 
 
-def _role(desk: Desk, intent: Intent, scene: Scene) -> str:
-    return desk.persona(intent.ask.persona or (scene.conversation.persona if scene.conversation else None)).role
+def _role(services: Services, intent: Intent, scene: Scene) -> str:
+    return services.settings.persona(
+        intent.ask.persona or (scene.conversation.persona if scene.conversation else None)
+    ).role
 
 
-async def _open(desk: Desk, scope: Scope, opening: Opening) -> Lease:
+async def _open(services: Services, scope: Scope, opening: Opening) -> Lease:
     """Open the step. If the caller disconnects meanwhile, the turn ends as interrupted and its lease is released."""
-    task = asyncio.ensure_future(desk.store.open(scope, opening))
+    task = asyncio.ensure_future(services.store.open(scope, opening))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         with suppress(CuebookError):
-            await to_the_end(_give_back(desk, task))
+            await to_the_end(_give_back(services, task))
         raise
 
 
-async def _give_back(desk: Desk, opening: Awaitable[Lease]) -> None:
-    closing = StepEnd(state="interrupted", now=desk.clock.now(), error="the caller went away")
-    await desk.store.close(await opening, closing)
+async def _give_back(services: Services, opening: Awaitable[Lease]) -> None:
+    closing = StepEnd(state="interrupted", now=services.clock.now(), error="the caller went away")
+    await services.store.close(await opening, closing)
 
 
-async def _until_free(desk: Desk, scope: Scope, conversation: str) -> None:
+async def _until_free(services: Services, scope: Scope, conversation: str) -> None:
     """Wait until a conversation's lease is free. End an expired one."""
-    while (await desk.store.conversation(scope, conversation)).lease_until > 0:
-        await desk.expire()
+    while (await services.store.conversation(scope, conversation)).lease_until > 0:
+        await services.expire()
         await asyncio.sleep(POLL_S)
 
 
 # ---- Tuning ---------------------------------------------------------------------------------------------------------
 
 
-def plan_tuned(desk: Desk, scene: Scene, wish: Wish, *, turn: int, goes_on: Turn | None) -> Planned:
+def plan_tuned(services: Services, scene: Scene, wish: Wish, *, turn: int, goes_on: Turn | None) -> Planned:
     """Build a step's window with the conversation's tuning. Raises InvalidInput as `plan` does."""
     before = in_force(scene.tuning, goes_on.metadata if goes_on else scene.told)
-    now = newest(scene.tuning) if desk.tunes else newest(None)
+    now = newest(scene.tuning) if services.settings.tunes else newest(None)
     if goes_on is None and scene.previous is None:
         before = now
-    planned = plan(scene, wish, turn=turn, limits=desk.limits, count=desk.count, key=desk.key, marks=before)
+    planned = plan(
+        scene,
+        wish,
+        turn=turn,
+        limits=services.settings.limits,
+        count=services.count,
+        key=services.settings.key,
+        marks=before,
+    )
     if goes_on is not None or now.run == before.run or scene.previous is None:
         return planned
     if not moves(scene.previous, planned.remembered.manifest):
         return planned
-    return plan(scene, wish, turn=turn, limits=desk.limits, count=desk.count, key=desk.key, marks=now)
+    return plan(
+        scene,
+        wish,
+        turn=turn,
+        limits=services.settings.limits,
+        count=services.count,
+        key=services.settings.key,
+        marks=now,
+    )

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.desk import Desk, Job
+from cuebook.engine.core.services import Job, Services
 from cuebook.engine.turn.opening import Opened
 from cuebook.errors import CuebookError, NotFound
 from cuebook.interfaces.store import PathQuery
@@ -64,10 +64,10 @@ class PromptLog(Struct, frozen=True, kw_only=True):
 class PromptLogs:
     """The prompt logs of a project: written to the first of its folders, erased from all."""
 
-    def __init__(self, folders: Sequence[Path], desk: Desk) -> None:
-        """`desk` is the project's own, not a tenant's."""
+    def __init__(self, folders: Sequence[Path], services: Services) -> None:
+        """`services` are the project's own, not a tenant's."""
         self._folder, self._folders = folders[0], folders
-        self._desk = desk
+        self._services = services
         self._tasks: set[asyncio.Task[None]] = set()
         self._told = ""
 
@@ -96,7 +96,9 @@ class PromptLogs:
 
     async def _keep(self, prompt_log: PromptLog) -> None:
         """Write a log, then remove it if an erasure ran meanwhile, because it may contain erased text."""
-        folder = self._folder / folder_of(prompt_log.index.tenant, prompt_log.index.conversation, self._desk.key)
+        folder = self._folder / folder_of(
+            prompt_log.index.tenant, prompt_log.index.conversation, self._services.settings.key
+        )
         try:
             written = await asyncio.to_thread(_write, folder, prompt_log)
             try:
@@ -114,7 +116,7 @@ class PromptLogs:
             Scope(prompt_log.index.tenant),
             PathQuery(conversation=prompt_log.index.conversation, use_summary=False),
         )
-        scene = await self._desk.store.scene(scope, path_query)
+        scene = await self._services.store.scene(scope, path_query)
         if scene.conversation is None or scene.conversation.no != prompt_log.index.no:
             return [folder]
         return () if scene.epoch == prompt_log.epoch else written
@@ -123,7 +125,7 @@ class PromptLogs:
         """Log an error, unless it is the same as the last one."""
         if what != self._told:
             self._told = what
-            log.warning("%s", self._desk.writer.clean(what))
+            log.warning("%s", self._services.writer.clean(what))
 
     async def erase(self, kinds: Collection[str]) -> bool:
         """Remove logs that may contain erased data. Return whether all are gone."""
@@ -144,15 +146,15 @@ class PromptLogs:
         if index is None or index.quotes:
             return True
         try:
-            conversation = await self._desk.store.conversation(Scope(index.tenant), index.conversation)
+            conversation = await self._services.store.conversation(Scope(index.tenant), index.conversation)
         except NotFound:
             return True
         return conversation.no != index.no
 
 
-def logging_of(desk: Desk, opened: Opened) -> Callable[[int], None] | None:
+def logging_of(services: Services, opened: Opened) -> Callable[[int], None] | None:
     """Return the function to call with the seq of a step's stored reply, or None without prompt logs."""
-    keep = desk.log_prompt
+    keep = services.log_prompt
     if keep is None:
         return None
     lease, planned = opened.lease, opened.planned

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.turn.experiences import experiences_in
 from cuebook.engine.turn.front import Front
 from cuebook.engine.turn.plan import Planned, window_metadata
@@ -13,11 +13,18 @@ from cuebook.memory.scopes import policy_to_wire
 
 
 def metadata_of(
-    desk: Desk, scene: Scene, planned: Planned, front: Front, *, cache: dict[str, Any], turn: int, mode: str | None
+    services: Services,
+    scene: Scene,
+    planned: Planned,
+    front: Front,
+    *,
+    cache: dict[str, Any],
+    turn: int,
+    mode: str | None,
 ) -> dict[str, Any]:
     """Return AgentOS's `metadata` of a reply."""
     kept = scene.conversation.metadata.get("mode") if scene.conversation else None
-    profile = choose(desk.compaction, mode or kept)
+    profile = choose(services.settings.compaction, mode or kept)
     retrieved = planned.retrieved
     durable = {"durable": list(retrieved.durable), "reviewedAt": retrieved.reviewed_at} if retrieved.reason else {}
     retrieval = {

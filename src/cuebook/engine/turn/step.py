@@ -10,8 +10,8 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from cuebook.engine.core.audit_records import answered
-from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import recipient_of
+from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import dated
 from cuebook.errors import BackendError, InvalidInput, LeaseLost
 from cuebook.interfaces.store import Lease, StepEnd
@@ -38,7 +38,13 @@ class OpenStep:
     """
 
     def __init__(
-        self, desk: Desk, lease: Lease, renders: Sequence[Record] = (), *, zone: tzinfo = UTC, timed: bool = True
+        self,
+        services: Services,
+        lease: Lease,
+        renders: Sequence[Record] = (),
+        *,
+        zone: tzinfo = UTC,
+        timed: bool = True,
     ) -> None:
         """Start with an opened step. `timed`: its answer is streamed, so the time of its first piece is measured."""
         self.lease = lease
@@ -52,10 +58,10 @@ class OpenStep:
         self.metadata: dict[str, Any] = {}
         #: Called with the reply's seq, 0 for none, once everything is stored.
         self.on_closed: Callable[[int], None] | None = None
-        self._desk = desk
-        self._began = desk.clock.now()
+        self._services = services
+        self._began = services.clock.now()
         self._first_ms: int | None = None  # until the first piece of a streamed answer
-        self._reply_id = desk.dice.new_id("post")
+        self._reply_id = services.dice.new_id("post")
         self._beat: asyncio.Task[None] | None = None
         self._closed = False
         self._lost: LeaseLost | None = None
@@ -77,9 +83,9 @@ class OpenStep:
         """Add a piece of the answer. Raises LeaseLost once another process has taken over the turn."""
         self.check()
         if self._timed and self._first_ms is None:
-            self._first_ms = round(1000 * (self._desk.clock.now() - self._began))
+            self._first_ms = round(1000 * (self._services.clock.now() - self._began))
         self.text.append(text)
-        self._desk.failpoint("stream.piece")
+        self._services.failpoint("stream.piece")
 
     def check(self) -> None:
         """Raise LeaseLost once another process has taken over the turn."""
@@ -97,7 +103,7 @@ class OpenStep:
         others: tuple[bytes, ...] = (),
     ) -> int:
         """Store the complete answer durably. Return the reply's seq. Raises LeaseLost."""
-        self._desk.failpoint("stream.ended")
+        self._services.failpoint("stream.ended")
         closing = self._close(state, wire=wire, usage=usage, waiting=waiting, error=error, others=others)
         return await to_the_end(closing)
 
@@ -114,19 +120,19 @@ class OpenStep:
         reply = self._whole(wire, self._reply_id) if wire else self._partial(state)
         closing = StepEnd(
             state=state,
-            now=self._desk.clock.now(),
+            now=self._services.clock.now(),
             reply=reply,
             waiting=waiting,
             usage=_counted(usage),
-            error=self._desk.writer.clean(error),
+            error=self._services.writer.clean(error),
             metadata=self.metadata | ({FIRST_PIECE: self._first_ms} if self._first_ms is not None else {}),
             others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
-            audit=answered(self._desk, self._renders, reply.message if reply else ""),
+            audit=answered(self._services, self._renders, reply.message if reply else ""),
         )
         self._closed = True
         await self._stop_beat()
-        seq = await self._desk.store.close(self.lease, closing)
-        self._desk.notify_jobs()
+        seq = await self._services.store.close(self.lease, closing)
+        self._services.notify_jobs()
         if self.on_closed is not None:
             self.on_closed(seq)
         return seq
@@ -136,7 +142,7 @@ class OpenStep:
 
         It is parsed after redaction like a client's messages, so that the same message has the same digest when resent.
         """
-        kept = self._desk.writer.clean_json(wire)
+        kept = self._services.writer.clean_json(wire)
         return self._draft(read_message(kept), id_, "finished", kept, clean=kept is wire)
 
     def _partial(self, state: TurnState) -> Draft | None:
@@ -147,7 +153,7 @@ class OpenStep:
             message_content = MessageContent(
                 message_content.role,
                 message_content.name,
-                self._desk.writer.settled(message_content.message),
+                self._services.writer.settled(message_content.message),
                 message_content.parts,
             )
         return (
@@ -166,12 +172,12 @@ class OpenStep:
         clean: bool = False,
     ) -> Draft:
         text = message_content.message.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
-        draft = self._desk.writer.draft(
+        draft = self._services.writer.draft(
             MessageContent(message_content.role, message_content.name, text, message_content.parts),
             id=id_,
             sender=ASSISTANT,
             recipient=recipient_of(ASSISTANT),
-            now=self._desk.clock.now(),
+            now=self._services.clock.now(),
             state="complete" if state == "finished" else "interrupted",
             wire=wire,
             limited=False,  # a model's answer is stored at any length
@@ -180,12 +186,14 @@ class OpenStep:
         return dated([draft], self._zone)[0]
 
     async def _renew(self) -> None:
-        desk = self._desk
+        services = self._services
         while True:
-            await asyncio.sleep(min(desk.checkpoint_s, desk.lease_s / 3))
+            await asyncio.sleep(min(services.settings.checkpoint_s, services.settings.lease_s / 3))
             try:
                 partial = self._partial("interrupted")
-                await desk.store.checkpoint(self.lease, partial, now=desk.clock.now(), lease_s=desk.lease_s)
+                await services.store.checkpoint(
+                    self.lease, partial, now=services.clock.now(), lease_s=services.settings.lease_s
+                )
             except LeaseLost as lost:
                 self._lost = lost
                 return

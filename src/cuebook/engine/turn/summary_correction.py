@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import CuebookError, NotFound
 from cuebook.interfaces.memories import CorrectionInput, SummaryCorrection
@@ -27,25 +27,25 @@ log = logging.getLogger("cuebook.correct")
 RETRIES = 20
 
 
-async def correct_due(desk: Desk) -> None:
+async def correct_due(services: Services) -> None:
     """Apply due corrections. A failed conversation is retried next time and does not block the others."""
-    for tenant, conversation in await desk.store.memories.corrections.due():
+    for tenant, conversation in await services.store.memories.corrections.due():
         try:
-            await correct_summary(desk, Scope(tenant), conversation)
+            await correct_summary(services, Scope(tenant), conversation)
         except CuebookError as error:
             log.warning(
-                "Correcting the summary failed for conversation %s: %s", conversation, desk.writer.clean(str(error))
+                "Correcting the summary failed for conversation %s: %s", conversation, services.writer.clean(str(error))
             )
 
 
-async def due(desk: Desk) -> int:
+async def due(services: Services) -> int:
     """Count conversations with a summary to correct."""
-    return len(await desk.store.memories.corrections.due())
+    return len(await services.store.memories.corrections.due())
 
 
-async def correct_summary(desk: Desk, scope: Scope, conversation: str, *, upto: int | None = None) -> None:
+async def correct_summary(services: Services, scope: Scope, conversation: str, *, upto: int | None = None) -> None:
     """Apply all corrections to the summary that ends at a post, by default the current one."""
-    store = desk.store.memories.corrections
+    store = services.store.memories.corrections
     for _ in range(RETRIES):
         try:
             correcting = await store.read(scope, conversation, upto=upto)
@@ -53,15 +53,15 @@ async def correct_summary(desk: Desk, scope: Scope, conversation: str, *, upto: 
             return  # erased
         if correcting is None:
             return
-        desk.failpoint("correct.read")
-        if await store.save(scope, await asyncio.to_thread(_made, desk, correcting)):
-            desk.notify_jobs()
+        services.failpoint("correct.read")
+        if await store.save(scope, await asyncio.to_thread(_made, services, correcting)):
+            services.notify_jobs()
             return
 
 
-def _made(desk: Desk, correcting: CorrectionInput) -> SummaryCorrection:
+def _made(services: Services, correcting: CorrectionInput) -> SummaryCorrection:
     """Return the corrected summary. A correct one stays unchanged and is marked as checked."""
-    before, now = correcting.summary, desk.clock.now()
+    before, now = correcting.summary, services.clock.now()
     fresh = [each for each in correcting.corrections if each.no > before.corrected]
     items = unmarked(corrected(correcting.items, correcting.corrections, since=before.corrected))
     stays = {each.id for each in items}
@@ -70,27 +70,27 @@ def _made(desk: Desk, correcting: CorrectionInput) -> SummaryCorrection:
     summary = replace(before, corrected=correcting.corrections[-1].no, created_at=now)
     lines = f"{before.markdown}\n{before.tainted}\n{compact(before.memory_json)}".split("\n")
     if added or entries or any(says(line, each) for line in lines for each in fresh):
-        summary = _written(desk, correcting, items, summary)
+        summary = _written(services, correcting, items, summary)
     return SummaryCorrection(
         read=correcting,
         summary=summary,
         added=added,
         gone=tuple(replace(each, text="", subject="", name="", valid_to=each.valid_to or now) for each in entries),
         now=now,
-        sinks=desk.sinks,
+        sinks=services.settings.sinks,
     )
 
 
-def _written(desk: Desk, correcting: CorrectionInput, items: Sequence[Item], summary: Summary) -> Summary:
+def _written(services: Services, correcting: CorrectionInput, items: Sequence[Item], summary: Summary) -> Summary:
     previous = unquoted(summary.markdown, correcting.corrections)
     digest = write(
         items,
         previous="",
-        max_tokens=choose(desk.compaction, summary.profile).max_summary_tokens,
-        count=desk.count,
-        zone=zone_of(None, correcting.conversation, desk.zone),
+        max_tokens=choose(services.settings.compaction, summary.profile).max_summary_tokens,
+        count=services.count,
+        zone=zone_of(None, correcting.conversation, services.settings.zone),
     )
     markdown = digest.markdown or previous
-    tokens = desk.count(markdown) + desk.count(compact(digest.memory_json))
+    tokens = services.count(markdown) + services.count(compact(digest.memory_json))
     made = replace(summary, markdown=markdown, memory_json=digest.memory_json, tainted=digest.tainted, tokens=tokens)
     return replace(made, made_by="quotes", prompt="")

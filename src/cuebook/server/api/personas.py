@@ -20,7 +20,7 @@ async def list_all(
     request: AnyRequest, mode: Mode = None, limit: PageLimit = None, cursor: PageCursor = None
 ) -> Response[bytes]:
     """List the personas of the current files, without their texts."""
-    persona_list = await list_personas(cue_of(request).desk, mode=mode)
+    persona_list = await list_personas(cue_of(request).services, mode=mode)
     page = short_page(persona_list.items, "personas", limit=limit, cursor=cursor)
     return json_of(PersonaList(items=list(page.items), next=page.cursor))
 
@@ -28,7 +28,7 @@ async def list_all(
 @get("/api/personas/{persona:str}", responses=answers(PersonaWhole))
 async def get_one(request: AnyRequest, persona: FromPath[str], mode: Mode = None) -> Response[bytes]:
     """Return a persona: text, prompts, sentiment tracking and metaprompts."""
-    return json_of(await get_persona(cue_of(request).desk, name_in(persona), mode=mode))
+    return json_of(await get_persona(cue_of(request).services, name_in(persona), mode=mode))
 
 
 ROUTES = [list_all, get_one]

@@ -137,7 +137,7 @@ async def migrate(
     """Import all prompts of a migration file or none: 201 if something is new, else 200. Repeatable."""
     by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
     asked: dict[str, Any] = {"dry_run": data.dry_run, "by": by, "idempotency_key": key}
-    migrated = await prompt_migration.migrate(cue_of(request).desk, data.document, **asked)
+    migrated = await prompt_migration.migrate(cue_of(request).services, data.document, **asked)
     return json_of(shapes.migrated(migrated), 201 if migrated.written and not migrated.dry_run else 200)
 
 

@@ -110,10 +110,10 @@ async def get_diff(
     request: AnyRequest, prompt: Name, *, a: Number, b: Other = None, branch: Branch = None, turns: Turns = TURNS
 ) -> Response[bytes]:
     """Return the changes from version `a` to `b`, the change in tokens, and the impact on recorded turns."""
-    desk = cue_of(request).desk
+    services = cue_of(request).services
     value: Any = {"branch": branch or None, "turns": turns, "user": user_of(request)}
     async with request.app.state.measures.hold("a prompt measurement"):
-        return json_of(await views.compare(desk, name_in(prompt), a, b, **value))
+        return json_of(await views.compare(services, name_in(prompt), a, b, **value))
 
 
 @get(f"{ONE}/branches", responses=answers(wire.BranchPage))

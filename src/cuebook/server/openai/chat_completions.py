@@ -153,7 +153,7 @@ def begin(head: Head) -> Start:
 async def models(request: AnyRequest) -> Response[bytes]:
     """List the personas, and the upstream's models if it is reachable."""
     cue = cue_of(request)
-    await cue.desk.catch_up()
+    await cue.services.catch_up()
     listed: list[Any] = [_model(persona) for persona in cue.personas]
     if cue.upstream_url:
         listed += await _upstream_models(cue, _headers(request.scope["headers"]), known=set(cue.personas))
@@ -163,7 +163,7 @@ async def models(request: AnyRequest) -> Response[bytes]:
 @get("/v1/models/{model:str}", responses=wire.openai_answers(dict[str, Any]))
 async def model_(request: AnyRequest, model: FromPath[str]) -> ASGIResponse:
     """Return a persona, or the upstream's model."""
-    await cue_of(request).desk.catch_up()
+    await cue_of(request).services.catch_up()
     if name_in(model) in cue_of(request).personas:
         return ASGIResponse(body=_encode(_model(name_in(model))), media_type="application/json")
     return await pass_through(request)

@@ -244,7 +244,7 @@ async def diff(
     before = await lookup.find_beside(cue.prompts, active, a)
     after = await lookup.find_beside(cue.prompts, active, b)
     async with request.app.state.measures.hold("a prompt measurement"):
-        data = await lookup.compare(cue.desk, before, after, turns=turns, user=user_of(request))
+        data = await lookup.compare(cue.services, before, after, turns=turns, user=user_of(request))
     versions, _ = await prompt_views.versions_page(cue.prompts, family.slug)
     return show(
         "prompt_diff.html",

@@ -104,7 +104,7 @@ def blank_what_if(window: Mapping[str, Any] | None, request: AnyRequest) -> dict
     blocks: Sequence[Mapping[str, Any]] = window["blocks"] if window else ()
     removable = [each for each in blocks if each["kind"] in REMOVABLE and not each["source"].startswith(_SUMMARY)]
     prompts = [each["source"].removeprefix("prompt:") for each in blocks if each["source"].startswith("prompt:")]
-    model = cue_of(request).desk.model.name
+    model = cue_of(request).services.model.name
     return {
         "blocks": removable,
         "prompts": prompts,

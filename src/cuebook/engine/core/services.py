@@ -1,0 +1,279 @@
+"""Dependencies of the engine: `Services` (ports), `Settings` (frozen values) and `Caches` (state of this process)."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import UTC, tzinfo
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from cuebook.engine.core.conversation_queue import ConversationQueue
+from cuebook.engine.core.drafts import PostFactory
+from cuebook.engine.core.foreground_gate import ForegroundGate
+from cuebook.engine.core.judgement_cache import Ledgers
+from cuebook.errors import NotFound
+from cuebook.interfaces.dice import Clock, Dice
+from cuebook.interfaces.embedder import Embedder
+from cuebook.interfaces.model import Analyzer, Model
+from cuebook.interfaces.store import StoredAnswer
+from cuebook.memory.profiles import Compaction
+from cuebook.memory.scopes import Policy
+from cuebook.prompts.presets import NONE as NO_PRESETS
+from cuebook.prompts.presets import Presets
+from cuebook.prompts.rollback_evidence import Docket
+from cuebook.records.digest import keyed_digest
+from cuebook.records.memory import Dense, Scope
+from cuebook.records.persona import Experience, Persona
+from cuebook.records.prompt import Version
+from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
+from cuebook.signals.profiles import Profiles
+from cuebook.signals.sentiment import analyzers_of
+from cuebook.storage.audit import AuditStore
+from cuebook.storage.prompts import PromptStore
+from cuebook.storage.store import Store
+from cuebook.window.budget import Limits
+from cuebook.window.cache import CacheRule, CacheSimulator
+from cuebook.window.tokens import Counter
+
+#: Cached windows for comparison with the next one. Without a cached window, the last one is re-rendered.
+WINDOWS = 64
+#: Cached parse results of client messages: clients resend them with every call.
+MESSAGES = 20_000
+
+
+class Last(Struct, frozen=True):
+    """A conversation's last window and simulated provider cache. `digest` is its digest in the manifest."""
+
+    digest: str
+    messages: tuple[bytes, ...]
+    simulator: CacheSimulator | None = None
+
+
+class OnTrial(Struct, frozen=True, kw_only=True):
+    """A new version, its control, and the share of new conversations that get the new one."""
+
+    new: Version
+    control: Version
+    share: float
+    name: str
+
+
+class TrialCacheEntry(Struct, frozen=True, kw_only=True):
+    """A cached trial of a branch, or None for none. `key` is the branch's head, active version and marks."""
+
+    key: tuple[int, int, tuple[int, ...]]
+    at: float
+    trial: OnTrial | None
+
+
+class ModelSelection(Struct, frozen=True, kw_only=True):
+    """A model's selection of experiences: their ids, or the failure, and the messages to the model for the logs."""
+
+    ids: tuple[str, ...] | None
+    by: str
+    failed: str = ""
+    at: float = 0.0
+    messages: tuple[bytes, ...] = ()
+
+
+class Kinds(Struct, kw_only=True):
+    """Class mean vectors of the task classifier, in an embedder's space. `wanted` requests them."""
+
+    space: str = ""
+    means: Mapping[str, tuple[float, ...]] = {}
+    wanted: bool = False
+
+
+class ServiceFailure(Struct, kw_only=True):
+    """The last error of a service, "" if it works."""
+
+    why: str = ""
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """A background job: a function that runs it and one that counts due work."""
+
+    name: str
+    run: Callable[[], Awaitable[None]]
+    due: Callable[[], Awaitable[int]]
+
+
+#: An Idempotency-Key and the digest of its request.
+Key = tuple[str, bytes]
+#: Cached facts about a client's message: role, digest, and whether it contains secrets.
+Known = tuple[str, bytes, bool]
+
+
+# ---- Settings -------------------------------------------------------------------------------------------------------
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Values from the configuration and the project's files. A changed file replaces the whole record."""
+
+    limits: Limits
+    key: bytes
+    personas: Mapping[str, Persona]
+    default_persona: str
+    persona_waits: bool  # a client's own system text disables the persona unless requested
+    compaction: Compaction
+    presets: Presets = NO_PRESETS
+    profiles: Profiles = TRACKING_PROFILES  # of sentiment tracking
+    project: str = ""  # its prompts shadow others of the same name unless the call or conversation names a project
+    builtin: Mapping[str, Version] = {}  # shipped prompts by id, used if the database has none
+    strategy: str = "epsilon_greedy"
+    epsilon: float = 0.2
+    observes: str = "all"  # which prompts feedback signals teach: all, off
+    rollback: str = "off"  # guarded | sigma | off
+    tunes: bool = True  # apply tuned parameters and go on tuning
+    lease_s: float = 30.0
+    checkpoint_s: float = 2.0
+    wait_s: float = 3600.0  # for the results of a turn's tools
+    work_patience_s: float = 300.0  # for a model's complete answer in a background job
+    memory_policy: Policy = Policy()  # for conversations without a policy of their own
+    # likewise, for callers with an API key (A)
+    keyed_policy: Policy = Policy(user=True, persona=True, organization=True)
+    sinks: tuple[str, ...] = ()  # receivers of each finished pass
+    zone: tzinfo = UTC  # default time zone of days
+    review_every: int = 6  # turns between two selections of durable memories
+    recall: bool = True
+    recall_hits: int = 12
+    embed_s: float = 2.0  # for a query's vector; then full text only
+    embed_at_once: int = 64  # texts per background call; turns run in between
+    experience_s: float = 4.0  # for a model's selection of experiences
+    experience_most: int = 3  # in one prompt
+    cache_rule: CacheRule | None = None
+    breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
+
+    def persona(self, name: str | None) -> Persona:
+        """Return the named persona, or the default one. Raises NotFound."""
+        name = name or self.default_persona
+        if name not in self.personas:
+            known = ", ".join(sorted(self.personas))
+            msg = f"Unknown persona {name!r}. Available: {known}."
+            raise NotFound(msg)
+        return self.personas[name]
+
+    def request_digest(self, request: bytes) -> bytes:
+        """Return a request's stored digest. It is keyed, so that nobody can test guesses of secrets against it."""
+        return keyed_digest(request, self.key)
+
+    def keyed_digest_of(self, key: Key | None) -> Key | None:
+        """Return an Idempotency-Key in its stored form: a keyed digest, because clients may put data into it."""
+        return None if key is None else (keyed_digest(key[0].encode("utf-8", "surrogatepass"), self.key).hex(), key[1])
+
+
+# ---- Caches ---------------------------------------------------------------------------------------------------------
+
+
+class Caches(Struct, kw_only=True):
+    """State of this process. The store has all data: without a cache a turn is slower, not different."""
+
+    windows: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
+    messages: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)  # of clients, by the digest of their bytes
+    side_requests: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)  # logged conversations
+    trials: dict[tuple[str, str], TrialCacheEntry] = field(default_factory=dict)  # by slug and branch
+    evidence: dict[tuple[str, str], Docket] = field(default_factory=dict)  # likewise
+    judgements: Ledgers = field(default_factory=Ledgers)
+    selections: OrderedDict[bytes, ModelSelection] = field(default_factory=OrderedDict)  # latest selections by models
+    example_vectors: OrderedDict[tuple[str, str], bytes] = field(default_factory=OrderedDict)  # by space and text
+    query_vectors: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # of the newest queries
+    task_means: Kinds = field(default_factory=Kinds)
+    embedder_failure: ServiceFailure = field(default_factory=ServiceFailure)
+    epoch: int = 0  # number of erasures, as far as this process knows
+
+    def for_tenant(self) -> "Caches":
+        """Return the caches of another tenant: those of data are empty, those of texts and models are shared."""
+        return replace(self, windows=OrderedDict(), messages=OrderedDict(), trials={}, evidence={}, epoch=0)
+
+    def keep_window(self, place: tuple[str, str], last: Last) -> None:
+        """Cache a window for comparison with the next one."""
+        self.windows[place] = last
+        self.windows.move_to_end(place)
+        while len(self.windows) > WINDOWS:
+            self.windows.popitem(last=False)
+
+    def keep_message(self, name: bytes, known: Known) -> Known:
+        """Cache a parsed message by the digest of its bytes."""
+        self.messages[name] = known
+        while len(self.messages) > MESSAGES:
+            self.messages.popitem(last=False)
+        return known
+
+    def is_first_side_request(self, place: tuple[str, str]) -> bool:
+        """Return whether this process stores a side request of a conversation for the first time."""
+        first = place not in self.side_requests
+        self.side_requests[place] = None
+        while len(self.side_requests) > WINDOWS:
+            self.side_requests.popitem(last=False)
+        return first
+
+    def drop_erased(self, epoch: int) -> None:
+        """Drop cached windows from before an erasure by any process."""
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.windows.clear()
+
+
+# ---- Services -------------------------------------------------------------------------------------------------------
+
+
+async def nothing_mirrored() -> bool:
+    """Return True: there is no mirror file to erase from."""
+    return True
+
+
+async def nothing_changed() -> None:
+    """Do nothing: without a project directory there are no files to check."""
+
+
+async def nothing_logged(_: Collection[str]) -> bool:
+    """Return True: there are no prompt logs to erase from."""
+    return True
+
+
+class Services(Struct, kw_only=True):
+    """The ports of a turn, with its settings and caches. `app` builds one per tenant."""
+
+    store: Store
+    prompts: PromptStore
+    audit: AuditStore
+    model: Model
+    work_model: Model | None
+    clock: Clock
+    dice: Dice
+    writer: PostFactory
+    count: Counter
+    queue: ConversationQueue
+    settings: Settings
+    caches: Caches = field(default_factory=Caches)
+    embedder: Embedder | None = None
+    experience_model: Model | None = None  # selects among experiences; None = by words and meaning
+    # methods of sentiment by name, except `llm`
+    analyzers: Mapping[str, Analyzer] = field(default_factory=analyzers_of)
+    foreground: ForegroundGate = field(default_factory=ForegroundGate)  # calls that jobs wait for
+    wakeup: asyncio.Event = field(default_factory=asyncio.Event)  # set when a background job may be due
+    jobs: list[Job] = field(default_factory=list)  # additional background jobs
+    failpoint: Callable[[str], None] = lambda _: None
+    # The project's files:
+    experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None  # their current content; None = off
+    catch_up: Callable[[], Awaitable[None]] = nothing_changed  # reloads changed persona and preset files
+    log_prompt: Callable[[Any], None] | None = None  # queues a `prompt_logs.PromptLog` for writing; None = off
+    # by erased kinds; returns False while data remains
+    erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged
+    erase_mirror: Callable[[], Awaitable[bool]] = nothing_mirrored  # returns False while another process locks the file
+
+    def notify_jobs(self) -> None:
+        """Wake the background worker: work may be due."""
+        self.wakeup.set()
+
+    async def answered(self, scope: Scope, key: Key) -> StoredAnswer | None:
+        """Return the stored answer of an Idempotency-Key."""
+        digest = self.settings.keyed_digest_of(key)
+        return await self.store.answered(scope, digest[0]) if digest else None
+
+    async def expire(self) -> int:
+        """End turns whose lease has expired."""
+        lease_s, wait_s = self.settings.lease_s, self.settings.wait_s
+        return await self.store.expire(now=self.clock.now(), lease_s=lease_s, wait_s=wait_s)
