@@ -120,7 +120,8 @@ def test_breakpoints_setting_selects_the_hosts_that_get_markers() -> None:
         services: Any = SimpleNamespace(settings=settings)
         assert (marked(services, upstream, request).body != long) == placed
         assert not placed or breakpoints == "on" or marked(services, upstream, short).body == BODY
-    hour: Any = SimpleNamespace(breakpoints="auto", cache_rule=rule_named("anthropic-1h"))
+    an_hour = SimpleNamespace(breakpoints="auto", cache_rule=rule_named("anthropic-1h"))
+    hour: Any = SimpleNamespace(settings=an_hour)
     assert b'{"type":"ephemeral","ttl":"1h"}' in marked(hour, theirs, request).body
 
 
