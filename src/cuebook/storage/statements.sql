@@ -709,7 +709,7 @@ INSERT INTO place (tenant, kind, owner, of_user, generation, said, said_at)
 SELECT :tenant, :kind, :owner, CASE :kind WHEN 'user' THEN :owner WHEN 'persona' THEN substr(:owner, instr(:owner, char(31)) + 1) END,
     1 + begun, begun, 0 FROM (
     SELECT 1000000 * coalesce(max(epoch), 0) AS begun FROM epoch WHERE tenant = :tenant AND kind = '') WHERE true
-ON CONFLICT DO UPDATE SET generation = generation + 1 RETURNING said;
+ON CONFLICT (tenant, kind, owner) DO UPDATE SET generation = place.generation + 1 RETURNING said;
 
 -- name: place_said
 -- Update the number of a place's newest text.
@@ -717,7 +717,8 @@ UPDATE place SET said = :said, said_at = :now WHERE tenant = :tenant AND kind = 
 
 -- name: delivery_wanted
 -- Mark a conversation as due for delivery.
-INSERT INTO delivery (tenant, conversation, seq, version, due) VALUES (:tenant, :no, 0, 0, 1) ON CONFLICT DO UPDATE SET due = 1;
+INSERT INTO delivery (tenant, conversation, seq, version, due) VALUES (:tenant, :no, 0, 0, 1)
+ON CONFLICT (tenant, conversation) DO UPDATE SET due = 1;
 
 -- name: delivery_again
 -- Mark a conversation as due again after a pass, if it delivers.
@@ -990,7 +991,7 @@ SELECT epoch FROM epoch WHERE tenant = :tenant AND kind = :kind AND owner = :own
 -- name: epoch_raise
 -- Increment an owner's erasure epoch, which invalidates earlier reads.
 INSERT INTO epoch (tenant, kind, owner, epoch) VALUES (:tenant, :kind, :owner, 1)
-ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch;
+ON CONFLICT (tenant, kind, owner) DO UPDATE SET epoch = epoch.epoch + 1 RETURNING epoch;
 
 -- name: conversations_of_user
 -- Select the conversations that a user owns.
@@ -1134,8 +1135,8 @@ WHERE s.tenant = :tenant AND s.conversation = :no ORDER BY m.no;
 
 -- name: memories_superseded
 -- Select a place's memories that another one superseded or ended, except manual ones.
-SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND id = :before AND valid_to IS NOT NULL AND NOT written
-UNION SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND ended_by = :id AND valid_to IS NOT NULL AND NOT written;
+SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND id = :before AND valid_to IS NOT NULL AND written = 0
+UNION SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND ended_by = :id AND valid_to IS NOT NULL AND written = 0;
 
 -- name: memories_of_persona
 -- Select a persona's memories, of one user or of all.
@@ -1301,7 +1302,7 @@ VALUES (:tenant, :no, :turn, 1, 1, :user, :body, x'') ON CONFLICT DO NOTHING;
 -- Replace the outcome of a turn and mark it as due.
 INSERT INTO outcome (tenant, conversation, turn, due, revision, user_id, body, taught)
 VALUES (:tenant, :no, :turn, 1, 1, :user, :body, x'')
-ON CONFLICT DO UPDATE SET due = 1, revision = revision + 1, user_id = excluded.user_id, body = excluded.body;
+ON CONFLICT (tenant, conversation, turn) DO UPDATE SET due = 1, revision = outcome.revision + 1, user_id = excluded.user_id, body = excluded.body;
 
 -- name: outcome_taught
 -- Mark an outcome as applied to its prompts.

