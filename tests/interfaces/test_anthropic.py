@@ -13,7 +13,7 @@ from upstream import Upstream
 
 from conftest import Live, config
 from cuebook.config import build
-from cuebook.engine.proxy.messages import marked
+from cuebook.engine.proxy.messages_wire import with_marks
 from cuebook.interfaces.model import RelayRequest
 from cuebook.providers.openai import HttpUpstream
 from cuebook.window.anchors import with_cache_marks
@@ -116,13 +116,11 @@ def test_breakpoints_setting_selects_the_hosts_that_get_markers() -> None:
     for breakpoints, upstream, placed in (
         ("auto", theirs, True), ("auto", other, False), ("off", theirs, False), ("on", other, True),
     ):  # fmt: skip
-        settings = SimpleNamespace(breakpoints=breakpoints, cache_rule=None)
-        services: Any = SimpleNamespace(settings=settings)
-        assert (marked(services, upstream, request).body != long) == placed
-        assert not placed or breakpoints == "on" or marked(services, upstream, short).body == BODY
-    an_hour = SimpleNamespace(breakpoints="auto", cache_rule=rule_named("anthropic-1h"))
-    hour: Any = SimpleNamespace(settings=an_hour)
-    assert b'{"type":"ephemeral","ttl":"1h"}' in marked(hour, theirs, request).body
+        settings: Any = SimpleNamespace(breakpoints=breakpoints, cache_rule=None)
+        assert (with_marks(settings, upstream.base_url, request).body != long) == placed
+        assert not placed or breakpoints == "on" or with_marks(settings, upstream.base_url, short).body == BODY
+    an_hour: Any = SimpleNamespace(breakpoints="auto", cache_rule=rule_named("anthropic-1h"))
+    assert b'{"type":"ephemeral","ttl":"1h"}' in with_marks(an_hour, theirs.base_url, request).body
 
 
 # ---- keys

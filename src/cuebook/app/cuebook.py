@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,6 @@ from cuebook.app.parts import Parts
 from cuebook.app.prompts.base import prompt_logs_of
 from cuebook.app.prompts.files import push_by_itself, pushes_by_itself
 from cuebook.app.proxy.anthropic_messages import Messages, digest_of_ask, upstream_model
-from cuebook.app.proxy.openai_responses import respond
 from cuebook.app.setup.compose import compose, database_of, services_of
 from cuebook.app.setup.project_files import check_instructions, load_config, load_presets
 from cuebook.app.turns.feedback import Thumb
@@ -36,12 +35,14 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import Mirror
 from cuebook.engine.jobs.embedding import load
 from cuebook.engine.jobs.worker import Worker
-from cuebook.engine.proxy import chat_completions as relaying
+from cuebook.engine.proxy.chat_completions import relay
 from cuebook.engine.proxy.local_answer import Head
-from cuebook.engine.proxy.messages import marked
+from cuebook.engine.proxy.messages_wire import with_marks
 from cuebook.engine.proxy.request import RelayCall
+from cuebook.engine.proxy.responses_wire import ResponsesAsChat
 from cuebook.engine.proxy.shadow import Shadow
 from cuebook.engine.proxy.shadow_ledger import CallAccounting
+from cuebook.engine.proxy.wire import ChatWire
 from cuebook.engine.turn import turn as turning
 from cuebook.engine.turn.prompt_logs import PromptLogs
 from cuebook.engine.turn.turn import Chunk
@@ -316,13 +317,21 @@ class Cuebook(Parts):
 
     async def relay(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer an OpenAI chat-completions request. Yield the response head, then the body's bytes."""
+        async with aclosing(await self._relay(ChatWire, call)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def respond(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
+        """Answer an OpenAI Responses request. Yield the response head, then the body's bytes."""
+        async with aclosing(await self._relay(ResponsesAsChat, call)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _relay(self, wire: type[ChatWire], call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
         check_call(call)
         await self.services.catch_up()
         model = upstream_model(self.services, self.config, call) if self._upstream is not None else None
-        pieces = relaying.relay(self.services, self._upstream, Scope(user=call.user), call, model=model)
-        async with aclosing(pieces):
-            async for piece in pieces:
-                yield piece
+        return relay(wire(self.services, self._upstream, call), Scope(user=call.user), model=model)
 
     async def message(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer an Anthropic messages request: yield the head, then the body's bytes. Do not store unparsable ones."""
@@ -336,13 +345,6 @@ class Cuebook(Parts):
     def messages(self) -> Messages:
         """The Anthropic Messages API: which model answers, and token counts of requests."""
         return Messages(self.services, self.config, self._upstream, self._ledger)
-
-    async def respond(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
-        """Answer an OpenAI Responses request. Yield the response head, then the body's bytes."""
-        check_call(call)
-        async with aclosing(respond(self.services, self.relay, call)) as pieces:
-            async for piece in pieces:
-                yield piece
 
     async def pass_through(self, request: RelayRequest, call: RelayCall | None = None) -> AsyncIterator[Head | bytes]:
         """Forward any other request to the upstream without storing it. Yield the response head, then the body's bytes.
@@ -358,7 +360,7 @@ class Cuebook(Parts):
                 async for piece in pieces:
                     yield piece
             return
-        answer = await self._upstream.send(marked(self.services, self._upstream, request))
+        answer = await self._upstream.send(with_marks(self.services.settings, self._upstream.base_url, request))
         try:
             yield Head(status=answer.status, headers=answer.headers)
             async for chunk in answer.chunks():

@@ -73,6 +73,9 @@ class StreamReader(ABC):
 class AnswerWriter(ABC):
     """Renders a chat completion's answer in another wire format: as a stream's events, or as one document."""
 
+    #: Whether a stream that breaks off ends with events that say so. If not, the error is raised.
+    reports_faults = False
+
     def __init__(self) -> None:
         self.error = ""  # the provider's error message, instead of an answer
         self.finish = ""  # the chat completion's finish reason
@@ -87,6 +90,10 @@ class AnswerWriter(ABC):
     @abstractmethod
     def end(self, broken: str = "") -> bytes:
         """End the answer and return its last events. `broken` is the reason why it is incomplete."""
+
+    def close(self, broken: str = "") -> bytes:
+        """End a stream, which may be incomplete, and return its last events."""
+        return self.end(broken)
 
     @abstractmethod
     def document(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from cuebook.records.turn import Usage
 from cuebook.wire.answer import AnswerWriter, GrowingText, StreamReader, as_dict, error_message
 from cuebook.wire.anthropic_messages import read_reply
 from cuebook.wire.chat_answers import read_usage
-from cuebook.wire.event_stream import write_event
+from cuebook.wire.event_stream import read_event, write_event
 
 #: Stop reason of an answer that waits for tool results.
 _CALLS: Final = "tool_use"
@@ -28,6 +28,11 @@ _STOPS: Final = {
 _DELTAS: Final = {
     "text": ("text", "text_delta", "text"), "thinking": ("thinking", "thinking_delta", "thinking"),
     "tool_use": ("input", "input_json_delta", "partial_json"),
+}  # fmt: skip
+#: Error types by HTTP status.
+_ERRORS: Final = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
 }  # fmt: skip
 
 _encode = msgspec.json.Encoder().encode
@@ -260,6 +265,15 @@ def message_usage(usage: Usage | None) -> dict[str, int]:
         "input_tokens": max((usage.input or 0) - read - write, 0), "cache_creation_input_tokens": write,
         "cache_read_input_tokens": read, "output_tokens": usage.output or 0,
     }  # fmt: skip
+
+
+def write_error(status: int, body: bytes) -> bytes:
+    """Return an error of OpenAI's wire as an error of this wire."""
+    error = as_dict(read_event(body)).get("error")
+    reason = error.get("message") if isinstance(error, dict) else error
+    message = reason if isinstance(reason, str) else body[:500].decode("utf-8", "replace") or "no answer"
+    kind = _ERRORS.get(status, "api_error" if status >= 500 else "invalid_request_error")
+    return _encode({"type": "error", "error": {"type": kind, "message": message}})
 
 
 def write_events(message: Mapping[str, Any]) -> Iterator[bytes]:

@@ -22,6 +22,8 @@ _COMPLETE: Final = ("completed", "incomplete")
 _CUT: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 #: Field of a delta -> type of its part, and key of the part's text.
 _PARTS: Final = {"content": ("output_text", "text"), "refusal": ("refusal", "refusal")}
+#: Error message of a stream that ended without a finish reason.
+_ENDED_EARLY: Final = "The answer ended early. The text received so far is stored."
 
 _encode = msgspec.json.Encoder().encode
 
@@ -102,6 +104,8 @@ def _joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
 class ResponsesWriter(AnswerWriter):
     """Renders a chat completion as a response, with the events of its stream."""
 
+    reports_faults = True
+
     def __init__(self, id_: str, *, conversation: str, created: int, model: str, echo: Mapping[str, Any]) -> None:
         """Start. `created` is in Unix seconds, `echo` repeats fields of the request."""
         super().__init__()
@@ -146,6 +150,11 @@ class ResponsesWriter(AnswerWriter):
             response["incomplete_details"] = {"reason": cut} if cut else None
         self._emit(f"response.{response['status']}", response=response)
         return self._flush()
+
+    def close(self, broken: str = "") -> bytes:
+        """End a stream, which may be incomplete, and return its last events."""
+        broken = f"Upstream error: {self.error}" if self.error else broken
+        return self.end(broken or ("" if self.finish else _ENDED_EARLY))
 
     def _set_model(self, model: str) -> None:
         self._response["model"] = model

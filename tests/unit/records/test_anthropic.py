@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from cuebook.engine.proxy.messages import user_of
+from cuebook.engine.proxy.messages_wire import user_of
 from cuebook.errors import InvalidInput
 from cuebook.wire.anthropic_answers import MessagesReader
 from cuebook.wire.anthropic_messages import read_reply, read_system, read_turned, write_blocks

@@ -1,7 +1,6 @@
-"""The OpenAI Responses API: translate each request to a chat completion, and each answer back to a response."""
+"""The stored answers of the OpenAI Responses API, by id, and the requests that Cuebook cannot answer."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -9,30 +8,20 @@ import msgspec
 from cuebook.app.proxy.openai_conversations import LIMIT, OpenAIConversations, Order
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.erasure import forget
-from cuebook.engine.proxy.local_answer import Head
-from cuebook.engine.proxy.request import RelayCall
-from cuebook.errors import Conflict, CuebookError, InvalidInput, NotFound, TooLarge
+from cuebook.engine.proxy.responses_wire import stored_answer
+from cuebook.errors import InvalidInput, NotFound, TooLarge
 from cuebook.records.conversation import ASSISTANT
-from cuebook.records.erasure import GONE, Target
+from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, Step, Turn
 from cuebook.window.post_forms import whole
-from cuebook.wire.event_stream import ByteLines, Events, read_event
+from cuebook.wire.chat_answers import usage_fields
 from cuebook.wire.responses_answers import ResponsesWriter
 from cuebook.wire.responses_items import looks_foreign, may_be_ours, read_item_id
-from cuebook.wire.responses_requests import (
-    AnswerId,
-    ResponseRequest,
-    continued,
-    is_stored,
-    read_asked,
-    read_id,
-    write_id,
-)
+from cuebook.wire.responses_requests import continued, read_asked, read_id
 
 #: Number of posts loaded at a time to find an answer's input.
 PAGE = 200
-_EVENTS = "text/event-stream"
 
 
 class Responses:
@@ -117,7 +106,7 @@ class Responses:
 
     async def get(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
         """Return a stored response with its request's metadata and previous response. Raises NotFound."""
-        answer_id, turn, step = await _found(self._services, id_, user)
+        answer_id, turn, step = await stored_answer(self._services, id_, user)
         about = turn.metadata.get("answer", {})
         writer = ResponsesWriter(
             id_,
@@ -134,7 +123,8 @@ class Responses:
             message = msgspec.json.decode(whole(post, None))
             reasons = about.get("finishReasons") or ["stop"] if about.get("step") == step.n else ["stop"]
             writer.take(
-                {"choices": [{"message": message, "finish_reason": reasons[0]}], "usage": _usage(step)}, "message"
+                {"choices": [{"message": message, "finish_reason": reasons[0]}], "usage": usage_fields(step.usage)},
+                "message",
             )
         writer.end("" if step.state == "finished" else step.error or "The answer was not finished.")
         return writer.document()
@@ -143,7 +133,7 @@ class Responses:
         self, id_: str, *, user: str | None = None, order: Order = "desc", after: str | None = None, limit: int = LIMIT
     ) -> dict[str, Any]:
         """Return a page of a response's input: the items of its conversation before it. Raises NotFound."""
-        answer_id, turn, step = await _found(self._services, id_, user)
+        answer_id, turn, step = await stored_answer(self._services, id_, user)
         scope, head = Scope(user=user), turn.query_seq
         conversation = await self._services.store.conversation(scope, answer_id.conversation)
         if step.reply_seq:
@@ -164,7 +154,7 @@ class Responses:
 
         Raises NotFound, Conflict naming a hold, InvalidInput for a response in a conversation that the client created.
         """
-        answer_id, turn, step = await _found(self._services, id_, user)
+        answer_id, turn, step = await stored_answer(self._services, id_, user)
         if may_be_ours(answer_id.conversation):
             msg = (
                 f"Cannot delete response {id_!r}: its items belong to conversation {answer_id.conversation!r}. "
@@ -191,7 +181,7 @@ class Responses:
 
     async def cancel(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
         """Refuse to cancel: responses never run in the background. Raises InvalidInput, NotFound."""
-        await _found(self._services, id_, user)
+        await stored_answer(self._services, id_, user)
         msg = f"Cannot cancel response {id_!r}: it does not run in the background. Close its connection."
         raise InvalidInput(msg, where="response_id")
 
@@ -201,143 +191,3 @@ _KEPT: dict[str, Any] = {
     "instructions": None, "metadata": {}, "parallel_tool_calls": True, "previous_response_id": None,
     "tool_choice": "auto", "tools": [],
 }  # fmt: skip
-
-
-def _usage(step: Step) -> dict[str, Any] | None:
-    if step.usage is None or step.usage.input is None or step.usage.output is None:
-        return None
-    details = {"cached_tokens": step.usage.cache_read or 0}
-    return {
-        "prompt_tokens": step.usage.input, "completion_tokens": step.usage.output, "prompt_tokens_details": details,
-    }  # fmt: skip
-
-
-async def _found(services: Services, id_: str, user: str | None) -> tuple[AnswerId, Turn, Step]:
-    answer_id = read_id(id_)
-    try:
-        if answer_id is not None and is_stored(id_):
-            turn = await services.store.turn(Scope(user=user), answer_id.conversation, answer_id.turn)
-            step = turn.steps[answer_id.step - 1]
-            values = [(step.reply_seq, step.reply_seq)] if step.reply_seq else []
-            path_posts = await services.store.posts_in(Scope(user=user), answer_id.conversation, values)
-            if all(post.state != GONE for post in path_posts):
-                return answer_id, turn, step
-    except (NotFound, IndexError):
-        pass
-    raise _no_response(id_)
-
-
-def _no_response(id_: str) -> NotFound:
-    if not is_stored(id_):
-        return NotFound(f"Unknown response {id_!r}: its request has store: false, so it was not stored.")
-    return NotFound(f"Unknown response {id_!r}. It may have been deleted with its conversation.")
-
-
-async def respond(
-    services: Services, relay: Callable[[RelayCall], AsyncIterator[Head | bytes]], call: RelayCall
-) -> AsyncGenerator[Head | bytes, None]:
-    """Answer a Responses request. Yield the response head, then the body's bytes.
-
-    Raises InvalidInput, NotFound for an unknown previous response, Conflict for an empty one.
-    """
-    response_request = read_asked(call.body)
-    call = msgspec.structs.replace(
-        await _as_chat(services, call, response_request), told=_kept_of(services, response_request)
-    )
-    async with aclosing(relay(call)) as pieces:  # type: ignore[type-var]
-        head = await anext(pieces)
-        if not isinstance(head, Head) or head.status >= 400:
-            yield head
-            async for piece in pieces:
-                yield piece
-            return
-        writer = ResponsesWriter(
-            write_id(AnswerId(head.conversation, head.turn, head.step), stored=response_request.echo["store"]),
-            conversation=head.conversation,
-            created=int(services.clock.now()), model=str(response_request.fields.get("model", "")),
-            echo=response_request.echo,
-        )  # fmt: skip
-        if head.headers.get("content-type", "").lower().startswith(_EVENTS):
-            yield head
-            async for event in _events(writer, pieces):
-                yield event
-            return
-        body = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
-        completion = read_event(body)
-        writer.take(completion if isinstance(completion, dict) else {}, "message")
-        writer.end("" if writer.finish else "The upstream's answer is unreadable.")
-        yield msgspec.structs.replace(head, headers={**head.headers, "content-type": "application/json"})
-        yield msgspec.json.encode(writer.document())
-
-
-def _kept_of(services: Services, response_request: ResponseRequest) -> dict[str, Any]:
-    """Return the request fields to store besides its input: its metadata, and the previous response."""
-    raw = response_request.echo["metadata"]
-    pairs = raw.items() if isinstance(raw, dict) and response_request.echo["store"] else ()
-    metadata = {name: services.writer.clean(value) for name, value in pairs if isinstance(value, str)}
-    optional = {"metadata": metadata, "previous_response_id": response_request.previous}
-    return {name: value for name, value in optional.items() if value}
-
-
-async def _as_chat(services: Services, call: RelayCall, response_request: ResponseRequest) -> RelayCall:
-    """Return a request as an equivalent chat completion, after the response that it continues."""
-    body = msgspec.json.encode(response_request.fields)
-    leading = int(
-        bool(response_request.echo["instructions"])
-    )  # instructions apply to this answer only; developer messages stay
-    if response_request.previous is None:
-        await _check_named(services, response_request.conversation, call.user or response_request.user)
-        goes_on = call.server_history or response_request.conversation is not None
-        conversation = response_request.conversation or call.conversation
-        front = leading if goes_on else None
-        return msgspec.structs.replace(
-            call,
-            body=body,
-            conversation=conversation,
-            server_history=goes_on,
-            leading=front,
-            lists=conversation is None and not goes_on,
-        )
-    answer_id, _, step = await _found(services, response_request.previous, call.user or response_request.user)
-    if not step.reply_seq:
-        msg = f"Cannot continue response {response_request.previous!r}: it is empty. Omit previous_response_id."
-        raise Conflict(msg)
-    return msgspec.structs.replace(
-        call,
-        body=body,
-        conversation=answer_id.conversation,
-        server_history=True,
-        parent=step.reply_seq,
-        leading=leading,
-    )
-
-
-async def _check_named(services: Services, conversation: str | None, user: str | None) -> None:
-    """Check a conversation id issued by Cuebook: it must exist. A caller's own name creates a conversation."""
-    if conversation and (may_be_ours(conversation) or looks_foreign(conversation)):
-        await services.store.conversation(Scope(user=user), conversation)
-
-
-async def _events(writer: ResponsesWriter, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield a stream's chunks as events; the last one only after the turn is durable."""
-    yield writer.begin()
-    lines, events, broken = ByteLines(), Events(), ""
-    try:
-        async for piece in pieces:
-            values = [events.read(line) for line in lines.feed(piece)] if isinstance(piece, bytes) else []
-            for chunk in values:
-                if isinstance(chunk, dict):
-                    broken = broken or _error(chunk)
-                    if data := writer.take(chunk):
-                        yield data
-    except CuebookError as error:
-        broken = str(error)
-    if not broken and not writer.finish:
-        broken = "The answer ended early. The text received so far is stored."
-    yield writer.end(broken)
-
-
-def _error(chunk: dict[str, Any]) -> str:
-    error = chunk.get("error")
-    message = error.get("message") if isinstance(error, dict) else error
-    return f"Upstream error: {message}" if error else ""

@@ -1,7 +1,6 @@
-"""Idempotent replay: answer a chat completion with a repeated Idempotency-Key from its stored step."""
+"""Idempotent replay: answer a request with a repeated Idempotency-Key from its stored step."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from cuebook.interfaces.store import StoredAnswer
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Step, Turn, Usage
 from cuebook.window.post_forms import whole
-from cuebook.wire.chat_answers import usage_fields, write_completion, write_stream
+from cuebook.window.tokens import Counter
 from cuebook.wire.chat_messages import read_message
 
 #: Content of an answer that ended without text.
@@ -32,8 +31,42 @@ class StoredReply(Struct, frozen=True, kw_only=True):
     step: Step
     messages: tuple[bytes, ...]
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """Return the answer's metadata: id, model, finish reasons and other header fields."""
+        about: dict[str, Any] = self.turn.metadata.get("answer", {})
+        return about if about.get("step") == self.step.n else {}
 
-async def told_before(services: Services, scope: Scope, key: Key, request: Request) -> StoredReply | None:
+    @property
+    def reasons(self) -> list[str]:
+        """Return the finish reason of each choice, as in a chat completion."""
+        stored = self.about.get("finishReasons", [])
+        return [
+            stored[n] if n < len(stored) and stored[n] else _finish(message) for n, message in enumerate(self.messages)
+        ]
+
+    def head(self, *, stream: bool) -> Head:
+        """Return the answer's head."""
+        place: Any = {"conversation": self.conversation, "turn": self.turn.n, "step": self.step.n}
+        return head_of(**place, stream=stream, tokens=self.step.manifest.tokens)
+
+    def usage(self, count: Counter | None) -> Usage | None:
+        """Return the provider's token counts. Without them return None, or our own by `count`."""
+        usage = self.step.usage
+        if usage is not None and usage.input is not None and usage.output is not None:
+            return usage
+        if count is None:
+            return None
+        output = sum(count(read_message(each).message) for each in self.messages)
+        return Usage(input=self.step.manifest.tokens, output=output)
+
+
+def _finish(message: bytes) -> str:
+    value = msgspec.json.decode(message)
+    return "tool_calls" if value.get("tool_calls") else "function_call" if value.get("function_call") else "stop"
+
+
+async def find_reply(services: Services, scope: Scope, key: Key, request: Request) -> StoredReply | None:
     """Return the stored answer of a key, waiting while its step runs, or None for a new or missing key.
 
     Raises KeyReused if the key belongs to another request.
@@ -71,45 +104,3 @@ async def _choices(services: Services, scope: Scope, conversation: str, step: St
     span = (step.reply_seq, step.reply_seq + most - 1)
     reply, *others = await services.store.posts_in(scope, conversation, [span])
     return tuple(whole(each, None) for each in (reply, *others) if each is reply or each.id.startswith(f"{reply.id}-"))
-
-
-def tell(services: Services, stored_reply: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
-    """Yield a stored answer in its wire format. With `estimate`, count missing usage."""
-    about = stored_reply.turn.metadata.get("answer", {})
-    about = about if about.get("step") == stored_reply.step.n else {}
-    frame = {
-        "id": f"chatcmpl-{stored_reply.no}.{stored_reply.turn.n}.{stored_reply.step.n}",  # unique in this database
-        "created": int(stored_reply.turn.closed_at or stored_reply.turn.created_at),
-        "model": request.model,
-        **{name: value for name, value in about.items() if name not in ("step", "finishReasons")},
-    }
-    raw = about.get("finishReasons", [])
-    reasons = [raw[n] if n < len(raw) and raw[n] else _finish(each) for n, each in enumerate(stored_reply.messages)]
-    usage = usage_fields(counted(services, stored_reply, estimate=estimate))
-    yield told_head(stored_reply, request)
-    if request.stream:
-        yield from write_stream(frame, stored_reply.messages, reasons, usage if request.wants_usage else None)
-    else:
-        yield write_completion(frame, stored_reply.messages, reasons, usage)
-
-
-def told_head(stored_reply: StoredReply, request: Request) -> Head:
-    """Return the head of a stored answer."""
-    place: Any = {"conversation": stored_reply.conversation, "turn": stored_reply.turn.n, "step": stored_reply.step.n}
-    return head_of(**place, stream=request.stream, tokens=stored_reply.step.manifest.tokens)
-
-
-def _finish(message: bytes) -> str:
-    value = msgspec.json.decode(message)
-    return "tool_calls" if value.get("tool_calls") else "function_call" if value.get("function_call") else "stop"
-
-
-def counted(services: Services, stored_reply: StoredReply, *, estimate: bool) -> Usage | None:
-    """Return the provider's token counts. Without them return None, or with `estimate` our own counts."""
-    usage = stored_reply.step.usage
-    if usage is None or usage.input is None or usage.output is None:
-        if not estimate:
-            return None
-        said = sum(services.count(read_message(each).message) for each in stored_reply.messages)
-        usage = Usage(input=stored_reply.step.manifest.tokens, output=said)
-    return usage

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from cuebook.engine.proxy.chat_completions import OutgoingRequest
 from cuebook.engine.proxy.request import Request
 from cuebook.engine.turn.opening import Opened
 from cuebook.engine.turn.plan import Planned
@@ -43,16 +42,17 @@ class _OutgoingMessage(Struct):
     changed: bool = False
 
 
-def body_of(going: OutgoingRequest, *, marks: bool, hour: bool = False) -> bytes:
+def body_of(
+    body: bytes, request: Request, opened: Opened, *, model: str | None, marks: bool, hour: bool = False
+) -> bytes:
     """Return a request's body with the window as its system text and messages. All other bytes stay the same.
 
     If the window equals the request, the whole body stays the same.
     """
-    request, body, planned = going.request, going.call.body, going.opened.planned
-    fields = _fields.decode(body)
+    fields, planned = _fields.decode(body), opened.planned
     front = len(planned.messages) - len(planned.sheet.partition.kept)
     system, own_alone = _system(fields, planned.messages[:front], planned.sheet)
-    messages, places = _messages(request, going.opened, front)
+    messages, places = _messages(request, opened, front)
     if marks and MARK.encode() not in body:
         mark = {"type": "ephemeral"} | ({"ttl": "1h"} if hour else {})
         system, own_alone = _mark(planned, system, messages, places, mark), False
@@ -64,8 +64,8 @@ def body_of(going: OutgoingRequest, *, marks: bool, hour: bool = False) -> bytes
     written = _written(request, own, messages)
     if written is not None:
         fields["messages"] = Raw(b"[" + b",".join(written) + b"]")
-    if going.model is not None:
-        fields["model"] = Raw(_encode(going.model))
+    if model is not None:
+        fields["model"] = Raw(_encode(model))
     values = _fields.decode(body)
     return body if all(bytes(fields[name]) == bytes(values.get(name, b"")) for name in fields) else _encode(fields)
 

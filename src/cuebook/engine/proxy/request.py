@@ -247,6 +247,18 @@ def _spoken(services: Services, raw: bytes, number: int) -> ResentMessage:
     return ResentMessage(raw, *known, None if clean is not raw else message_content)
 
 
+def model_in(body: bytes) -> str | None:
+    """Return the model that a request's body names, "" for none, or None if the body cannot be parsed."""
+    try:
+        return msgspec.json.decode(body, type=_ModelField).model
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+class _ModelField(Struct):
+    model: str = ""
+
+
 def _value(fields: Mapping[str, Raw], name: str) -> Any:
     return msgspec.json.decode(fields[name]) if name in fields else None
 

@@ -21,21 +21,21 @@ from cuebook.engine.core.model_call import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.erasure import forgotten_since
 from cuebook.engine.proxy.answer_relay import relay_answer
-from cuebook.engine.proxy.chat_completions import CHAT, Wire, meaning, unsaid
+from cuebook.engine.proxy.chat_completions import meaning, unsaid
 from cuebook.engine.proxy.local_answer import Head
-from cuebook.engine.proxy.messages import MESSAGES
-from cuebook.engine.proxy.messages import PATH as MESSAGES_PATH
+from cuebook.engine.proxy.messages_wire import PATH as MESSAGES_PATH
+from cuebook.engine.proxy.messages_wire import MessagesWire
 from cuebook.engine.proxy.request import HistoryPlace, RelayCall, Request, place_of
-from cuebook.engine.proxy.responses_stream import PATH as RESPONSES_PATH
-from cuebook.engine.proxy.responses_stream import AnswerIds
+from cuebook.engine.proxy.responses_wire import PATH as RESPONSES_PATH
+from cuebook.engine.proxy.responses_wire import AnswerIds, ResponsesWire
 from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
+from cuebook.engine.proxy.wire import ChatWire, Wire
 from cuebook.engine.turn.opening import Intent, open_step
 from cuebook.engine.turn.step import OpenStep
 from cuebook.errors import CuebookError, InvalidInput, UpstreamError
 from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.records.memory import Scope
 from cuebook.records.turn import SHADOW
-from cuebook.wire.responses_answers import ResponsesReader
 
 # ---- Compressed bodies ----------------------------------------------------------------------------------------------
 
@@ -90,12 +90,6 @@ PASSING_S = 2.0
 OVERLOAD, UNREAD, FAILED, SLOW, FORGOTTEN = "overload", "unreadable", "failed", "slow", "forgotten"
 
 
-#: Parsed as an equivalent chat completion that is never sent.
-RESPONSES = msgspec.structs.replace(CHAT, hears=ResponsesReader)
-#: Parsers by path; chat completions by default.
-WIRES: Mapping[str, Wire] = {MESSAGES_PATH: MESSAGES, RESPONSES_PATH: RESPONSES}
-
-
 class _ConversationErased(CuebookError):
     """A queued call's conversation was erased before it was stored."""
 
@@ -105,7 +99,7 @@ class ShadowAnswer(Struct, kw_only=True):
 
     services: Services
     call: RelayCall
-    wire: Wire
+    path: str  # below the upstream's base URL
     at: float  # arrival in Unix seconds
     status: int = 0  # 0: the upstream did not answer
     headers: Mapping[str, str] = {}
@@ -176,9 +170,11 @@ class Shadow:
         Raises UpstreamError.
         """
         began, whole = time.perf_counter(), False
-        overheard, wire = None, WIRES.get(request.path, CHAT)
+        overheard = None
         if call is not None:
-            overheard = self._listen(ShadowAnswer(services=services, call=call, wire=wire, at=services.clock.now()))
+            overheard = self._listen(
+                ShadowAnswer(services=services, call=call, path=request.path, at=services.clock.now())
+            )
         try:
             async with closing(self._pass(services, request, overheard, began)) as pieces:
                 async for piece in pieces:
@@ -297,9 +293,9 @@ class Shadow:
         services = overheard.services
         await services.catch_up()
         call = msgspec.structs.replace(overheard.call, body=_unpacked(overheard.call.body, overheard.call.headers))
-        if overheard.wire is RESPONSES:
-            call = await self._answers.as_chat(services, call)
-        request = overheard.wire.read(services, call)
+        wire = self._wire(overheard, call)
+        request = await wire.load()
+        call = wire.call
         scope = Scope(user=call.user or request.user)
         place = await place_of(services, scope, request, call)
         name = request.conversation or place.conversation
@@ -312,7 +308,7 @@ class Shadow:
             if opened is None:
                 return
             async with OpenStep(services, opened.lease, zone=opened.zone, timed=False) as step:
-                marks = overheard.wire.breaks(services, self._upstream, request.model)
+                marks = wire.sends_marks(request.model)
                 refused = overheard.status if overheard.status >= HTTPStatus.BAD_REQUEST else 0
                 reckoned = partial(
                     self._ledger.entry, services, request, place, opened, now=overheard.at, marks=marks, refused=refused
@@ -325,13 +321,19 @@ class Shadow:
                 if not overheard.status:
                     await step.finish(state="failed", error=overheard.broken)
                     return
-                reader = overheard.wire.hears()
+                reader = wire.reader()
                 with suppress(UpstreamError):  # the client received it
                     async with closing(relay_answer(_RecordedStream(overheard), step, reader)) as pieces:
                         async for _ in pieces:
                             pass
-                if overheard.wire is RESPONSES:
-                    self._answers.learn(reader.answer, opened.lease)
+                if isinstance(wire, ResponsesWire):
+                    wire.remember(reader.answer, opened.lease)
+
+    def _wire(self, overheard: ShadowAnswer, call: RelayCall) -> Wire:
+        if overheard.path == RESPONSES_PATH:
+            return ResponsesWire(overheard.services, self._upstream, call, self._answers)
+        kind = MessagesWire if overheard.path == MESSAGES_PATH else ChatWire
+        return kind(overheard.services, self._upstream, call)
 
     def _unkept(self, reason: str, error: Exception) -> None:
         self._lose(reason)

@@ -1,0 +1,268 @@
+"""Proxy for Anthropic's `/v1/messages`: read a request as a chat completion, and send it in either format.
+
+Requests sent unchanged or without parsing get cache breakpoints where the provider supports them and the client set
+none.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Raw
+
+from cuebook.engine.core.services import Services, Settings
+from cuebook.engine.proxy.idempotent_replay import StoredReply
+from cuebook.engine.proxy.local_answer import Head
+from cuebook.engine.proxy.messages_window import body_of
+from cuebook.engine.proxy.request import RelayCall, Request, model_in, read_request
+from cuebook.engine.proxy.wire import TranslatedWire, Wire
+from cuebook.engine.turn.opening import Opened
+from cuebook.errors import InvalidInput
+from cuebook.interfaces.model import RelayRequest, Upstream
+from cuebook.window.anchors import with_cache_marks
+from cuebook.window.cache import CacheRule, rule_for
+from cuebook.window.post_forms import weigh
+from cuebook.wire.answer import AnswerWriter, StreamReader
+from cuebook.wire.anthropic_answers import (
+    MessagesReader,
+    MessagesWriter,
+    message_usage,
+    write_answer,
+    write_error,
+    write_events,
+)
+from cuebook.wire.anthropic_messages import read_system, read_turned, resent_form, write_blocks
+from cuebook.wire.anthropic_requests import chat_fields, left_out, plain_chat
+from cuebook.wire.chat_answers import ChatReader
+
+#: Requests for an answer. Requests that count tokens are neither cached nor stored.
+PATH: Final = "/messages"
+#: Response header that lists the request fields not passed to the model.
+LEFT_OUT: Final = "x-cuebook-left-out"
+#: Fields that chat completions have under the same names.
+_SAME = ("model", "stream", "tools")
+#: Claude Code puts its session after this marker in the user's id.
+_SESSION = "_session_"
+#: OpenAI's own models have another name for the token limit than most compatible servers.
+_OPENAI = "api.openai.com"
+#: Headers of Anthropic's wire, and of its clients' API key.
+_THEIRS = "anthropic-"
+_KEY, _BEARER = "x-api-key", "authorization"
+
+_encode = msgspec.json.Encoder().encode
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_raws = msgspec.json.Decoder(list[Raw])
+
+
+class NotReadError(InvalidInput):
+    """A request of Anthropic's wire that cannot be parsed."""
+
+
+# ---- Request --------------------------------------------------------------------------------------------------------
+
+
+def read_messages(services: Services, call: RelayCall) -> Request:
+    """Parse a request as an equivalent chat completion.
+
+    Raises NotReadError for unsupported content, and InvalidInput for invalid headers.
+    """
+    try:
+        fields = _fields.decode(call.body)
+        turned = read_turned(_raws.decode(fields["messages"]))
+        system = read_system(fields["system"]) if "system" in fields else []
+    except (KeyError, InvalidInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"Unsupported Anthropic request: {error}"
+        raise NotReadError(msg, where="body") from None
+    if not turned:
+        msg = "messages: empty. Send at least one message."
+        raise NotReadError(msg, where="messages")
+    chat: dict[str, Any] = {name: fields[name] for name in _SAME if name in fields}
+    # each block of the system text is its own message, because one that changes each time is stored alone
+    front = [{"role": "system", "content": [block]} for block in system]
+    chat["messages"] = [*front, *(Raw(each.chat) for each in turned)]
+    chat["user"] = user_of(fields)
+    request = read_request(services, msgspec.structs.replace(call, body=_encode(chat)))
+    return msgspec.structs.replace(request, turned=tuple(turned))
+
+
+def user_of(fields: Mapping[str, Raw]) -> str:
+    """Return the user in a request's metadata, "" without one. Claude Code's session is removed from the id."""
+    metadata = msgspec.json.decode(fields["metadata"]) if "metadata" in fields else None
+    named = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(named, str):
+        return ""
+    if named.startswith("{"):
+        try:
+            value = msgspec.json.decode(named)
+        except (msgspec.DecodeError, RecursionError):
+            return named
+        known = [value.get(name) for name in ("account_uuid", "device_id")] if isinstance(value, dict) else []
+        return next((each for each in known if isinstance(each, str) and each), named)
+    return named.partition(_SESSION)[0] or named
+
+
+def count_messages(services: Services, call: RelayCall) -> int:
+    """Estimate the tokens of a request. Raises InvalidInput."""
+    request = read_messages(services, call)
+    history = sum(weigh(msgspec.json.decode(each.raw), services.count) for each in request.history)
+    front = sum(each.tokens or weigh(msgspec.json.decode(each.wire), services.count) for each in request.client)
+    return history + front + (services.count(request.tools) if request.tools else 0)
+
+
+# ---- Answered by a server of this wire ------------------------------------------------------------------------------
+
+
+class MessagesWire(Wire):
+    """A messages request that goes upstream in its own format."""
+
+    path = PATH
+
+    def __init__(
+        self, services: Services, upstream: Upstream | None, call: RelayCall, *, sends_window: bool = True
+    ) -> None:
+        """`sends_window`: replace the client's messages by the window. If not, only store the window."""
+        super().__init__(services, upstream, call)
+        self.sends_window = sends_window
+
+    def read(self) -> Request:
+        """Parse the request. Raises NotReadError for unsupported content, InvalidInput for invalid headers."""
+        return read_messages(self.services, self.call)
+
+    def outgoing(self, request: Request, opened: Opened, *, model: str | None) -> RelayRequest:
+        """Return the request with the window or with its own messages."""
+        body, name = self.call.body, model or request.model
+        if not self.sends_window:
+            if model is not None:
+                body = _encode(_fields.decode(body) | {"model": Raw(_encode(model))})
+            return with_marks(self.services.settings, self.base_url, self.request_to(body))
+        rule, tokens = _rule(self.base_url, name), opened.planned.window.tokens
+        marks = self.sends_marks(name) and not (rule is not None and tokens < rule.minimum)
+        hour = _lasts_an_hour(self.services.settings)
+        return self.request_to(body_of(body, request, opened, model=model, marks=marks, hour=hour))
+
+    def sends_marks(self, model: str) -> bool:
+        """Return whether to send cache breakpoints: by setting, or if the provider itself answers."""
+        setting = self.services.settings.breakpoints
+        return setting != "off" and (setting == "on" or _rule(self.base_url, model) is not None)
+
+    def reader(self) -> StreamReader:
+        """Return a reader of the upstream's answer."""
+        return MessagesReader()
+
+    def replay(self, reply: StoredReply, request: Request) -> Iterator[bytes]:
+        """Yield the body of a stored answer."""
+        about = reply.about
+        content = [block for each in reply.messages[:1] for block in write_blocks(each, thoughts=True)[1]]
+        stops = about.get("finishReasons") or [None]
+        calls = any(block["type"] == "tool_use" for block in content)
+        message = write_answer(
+            about.get("id") or f"msg_{reply.no}_{reply.turn.n}_{reply.step.n}",
+            about.get("model") or request.model,
+            content,
+            stop=stops[0] or ("tool_use" if calls else "end_turn"),
+            usage=message_usage(reply.usage(None)),
+        )
+        if request.stream:
+            yield from write_events(message)
+        else:
+            yield _encode(message)
+
+
+def _rule(base_url: str, model: str) -> CacheRule | None:
+    rule = rule_for(model, base_url)
+    return rule if rule is not None and rule.name.startswith("anthropic") else None
+
+
+def _lasts_an_hour(settings: Settings) -> bool:
+    """Return whether the cache lasts an hour, by setting."""
+    return settings.cache_rule is not None and settings.cache_rule.name == "anthropic-1h"
+
+
+def with_marks(settings: Settings, base_url: str, request: RelayRequest) -> RelayRequest:
+    """Return a request with cache breakpoints, by setting or if the provider itself answers, else unchanged.
+
+    A request with fewer bytes than a model's minimum of cached tokens gets none.
+    """
+    setting = settings.breakpoints
+    if request.method != "POST" or request.path != PATH or setting == "off":
+        return request
+    model = model_in(request.body)
+    rule = None if model is None else _rule(base_url, model)
+    if model is None or (rule is None and setting != "on") or (rule is not None and len(request.body) < rule.minimum):
+        return request
+    return msgspec.structs.replace(request, body=with_cache_marks(request.body, hour=_lasts_an_hour(settings)))
+
+
+# ---- Answered by a server of OpenAI's wire --------------------------------------------------------------------------
+
+
+class MessagesAsChat(TranslatedWire):
+    """A messages request that a chat completion answers."""
+
+    def __init__(
+        self, services: Services, upstream: Upstream | None, call: RelayCall, *, lacks: frozenset[str] = frozenset()
+    ) -> None:
+        """`lacks`: fields that the model does not support."""
+        super().__init__(services, upstream, call)
+        try:
+            self._fields = _fields.decode(call.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self._fields = {}  # `read` reports the error
+        self.model = model_in(call.body) or ""
+        self._left_out = left_out(self._fields, lacks=lacks)
+
+    @property
+    def streams(self) -> bool:
+        """Return whether the client asked for a stream."""
+        return bytes(self._fields.get("stream", b"")) == b"true"
+
+    def read(self) -> Request:
+        """Parse the request. Raises InvalidInput, also for content that a chat completion cannot represent."""
+        request = read_messages(self.services, self.call)
+        chat_fields(self._fields)
+        usage = Raw(b'{"include_usage":true}')
+        return msgspec.structs.replace(request, fields={**request.fields, "stream_options": usage})
+
+    def outgoing(self, request: Request, opened: Opened, *, model: str | None) -> RelayRequest:
+        """Return the window as a chat completion."""
+        fields = chat_fields(self._fields)
+        if "max_tokens" in fields and urlsplit(self.base_url).hostname == _OPENAI:
+            fields["max_completion_tokens"] = fields.pop("max_tokens")
+        fields["messages"] = [Raw(each) for each in plain_chat(opened.planned.messages)]
+        fields["model"] = request.model if model is None else model
+        own = self.call.headers
+        headers = {name: value for name, value in own.items() if not name.startswith(_THEIRS) and name != _KEY}
+        if _KEY in own:
+            headers.setdefault(_BEARER, f"Bearer {own[_KEY]}")
+        return RelayRequest(method="POST", path=self.path, headers=headers, body=_encode(fields))
+
+    def sends_marks(self, model: str) -> bool:  # noqa: ARG002  servers of OpenAI's wire need none
+        """Return False: a chat completion made from a message has no cache breakpoints."""
+        return False
+
+    def reader(self) -> StreamReader:
+        """Return a reader that stores the answer in the form in which the client resends it."""
+        return ChatReader(resent_form)
+
+    def writer(self, head: Head) -> AnswerWriter:
+        """Return a writer of the answer. Its id is the same for a repeated Idempotency-Key."""
+        place = f"{head.conversation}/{head.turn}/{head.step}".encode()
+        name = f"msg_{self.services.settings.request_digest(place).hex()[:24]}"
+        return MessagesWriter(name, model=self.model, tokens=head.tokens)
+
+    def headed(self, head: Head, kind: str = "application/json") -> Head:
+        """Return the head of an answer with the names of the fields that the model did not get."""
+        values = {LEFT_OUT: ", ".join(self._left_out)} if self._left_out else {}
+        return msgspec.structs.replace(head, headers={**head.headers, "content-type": kind} | values)
+
+    def write_error(self, head: Head, body: bytes) -> tuple[Head, bytes]:
+        """Return an error of a chat completion as an error of this wire."""
+        return self.headed(head), write_error(head.status, body)
+
+    def write_document(self, writer: AnswerWriter, head: Head, body: bytes) -> tuple[Head, bytes]:
+        """Return the complete answer, or an error if the upstream's `body` contains none."""
+        if writer.begun and not writer.error:
+            return self.headed(head), _encode(writer.document())
+        body = _encode({"error": writer.error}) if writer.error else body
+        return self.write_error(msgspec.structs.replace(head, status=502), body)

@@ -1,0 +1,194 @@
+"""One request of a provider's client, in its wire format: read it, send it on, read its answer.
+
+Each wire reads its requests as equivalent chat completions, so that alignment, turns and memory work the same for all.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+from typing import ClassVar
+
+import msgspec
+from msgspec import Raw
+
+from cuebook.engine.core.services import Services
+from cuebook.engine.proxy.idempotent_replay import StoredReply
+from cuebook.engine.proxy.local_answer import Head
+from cuebook.engine.proxy.request import RelayCall, Request, read_request
+from cuebook.engine.turn.opening import Opened
+from cuebook.errors import CuebookError
+from cuebook.interfaces.model import RelayRequest, Upstream
+from cuebook.window.anchors import with_breakpoints
+from cuebook.window.cache import rule_for
+from cuebook.wire.answer import AnswerWriter, StreamReader, as_dict
+from cuebook.wire.anthropic_messages import REMINDED
+from cuebook.wire.chat_answers import ChatReader, usage_fields, write_completion, write_stream
+from cuebook.wire.event_stream import ByteLines, Events, read_event
+
+#: A part added by a client program, stored from Anthropic's wire. On this wire it is a text.
+_REMINDED, _TEXT = f'"type":"{REMINDED}"'.encode(), b'"type":"text"'
+_encode = msgspec.json.Encoder().encode
+
+
+class Wire(ABC):
+    """A request in one provider's format."""
+
+    #: Whether the upstream gets the window. If not, it gets the client's own messages, and the window is only stored.
+    sends_window: bool = True
+    #: The path of its requests below the upstream's base URL.
+    path: ClassVar[str]
+
+    def __init__(self, services: Services, upstream: Upstream | None, call: RelayCall) -> None:
+        self.services, self.upstream, self.call = services, upstream, call
+        self.base_url = upstream.base_url if upstream else ""
+
+    async def load(self) -> Request:
+        """Load what the request refers to, and parse it. Raises InvalidInput, NotFound, Conflict."""
+        return self.read()
+
+    @abstractmethod
+    def read(self) -> Request:
+        """Parse the request. Raises InvalidInput naming the field."""
+
+    @abstractmethod
+    def outgoing(self, request: Request, opened: Opened, *, model: str | None) -> RelayRequest:
+        """Return the request to send. `model` replaces the request's model."""
+
+    @abstractmethod
+    def sends_marks(self, model: str) -> bool:
+        """Return whether to send cache breakpoints to a model."""
+
+    @abstractmethod
+    def reader(self) -> StreamReader:
+        """Return a reader of the upstream's answer."""
+
+    @abstractmethod
+    def replay(self, reply: StoredReply, request: Request) -> Iterator[bytes]:
+        """Yield the body of a stored answer."""
+
+    def write(self, pieces: AsyncGenerator[Head | bytes, None]) -> AsyncGenerator[Head | bytes, None]:
+        """Return an answer in the client's format: the upstream's own bytes."""
+        return pieces
+
+    def request_to(self, body: bytes) -> RelayRequest:
+        """Return a request with the client's headers and query."""
+        return RelayRequest(method="POST", path=self.path, headers=self.call.headers, body=body, query=self.call.query)
+
+
+class ChatWire(Wire):
+    """A chat completion: the upstream gets the window as its messages, and all other bytes stay the same."""
+
+    path = "/chat/completions"
+
+    def read(self) -> Request:
+        """Parse the request. Raises InvalidInput naming the field."""
+        return read_request(self.services, self.call)
+
+    def outgoing(self, request: Request, opened: Opened, *, model: str | None) -> RelayRequest:
+        """Return the request with the window as its messages."""
+        fields = dict(request.fields)
+        messages = tuple(each.replace(_REMINDED, _TEXT) for each in opened.planned.messages)
+        if self.sends_marks(model or request.model):
+            messages = with_breakpoints(messages, opened.planned.window.anchors, opened.planned.sheet)
+            fields.setdefault("prompt_cache_key", Raw(_encode(opened.lease.conversation)))
+            fields.setdefault("prompt_cache_options", Raw(b'{"mode":"explicit"}'))
+        fields["messages"] = Raw(b"[" + b",".join(messages) + b"]")
+        if model is not None:
+            fields["model"] = Raw(_encode(model))
+        return self.request_to(_encode(fields))
+
+    def sends_marks(self, model: str) -> bool:
+        """Return whether to send cache breakpoints: by setting, or if the provider is known to support them."""
+        if self.services.settings.breakpoints != "auto":
+            return self.services.settings.breakpoints == "on"
+        rule = rule_for(model, self.base_url)
+        return rule is not None and rule.name == "openai-breakpoints"
+
+    def reader(self) -> StreamReader:
+        """Return a reader of the upstream's answer."""
+        return ChatReader()
+
+    def replay(self, reply: StoredReply, request: Request) -> Iterator[bytes]:
+        """Yield the body of a stored answer. Without an upstream, count missing usage."""
+        frame = {
+            "id": f"chatcmpl-{reply.no}.{reply.turn.n}.{reply.step.n}",  # unique in this database
+            "created": int(reply.turn.closed_at or reply.turn.created_at),
+            "model": request.model,
+            **{name: value for name, value in reply.about.items() if name not in ("step", "finishReasons")},
+        }
+        usage = usage_fields(reply.usage(None if self.upstream else self.services.count))
+        if request.stream:
+            yield from write_stream(frame, reply.messages, reply.reasons, usage if request.wants_usage else None)
+        else:
+            yield write_completion(frame, reply.messages, reply.reasons, usage)
+
+
+class TranslatedWire(ChatWire):
+    """A request that a chat completion answers, although its client uses another format."""
+
+    @property
+    @abstractmethod
+    def streams(self) -> bool:
+        """Return whether the client asked for a stream."""
+
+    @abstractmethod
+    def writer(self, head: Head) -> AnswerWriter:
+        """Return a writer of the answer."""
+
+    @abstractmethod
+    def headed(self, head: Head, kind: str = "application/json") -> Head:
+        """Return the head of an answer in the client's format. `kind` is its content type."""
+
+    @abstractmethod
+    def write_error(self, head: Head, body: bytes) -> tuple[Head, bytes]:
+        """Return an error answer in the client's format."""
+
+    @abstractmethod
+    def write_document(self, writer: AnswerWriter, head: Head, body: bytes) -> tuple[Head, bytes]:
+        """Return the complete answer, or an error if the upstream's `body` contains none."""
+
+    async def write(self, pieces: AsyncGenerator[Head | bytes, None]) -> AsyncGenerator[Head | bytes, None]:
+        """Yield an answer in the client's format. The end of a stream follows once the turn is durable."""
+        async with aclosing(pieces):
+            first = await anext(pieces)
+            head = first if isinstance(first, Head) else Head(status=502, headers={})
+            if head.status >= 400:
+                for piece in self.write_error(head, await _joined(pieces)):
+                    yield piece
+                return
+            writer, body = self.writer(head), b""
+            if head.is_stream and self.streams:
+                yield self.headed(head, "text/event-stream; charset=utf-8")
+                async for events in _events(writer, pieces):
+                    yield events
+                return
+            if head.is_stream:  # a model that always streams
+                body = b"".join([events async for events in _events(writer, pieces)])
+            else:
+                body = await _joined(pieces)
+                writer.take(as_dict(read_event(body)), "message")
+            for piece in self.write_document(writer, head, body):
+                yield piece
+
+
+async def _joined(pieces: AsyncIterator[Head | bytes]) -> bytes:
+    return b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
+
+
+async def _events(writer: AnswerWriter, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield the chunks of a stream as the writer's events."""
+    lines, events, broken = ByteLines(), Events(), ""
+    yield writer.begin()
+    try:
+        async for piece in pieces:
+            for line in lines.feed(piece) if isinstance(piece, bytes) else ():
+                chunk = events.read(line)
+                if isinstance(chunk, dict) and (data := writer.take(chunk)):
+                    yield data
+    except CuebookError as error:
+        if not writer.reports_faults:
+            raise
+        broken = str(error)
+    if data := writer.take(as_dict(events.read(lines.rest() + b"\n"))):
+        yield data
+    yield writer.close(broken)
