@@ -52,7 +52,7 @@ async def test_turn_show_explains_sentiment_events_and_signals(here: CommandRunn
     assert "sentiment: negative, score -0." in first
     assert "by lexicon_based" in first
     assert "event: user_frustrated (medium): score -0." in first
-    assert "signals: user_frustrated 1.00" in first
+    assert "signals: user_frustrated 0.9" in first
     assert "2 negative in a row" in second
     assert "event:" not in second, "No event fires during the cooldown."
     assert 'event: user_confused (medium): the message contains "huh", "don\'t understand"' in third

@@ -1,7 +1,7 @@
 """Compute the ten context signals that select prompt variants, each 0..1 (B, "Context Signals"; docs/design/013).
 
-`user_pleased` and `sentiment_high` are two names of the same signal. A signal that cannot be computed is missing: 0
-would mean no.
+`user_pleased` and `sentiment_high` are two names of the sentiment, 0.5 if neutral; `user_frustrated` is its inverse. A
+signal that cannot be computed is missing: 0 would mean no.
 """
 
 import re
@@ -10,7 +10,6 @@ from typing import Final
 
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Counters, Sentiment
-from cuebook.records.persona import SentimentTracking
 from cuebook.signals.tasks import TASKS
 
 #: The weight of a message's score relative to the next newer one.
@@ -32,8 +31,6 @@ WORDS_ALONE: Final = 0.4
 LEAST, CONTENT = 2, 3
 #: Seconds between two messages of a quick user, and of one who is not slow.
 QUICK, BRISK = 15.0, 60.0
-#: The lowest threshold for a mean.
-_LEAST: Final = 0.05
 
 _SHIFTS: Final = Expression(
     r"\b(?:by the way|btw|on another (?:note|topic|subject)|on a different (?:note|topic|subject)|(?:switching"
@@ -76,15 +73,13 @@ def signals_of(
     counters: Counters,
     *,
     before: Counters,
-    tracking: SentimentTracking,
     drift: float | None,
 ) -> Mapping[str, float]:
     """Return a message's signals; `counters` include it, `before` does not. `drift` is 0..1, None if unknown."""
     results: dict[str, float] = {}
     if counters.scores:
-        mean = _faded(counters.scores)
-        results["user_pleased"] = results["sentiment_high"] = _beyond(mean, tracking.satisfaction_threshold)
-        results["user_frustrated"] = _beyond(-mean, -tracking.frustration_threshold)
+        pleased = min(max((_faded(counters.scores) + 1.0) / 2.0, 0.0), 1.0)
+        results |= {"user_pleased": pleased, "sentiment_high": pleased, "user_frustrated": 1.0 - pleased}
     results["correction_rate_high"] = min(sum(map(bool, counters.corrected)) / MANY, 1.0)
     results["topic_shift_high"] = 1.0 if _SHIFTS.search(text) else drift or 0.0
     results["energy_high"] = _energy(text, sentiment, counters, before)
@@ -129,11 +124,6 @@ def _faded(scores: Sequence[float]) -> float:
     """Return the mean of scores, each with half the weight of the next newer one."""
     weights = [FADES**age for age in range(len(scores) - 1, -1, -1)]
     return sum(weight * score for weight, score in zip(weights, scores, strict=True)) / sum(weights)
-
-
-def _beyond(mean: float, threshold: float) -> float:
-    """Return 0 up to a mean of 0, one half at the threshold, 1 from twice the threshold on."""
-    return min(max(0.5 * mean / max(threshold, _LEAST), 0.0), 1.0)
 
 
 def _energy(text: str, sentiment: Sentiment, counters: Counters, before: Counters) -> float:

@@ -142,7 +142,7 @@ def hear(
         events=events,
         keywords=keywords,
         corrections=corrections,
-        signals=signals_of(content, read, counters, before=before, tracking=tracking, drift=drift),
+        signals=signals_of(content, read, counters, before=before, drift=drift),
         task=counters.task if counters.task_age == 0 else "",
     )
 

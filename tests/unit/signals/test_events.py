@@ -194,7 +194,7 @@ def test_repeated_question_marks_mean_anger_in_negative_messages():
 def test_orders_and_questions_are_no_mood(text, moved):
     [heard] = process((text, felt(-0.8, negatives=4)))
     assert (names(heard) == ["user_frustrated"]) is moved
-    assert (heard.signals["user_frustrated"] > 0) is moved
+    assert (heard.signals["user_frustrated"] > 0.5) is moved
     assert heard.sentiment.score == -0.8, "the method's score is reported unchanged"
 
 
@@ -270,10 +270,17 @@ def test_signals_have_known_names_and_values_from_0_to_1(messages):
 
 def test_mood_signals_are_smoothed_over_the_window():
     found = [each.signals for each in process((SAID, felt(-0.6)), (SAID, CALM), (SAID, CALM), (SAID, felt(0.6)))]
-    assert [each["user_frustrated"] for each in found] == [1.0, pytest.approx(0.333), pytest.approx(0.143), 0.0]
-    assert found[3]["user_pleased"] == found[3]["sentiment_high"] > 0.4
+    assert [each["user_frustrated"] for each in found] == pytest.approx([0.8, 0.6, 0.543, 0.36])
+    assert found[3]["user_pleased"] == found[3]["sentiment_high"] == 0.64
     short = SentimentTracking(enabled=True, history_window=1)
-    assert process((SAID, felt(-0.9)), (SAID, felt(0.6)), tracking=short)[1].signals["user_pleased"] == 1.0
+    assert process((SAID, felt(-0.9)), (SAID, felt(0.6)), tracking=short)[1].signals["user_pleased"] == 0.8
+
+
+def test_frustration_is_the_inverse_of_sentiment_and_half_on_neutral():
+    for score in (-1.0, -0.3, 0.0, 0.4, 1.0):
+        [heard] = process((SAID, felt(score)))
+        assert heard.signals["user_pleased"] + heard.signals["user_frustrated"] == pytest.approx(1.0)
+    assert process((SAID, CALM))[0].signals["user_frustrated"] == 0.5
 
 
 def test_a_mood_without_scores_is_no_signal():

@@ -47,7 +47,8 @@ def heard_lines(told: Wire) -> Iterator[str]:
         why = reasons.get(name) or {}
         yield f"event: {name} ({why.get('severity', 'medium')}): {why.get('reason', '')}"
     read = (sentiment.get("signals") or {}).items()
-    signals = [f"{name} {value:.2f}" for name, value in read if value and name != "sentiment_high"]
+    neutral = {"user_pleased": 0.5, "user_frustrated": 0.5, "sentiment_high": 1.0}  # another name of user_pleased
+    signals = [f"{name} {value:.2f}" for name, value in read if value > neutral.get(name, 0.0)]
     if signals:
         yield f"signals: {', '.join(signals)}"
 
