@@ -145,6 +145,9 @@ class LearningConfig(Struct, frozen=True, forbid_unknown_fields=True):
     #: Prompts that record the user's next message as feedback. With `all`, automatic rollback compares each new version
     #: with the one before; with `off`, only feedback that a program or user reports counts.
     observe: Literal["all", "off"] = "all"
+    #: How an unknown outcome of the task counts in a score: `zero` as a failure, so that 0.8 is the maximum;
+    #: `renormalise` not at all, so that the rest of the score counts fully. Scores of both are not comparable.
+    missing: Literal["zero", "renormalise"] = "zero"
 
 
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):

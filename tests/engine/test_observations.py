@@ -78,6 +78,18 @@ async def test_the_next_message_scores_the_previous_prompts(cue, clock):
     assert (await cue.audit.verify()).ok
 
 
+async def test_an_unknown_outcome_may_be_left_out_of_the_score(clock):
+    async with cue_on(clock=clock, learning__missing="renormalise") as cue:
+        await cue.prompts.save(SLUG, {"body": "Be kind."})
+        await ask_in_order(cue, "How do I sort a list?", "And in reverse?")
+        [only] = await observations_of(cue)
+        assert (only.outcome, only.score) == (None, pytest.approx((0.5 * only.sentiment + 0.3) / 0.8))
+        await cue.turns.feedback("c", 2, thumb="up")
+        assert [each.score for each in await observations_of(cue)][1:] == [pytest.approx(1.0)]
+        assert (await cue.prompts.observe(SLUG, sentiment=1.0)).score == pytest.approx(1.0)
+        assert (await cue.prompts.observe(SLUG, sentiment=1.0, missing="zero")).score == pytest.approx(0.8)
+
+
 async def test_observing_delays_no_reply_and_settle_completes_it(cue):
     await cue.ask(Ask("hello", "c"))
     await cue.ask(Ask(THANKS, "c"))

@@ -101,6 +101,8 @@ def test_prompt_workflow_from_creation_to_rollback(kind: CommandRunner, editor: 
     }
     chosen = here.json("prompt", "select", ID, "--signal", "task_coding=1", "--epsilon", "0")
     assert (chosen["selected"]["branch"], chosen["propensity"], chosen["explored"]) == ("code", 1.0, False)
+    score = here("prompt", "observe", f"{ID}@code", "--sentiment", "1", "--missing", "renormalise")
+    assert score.startswith("score 1.000"), "An unknown outcome is left out."
     assert here("prompt", "label", f"{ID}:1", "production") == "label production points to main:1\n"
     assert here("prompt", "rollback", ID, "--reason", "too brief", "--by", "ann") == (
         f"{ID}@main:1 (1.2.0) is active again\n"

@@ -381,6 +381,10 @@ def test_concurrent_observations_all_count(client: httpx.Client) -> None:
     assert client.get("/api/prompts/a/branches").json()["items"][0]["edgeWeight"] == 0.5
     late = client.post("/api/prompts/a/observations", json={"sentiment": 0, "version": 1}).json()
     assert late["score"] == pytest.approx(0.3)
+    for missing, score in (("zero", 0.8), ("renormalise", 1.0)):
+        body = {"sentiment": 1, "missing": missing}
+        assert client.post("/api/prompts/a/observations", json=body).json()["score"] == pytest.approx(score)
+    check_problem(client.post("/api/prompts/a/observations", json={"sentiment": 1, "missing": "half"}), 400)
     check_problem(client.post("/api/prompts/a/observations", json={"sentiment": 1, "version": 3}), 404)
     check_problem(client.post("/api/prompts/a/observations", json={"sentiment": 1, "branch": "gone"}), 404)
 

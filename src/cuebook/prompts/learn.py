@@ -7,14 +7,12 @@ the document says.
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import get_args
 
 from msgspec import Struct, structs
 
 from cuebook.errors import InvalidInput
-from cuebook.records.prompt import Observation, TaskOutcome
-
-Missing = Literal["zero", "renormalise"]
+from cuebook.records.prompt import Missing, Observation, TaskOutcome
 
 SUCCESS: dict[TaskOutcome | None, float] = {"success": 1.0, "partial": 0.5, "failure": 0.0, "unknown": 0.0, None: 0.0}
 #: A prompt's evidence halves in about 700 of its observations: 0.999 each, applied every 50 (notes: RLinTS).
@@ -47,6 +45,9 @@ def score(
     Without a report of success (None, "unknown") the document counts a failure, so 0.8 is the maximum. `renormalise`
     omits the term instead and divides by the remaining 0.8. Raises InvalidInput by name.
     """
+    if missing not in get_args(Missing):
+        msg = f"missing: unknown value {missing!r}. Available: {', '.join(get_args(Missing))}."
+        raise InvalidInput(msg, where="missing")
     if not 0.0 <= finite(sentiment, "sentiment") <= 1.0:
         msg = f"sentiment: {sentiment!r} is out of range. Use a number from 0 to 1."
         raise InvalidInput(msg, where="sentiment")

@@ -11,6 +11,7 @@ from msgspec import Struct
 Engine = Literal["dollar", "braces", "none"]
 ParamType = Literal["string", "integer", "number", "boolean"]
 TaskOutcome = Literal["success", "partial", "failure", "unknown"]
+Missing = Literal["zero", "renormalise"]  # how an unknown outcome counts in a score
 Strategy = Literal["epsilon_greedy", "thompson"]
 
 MAIN = "main"

@@ -18,7 +18,7 @@ from cuebook.prompts.rollback import RollbackStatus
 from cuebook.prompts.rollback_evidence import Course, course
 from cuebook.prompts.select import EPSILON, Selection
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Branch, Observation, TaskOutcome
+from cuebook.records.prompt import MAIN, Branch, Missing, Observation, TaskOutcome
 
 __all__ = ["Course", "EdgeWeights", "ObservationResult", "PromptEvent", "PromptLearningApi"]
 
@@ -103,6 +103,7 @@ class PromptLearningApi(PromptReading):
         sentiment: float,
         corrections: int = 0,
         outcome: TaskOutcome | None = None,
+        missing: Missing | None = None,
         branch: str | None = None,
         version: int | None = None,
         label: str | None = None,
@@ -114,7 +115,8 @@ class PromptLearningApi(PromptReading):
     ) -> ObservationResult:
         """Store the outcome of a round for a version: the given, the conversation's or the active one.
 
-        `sentiment` is from 0 to 1, `corrections` a count. Raises InvalidInput.
+        `sentiment` is from 0 to 1, `corrections` a count, `missing` how an unknown outcome counts (default: the
+        setting's). Raises InvalidInput.
         """
         services = self._services
 
@@ -124,7 +126,7 @@ class PromptLearningApi(PromptReading):
                 slug=found.slug,
                 branch=found.branch,
                 number=found.number,
-                score=score(sentiment, corrections, outcome),
+                score=score(sentiment, corrections, outcome, missing=missing or services.settings.missing),
                 sentiment=sentiment,
                 corrections=corrections,
                 outcome=outcome,
@@ -146,7 +148,7 @@ class PromptLearningApi(PromptReading):
             return observed
 
         how = [sentiment, corrections, outcome, dict(signals or {}), propensity, conversation]
-        asked = ["observe", slug, branch, version, label, *how]
+        asked = ["observe", slug, branch, version, label, *how, missing]
         observed = await run_once(services, idempotency_key, asked, ObservationResult, work, user=user)
         if observed.rollback is not None:
             return observed

@@ -137,6 +137,7 @@ def _settings(config: Config, methods: tuple[str, ...], *, limits: Limits, key: 
         builtin=builtin_prompts(),
         strategy=values.prompts.strategy,
         observes=values.learning.observe,
+        missing=values.learning.missing,
         rollback=values.prompts.rollback,
         tunes=values.optimizer.enabled,
         lease_s=values.work.lease_s,

@@ -96,7 +96,9 @@ def _outcome(
         msg = "score: missing. Pass a score (1 is good, 0 is bad), an outcome or corrections."
         raise InvalidInput(msg, where="score")
     try:
-        total = score_of(NEUTRAL if sentiment is None else sentiment, corrections or 0, task)
+        total = score_of(
+            NEUTRAL if sentiment is None else sentiment, corrections or 0, task, missing=services.settings.missing
+        )
     except InvalidInput as error:
         if error.where != "sentiment":
             raise

@@ -12,7 +12,7 @@ from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, numbers, wait
 from cuebook.cli.state import State
-from cuebook.records.prompt import Strategy, TaskOutcome
+from cuebook.records.prompt import Missing, Strategy, TaskOutcome
 
 Signals = Annotated[
     list[str] | None,
@@ -94,6 +94,10 @@ def observe(
     sentiment: Annotated[float, typer.Option("--sentiment", metavar="0..1", min=0, max=1, help="User satisfaction.")],
     corrections: Annotated[int, typer.Option("--corrections", metavar="N", min=0, help="Number of corrections.")] = 0,
     outcome: Annotated[TaskOutcome | None, typer.Option("--outcome", help="Outcome of the task.")] = None,
+    missing: Annotated[
+        Missing | None,
+        typer.Option("--missing", help="How an unknown outcome counts. Default: learning.missing."),
+    ] = None,
     signal: Signals = None,
     propensity: Annotated[
         float,
@@ -120,6 +124,7 @@ def observe(
             sentiment=sentiment,
             corrections=corrections,
             outcome=outcome,
+            missing=missing,
             branch=found.branch if found else None,
             version=found.number if found and (place.version or place.branch != found.branch) else None,  # a label
             signals=signals,

@@ -26,7 +26,7 @@ from cuebook.prompts.rollback_evidence import Docket
 from cuebook.records.digest import keyed_digest
 from cuebook.records.memory import Dense, Scope
 from cuebook.records.persona import Experience, Persona
-from cuebook.records.prompt import Version
+from cuebook.records.prompt import Missing, Version
 from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
 from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import analyzers_of
@@ -125,6 +125,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     strategy: str = "epsilon_greedy"
     epsilon: float = 0.2
     observes: str = "all"  # which prompts feedback signals teach: all, off
+    missing: Missing = "zero"  # how an unknown outcome counts in a score
     rollback: str = "off"  # guarded | sigma | off
     tunes: bool = True  # apply tuned parameters and go on tuning
     lease_s: float = 30.0

@@ -301,7 +301,7 @@ def outcome_before(
     return last.n, Outcome(
         by="next",
         at=services.clock.now(),
-        score=score(word.sentiment, word.corrections, word.task),
+        score=score(word.sentiment, word.corrections, word.task, missing=services.settings.missing),
         sentiment=word.sentiment,
         corrections=word.corrections,
         task=word.task,

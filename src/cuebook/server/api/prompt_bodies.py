@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from cuebook.records.prompt import Engine, Strategy, TaskOutcome
+from cuebook.records.prompt import Engine, Missing, Strategy, TaskOutcome
 from cuebook.server.api.types import In, Text
 
 #: The highest version number.
@@ -87,6 +87,7 @@ class ObserveBody(In, frozen=True, kw_only=True):
     sentiment: Share
     correction_count: Annotated[int, Meta(ge=0, le=HIGHEST)] = 0
     task_outcome: TaskOutcome | None = None
+    missing: Missing | None = None
     branch: Text | None = None
     version: Number | None = None
     label: Label = None

@@ -228,6 +228,7 @@ async def observe(
         sentiment=data.sentiment,
         corrections=data.correction_count,
         outcome=data.task_outcome,
+        missing=data.missing,
         branch=data.branch,
         version=data.version,
         label=data.label,
