@@ -28,6 +28,7 @@ MAX_FOLDER_MODULES = 25
 MAX_FUNCTION_LINES = 60
 CATCHES_EVERYTHING = {
     "src/cuebook/engine/proxy/shadow.py",  # its outermost loop records the error and continues
+    "src/cuebook/engine/jobs/job.py",  # its loop logs the error and continues
     "src/cuebook/engine/jobs/worker.py",  # its outermost loop records the error and continues
     "src/cuebook/storage/database/sqlite_writer.py",  # any error of a request is passed to its caller
     "src/cuebook/providers/minilm/compute_thread.py",  # any error of a chunk is passed to its caller

@@ -5,13 +5,15 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from turn_helpers import cue_on
 
 from cuebook import Ask, Cuebook, Posted
 from cuebook.engine.core.foreground_gate import MAX_WAIT_S, ForegroundGate
-from cuebook.engine.core.services import Job
-from cuebook.engine.jobs.optimizer import Tuner
+from cuebook.engine.jobs.job import Job, run_due
+from cuebook.engine.jobs.optimizer import OPTIMIZER
+from cuebook.engine.jobs.worker import Worker
 from cuebook.testing.embedder import HashingEmbedder
 
 
@@ -63,7 +65,7 @@ async def test_the_optimizer_waits_before_each_conversation_and_completes_all(tm
         for name in ("one", "other"):
             await cue.append(name, [Posted(sender="user", message=f"Question {n} of {name}?") for n in range(10)])
         over, began = cue.services.foreground.begin(), time.monotonic()  # a call waits the whole time
-        await Tuner(interval_s=120.0).keep(cue.services)
+        assert await run_due(cue.services, OPTIMIZER) == (2, False)
         assert time.monotonic() - began >= 2 * MAX_WAIT_S
         over()
         assert await cue.settle(timeout=0) == {}
@@ -72,17 +74,20 @@ async def test_the_optimizer_waits_before_each_conversation_and_completes_all(tm
 async def test_turns_that_end_together_trigger_one_check(tmp_path: Path) -> None:
     looks: list[float] = []
 
-    async def check() -> None:
+    async def due(*_: object) -> list[Any]:
         looks.append(time.monotonic())
+        return []
 
-    async def due() -> int:
-        return 0
+    async def run(*_: object) -> bool:
+        return True
 
-    async with cue_on(tmp_path, worker=True) as cue:
-        cue.services.jobs[:] = [Job(name="look", run=check, due=due)]
+    async with cue_on(tmp_path, worker=False) as cue:
+        worker = Worker(cue.services, interval_s=60.0, jobs=[Job(name="look", due=due, run=run)])
+        worker.start()
         cue.services.foreground.begin()  # never answered: background jobs continue anyway
         while len(looks) < 3:
             cue.services.notify_jobs()
             await asyncio.sleep(0.01)
+        await worker.stop()
     between = [later - earlier for earlier, later in pairwise(looks)]
     assert min(between) >= 0.25

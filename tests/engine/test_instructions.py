@@ -108,7 +108,7 @@ async def test_an_invalid_instruction_falls_back_to_the_built_in(tmp_path, caplo
 
 
 async def test_an_instruction_of_a_failed_call_is_audited_too(tmp_path, caplog):
-    caplog.set_level(logging.CRITICAL, "cuebook.compact")
+    caplog.set_level(logging.CRITICAL, "cuebook.jobs")
     async with compacting(tmp_path, "no JSON") as (cue, _, compact):
         await compact()
         assert await cue.memory.summary(NAME) is None

@@ -8,8 +8,9 @@ from turn_helpers import NAME, Client, bot, config, cue_on, user
 
 from cuebook import Ask, Cuebook
 from cuebook.engine.core.drafts import Posted
+from cuebook.engine.jobs.embedding import TASK_EXAMPLES
+from cuebook.engine.jobs.job import DueQuery, run_due
 from cuebook.engine.turn.message_signals import heard_of
-from cuebook.engine.turn.task_examples import due, embed_kinds
 from cuebook.errors import BackendError
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.conversation import Part
@@ -285,11 +286,11 @@ async def test_a_failing_embedder_leaves_task_rules(project):
     async with cue_on(project, embedder=embedder) as cue:
         assert (await sentiments_of(cue, CALM))[0]["task"] == "coding"
         embedder.fails = True
-        await embed_kinds(cue.services)
-        assert await due(cue.services) == 0, "it is not called repeatedly"
+        assert await run_due(cue.services, TASK_EXAMPLES) == (0, False)
+        assert await TASK_EXAMPLES.due(cue.services, DueQuery()) == [], "it is not called repeatedly"
         embedder.fails = False
         assert (await sentiments_of(cue, CALM))[0]["task"] == "coding"
-        assert await due(cue.services) == 1
+        assert await TASK_EXAMPLES.due(cue.services, DueQuery())
 
 
 async def test_a_failing_method_stops_no_turn(project):

@@ -21,18 +21,17 @@ from cuebook.app.check_arguments import (
     check_where,
 )
 from cuebook.app.file_watch import FileWatch, known_prompts
-from cuebook.app.jobs import jobs_of, sinks_of
 from cuebook.app.parts import Parts
 from cuebook.app.prompts.base import prompt_logs_of
 from cuebook.app.prompts.files import push_by_itself, pushes_by_itself
 from cuebook.app.proxy.anthropic_messages import Messages, digest_of_ask, upstream_model
-from cuebook.app.setup.compose import compose, database_of, services_of
+from cuebook.app.setup.compose import compose, services_of, sinks_of
 from cuebook.app.setup.project_files import check_instructions, load_config, load_presets
 from cuebook.app.turns.feedback import Thumb
 from cuebook.config import Config, build
 from cuebook.engine.core.drafts import Posted, check_text
 from cuebook.engine.core.services import Services
-from cuebook.engine.jobs.audit_mirror import Mirror
+from cuebook.engine.jobs.audit_mirror import keep_mirror
 from cuebook.engine.jobs.embedding import load
 from cuebook.engine.jobs.worker import Worker
 from cuebook.engine.proxy.chat_completions import relay
@@ -59,9 +58,6 @@ from cuebook.records.turn import Ask, Window
 from cuebook.storage.database.sqlite_files import MEMORY
 
 __all__ = ["Ask", "Chunk", "Cuebook", "Head", "Posted", "RelayCall", "RelayRequest", "Reply"]
-
-#: Folder of the audit log's mirror files, inside the project.
-AUDIT = "logs/prompts_audit.jsonl"
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -100,7 +96,6 @@ class Cuebook(Parts):
         self._services: Services | None = None
         self._upstream: Upstream | None = None
         self._worker: Worker | None = None
-        self._mirror: Mirror | None = None
         self._logs: PromptLogs | None = None
         self._shadow: Shadow | None = None
         self._ledger: CallAccounting | None = None
@@ -143,9 +138,8 @@ class Cuebook(Parts):
         if self._services is not None:
             msg = "Cannot open: this Cuebook is already open. Create another with Cuebook.open(...)."
             raise CuebookError(msg)
-        services, self._upstream = await asyncio.to_thread(
-            compose, self.config, **self._given, sinks=[sink.name for sink in self._sinks]
-        )
+        services, self._upstream = await asyncio.to_thread(compose, self.config, **self._given, sinks=self._sinks)
+        services.other_tenant = lambda tenant: self.of(tenant).services
         self._ledger = CallAccounting(self._upstream) if self._upstream is not None else None
         self._services = services
         self._worker = Worker(services, interval_s=self.config.settings.work.interval_s)
@@ -162,11 +156,7 @@ class Cuebook(Parts):
         except BaseException:
             await self.aclose()
             raise
-        mirror = Mirror(None if database_of(self.config) == MEMORY else Path(self.config.folder) / AUDIT)
-        self._mirror = mirror
         services.catch_up = watch.look
-        services.erase_mirror = lambda: mirror.erase(services)
-        services.jobs += jobs_of(services, self.config, mirror, self._sinks, of=lambda tenant: self.of(tenant).services)
         if self._upstream is not None and self.config.settings.upstream.shadow:
             self._shadow = Shadow(self._upstream)
             self._shadow.start()
@@ -189,8 +179,7 @@ class Cuebook(Parts):
             closing.push_async_callback(services.store.aclose)
             if self._logs is not None:
                 closing.push_async_callback(self._logs.drain)
-            if self._mirror is not None:
-                closing.push_async_callback(self._mirror.keep_up, services, closing=True)
+            closing.push_async_callback(keep_mirror, services, closing=True)
             if self._upstream is not None:
                 closing.push_async_callback(self._upstream.aclose)
             if services.embedder is not None:
@@ -221,7 +210,6 @@ class Cuebook(Parts):
             self._tenants[tenant] = services_of(self.services, tenant, most_waiting=self.config.settings.server.line)
         cuebook = copy.copy(self)
         cuebook._services, cuebook._tenant = self._tenants[tenant], tenant  # noqa: SLF001  # an instance of this class
-        cuebook._mirror = self._mirror if tenant == DEFAULT_TENANT else None  # noqa: SLF001
         return cuebook
 
     async def ask(self, ask: Ask) -> Reply:
@@ -301,19 +289,23 @@ class Cuebook(Parts):
         """Run pending background jobs and wait until none is left. Return the pending count by kind, empty when done.
 
         Kinds: `compaction` (conversations), `observation` (turns to learn from), `rollback` (prompts to judge),
-        `reflection` (turns to reflect on), `embedding` (posts), `retention` (expired conversations), `forget` (unsigned
-        receipts), `audit` (records not yet mirrored), `optimizer` (conversations to tune). `timeout` is in seconds.
+        `correction` (summaries), `reflection` (turns to reflect on), `delivery` (conversations with new memories),
+        `sink` (summaries), `optimizer` (conversations to tune), `retention` (expired data), `forget` (unsigned
+        receipts), `audit` (records not yet mirrored), `embedding` (texts), `kinds` (examples of the task classifier).
+        `timeout` is in seconds.
         """
         check_settle(conversation, timeout)
         if self._worker is None:
             return {}
         if self._shadow is not None:
             await self._shadow.settle(timeout)
+        if self._logs is not None:
+            await self._logs.settle(timeout)
         return await self._worker.settle(timeout_s=timeout, conversation=conversation)
 
     async def work(self) -> int:
         """Run the background jobs that are due now, once, as the worker would. Return how many ran."""
-        return await self._worker.work(hurry=False) if self._worker else 0
+        return await self._worker.work() if self._worker else 0
 
     async def relay(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer an OpenAI chat-completions request. Yield the response head, then the body's bytes."""

@@ -122,8 +122,7 @@ class Receipts:
 
         A background job does this automatically. Writes are blocked meanwhile, about 7 s per GB.
         """
-        await forgetting.finish_all(self._services)
-        return await forgetting.pending(self._services)
+        return await forgetting.finish_all(self._services)
 
     async def list(self, *, limit: int = 100) -> Sequence[Receipt]:
         """Return the newest receipts, newest first."""

@@ -22,7 +22,6 @@ from cuebook.app.turns.optimizer import Optimizer
 from cuebook.app.turns.turns import Turns
 from cuebook.config import Config
 from cuebook.engine.core.services import Services
-from cuebook.engine.jobs.audit_mirror import Mirror
 from cuebook.engine.proxy.shadow import Shadow
 
 
@@ -31,7 +30,6 @@ class Parts:
 
     config: Config
     _tenant: str
-    _mirror: Mirror | None
     _shadow: Shadow | None
     _looks: dict[int, LiveViews]
 
@@ -78,7 +76,7 @@ class Parts:
     @property
     def audit(self) -> Audit:
         """The audit log: what was sent to the model and why, integrity checks, and replays of each prompt."""
-        return Audit(self.services, self._mirror)
+        return Audit(self.services)
 
     @property
     def prompt_files(self) -> PromptFiles:

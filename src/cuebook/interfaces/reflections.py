@@ -26,6 +26,7 @@ class DueReflection(Struct, frozen=True, kw_only=True):
     conversation: str
     turn: int
     n: int
+    count: int = 1  # of the due reflections of its conversation
 
 
 class ReflectionInput(Struct, frozen=True, kw_only=True):

@@ -75,11 +75,11 @@ class ReflectionStore(Noun):
 
     @read
     def due(self, transaction: Transaction, *, limit: int = 100) -> list[DueReflection]:
-        """Return the oldest due reflection of each conversation whose turn has ended."""
+        """Return the oldest due reflection of each conversation whose turn has ended, with their number."""
         results = transaction.run("reflections_due", limit=limit).fetchall()
         return [
-            DueReflection(tenant=tenant, conversation=id_, turn=place // _NUMBERS, n=place % _NUMBERS)
-            for tenant, id_, place in results
+            DueReflection(tenant=tenant, conversation=id_, turn=place // _NUMBERS, n=place % _NUMBERS, count=count)
+            for tenant, id_, place, count in results
         ]
 
     @read
@@ -93,11 +93,6 @@ class ReflectionStore(Noun):
             DueReflection(tenant=row["tenant"], conversation=row["id"], turn=turn, n=n)
             for turn, n in transaction.run("reflections_due_in", **place, limit=limit)
         ]
-
-    @read
-    def left(self, transaction: Transaction) -> int:
-        """Count all due reflections of ended turns, including several per conversation."""
-        return int(transaction.run("reflections_left").fetchone()[0])
 
     @write
     def save(

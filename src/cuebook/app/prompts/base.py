@@ -44,7 +44,6 @@ def prompt_logs_of(config: Config, services: Services) -> PromptLogs | None:
     services.erase_logs = logs.erase
     if name:
         services.log_prompt = logs.keep
-        services.jobs.append(logs.job)
     return logs
 
 

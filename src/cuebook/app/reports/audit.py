@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from cuebook.engine.core.instructions import own_versions
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
-from cuebook.engine.jobs.audit_mirror import Mirror, verifying_key
+from cuebook.engine.jobs.audit_mirror import keep_mirror, verifying_key
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.prompts.chain import read_mirror, verify
 from cuebook.prompts.inherit import text_of
@@ -45,9 +45,8 @@ class FoundRecords(Struct, frozen=True, kw_only=True):
 class Audit:
     """The audit log of a project."""
 
-    def __init__(self, services: Services, mirror: Mirror | None = None) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._mirror = mirror
 
     async def records(self, *, after: int = 0, limit: int = 50) -> list[Record]:
         """Return records after a seq, oldest first. Raises InvalidInput."""
@@ -121,11 +120,11 @@ class Audit:
         """
         kept = tuple(kept)
         verdict = await self._verify(kept)
-        file = self._mirror.file if self._mirror else None
-        if not verdict.ok or file is None or self._mirror is None:
+        file = self._services.settings.audit_mirror
+        if not verdict.ok or file is None:
             return verdict
         try:
-            await self._mirror.keep_up(self._services)
+            await keep_mirror(self._services)
             mirrored = await self.verify_mirror(file, kept=kept)
         except (BackendError, FileNotFoundError):  # nothing written yet, not writable, or of another project
             return await self._not_cut(verdict, file)

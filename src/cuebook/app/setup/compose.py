@@ -20,9 +20,11 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces.dice import Clock, Dice
 from cuebook.interfaces.embedder import Embedder
 from cuebook.interfaces.model import Analyzer, Model, Upstream
+from cuebook.interfaces.sink import Sink
 from cuebook.memory.scopes import Policy
 from cuebook.prompts.names import check_project
 from cuebook.providers.clock_and_ids import SystemClock, SystemDice, database_key
+from cuebook.providers.file_sink import FileSink
 from cuebook.providers.llama import LlamaModel
 from cuebook.providers.minilm.embedder import AT_ONCE, MiniLM
 from cuebook.providers.openai import HttpUpstream, OpenAIModel
@@ -70,9 +72,12 @@ def services_of(services: Services, tenant: str, *, most_waiting: int) -> Servic
     store = cast("Store", Within(services.store, tenant))
     queue = services.queue if tenant == DEFAULT_TENANT else ConversationQueue(most_waiting)
     ports: dict[str, Any] = {"store": store, "prompts": store.prompts, "audit": store.audit, "queue": queue}
-    return structs.replace(services, **ports, caches=services.caches.for_tenant())
+    settings = structs.replace(services.settings, audit_mirror=None)
+    return structs.replace(services, **ports, settings=settings, caches=services.caches.for_tenant())
 
 
+#: The audit log's mirror file, inside the project.
+AUDIT = "logs/prompts_audit.jsonl"
 #: Timeout in seconds for a server to embed a batch of posts in a background job.
 _EMBED_S = 60.0
 
@@ -86,7 +91,7 @@ def compose(
     upstream: Upstream | None = None,
     embedder: Embedder | None = None,
     analyzers: Mapping[str, Analyzer] | None = None,
-    sinks: Sequence[str] = (),
+    sinks: Sequence[Sink] = (),
 ) -> tuple[Services, Upstream | None]:
     """Open the store and return the engine's services and the upstream. Blocks: call it in a thread."""
     key, count = database_key(key_file_of(config)), counter(config.settings.budget.tokens)
@@ -96,7 +101,7 @@ def compose(
     embedder = check_numpy(embedder or embedder_of(config))
     settings = _settings(config, methods_of(methods), limits=_limits(config.settings.budget, model), key=key)
     at_once = AT_ONCE if isinstance(embedder, MiniLM) else settings.embed_at_once
-    settings = structs.replace(settings, embed_at_once=at_once, sinks=tuple(sinks))
+    settings = structs.replace(settings, embed_at_once=at_once)
     experience_model = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
     failpoints = Failpoints.from_environment()
     store = _store(config, failpoints)  # last, so that an error above leaves no file open
@@ -116,6 +121,7 @@ def compose(
         queue=ConversationQueue(config.settings.server.line),
         settings=settings,
         failpoint=failpoints,
+        sinks={sink.name: sink for sink in sinks},
         experiences=None if config.settings.experience.selection == "off" else Reader(experience_files(config)),
     )
     return services, upstream
@@ -125,6 +131,7 @@ def _settings(config: Config, methods: tuple[str, ...], *, limits: Limits, key: 
     """Return the engine's settings, with the personas, profiles and compaction of the project's files."""
     values = config.settings
     personas, default = load_personas(config, methods)
+    is_in_memory = database_of(config) == MEMORY
     return Settings(
         limits=limits,
         key=key,
@@ -140,6 +147,10 @@ def _settings(config: Config, methods: tuple[str, ...], *, limits: Limits, key: 
         missing=values.learning.missing,
         rollback=values.prompts.rollback,
         tunes=values.optimizer.enabled,
+        tune_every_s=values.optimizer.interval_ms / 1000,
+        conversations_days=values.retention.conversations_days,
+        memories_days=values.retention.memories_days,
+        audit_mirror=None if is_in_memory else Path(config.folder) / AUDIT,
         lease_s=values.work.lease_s,
         checkpoint_s=values.work.checkpoint_s,
         wait_s=values.work.wait_s,
@@ -155,6 +166,18 @@ def _settings(config: Config, methods: tuple[str, ...], *, limits: Limits, key: 
         cache_rule=_cache_rule(config),
         breakpoints=values.upstream.breakpoints,
     )
+
+
+def sinks_of(config: Config, sinks: Sequence[Sink]) -> tuple[Sink, ...]:
+    """Return the sinks with the one of the settings' file. Raises InvalidInput for a duplicate name."""
+    label = config.settings.memory.sink
+    sinks = (*sinks, *([FileSink(Path(config.folder) / label)] if label else []))
+    names = [each.name for each in sinks]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        msg = f"sinks: duplicate name {twice!r}. Give each sink its own name."
+        raise InvalidInput(msg, where="sinks")
+    return sinks
 
 
 def experience_files(config: Config) -> ExperienceFiles:

@@ -4,7 +4,8 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, tzinfo
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from cuebook.errors import NotFound
 from cuebook.interfaces.dice import Clock, Dice
 from cuebook.interfaces.embedder import Embedder
 from cuebook.interfaces.model import Analyzer, Model
+from cuebook.interfaces.sink import Sink
 from cuebook.interfaces.store import StoredAnswer
 from cuebook.memory.profiles import Compaction
 from cuebook.memory.scopes import Policy
@@ -24,7 +26,7 @@ from cuebook.prompts.presets import NONE as NO_PRESETS
 from cuebook.prompts.presets import Presets
 from cuebook.prompts.rollback_evidence import Docket
 from cuebook.records.digest import keyed_digest
-from cuebook.records.memory import Dense, Scope
+from cuebook.records.memory import DEFAULT_TENANT, Dense, Scope
 from cuebook.records.persona import Experience, Persona
 from cuebook.records.prompt import Missing, Version
 from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
@@ -37,6 +39,7 @@ from cuebook.window.budget import Limits
 from cuebook.window.cache import CacheRule, CacheSimulator
 from cuebook.window.tokens import Counter
 
+P = TypeVar("P")
 #: Cached windows for comparison with the next one. Without a cached window, the last one is re-rendered.
 WINDOWS = 64
 #: Cached parse results of client messages: clients resend them with every call.
@@ -92,14 +95,6 @@ class ServiceFailure(Struct, kw_only=True):
     why: str = ""
 
 
-class Job(Struct, frozen=True, kw_only=True):
-    """A background job: a function that runs it and one that counts due work."""
-
-    name: str
-    run: Callable[[], Awaitable[None]]
-    due: Callable[[], Awaitable[int]]
-
-
 #: An Idempotency-Key and the digest of its request.
 Key = tuple[str, bytes]
 #: Cached facts about a client's message: role, digest, and whether it contains secrets.
@@ -128,6 +123,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     missing: Missing = "zero"  # how an unknown outcome counts in a score
     rollback: str = "off"  # guarded | sigma | off
     tunes: bool = True  # apply tuned parameters and go on tuning
+    tune_every_s: float = 120.0  # between two runs in a conversation
+    conversations_days: float = 0.0  # without a post, before retention deletes a conversation; 0 = never
+    memories_days: float = 0.0  # likewise for a memory that is not repeated
+    audit_mirror: Path | None = None  # file; None = no mirror
     lease_s: float = 30.0
     checkpoint_s: float = 2.0
     wait_s: float = 3600.0  # for the results of a turn's tools
@@ -135,7 +134,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     memory_policy: Policy = Policy()  # for conversations without a policy of their own
     # likewise, for callers with an API key (A)
     keyed_policy: Policy = Policy(user=True, persona=True, organization=True)
-    sinks: tuple[str, ...] = ()  # receivers of each finished pass
     zone: tzinfo = UTC  # default time zone of days
     review_every: int = 6  # turns between two selections of durable memories
     recall: bool = True
@@ -183,6 +181,12 @@ class Caches(Struct, kw_only=True):
     task_means: Kinds = field(default_factory=Kinds)
     embedder_failure: ServiceFailure = field(default_factory=ServiceFailure)
     epoch: int = 0  # number of erasures, as far as this process knows
+    progress: dict[type, Any] = field(default_factory=dict)  # of background jobs, by its type
+
+    def progress_of(self, kind: type[P]) -> P:
+        """Return the progress of a background job in this process, new at first."""
+        progress: P = self.progress.setdefault(kind, kind())
+        return progress
 
     def for_tenant(self) -> "Caches":
         """Return the caches of another tenant: those of data are empty, those of texts and models are shared."""
@@ -220,11 +224,6 @@ class Caches(Struct, kw_only=True):
 # ---- Services -------------------------------------------------------------------------------------------------------
 
 
-async def nothing_mirrored() -> bool:
-    """Return True: there is no mirror file to erase from."""
-    return True
-
-
 async def nothing_changed() -> None:
     """Do nothing: without a project directory there are no files to check."""
 
@@ -255,7 +254,7 @@ class Services(Struct, kw_only=True):
     analyzers: Mapping[str, Analyzer] = field(default_factory=analyzers_of)
     foreground: ForegroundGate = field(default_factory=ForegroundGate)  # calls that jobs wait for
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)  # set when a background job may be due
-    jobs: list[Job] = field(default_factory=list)  # additional background jobs
+    sinks: Mapping[str, Sink] = {}  # receivers of each finished pass, by name
     failpoint: Callable[[str], None] = lambda _: None
     # The project's files:
     experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None  # their current content; None = off
@@ -263,7 +262,11 @@ class Services(Struct, kw_only=True):
     log_prompt: Callable[[Any], None] | None = None  # queues a `prompt_logs.PromptLog` for writing; None = off
     # by erased kinds; returns False while data remains
     erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged
-    erase_mirror: Callable[[], Awaitable[bool]] = nothing_mirrored  # returns False while another process locks the file
+    other_tenant: Callable[[str], "Services"] | None = None  # returns the services of a tenant by name
+
+    def of(self, tenant: str) -> "Services":
+        """Return the services of a tenant."""
+        return self if self.other_tenant is None or tenant == DEFAULT_TENANT else self.other_tenant(tenant)
 
     def notify_jobs(self) -> None:
         """Wake the background worker: work may be due."""

@@ -19,8 +19,10 @@ from shutil import copymode
 from typing import BinaryIO
 
 import msgspec
+from msgspec import Struct, field
 
 from cuebook.engine.core.services import Services
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.prompts.chain import erase, mirror_line, parse_mirror, public_key_of, sign
 from cuebook.records.audit import Checkpoint, Record
@@ -49,126 +51,145 @@ def verifying_key(key: bytes) -> bytes:
     return public_key_of(signing_key(key))
 
 
-class Mirror:
-    """Maintains a project's audit mirror file and checkpoints. With `file` None it only signs checkpoints."""
+class MirrorProgress(Struct):
+    """State of the mirror in this process: its last seq and size after the last write, and the last checkpoint."""
 
-    def __init__(self, file: Path | None) -> None:
-        self.file = file
-        self._end: tuple[int, int] | None = None  # last seq and size of the file after this process's last write
-        self._signed: tuple[int, float] | None = None
-        self._lock = asyncio.Lock()
-        self._writing: set[asyncio.Task[None]] = set()
+    end: tuple[int, int] | None = None
+    signed: tuple[int, float] | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    writing: set[asyncio.Task[bool]] = field(default_factory=set)
 
-    async def keep_up(self, services: Services, *, closing: bool = False) -> None:
-        """Sign due checkpoints and append missing records. With `closing`, sign any unsigned records and never raise.
 
-        Raises BackendError if the file cannot be written. The table has all records, and the next run retries.
-        """
-        # The caller may be canceled in the middle of a line: finish writing the line anyway, and keep track of the
-        # task.
-        task = asyncio.create_task(self._keep_up(services, Scope(), closing=closing))
-        self._writing.add(task)
-        task.add_done_callback(self._written_out)
-        try:
-            await asyncio.shield(task)
-        except BackendError as error:
-            if not closing:
-                raise
-            log.warning("%s", error)
+async def _due(services: Services, _: DueQuery) -> list[DueWork[int]]:
+    """Return the number of the newest record if the file may lack records or a checkpoint is due."""
+    file, progress = services.settings.audit_mirror, services.caches.progress_of(MirrorProgress)
+    async with progress.lock:
+        last, _root = await services.audit.last(Scope())
+        written = file is None or progress.end == (last, _size(file))
+        if not last or (written and not await _is_unsigned(services, last)):
+            return []
+        return [DueWork("", "the audit log", last, 0 if file is None or written else await _missing(file, last))]
 
-    async def due(self, services: Services) -> int:
-        """Count the records missing from the file. Count all records if the file cannot be read."""
-        async with self._lock:
-            last, _ = await services.audit.last(Scope())
-            if self.file is None or not last:
-                return 0
-            if self._end and self._end == (last, _size(self.file)):
-                return 0
-            try:
-                with self.file.open("rb") as file:
-                    record, _ = await asyncio.to_thread(_last, file)
-            except OSError:
-                return last
-            return max(0, last - (record.seq if record else 0))
 
-    async def erase(self, services: Services) -> bool:
-        """Remove erased texts from the file. Return False while another process writes the file.
+async def _run(services: Services, _: DueWork[int]) -> bool:
+    return await keep_mirror(services)
 
-        The hash chain stays valid, because commitments and hashes do not change. Raises BackendError.
-        """
-        file = self.file
-        if file is None or not file.exists():
+
+AUDIT_MIRROR = Job(name="audit", due=_due, run=_run)
+
+
+async def keep_mirror(services: Services, *, closing: bool = False) -> bool:
+    """Sign due checkpoints and append missing records. Return False while another process writes the file.
+
+    With `closing`, sign any unsigned records and never raise. Otherwise raises BackendError if the file cannot be
+    written: the table has all records, and the next run retries.
+    """
+    # The caller may be canceled in the middle of a line: finish writing the line anyway, and keep track of the task.
+    writing = services.caches.progress_of(MirrorProgress).writing
+    task = asyncio.create_task(_keep(services, Scope(), closing=closing))
+    writing.add(task)
+    task.add_done_callback(writing.discard)
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # the caller gets the error
+    try:
+        return await asyncio.shield(task)
+    except BackendError as error:
+        if not closing:
+            raise
+        log.warning("%s", error)
+        return False
+
+
+async def _keep(services: Services, scope: Scope, *, closing: bool) -> bool:
+    file, progress = services.settings.audit_mirror, services.caches.progress_of(MirrorProgress)
+    async with progress.lock:
+        last, root = await services.audit.last(scope)
+        if not last:
+            return False
+        if await _is_unsigned(services, last, closing=closing):
+            await _sign(services, scope, last, root)
+        if file is None or progress.end == (last, _size(file)):
             return True
-        async with self._lock:
-            try:
-                opened = await asyncio.to_thread(_locked, file, _PATIENCE)
-                if opened is None:
-                    return False
-                with opened:
-                    erased: set[str] = set()
-                    after = 0
-                    while records := await services.audit.records(Scope(), after=after, limit=_PAGE):
-                        erased.update(each.hash for each in records if is_erased(each))
-                        after = records[-1].seq
-                    await asyncio.to_thread(rewrite, file, erased)
-            except OSError as error:
-                msg = f"Cannot write audit mirror {file.name!r}: {error.strerror}."
-                raise BackendError(msg) from error
-            self._end = None
-        return True
-
-    def _written_out(self, task: asyncio.Task[None]) -> None:
-        self._writing.discard(task)
-        if not task.cancelled():
-            task.exception()  # the caller already got the error
-
-    async def _keep_up(self, services: Services, scope: Scope, *, closing: bool) -> None:
-        async with self._lock:
-            last, root = await services.audit.last(scope)
-            if last:
-                await self._sign(services, scope, last, root, closing=closing)
-                await self._write(services, scope, last, closing=closing)
-
-    async def _write(self, services: Services, scope: Scope, last: int, *, closing: bool) -> None:
-        if self.file is None or (self._end and self._end == (last, _size(self.file))):
-            return
         try:
-            self._end = await self._appended(services, scope, self.file, closing=closing)
+            progress.end = await _appended(services, scope, file, closing=closing)
         except OSError as error:
-            msg = f"Cannot write audit mirror {self.file.name!r}: {error.strerror}."
+            msg = f"Cannot write audit mirror {file.name!r}: {error.strerror}."
             raise BackendError(msg) from error
+        return progress.end is not None and progress.end[0] >= last
 
-    async def _appended(self, services: Services, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
-        """Append the missing records under the file lock. Return the file's last seq and size."""
-        opened = await asyncio.to_thread(_locked, file, _PATIENCE if closing else 1)
-        if opened is None:  # another process holds the lock; the next run appends what is missing
-            return self._end
-        with opened:
-            record = await asyncio.to_thread(_mended, opened)
-            seq = record.seq if record else 0
-            if record is not None and not await _is_ours(services, scope, record):
-                msg = (
-                    f"Audit mirror {str(file)!r} ends with a record unknown to the table: another project writes it, "
-                    "or the table was truncated. Move the file elsewhere and keep it; a new one will be written."
-                )
-                raise BackendError(msg)
-            while records := await services.audit.records(scope, after=seq, limit=_PAGE):
-                await asyncio.to_thread(_append, opened, records)
-                seq = records[-1].seq
-            return seq, opened.tell()
 
-    async def _sign(self, services: Services, scope: Scope, last: int, root: str, *, closing: bool) -> None:
-        now = services.clock.now()
-        if self._signed is None:
-            checkpoints = await services.audit.checkpoints(scope)
-            self._signed = (checkpoints[-1].size if checkpoints else 0, now)
-        size, at = self._signed
-        if last <= size or not (closing or last - size >= RECORDS or now - at >= SECONDS):
-            return
-        at_time = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        bare = Checkpoint(origin=verifying_key(services.settings.key).hex(), size=last, root=root, time=at_time)
-        await services.audit.keep_checkpoint(scope, sign(bare, signing_key(services.settings.key)))
-        self._signed = (last, now)
+async def erase_mirror(services: Services) -> bool:
+    """Remove erased texts from the file. Return False while another process writes the file.
+
+    The hash chain stays valid, because commitments and hashes do not change. Raises BackendError.
+    """
+    file, progress = services.settings.audit_mirror, services.caches.progress_of(MirrorProgress)
+    if file is None or not file.exists():
+        return True
+    async with progress.lock:
+        try:
+            opened = await asyncio.to_thread(_locked, file, _PATIENCE)
+            if opened is None:
+                return False
+            with opened:
+                erased: set[str] = set()
+                after = 0
+                while records := await services.audit.records(Scope(), after=after, limit=_PAGE):
+                    erased.update(each.hash for each in records if is_erased(each))
+                    after = records[-1].seq
+                await asyncio.to_thread(rewrite, file, erased)
+        except OSError as error:
+            msg = f"Cannot write audit mirror {file.name!r}: {error.strerror}."
+            raise BackendError(msg) from error
+        progress.end = None
+    return True
+
+
+async def _missing(file: Path, last: int) -> int:
+    """Return the number of records missing from the file, all if it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            record, _ = await asyncio.to_thread(_last, opened)
+    except OSError:
+        return last
+    return max(0, last - (record.seq if record else 0))
+
+
+async def _appended(services: Services, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
+    """Append the missing records under the file lock. Return the file's last seq and size."""
+    opened = await asyncio.to_thread(_locked, file, _PATIENCE if closing else 1)
+    if opened is None:  # another process holds the lock; the next run appends what is missing
+        return services.caches.progress_of(MirrorProgress).end
+    with opened:
+        record = await asyncio.to_thread(_mended, opened)
+        seq = record.seq if record else 0
+        if record is not None and not await _is_ours(services, scope, record):
+            msg = (
+                f"Audit mirror {str(file)!r} ends with a record unknown to the table: another project writes it, "
+                "or the table was truncated. Move the file elsewhere and keep it; a new one will be written."
+            )
+            raise BackendError(msg)
+        while records := await services.audit.records(scope, after=seq, limit=_PAGE):
+            await asyncio.to_thread(_append, opened, records)
+            seq = records[-1].seq
+        return seq, opened.tell()
+
+
+async def _is_unsigned(services: Services, last: int, *, closing: bool = False) -> bool:
+    """Return whether a checkpoint is due: after RECORDS records or SECONDS seconds, or at once when closing."""
+    now, progress = services.clock.now(), services.caches.progress_of(MirrorProgress)
+    if progress.signed is None:
+        checkpoints = await services.audit.checkpoints(Scope())
+        progress.signed = (checkpoints[-1].size if checkpoints else 0, now)
+    size, at = progress.signed
+    return last > size and (closing or last - size >= RECORDS or now - at >= SECONDS)
+
+
+async def _sign(services: Services, scope: Scope, last: int, root: str) -> None:
+    now, key = services.clock.now(), services.settings.key
+    at_time = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    bare = Checkpoint(origin=verifying_key(key).hex(), size=last, root=root, time=at_time)
+    await services.audit.keep_checkpoint(scope, sign(bare, signing_key(key)))
+    services.caches.progress_of(MirrorProgress).signed = (last, now)
 
 
 async def _is_ours(services: Services, scope: Scope, record: Record) -> bool:

@@ -1,8 +1,11 @@
-"""Run one summarization pass (R1-R5): derive quotes, or ask a model with a response schema, and store the result."""
+"""Background job that summarizes conversations (R1-R5): derive quotes, or ask a model with a response schema.
+
+A conversation is due while enough posts follow its summary. After a failed pass it waits for a cool-down, doubled each
+time. A second job applies manual corrections to summaries.
+"""
 
 import asyncio
 import json
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any, Literal
@@ -13,18 +16,21 @@ from msgspec import Struct
 from cuebook.engine.core.conversation_items import line_of
 from cuebook.engine.core.drafts import unlearned
 from cuebook.engine.core.instructions import Instruction, Work, instruct, instruction_record
-from cuebook.engine.core.model_call import said_by
+from cuebook.engine.core.model_call import BROKEN, said_by
 from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
-from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
+from cuebook.engine.turn.summary_correction import correct_summary
+from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, NotFound
 from cuebook.interfaces.model import ModelRequest
-from cuebook.interfaces.store import CompactionInput, CompactionResult
+from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrections import corrected, untold
 from cuebook.memory.item_keys import item_id
 from cuebook.memory.profiles import STANDARD, CompactionProfile, choose
 from cuebook.memory.quotes import quotes_of
-from cuebook.memory.rolling import LOOKAHEAD, Calls, backoff_s, between_steps, covered, held_together
+from cuebook.memory.rolling import LOOKAHEAD, Calls, backoff_s, between_steps, covered, held_together, least_backlog
+from cuebook.memory.rolling import due as due_for
 from cuebook.memory.schema import MEMORY_SCHEMA, CompactionAnswer, compact, items_of, parse_answer
 from cuebook.memory.summary import write
 from cuebook.memory.supersede import LinkOutcome, merge, unmarked
@@ -34,9 +40,8 @@ from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post
 from cuebook.records.digest import chain
 from cuebook.records.memory import CATEGORIES, Item, Line, Scope, Summary
+from cuebook.window.budget import allot
 from cuebook.window.tokens import Counter, cut
-
-log = logging.getLogger("cuebook.compact")
 
 #: Name of the summarizer as a recipient in the audit log.
 COMPACTOR = "compactor"
@@ -52,9 +57,10 @@ VALUES: Mapping[str, Any] = {
 FAILURES = 3
 #: Largest summary as a share of the text that it covers: a summary must shrink its text.
 SHRINK = 0.9
-#: Result of a pass: a new summary, a failure to retry later, a summary that would not be smaller than its text, or
-#: nothing to do.
-Outcome = Literal["stored", "failed", "refused", "nothing"]
+#: Result of a pass: a new summary, a summary that would not be smaller than its text, or nothing to do.
+Outcome = Literal["stored", "refused", "nothing"]
+#: Conversations loaded in one batch; most of them may not be due.
+PAGE = 100
 _EMPTY: dict[str, Any] = {category: [] for category in CATEGORIES} | {"tags": []}
 
 
@@ -76,8 +82,88 @@ class ModelInstruction(Struct, frozen=True, kw_only=True):
     record: Record
 
 
+class RefusedPasses(Struct):
+    """Conversations whose summary would not be smaller than its text, until they have more posts."""
+
+    states: dict[tuple[str, str], tuple[int, int, str]] = {}  # mark, backlog and mode, by tenant and conversation
+
+
+async def _due(services: Services, query: DueQuery) -> list[DueWork[DueConversation]]:
+    """Return conversations with enough posts without a summary, most posts first."""
+    refused = services.caches.progress_of(RefusedPasses).states
+    least = least_backlog(services.settings.compaction)
+    results: list[DueWork[DueConversation]] = []
+    last: DueConversation | None = None
+    while len(results) < query.limit:
+        page = await services.store.due(limit=PAGE, least=least, after=last, conversation=query.conversation)
+        results += [
+            DueWork(each.tenant, f"conversation {each.conversation}", each)
+            for each in page
+            if refused.get((each.tenant, each.conversation)) != _state(each)
+            and _is_due(services, each, hurry=query.hurry)
+        ]
+        if len(page) < PAGE:
+            break
+        last = page[-1]
+    return results[: query.limit]
+
+
+def _state(due: DueConversation) -> tuple[int, int, str]:
+    return due.mark, due.backlog, due.mode
+
+
+def _is_due(services: Services, due: DueConversation, *, hurry: bool) -> bool:
+    settings = services.settings
+    verdict = due_for(
+        choose(settings.compaction, due.mode or None),
+        backlog=due.backlog,
+        backlog_tokens=due.backlog_tokens,
+        room=allot(settings.limits, front=0).posts,
+        trigger_ratio=due.trigger if settings.tunes and due.trigger else settings.limits.trigger_ratio,
+        now=services.clock.now(),
+        last_at=due.last_at,
+        not_before=due.not_before,
+        hurry=hurry,
+    )
+    return verdict.reason == "due"
+
+
+async def _run(services: Services, due: DueWork[DueConversation]) -> bool:
+    """Run one pass. After an error or a refusal, the conversation waits for a cool-down."""
+    each, scope = due.work, Scope(due.tenant)
+    profile = choose(services.settings.compaction, each.mode or None)
+    until = services.clock.now() + backoff_s(each.failures, profile.cooldown_ms)
+    try:
+        await correct_summary(services, scope, each.conversation)
+        outcome = await compact_once(services, scope, each.conversation, profile)
+    except (CuebookError, *BROKEN):
+        await services.store.postpone(scope, each.conversation, until=until, failed=True, mark=each.mark)
+        raise
+    if outcome == "refused":
+        services.caches.progress_of(RefusedPasses).states[due.tenant, each.conversation] = _state(each)
+        await services.store.postpone(scope, each.conversation, until=until, failed=False, mark=each.mark)
+    return outcome == "stored"
+
+
+COMPACTION = Job(name="compaction", due=_due, run=_run)
+
+
+async def _correction_due(services: Services, query: DueQuery) -> list[DueWork[str]]:
+    return of_conversations(await services.store.memories.corrections.due(limit=query.limit))
+
+
+async def _correct(services: Services, due: DueWork[str]) -> bool:
+    return await correct_summary(services, Scope(due.tenant), due.work)
+
+
+CORRECTION = Job(name="correction", due=_correction_due, run=_correct)
+
+
+# ---- One pass -------------------------------------------------------------------------------------------------------
+
+
 async def compact_once(services: Services, scope: Scope, conversation: str, profile: CompactionProfile) -> Outcome:
-    """Run one pass. After a failure or a refusal, only postpone the next attempt."""
+    """Run one pass. Raises the model's errors, and InvalidInput for an unusable answer."""
     compaction_input = await services.store.compaction(
         scope, conversation, limit=profile.most + profile.tail + LOOKAHEAD
     )
@@ -87,17 +173,17 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
     lines = [line_of(post) for post in compaction_input.posts]
     end = covered(lines, profile, backlog=compaction_input.conversation.backlog, held=_held(compaction_input.posts))
     if end == 0:
-        return await _postpone(services, compaction_input, profile, "refused")
+        return "refused"
     posts, lines = compaction_input.posts[:end], lines[:end]
     size = sum(post.tokens for post in posts) + (compaction_input.previous.tokens if compaction_input.previous else 0)
     most = min(profile.max_summary_tokens, int(size * SHRINK))
     told_it = await _telling(services, compaction_input, lines, profile, most)
     try:
         derived = await _derive(services, compaction_input, lines, most, told_it)
-    except (InvalidInput, BackendError) as error:
-        reason = services.writer.clean(str(error))
-        log.warning("Summarization failed for conversation %s: %s. It will be retried.", conversation, reason)
-        return await _postpone(services, compaction_input, profile, "failed", told_it)
+    except (InvalidInput, BackendError):
+        if told_it is not None:  # the model received it, even if its answer was unusable
+            await services.audit.append(compaction_input.scope, [told_it.record])
+        raise
     summary = _summary(services, compaction_input, posts, derived, profile)
     services.failpoint("compact.made")
     items = {item.id: item for item in compaction_input.items}
@@ -117,7 +203,7 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
         now=services.clock.now(),
         no=compaction_input.conversation.no,
         audit=(told_it.record,) if told_it else (),
-        sinks=services.settings.sinks,
+        sinks=tuple(services.sinks),
         epoch=compaction_input.epoch,
     )
     return "stored" if await services.store.save_summary(scope, compacted) else "nothing"
@@ -154,23 +240,6 @@ async def _telling(
         instruction=instruction,
         record=instruction_record(services, instruction, work, conversation=compaction_input.conversation.id),
     )
-
-
-async def _postpone(
-    services: Services,
-    compaction_input: CompactionInput,
-    profile: CompactionProfile,
-    outcome: Outcome,
-    told_it: ModelInstruction | None = None,
-) -> Outcome:
-    if told_it is not None:  # the model received it, even if its answer was unusable
-        await services.audit.append(compaction_input.scope, [told_it.record])
-    until = services.clock.now() + backoff_s(compaction_input.failures, profile.cooldown_ms)
-    failed, mark = outcome == "failed", compaction_input.conversation.mark
-    await services.store.postpone(
-        compaction_input.scope, compaction_input.conversation.id, until=until, failed=failed, mark=mark
-    )
-    return outcome
 
 
 def _zone(services: Services, compaction_input: CompactionInput) -> tzinfo:

@@ -6,14 +6,13 @@ conversation removes another's items. The mark and all places are updated in one
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from cuebook.engine.core.conversation_items import line_of
 from cuebook.engine.core.services import Services
-from cuebook.errors import CuebookError
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
 from cuebook.interfaces.memories import CitedPost, DeliveryInput, DeliveryResult, PlaceChange
 from cuebook.memory.corrections import corrected
 from cuebook.memory.item_keys import normal
@@ -25,8 +24,6 @@ from cuebook.memory.scopes import KEPT, Participants, Policy, PolicyTerms, effec
 from cuebook.records.conversation import ASSISTANT, Conversation
 from cuebook.records.memory import Item, Place, Scope
 
-log = logging.getLogger("cuebook.deliver")
-
 #: Posts loaded by one delivery.
 BATCH = 200
 #: Retries after another process changed the same place.
@@ -35,32 +32,16 @@ RETRIES = 5
 _USER = "user"
 
 
-async def deliver_due(services: Services) -> None:
-    """Deliver all due conversations of this run. A failed one is retried next time and does not block the others."""
-    await _deliver_each(services, await services.store.memories.undelivered())
+async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
+    return of_conversations(await services.store.memories.undelivered(limit=query.limit))
 
 
-async def _deliver_each(services: Services, results: Sequence[tuple[str, str]]) -> None:
-    for tenant, conversation in results:
-        try:
-            await deliver(services, Scope(tenant), conversation)
-        except CuebookError as error:
-            log.warning(
-                "Memory delivery failed for conversation %s: %s", conversation, services.writer.clean(str(error))
-            )
+async def _run(services: Services, due: DueWork[str]) -> bool:
+    await deliver(services, Scope(due.tenant), due.work)
+    return True
 
 
-async def deliver_all(services: Services) -> None:
-    """Deliver everything that is due now, each conversation once."""
-    tried: set[tuple[str, str]] = set()
-    while fresh := set(await services.store.memories.undelivered(limit=BATCH + len(tried))) - tried:
-        await _deliver_each(services, sorted(fresh))
-        tried |= fresh
-
-
-async def due(services: Services) -> int:
-    """Count the conversations with undelivered items."""
-    return len(await services.store.memories.undelivered())
+DELIVERY = Job(name="delivery", due=_due, run=_run)
 
 
 async def deliver(services: Services, scope: Scope, conversation: str) -> None:

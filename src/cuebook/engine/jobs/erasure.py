@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.conversation_items import is_guest, item_of, parted
 from cuebook.engine.core.services import Services
-from cuebook.engine.jobs.audit_mirror import signing_key, verifying_key
-from cuebook.engine.jobs.delivery import deliver_all
+from cuebook.engine.jobs.audit_mirror import erase_mirror, signing_key, verifying_key
+from cuebook.engine.jobs.delivery import DELIVERY
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job, run_due
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.interfaces.erasure import ErasureInput
 from cuebook.memory.corrections import correction_of, corrections_of, says
@@ -35,8 +36,6 @@ _RECEIPT = b"cuebook erasure receipt v1\n"
 _ED25519 = "ed25519:"
 #: Milliseconds that an erasure waits for readers to release the write-ahead log.
 PATIENCE_MS = 1000
-#: Expired conversations deleted in one batch.
-BATCH = 50
 DAY_S = 86_400.0
 #: Kinds of target whose conversations remain.
 _KEPT = ("persona", "organization")
@@ -66,7 +65,7 @@ async def forget(
     Missing targets and targets of another owner count as zero.
     """
     if target.kind in _KEPT:
-        await deliver_all(services)  # deliver earlier messages first, so that they are erased too
+        await run_due(services, DELIVERY)  # deliver earlier messages first, so that they are erased too
     erasing = await _erasing(services, scope, target, reason=reason, conversations=conversations, posts=posts or {})
     receipt = await services.store.erasure.forget(scope, erasing)
     services.caches.drop_erased(receipt.epoch)
@@ -155,7 +154,7 @@ async def _mirrored(receipts: Sequence[Receipt], services: Services) -> bool:
     """Remove erased texts from the audit mirror. Return False if that is not possible yet."""
     if any(receipt.counts.get(_AUDIT) for receipt in receipts):
         try:
-            if not await services.erase_mirror():
+            if not await erase_mirror(services):
                 return False
         except BackendError as error:
             log.warning("%s Pending receipts: %s", error, ", ".join(each.id for each in receipts))
@@ -184,54 +183,63 @@ async def _signed(services: Services, scope: Scope, receipt: Receipt) -> Receipt
 # ---- Background jobs ------------------------------------------------------------------------------------------------
 
 
-async def finish_all(services: Services) -> None:
-    """Remove erased data from files of any size, then sign all pending receipts."""
+async def finish_all(services: Services) -> int:
+    """Remove erased data from files of any size, then sign all pending receipts. Return how many are still pending."""
     waiting = await services.store.erasure.pending()
+    receipts = [receipt for _, receipt in waiting]
     if not waiting and not services.store.erasure.unclean:
-        return
-    if not await _mirrored([receipt for _, receipt in waiting], services):
-        return
-    if not await _unlogged([receipt for _, receipt in waiting], services):
-        return
-    if await services.store.erasure.emptied(large=True):
-        for tenant, receipt in waiting:
-            await _signed(services, Scope(tenant), receipt)
+        return 0
+    if (
+        not await _mirrored(receipts, services)
+        or not await _unlogged(receipts, services)
+        or not await services.store.erasure.emptied(large=True)
+    ):
+        return len(waiting)
+    for tenant, receipt in waiting:
+        await _signed(services, Scope(tenant), receipt)
+    return 0
 
 
-async def pending(services: Services) -> int:
-    """Count the unsigned receipts."""
-    return len(await services.store.erasure.pending())
+async def _pending(services: Services, query: DueQuery) -> list[DueWork[int]]:
+    """Return one piece of work for all unsigned receipts, because one rewrite of the files serves them all."""
+    count = len(await services.store.erasure.pending(limit=query.limit))
+    return [DueWork("", "receipts", count, count)] if count or services.store.erasure.unclean else []
 
 
-class Retention:
-    """Deletes conversations and memories that were inactive for this many days. 0 disables it."""
-
-    def __init__(self, *, conversations_days: float, memories_days: float) -> None:
-        self._days: tuple[tuple[Kind, float], ...] = (
-            ("conversation", conversations_days),
-            ("memory", memories_days),
-        )
-
-    async def keep(self, services: Services) -> None:
-        """Delete expired data."""
-        for kind, days in self._days:
-            while results := await _too_old(services, kind, days):
-                tenant = results[0][0]
-                names = tuple(name for each, name in results if each == tenant)
-                await forget(services, Scope(tenant), Target(kind, names), reason="retention", conversations=False)
-
-    async def due(self, services: Services) -> int:
-        """Count expired conversations and memories, at most BATCH of each kind."""
-        return sum([len(await _too_old(services, kind, days)) for kind, days in self._days])
+async def _finish(services: Services, _: DueWork[int]) -> bool:
+    return not await finish_all(services)
 
 
-async def _too_old(services: Services, kind: Kind, days: float) -> Sequence[tuple[str, str]]:
+FORGET = Job(name="forget", due=_pending, run=_finish)
+
+
+async def _expired(services: Services, query: DueQuery) -> list[DueWork[Target]]:
+    """Return conversations and memories that were inactive for too long, by tenant."""
+    settings, results = services.settings, list[DueWork[Target]]()
+    ages: dict[Kind, float] = {"conversation": settings.conversations_days, "memory": settings.memories_days}
+    for kind, days in ages.items():
+        names: dict[str, list[str]] = {}
+        for tenant, name in await _too_old(services, kind, days, limit=query.limit):
+            names.setdefault(tenant, []).append(name)
+        results += [DueWork(tenant, f"old {kind}", Target(kind, tuple(ids)), len(ids)) for tenant, ids in names.items()]
+    return results
+
+
+async def _delete_expired(services: Services, due: DueWork[Target]) -> bool:
+    await forget(services, Scope(due.tenant), due.work, reason="retention", conversations=False)
+    return True
+
+
+RETENTION = Job(name="retention", due=_expired, run=_delete_expired, batch_size=50)
+
+
+async def _too_old(services: Services, kind: Kind, days: float, *, limit: int) -> Sequence[tuple[str, str]]:
     """Return tenant and id of expired entries of a kind that may be deleted."""
     if not days:
         return ()
     before, erasure = services.clock.now() - days * DAY_S, services.store.erasure
     find = erasure.idle if kind == "conversation" else erasure.untouched
-    return await find(before=before, limit=BATCH)
+    return await find(before=before, limit=limit)
 
 
 # ---- Erasures since a time -------------------------------------------------------------------------------------------

@@ -9,28 +9,25 @@ another branch), the first counts. Feedback replaces the detected signals and co
 Every prompt of the turn learns, so that an edit is on trial against the version before it (`branch_trial`).
 """
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.engine.jobs.rollback import review
-from cuebook.errors import CuebookError, NotFound
+from cuebook.errors import NotFound
 from cuebook.interfaces.prompts import DueOutcome, Lesson
 from cuebook.prompts.names import Reference, parse_reference
-from cuebook.records.memory import DEFAULT_TENANT, Scope
+from cuebook.records.memory import Scope
 from cuebook.records.outcome import Outcome
 from cuebook.records.prompt import Observation, Version
 from cuebook.records.turn import SHADOW, Turn
 from cuebook.signals.outcome import NEUTRAL
 
-log = logging.getLogger("cuebook.observe")
-
-#: Outcomes processed in one batch.
-BATCH: Final = 100
 #: Retries after an outcome changed during processing.
 RETRIES: Final = 5
 #: Source name of texts from managed prompts.
@@ -40,32 +37,19 @@ _PROMPT: Final = "prompt:"
 # ---- Background job -------------------------------------------------------------------------------------------------
 
 
-async def observe_due(services: Services, of: Callable[[str], Services]) -> None:
-    """Process due outcomes, each once. A failed one is retried next time and does not block the others.
-
-    `of` returns the services of a tenant.
-    """
-    tried: set[DueOutcome] = set()
-    while True:
-        due_outcomes = await services.store.outcomes.due(limit=BATCH + len(tried))
-        fresh = [each for each in due_outcomes if each not in tried]
-        for each in fresh:
-            try:
-                own = services if each.tenant == DEFAULT_TENANT else of(each.tenant)
-                await teach(own, Scope(), each.conversation, each.turn)
-            except NotFound:
-                continue  # the conversation was erased meanwhile, with its outcomes
-            except CuebookError as error:
-                reason = services.writer.clean(str(error))
-                log.warning("Learning from turn %d of conversation %s failed: %s", each.turn, each.conversation, reason)
-        tried.update(fresh)
-        if len(fresh) < BATCH:
-            return
+async def _due(services: Services, query: DueQuery) -> list[DueWork[DueOutcome]]:
+    """Return turns whose outcome is not yet recorded for their prompts."""
+    outcomes = await services.store.outcomes.due(limit=query.limit)
+    return [DueWork(each.tenant, f"turn {each.turn} of conversation {each.conversation}", each) for each in outcomes]
 
 
-async def due(services: Services) -> int:
-    """Count unprocessed outcomes, up to a batch."""
-    return len(await services.store.outcomes.due(limit=BATCH))
+async def _run(services: Services, due: DueWork[DueOutcome]) -> bool:
+    with suppress(NotFound):  # the conversation was erased meanwhile, with its outcomes
+        await teach(services.of(due.tenant), Scope(), due.work.conversation, due.work.turn)
+    return True
+
+
+OBSERVATION = Job(name="observation", due=_due, run=_run)
 
 
 async def teach(services: Services, scope: Scope, conversation: str, n: int) -> None:

@@ -4,25 +4,22 @@ parameters by one step.
 Marks apply when the front of the prompt changes anyway, to keep the provider's cache valid.
 """
 
-from collections.abc import Sequence
 from statistics import fmean
 
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.foreground_gate import MAX_WAIT_S
 from cuebook.engine.core.judgement_cache import BATCH, aside
 from cuebook.engine.core.services import Services
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
 from cuebook.errors import Conflict
-from cuebook.interfaces.reflections import ChangedConversation, TuningRun
+from cuebook.interfaces.reflections import TuningRun
 from cuebook.memory.judgement import JudgementResult, PathJudgement
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, TuningState
 from cuebook.window.budget import LEAST_POSTS, allot, tuned, untuned
 
-#: Conversations in one run of the job.
-CONVERSATIONS = 100
 #: Newest turns whose signals count, and the fewest signals that are enough.
 ROUNDS, FEWEST = 5, 3
 #: Retries after another process ran first.
@@ -40,33 +37,31 @@ class Analysis(Struct, frozen=True, kw_only=True):
     served: float | None = None  # mean score of the newest turns, None with too few signals
 
 
-class Tuner:
-    """Optimizer of one process. Several can run: results are stored by compare-and-set on their input."""
+class OptimizerProgress(Struct):
+    """The time of the last scan that found nothing due. Conversations unchanged since need no scan."""
 
-    def __init__(self, *, interval_s: float) -> None:
-        self._interval_s = interval_s
-        self._looked = 0.0
+    idle_at: float = 0.0
 
-    async def keep(self, services: Services) -> None:
-        """Run for each conversation that changed since its last run, at most once per interval."""
-        now = services.clock.now()
-        if not services.settings.tunes:
-            return
-        while changeds := await self._changed(services, since=max(0.0, self._looked - self._interval_s)):
-            for each in changeds:
-                await services.foreground.wait_until_free(MAX_WAIT_S)
-                await run_once(services, Scope(each.tenant), each.conversation)
-            if len(changeds) < CONVERSATIONS:
-                break
-        self._looked = now
 
-    async def due(self, services: Services) -> int:
-        """Count the conversations due for a run."""
-        return len(await self._changed(services, since=0.0)) if services.settings.tunes else 0
+async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
+    """Return the conversations that changed since their last run, at most once per interval."""
+    settings, now = services.settings, services.clock.now()
+    if not settings.tunes:
+        return []
+    progress, every = services.caches.progress_of(OptimizerProgress), settings.tune_every_s
+    since = max(0.0, min(progress.idle_at, now) - every)  # a clock may be set back
+    changed = await services.store.tuning.changed(least=LEAST_POSTS, since=since, before=now - every, limit=query.limit)
+    if not changed:
+        progress.idle_at = now
+    return of_conversations((each.tenant, each.conversation) for each in changed)
 
-    async def _changed(self, services: Services, *, since: float) -> Sequence[ChangedConversation]:
-        before = services.clock.now() - self._interval_s
-        return await services.store.tuning.changed(least=LEAST_POSTS, since=since, before=before, limit=CONVERSATIONS)
+
+async def _run(services: Services, due: DueWork[str]) -> bool:
+    await run_once(services, Scope(due.tenant), due.work)
+    return True
+
+
+OPTIMIZER = Job(name="optimizer", due=_due, run=_run)
 
 
 async def analyze(services: Services, scope: Scope, conversation: str) -> Analysis:

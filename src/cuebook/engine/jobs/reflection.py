@@ -6,7 +6,6 @@ stored by compare-and-set. If the model is unavailable, the rules decide. If its
 unchanged and the reflection stores the reason.
 """
 
-import asyncio
 import json
 import logging
 from collections.abc import Sequence
@@ -24,12 +23,13 @@ from cuebook.engine.core.instructions import (
     own_version,
     render_instruction,
 )
-from cuebook.engine.core.model_call import BROKEN, said_by
+from cuebook.engine.core.model_call import said_by
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.engine.turn.message_signals import counters_on, heard_of, judged_on, persona_in, tracking_in
 from cuebook.engine.turn.mood import BY_HAND, BY_MODEL, RESET, calls_of
-from cuebook.errors import BackendError, CuebookError, InvalidInput
+from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces.model import Model, ModelRequest
 from cuebook.interfaces.reflections import DueReflection, MetapromptTask, ReflectionInput
 from cuebook.interfaces.store import PathQuery, Scene
@@ -60,47 +60,24 @@ from cuebook.window.post_forms import parts_of
 log = logging.getLogger("cuebook.reflect")
 
 #: Name of reflections as recipients in the audit log.
-REFLECTION = "reflection"
+REFLECTOR = "reflection"
 #: Messages in a metaprompt, characters of each message, and errors.
 RECENT = 10
 CHARACTERS = 600
 ERRORS = 5
-#: Conversations with due reflections loaded in one batch.
-AT_ONCE = 100
-#: Reflections of one conversation before another gets its turn.
-IN_A_ROW = 16
 
 
-async def reflect_due(services: Services) -> None:
-    """Run due reflections. A failed one is retried next time and does not block other conversations.
-
-    A run ends once it took longer than a model may take for one answer, because other jobs wait. The next run
-    continues.
-    """
-    look = asyncio.get_running_loop()
-    until = look.time() + services.settings.work_patience_s
-    failed: set[DueReflection] = set()
-    while True:
-        due_reflections = await services.store.reflections.due(limit=AT_ONCE + len(failed))
-        fresh = [each for each in due_reflections if each not in failed]
-        for first in fresh:
-            failed.add(first)  # until a result is stored
-            for each in await services.store.reflections.due_in(
-                Scope(first.tenant), first.conversation, limit=IN_A_ROW
-            ):
-                if look.time() > until:
-                    return
-                if not await _tried(services, each):
-                    failed.add(each)
-                    break
-                failed.discard(first)
-        if not fresh:
-            return
+async def _due(services: Services, query: DueQuery) -> list[DueWork[DueReflection]]:
+    """Return the oldest due reflection of each conversation."""
+    reflections = await services.store.reflections.due(limit=query.limit)
+    return [DueWork(each.tenant, f"conversation {each.conversation}", each, each.count) for each in reflections]
 
 
-async def due(services: Services) -> int:
-    """Count the due reflections."""
-    return await services.store.reflections.left()
+async def _run(services: Services, due: DueWork[DueReflection]) -> bool:
+    return await reflect_once(services, due.work)
+
+
+REFLECTION = Job(name="reflection", due=_due, run=_run)
 
 
 async def reflect_on(services: Services, scope: Scope, conversation: str) -> None:
@@ -111,17 +88,6 @@ async def reflect_on(services: Services, scope: Scope, conversation: str) -> Non
             return
         before = due_reflections[0]
         await reflect_once(services, before)
-
-
-async def _tried(services: Services, due: DueReflection) -> bool:
-    """Run one reflection. Return False if it cannot run now. An error postpones only this conversation."""
-    try:
-        return await reflect_once(services, due)
-    except CuebookError as error:
-        log.warning("Reflection failed for conversation %s: %s", due.conversation, services.writer.clean(str(error)))
-    except BROKEN:
-        log.exception("Reflection failed for conversation %s; it will be retried", due.conversation)
-    return False
 
 
 async def reflect_once(services: Services, due: DueReflection) -> bool:
@@ -261,7 +227,7 @@ class _RunningReflection:
     def _work(self, due_metaprompt: DueMetaprompt, mind: MoodState) -> Work:
         kept = self._read.conversation.metadata.get("project")
         return Work(
-            agent=REFLECTION,
+            agent=REFLECTOR,
             key=due_metaprompt.metaprompt.key or SELF,
             otherwise=SELF,
             values=self._values(due_metaprompt, mind),
@@ -288,7 +254,7 @@ class _RunningReflection:
         """Ask the model. Conversation text goes in as data, never into a system text."""
         request = ModelRequest(
             messages=(msgspec.json.encode({"role": "user", "content": instruction.text}),),
-            purpose=REFLECTION,
+            purpose=REFLECTOR,
             schema=schema_of(metaprompt),
             max_tokens=metaprompt.max_output_tokens,
             temperature=metaprompt.temperature,
@@ -329,7 +295,7 @@ class _RunningReflection:
             self._services,
             version,
             "reflect",
-            agent=REFLECTION,
+            agent=REFLECTOR,
             context=context,
             output=output,
             conversation=self._read.conversation.id,

@@ -9,16 +9,17 @@ Each observed prompt is checked at once, and again after its open conversations 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import ITSELF, OBSERVATIONS, Contest, contest_of, look, spoken
 from cuebook.engine.core.services import Services
-from cuebook.errors import Conflict, CuebookError, InvalidInput
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job
+from cuebook.errors import Conflict, InvalidInput
 from cuebook.interfaces.prompts import PromptEvent, StoredKey
 from cuebook.prompts.learn import finite
 from cuebook.prompts.rollback import (
@@ -33,7 +34,7 @@ from cuebook.prompts.rollback import (
 )
 from cuebook.prompts.rollback_evidence import ConversationEvidence
 from cuebook.prompts.select import checked
-from cuebook.records.memory import DEFAULT_TENANT, Scope
+from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Observation, Version
 
 log = logging.getLogger("cuebook.regress")
@@ -47,63 +48,39 @@ _SIGMA = SigmaSettings()
 Means = tuple[Sequence[float], Sequence[float]]
 
 
-class RollbackWatch:
-    """Rollback checks of one process for one tenant: prompts observed since the last run. The first run checks all."""
+class PromptsToCheck(Struct):
+    """Prompts to check, with the time when each is due, and the observations of each tenant already listed."""
 
-    def __init__(self) -> None:
-        self._after = 0
-        self._again: dict[str, float] = {}  # prompts to check again, and when
-
-    async def keep(self, services: Services) -> None:
-        """Check each prompt that may be due. A failed check is retried."""
-        if services.settings.rollback == "off":
-            return
-        slugs, after = await services.prompts.observed(Scope(), after=self._after)
-        now = services.clock.now()
-        due = [slug for slug, at in self._again.items() if not now < at <= now + IDLE_S]  # a clock may be set back
-        for slug in dict.fromkeys([*slugs, *due]):
-            again = slug in slugs
-            try:
-                again |= any(each.decision == "refused" for each in (await review(services, slug)).values())
-            except CuebookError as error:
-                log.warning("Rollback check failed for prompt %s: %s", slug, services.writer.clean(str(error)))
-                again = True
-            self._again.pop(slug, None)
-            if again:
-                self._again[slug] = now + IDLE_S
-        self._after = after
-
-    async def due(self, services: Services) -> int:
-        """Count the prompts observed since their last check."""
-        return (
-            0
-            if services.settings.rollback == "off"
-            else len((await services.prompts.observed(Scope(), after=self._after))[0])
-        )
+    due_at: dict[tuple[str, str], float] = {}
+    listed: dict[str, int] = {}
 
 
-class Watches:
-    """A RollbackWatch per tenant with observations. `of` returns the services of a tenant."""
+async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
+    """Return the prompts observed since their last check, and those to check again. The first scan lists all."""
+    if services.settings.rollback == "off":
+        return []
+    progress, now = services.caches.progress_of(PromptsToCheck), services.clock.now()
+    for tenant in await services.prompts.tenants():
+        prompts = services.of(tenant).prompts
+        slugs, progress.listed[tenant] = await prompts.observed(Scope(), after=progress.listed.get(tenant, 0))
+        progress.due_at |= dict.fromkeys([(tenant, slug) for slug in slugs], 0.0)
+    # a clock may be set back
+    due = [place for place, at in progress.due_at.items() if not now < at <= now + IDLE_S][: query.limit]
+    return [DueWork(tenant, f"prompt {slug}", slug) for tenant, slug in due]
 
-    def __init__(self, of: Callable[[str], Services]) -> None:
-        self._of = of
-        self._watches: dict[str, RollbackWatch] = {}
 
-    async def keep(self, services: Services) -> None:
-        """Check each prompt of each tenant that may be due."""
-        for watch, own in await self._each(services):
-            await watch.keep(own)
+async def _run(services: Services, due: DueWork[str]) -> bool:
+    """Check a prompt. Check it again later if it was just observed, the check fails or the rollback is refused."""
+    due_at, place = services.caches.progress_of(PromptsToCheck).due_at, (due.tenant, due.work)
+    is_new = not due_at.get(place)
+    due_at[place] = services.clock.now() + IDLE_S
+    decisions = await review(services.of(due.tenant), due.work)
+    if not is_new and all(each.decision != "refused" for each in decisions.values()):
+        due_at.pop(place, None)
+    return True
 
-    async def due(self, services: Services) -> int:
-        """Count the prompts observed since their last check."""
-        return sum([await watch.due(own) for watch, own in await self._each(services)])
 
-    async def _each(self, services: Services) -> list[tuple[RollbackWatch, Services]]:
-        results = [] if services.settings.rollback == "off" else await services.prompts.tenants()
-        return [
-            (self._watches.setdefault(each, RollbackWatch()), services if each == DEFAULT_TENANT else self._of(each))
-            for each in results
-        ]
+ROLLBACK = Job(name="rollback", due=_due, run=_run)
 
 
 async def review(services: Services, slug: str, *, branch: str | None = None) -> dict[str, RollbackStatus]:

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.services import Job, Services
+from cuebook.engine.core.services import Services
 from cuebook.engine.turn.opening import Opened
 from cuebook.errors import CuebookError, NotFound
 from cuebook.interfaces.store import PathQuery
@@ -71,14 +71,11 @@ class PromptLogs:
         self._tasks: set[asyncio.Task[None]] = set()
         self._told = ""
 
-    @property
-    def job(self) -> Job:
-        """Return the job that waits for queued logs."""
-
-        async def due() -> int:
-            return len(self._tasks)
-
-        return Job(name="prompt logs", run=self.drain, due=due)
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until all queued logs are written, at most `timeout_s` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self.drain()
 
     async def drain(self) -> None:
         """Wait until all queued logs are written."""

@@ -1,18 +1,16 @@
-"""Background job that applies manual memory corrections to a conversation: replace its summary and items.
+"""Apply manual memory corrections to a conversation: replace its summary and items.
 
-A conversation is due while a correction is newer than its current summary. No model is called; the next summarization
-pass uses the corrected text.
+No model is called; the next summarization pass uses the corrected text.
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
-from cuebook.errors import CuebookError, NotFound
+from cuebook.errors import NotFound
 from cuebook.interfaces.memories import CorrectionInput, SummaryCorrection
 from cuebook.memory.corrections import corrected, says, unquoted
 from cuebook.memory.profiles import choose
@@ -21,42 +19,28 @@ from cuebook.memory.summary import write
 from cuebook.memory.supersede import unmarked
 from cuebook.records.memory import Item, Scope, Summary
 
-log = logging.getLogger("cuebook.correct")
-
 #: Retries after a concurrent summarization pass.
 RETRIES = 20
 
 
-async def correct_due(services: Services) -> None:
-    """Apply due corrections. A failed conversation is retried next time and does not block the others."""
-    for tenant, conversation in await services.store.memories.corrections.due():
-        try:
-            await correct_summary(services, Scope(tenant), conversation)
-        except CuebookError as error:
-            log.warning(
-                "Correcting the summary failed for conversation %s: %s", conversation, services.writer.clean(str(error))
-            )
+async def correct_summary(services: Services, scope: Scope, conversation: str, *, upto: int | None = None) -> bool:
+    """Apply all corrections to the summary that ends at a post, by default the current one.
 
-
-async def due(services: Services) -> int:
-    """Count conversations with a summary to correct."""
-    return len(await services.store.memories.corrections.due())
-
-
-async def correct_summary(services: Services, scope: Scope, conversation: str, *, upto: int | None = None) -> None:
-    """Apply all corrections to the summary that ends at a post, by default the current one."""
+    Return whether a corrected summary was stored.
+    """
     store = services.store.memories.corrections
     for _ in range(RETRIES):
         try:
             correcting = await store.read(scope, conversation, upto=upto)
         except NotFound:
-            return  # erased
+            return False  # erased
         if correcting is None:
-            return
+            return False
         services.failpoint("correct.read")
         if await store.save(scope, await asyncio.to_thread(_made, services, correcting)):
             services.notify_jobs()
-            return
+            return True
+    return False
 
 
 def _made(services: Services, correcting: CorrectionInput) -> SummaryCorrection:
@@ -77,7 +61,7 @@ def _made(services: Services, correcting: CorrectionInput) -> SummaryCorrection:
         added=added,
         gone=tuple(replace(each, text="", subject="", name="", valid_to=each.valid_to or now) for each in entries),
         now=now,
-        sinks=services.settings.sinks,
+        sinks=tuple(services.sinks),
     )
 
 

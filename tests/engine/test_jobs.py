@@ -1,0 +1,116 @@
+"""Tests of background jobs: the list is complete, jobs and due work can be pickled, and one loop runs them all."""
+
+import importlib
+import pickle
+import pkgutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from turn_helpers import cue_on, open_with_memory
+
+from cuebook import Ask, Cuebook
+from cuebook.engine import jobs
+from cuebook.engine.core.services import Services
+from cuebook.engine.jobs import JOBS
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job, run_due
+from cuebook.errors import InvalidInput
+from cuebook.testing import FrozenClock
+from cuebook.testing.embedder import HashingEmbedder
+
+TEXTS = [f"My locker {n} is in corridor {n * 3}." for n in range(40)]
+
+
+def test_the_list_contains_every_job_of_the_package_once() -> None:
+    modules = [importlib.import_module(f"{jobs.__name__}.{each.name}") for each in pkgutil.iter_modules(jobs.__path__)]
+    defined = {id(value) for module in modules for value in vars(module).values() if isinstance(value, Job)}
+    assert defined == {id(job) for job in JOBS}
+    names = [job.name for job in JOBS]
+    assert len(names) == len(set(names)) == 13
+
+
+@pytest.mark.parametrize("job", JOBS, ids=[job.name for job in JOBS])
+def test_a_job_can_be_pickled(job: Job[int]) -> None:
+    assert pickle.loads(pickle.dumps(job)) == job  # noqa: S301  # our own bytes
+
+
+async def test_due_work_can_be_pickled(tmp_path: Path) -> None:
+    clock, seen = FrozenClock(), set[str]()
+    settings = {"retention__conversations_days": 1, "memory__sink": "sink.jsonl", "learning__observe": "all"}
+    async with open_with_memory(tmp_path, clock, embedder=HashingEmbedder(), **settings) as cue:
+        await cue.append("c1", [{"role": "user", "content": text} for text in TEXTS], user="ann")
+        await cue.prompts.save("a", {"body": "x"})
+        for _ in range(2):
+            await cue.ask(Ask("This is terrible, nothing works and I hate it!!", "c2", user="ann"))
+        clock.advance(100_000.0)
+        for job in JOBS:
+            for each in await job.due(cue.services, DueQuery()):
+                assert pickle.loads(pickle.dumps(each)) == each  # noqa: S301  # our own bytes
+                seen.add(job.name)
+            await run_due(cue.services, job)
+    assert seen >= {"compaction", "delivery", "sink", "optimizer", "retention", "audit", "embedding"}
+
+
+# ---- The loop -------------------------------------------------------------------------------------------------------
+
+
+class Queue:
+    """A job on a list of numbers. Odd ones fail, and negative ones stay due."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.numbers = list(numbers)
+        self.ran: list[int] = []
+        self.limits: list[int] = []
+
+    def job(self, batch_size: int = 3) -> Job[int]:
+        return Job(name="queue", due=self.due, run=self.run, batch_size=batch_size)
+
+    async def due(self, _: Services, query: DueQuery) -> list[DueWork[int]]:
+        self.limits.append(query.limit)
+        return [DueWork("t", f"number {each}", each) for each in self.numbers[: query.limit]]
+
+    async def run(self, _: Services, due: DueWork[int]) -> bool:
+        self.ran.append(due.work)
+        if due.work % 2:
+            msg = "odd"
+            raise InvalidInput(msg)
+        if due.work >= 0:
+            self.numbers.remove(due.work)
+        return due.work >= 0
+
+
+@pytest.fixture
+async def cue():
+    async with cue_on() as handle:
+        yield handle
+
+
+async def test_every_piece_runs_once_and_failed_ones_do_not_block_others(
+    cue: Cuebook, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = Queue([1, 3, 5, 7, -2, 2, 4, 6, 8])
+    assert await run_due(cue.services, queue.job()) == (4, False)
+    assert sorted(queue.ran) == [-2, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert queue.numbers == [1, 3, 5, 7, -2]
+    assert "Background job queue failed for number 1: odd" in caplog.text
+
+
+async def test_a_long_backlog_is_loaded_in_batches(cue: Cuebook) -> None:
+    queue = Queue(range(0, 200, 2))
+    assert await run_due(cue.services, queue.job()) == (100, False)
+    assert max(queue.limits) == 3
+
+
+async def test_a_job_stops_when_its_time_is_over(cue: Cuebook) -> None:
+    queue = Queue([2, 4])
+    assert await run_due(cue.services, queue.job(), patience_s=0.0) == (0, True)
+    assert queue.numbers == [2, 4]
+
+
+async def test_a_failing_query_is_logged(cue: Cuebook, caplog: pytest.LogCaptureFixture) -> None:
+    async def due(*_: object) -> list[DueWork[int]]:
+        msg = "no database"
+        raise InvalidInput(msg)
+
+    assert await run_due(cue.services, Job(name="query", due=due, run=Queue([]).run)) == (0, False)
+    assert "Background job query failed: no database" in caplog.text
