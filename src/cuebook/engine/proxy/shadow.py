@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 import zlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -94,8 +94,8 @@ class _ConversationErased(CuebookError):
     """A queued call's conversation was erased before it was stored."""
 
 
-class ShadowAnswer(Struct, kw_only=True):
-    """A relayed call with a copy of its answer. Mutable."""
+class ShadowedCall(Struct, kw_only=True):
+    """A relayed call with a copy of its answer, which can be read like the upstream's. Mutable."""
 
     services: Services
     call: RelayCall
@@ -108,6 +108,15 @@ class ShadowAnswer(Struct, kw_only=True):
     broken: str = ""  # reason why the answer is incomplete
     added_s: float = 0.0  # overhead before sending the request, and before relaying the answer's first byte
 
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the answer. Raises UpstreamError at the point of failure."""
+        yield _unpacked(b"".join(self.pieces), self.headers)
+        if self.broken:
+            raise UpstreamError(self.broken)
+
+    async def aclose(self) -> None:
+        """Do nothing: there is no connection."""
+
 
 class Shadow:
     """Relays requests, and stores model calls in order, after their answers."""
@@ -117,13 +126,11 @@ class Shadow:
         self._ledger = CallAccounting(upstream)
         self._answers = AnswerIds()
         self._most, self._most_bytes = most, most_bytes
-        self._waiting: deque[ShadowAnswer] = deque()
-        self._held = 0  # bytes of calls in progress or queued
+        self._queue: asyncio.Queue[ShadowedCall] = asyncio.Queue()
+        self._stored_bytes = 0  # of calls in progress or queued
         self._passing = 0  # calls being recorded
         self._lost: Counter[str] = Counter()  # since the last stored turn
-        self._come = asyncio.Event()
-        self._idle, self._quiet = asyncio.Event(), asyncio.Event()  # queue empty; no call in progress
-        self._idle.set()
+        self._quiet = asyncio.Event()  # no call in progress
         self._quiet.set()
         self._task: asyncio.Task[None] | None = None
 
@@ -139,14 +146,14 @@ class Shadow:
         self._task.cancel()
         await asyncio.wait((self._task,))
         self._task = None
-        self._lost[SLOW] += len(self._waiting)
+        self._lost[SLOW] += self._queue.qsize()
         if lost := self.lost:
             log.warning("Shadow mode: %d calls were not stored: %s", sum(lost.values()), lost)
 
     @property
     def waiting(self) -> int:
         """Return the number of queued calls."""
-        return len(self._waiting)
+        return self._queue.qsize()
 
     @property
     def lost(self) -> dict[str, int]:
@@ -160,7 +167,7 @@ class Shadow:
                 await self._quiet.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self._idle.wait()
+                await self._queue.join()
 
     async def pass_on(
         self, services: Services, request: RelayRequest, call: RelayCall | None
@@ -169,94 +176,74 @@ class Shadow:
 
         Raises UpstreamError.
         """
-        began, whole = time.perf_counter(), False
-        overheard = None
-        if call is not None:
-            overheard = self._listen(
-                ShadowAnswer(services=services, call=call, path=request.path, at=services.clock.now())
-            )
-        try:
-            async with closing(self._pass(services, request, overheard, began)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        except UpstreamError as error:
-            if overheard is not None:
-                overheard.broken = str(error)
-            raise
-        else:
-            whole = True
-        finally:
-            if overheard is not None and not whole and not overheard.broken:
-                overheard.broken = "the caller went away"
-            self._over(overheard)
-
-    async def _pass(
-        self, services: Services, request: RelayRequest, overheard: ShadowAnswer | None, began: float
-    ) -> AsyncGenerator[Head | bytes, None]:
-        sent, first = time.perf_counter(), True
-        answered = services.foreground.begin()
+        began, first, broken = time.perf_counter(), True, "the caller went away"
+        record = None if call is None else self._begin(services, request, call)
+        answered, sent = services.foreground.begin(), time.perf_counter()
         try:
             answer = await self._upstream.send(request)
             try:
-                if overheard is not None:
-                    overheard.status, overheard.headers, overheard.added_s = answer.status, answer.headers, sent - began
+                if record is not None:
+                    record.status, record.headers, record.added_s = answer.status, answer.headers, sent - began
                 yield Head(status=answer.status, headers=answer.headers)
                 async with closing(answer.chunks()) as chunks:
                     async for chunk in chunks:
                         came = time.perf_counter()
                         yield chunk
-                        if overheard is not None:
-                            overheard.added_s += time.perf_counter() - came if first else 0.0
-                            self._hear(overheard, chunk)
+                        self._add(record, chunk, time.perf_counter() - came if first else 0.0)
                         if first:
                             first = False
                             answered()
+                broken = ""
             finally:
                 await answer.aclose()
+        except UpstreamError as error:
+            broken = str(error)
+            raise
         finally:
             answered()
+            if record is not None:
+                self._end(record, broken)
 
     # ---- Queue ---------------------------------------------------------------------------------------------------
 
-    def _listen(self, overheard: ShadowAnswer) -> ShadowAnswer | None:
+    def _begin(self, services: Services, request: RelayRequest, call: RelayCall) -> ShadowedCall | None:
         """Start to record a call, or return None if the queue is full."""
-        size = len(overheard.call.body) + ENTRY_BYTES
-        if len(self._waiting) >= self._most or self._held + size > self._most_bytes:
+        size = len(call.body) + ENTRY_BYTES
+        if self._queue.qsize() >= self._most or self._stored_bytes + size > self._most_bytes:
             self._lose(OVERLOAD)
             return None
-        overheard.size = size
-        self._held += size
+        self._stored_bytes += size
         self._passing += 1
         self._quiet.clear()
-        return overheard
+        return ShadowedCall(services=services, call=call, path=request.path, at=services.clock.now(), size=size)
 
-    def _hear(self, overheard: ShadowAnswer, chunk: bytes) -> None:
-        if overheard.size and self._held + len(chunk) <= self._most_bytes:
-            overheard.pieces.append(chunk)
-            overheard.size += len(chunk)
-            self._held += len(chunk)
-        else:
-            self._release(overheard)
-
-    def _release(self, overheard: ShadowAnswer) -> None:
-        self._held -= overheard.size
-        overheard.size = 0
-        overheard.pieces.clear()
-
-    def _over(self, overheard: ShadowAnswer | None) -> None:
-        """Queue a call whose answer has ended."""
-        if overheard is None:
+    def _add(self, record: ShadowedCall | None, chunk: bytes, added_s: float) -> None:
+        if record is None:
             return
+        record.added_s += added_s
+        if record.size and self._stored_bytes + len(chunk) <= self._most_bytes:
+            record.pieces.append(chunk)
+            record.size += len(chunk)
+            self._stored_bytes += len(chunk)
+        else:
+            self._release(record)
+
+    def _release(self, record: ShadowedCall) -> None:
+        self._stored_bytes -= record.size
+        record.size = 0
+        record.pieces.clear()
+
+    def _end(self, record: ShadowedCall, broken: str) -> None:
+        """Queue a call whose answer has ended. `broken` is the reason why it is incomplete."""
+        record.broken = broken
         self._passing -= 1
         if not self._passing:
             self._quiet.set()
-        if not overheard.size or len(self._waiting) >= self._most:
-            self._release(overheard)
+        if not record.size or self._queue.qsize() >= self._most:
+            self._release(record)
             self._lose(OVERLOAD)
-            return
-        self._waiting.append(overheard)
-        self._idle.clear()
-        self._come.set()
+        else:
+            self._queue.put_nowait(record)
 
     def _lose(self, reason: str) -> None:
         self._lost[reason] += 1
@@ -265,17 +252,13 @@ class Shadow:
 
     async def _work(self) -> None:
         while True:
-            if not self._waiting:
-                self._idle.set()
-                self._come.clear()
-                await self._come.wait()
-            if len(self._waiting) < HURRIES_AT:
-                await self._waiting[0].services.foreground.wait_until_free(MAX_WAIT_S)
-            overheard = self._waiting.popleft()
+            record = await self._queue.get()
+            if self._queue.qsize() < HURRIES_AT:
+                await record.services.foreground.wait_until_free(MAX_WAIT_S)
             lost = Counter(self._lost)
             try:
                 async with asyncio.timeout(PATIENCE_S):
-                    await self._keep(overheard, lost=self.lost)
+                    await self._keep(record, lost=self.lost)
                 self._lost -= lost
             except InvalidInput as error:
                 self._unkept(UNREAD, error)
@@ -286,14 +269,15 @@ class Shadow:
             except Exception as error:  # noqa: BLE001  # whatever it is, the next call is kept
                 self._unkept(FAILED, error)
             finally:
-                self._release(overheard)
+                self._release(record)
+                self._queue.task_done()
 
-    async def _keep(self, overheard: ShadowAnswer, *, lost: Mapping[str, int]) -> None:
+    async def _keep(self, record: ShadowedCall, *, lost: Mapping[str, int]) -> None:
         """Store a relayed call with its window. Raises CuebookError."""
-        services = overheard.services
+        services = record.services
         await services.catch_up()
-        call = msgspec.structs.replace(overheard.call, body=_unpacked(overheard.call.body, overheard.call.headers))
-        wire = self._wire(overheard, call)
+        call = msgspec.structs.replace(record.call, body=_unpacked(record.call.body, record.call.headers))
+        wire = self._wire(record, call)
         request = await wire.load()
         call = wire.call
         scope = Scope(user=call.user or request.user)
@@ -303,37 +287,37 @@ class Shadow:
         async with services.queue.hold(scope.tenant, name):
             place = await place_of(services, scope, request, call)
             truncated = await _truncated(services, scope, request, place)
-            meant = _unless_forgotten(overheard, scope, name, meaning(services, scope, request, call, name))
+            meant = _unless_forgotten(record, scope, name, meaning(services, scope, request, call, name))
             opened = await open_step(services, scope, unsaid(meant), waits=False)
             if opened is None:
                 return
             async with OpenStep(services, opened.lease, zone=opened.zone, timed=False) as step:
                 marks = wire.sends_marks(request.model)
-                refused = overheard.status if overheard.status >= HTTPStatus.BAD_REQUEST else 0
+                refused = record.status if record.status >= HTTPStatus.BAD_REQUEST else 0
                 reckoned = partial(
-                    self._ledger.entry, services, request, place, opened, now=overheard.at, marks=marks, refused=refused
+                    self._ledger.entry, services, request, place, opened, now=record.at, marks=marks, refused=refused
                 )
                 entry = await asyncio.to_thread(reckoned)
-                added = round(overheard.added_s * 1000, 3)
+                added = round(record.added_s * 1000, 3)
                 entry = msgspec.structs.replace(entry, added_ms=added, lost=dict(lost), truncated_seqs=truncated)
                 values = {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(entry)}
                 step.metadata = {SHADOW: values}
-                if not overheard.status:
-                    await step.finish(state="failed", error=overheard.broken)
+                if not record.status:
+                    await step.finish(state="failed", error=record.broken)
                     return
                 reader = wire.reader()
                 with suppress(UpstreamError):  # the client received it
-                    async with closing(relay_answer(_RecordedStream(overheard), step, reader)) as pieces:
+                    async with closing(relay_answer(record, step, reader)) as pieces:
                         async for _ in pieces:
                             pass
                 if isinstance(wire, ResponsesWire):
                     wire.remember(reader.answer, opened.lease)
 
-    def _wire(self, overheard: ShadowAnswer, call: RelayCall) -> Wire:
-        if overheard.path == RESPONSES_PATH:
-            return ResponsesWire(overheard.services, self._upstream, call, self._answers)
-        kind = MessagesWire if overheard.path == MESSAGES_PATH else ChatWire
-        return kind(overheard.services, self._upstream, call)
+    def _wire(self, record: ShadowedCall, call: RelayCall) -> Wire:
+        if record.path == RESPONSES_PATH:
+            return ResponsesWire(record.services, self._upstream, call, self._answers)
+        kind = MessagesWire if record.path == MESSAGES_PATH else ChatWire
+        return kind(record.services, self._upstream, call)
 
     def _unkept(self, reason: str, error: Exception) -> None:
         self._lose(reason)
@@ -341,13 +325,13 @@ class Shadow:
 
 
 def _unless_forgotten(
-    overheard: ShadowAnswer, scope: Scope, conversation: str, intend: Callable[[], Awaitable[Intent]]
+    record: ShadowedCall, scope: Scope, conversation: str, intend: Callable[[], Awaitable[Intent]]
 ) -> Callable[[], Awaitable[Intent]]:
     """Rebuild an intent on each attempt, unless its call's data was erased since it arrived."""
 
     async def intended() -> Intent:
         intent = await intend()
-        if await forgotten_since(overheard.services, scope, overheard.at, user=scope.user, conversation=conversation):
+        if await forgotten_since(record.services, scope, record.at, user=scope.user, conversation=conversation):
             msg = "its conversation was erased before it was stored"
             raise _ConversationErased(msg)
         return intent
@@ -366,21 +350,3 @@ async def _truncated(services: Services, scope: Scope, request: Request, place: 
 
 def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
     return unpacked(body, headers.get("content-encoding", ""), most=MOST_BYTES)
-
-
-class _RecordedStream:
-    """A recorded answer, as a stream to parse."""
-
-    def __init__(self, heard: ShadowAnswer) -> None:
-        self._heard = heard
-        self.status = heard.status
-        self.headers = heard.headers
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the recorded chunks. Raises UpstreamError at the point of failure."""
-        yield _unpacked(b"".join(self._heard.pieces), self.headers)
-        if self._heard.broken:
-            raise UpstreamError(self._heard.broken)
-
-    async def aclose(self) -> None:
-        """Do nothing: there is no connection."""
