@@ -59,7 +59,7 @@ class ConvertedMessage(Struct, frozen=True):
 # ---------------------------------------------------------------- reading
 def read_turned(raws: Sequence[Raw]) -> list[ConvertedMessage]:
     """Parse a request's messages. Raises InvalidInput naming the field as `messages[n].…`."""
-    messages = [_load(raw, f"messages[{at}]") for at, raw in enumerate(raws)]
+    messages = [load_json(raw, f"messages[{at}]") for at, raw in enumerate(raws)]
     starts = [at for at, message in enumerate(messages) if at == 0 or _role(message) != SYSTEM]
     return [
         each
@@ -70,20 +70,20 @@ def read_turned(raws: Sequence[Raw]) -> list[ConvertedMessage]:
 
 def read_reminders(raw: Raw) -> list[dict[str, Any]]:
     """Return a system message's texts as blocks of the previous user message. Raises InvalidInput."""
-    blocks = [_load(block, "system") for block in read_system(_fields(raw).get("content", Raw(b"null")))]
+    blocks = [load_json(block, "system") for block in read_system(_fields(raw).get("content", Raw(b"null")))]
     texts = [block.get("text") for block in blocks]
     if not all(isinstance(text, str) for text in texts):
-        _refuse("messages", "expected text in a system message")
+        refuse("messages", "expected text in a system message")
     return [{"type": "text", "text": f"<system-reminder>\n{text}\n</system-reminder>"} for text in texts]
 
 
 def read_system(raw: Raw) -> list[Raw]:
     """Return a request's system text as blocks, without empty ones. Raises InvalidInput."""
-    value = _load(raw, "system")
+    value = load_json(raw, "system")
     if isinstance(value, str):
         return [Raw(_encode({"type": "text", "text": value}))] if value.strip() else []
     if not isinstance(value, list) or not all(isinstance(block, dict) for block in value):
-        _refuse("system", "expected a string or a list of blocks")
+        refuse("system", "expected a string or a list of blocks")
     return [block for block, read in zip(_raws.decode(raw), value, strict=True) if read.get("text", "")]
 
 
@@ -100,14 +100,14 @@ def _role(message: object) -> object:
 def _read(at: int, raw: Raw, message: Any, behind: Sequence[Raw]) -> Iterator[ConvertedMessage]:
     role = _role(message)
     if role not in _ROLES:
-        _refuse(f"messages[{at}].role", f"expected user or assistant, got {role!r}")
+        refuse(f"messages[{at}].role", f"expected user or assistant, got {role!r}")
     content = message.get("content")
     if isinstance(content, str):
         raws, blocks = [Raw(_encode({"type": "text", "text": content}))], [{"type": "text", "text": content}]
     elif isinstance(content, list) and all(isinstance(block, dict) for block in content):
         raws, blocks = _raws.decode(_fields(raw)["content"]), content
     else:
-        _refuse(f"messages[{at}].content", "expected a string or a list of blocks")
+        refuse(f"messages[{at}].content", "expected a string or a list of blocks")
     reminders = [block for each in behind for block in read_reminders(each)]
     if role == ASSISTANT:
         yield ConvertedMessage(_written(_reply(blocks)), at, role, tuple(raws), tuple(behind))
@@ -300,19 +300,21 @@ def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _load(raw: Raw, where: str) -> Any:
+def load_json(raw: Raw, where: str) -> Any:
+    """Decode a field. Raises InvalidInput naming it."""
     try:
         return _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse(where, f"invalid JSON: {error}")
+        refuse(where, f"invalid JSON: {error}")
 
 
 def _written(value: object) -> bytes:
     try:
         return _encode(value)
     except (UnicodeEncodeError, RecursionError, TypeError) as error:
-        _refuse("content", f"cannot encode as JSON: {error}")
+        refuse("content", f"cannot encode as JSON: {error}")
 
 
-def _refuse(where: str, problem: str) -> NoReturn:
+def refuse(where: str, problem: str) -> NoReturn:
+    """Raise InvalidInput naming the field."""
     raise InvalidInput(f"{where}: {problem}", where=where)

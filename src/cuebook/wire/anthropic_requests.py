@@ -5,14 +5,13 @@ Unsupported content that would change the answer (a provider's own tools) raises
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
 
-from cuebook.errors import InvalidInput
 from cuebook.records.conversation import ASSISTANT, TOOL
-from cuebook.wire.anthropic_messages import REMINDED, THINKING
+from cuebook.wire.anthropic_messages import REMINDED, THINKING, load_json, refuse
 
 #: Fields with another name on OpenAI's wire.
 _NAMES: Final = {"temperature": "temperature", "top_p": "top_p", "stop_sequences": "stop", "stream": "stream"}
@@ -37,13 +36,13 @@ _decode = msgspec.json.Decoder().decode
 
 def chat_fields(fields: Mapping[str, Raw]) -> dict[str, Any]:
     """Return a request's fields as a chat completion's, without messages. Raises InvalidInput naming the field."""
-    data = {name: _load(raw, name) for name, raw in fields.items() if name in _KNOWN and name != "messages"}
+    data = {name: load_json(raw, name) for name, raw in fields.items() if name in _KNOWN and name != "messages"}
     values: dict[str, Any] = {new: data[name] for name, new in _NAMES.items() if data.get(name) is not None}
     if isinstance(data.get("max_tokens"), int):
         values["max_tokens"] = data["max_tokens"]
     if tools := data.get("tools"):
         if not isinstance(tools, list):
-            _refuse("tools", "expected a list of tools. Send a list.")
+            refuse("tools", "expected a list of tools. Send a list.")
         values["tools"] = [_tool(tool, number) for number, tool in enumerate(tools)]
     choice = data.get("tool_choice")
     if isinstance(choice, dict) and "tools" in values:
@@ -110,10 +109,10 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 def _tool(tool: Any, number: int) -> dict[str, Any]:
     where = f"tools[{number}]"
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
-        _refuse(where, "expected a tool with a name")
+        refuse(where, "expected a tool with a name")
     kind = tool.get("type") or ""
     if kind not in _OWN:
-        _refuse(where, f"unsupported tool {kind!r}: only Anthropic runs it, and another model answers here. Remove it.")
+        refuse(where, f"unsupported tool {kind!r}: only Anthropic runs it, and another model answers here. Remove it.")
     function = {"name": tool["name"], "parameters": tool.get("input_schema") or {"type": "object"}}
     about = {"description": tool["description"]} if isinstance(tool.get("description"), str) else {}
     return {"type": "function", "function": function | about}
@@ -124,17 +123,6 @@ def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
     named = {"type": "function", "function": {"name": choice.get("name")}}
     data: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none", "tool": named}
     if kind not in data:
-        _refuse("tool_choice.type", f"unknown value {kind!r}. Available: any, auto, none, tool.")
+        refuse("tool_choice.type", f"unknown value {kind!r}. Available: any, auto, none, tool.")
     alone = {"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") is True else {}
     return {"tool_choice": data[kind]} | alone
-
-
-def _load(raw: Raw, where: str) -> Any:
-    try:
-        return _decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse(where, f"invalid JSON ({error})")
-
-
-def _refuse(where: str, problem: str) -> NoReturn:
-    raise InvalidInput(f"{where}: {problem}", where=where)

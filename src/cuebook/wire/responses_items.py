@@ -3,21 +3,17 @@
 Items of an answer have the ids that the response used. Items of other posts are named by seq.
 """
 
-import base64
-import binascii
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
-from cuebook.errors import InvalidInput
 from cuebook.records.conversation import Post
 from cuebook.records.erasure import GONE
 from cuebook.wire.chat_messages import write_message
 from cuebook.wire.responses_answers import ResponsesWriter
-from cuebook.wire.responses_requests import PREFIX, AnswerId, write_id
+from cuebook.wire.responses_requests import PREFIX, AnswerId, id_stem, read_stem, wrong
 
 #: Metadata key of data that a client attached to a conversation.
 ATTACHED: Final = "clientMetadata"
@@ -28,14 +24,6 @@ _OURS: Final = re.compile(r"conv_cb[0-9a-f]{20}")
 _THEIRS: Final = re.compile(r"conv_[0-9a-f]{32,}")
 #: Parts of a chat message -> their type as input.
 _INPUTS: Final = {"text": "input_text", "image_url": "input_image", "file": "input_file"}
-
-
-class ItemLocation(Struct, frozen=True, array_like=True):
-    """Location of an item's post: the answer of a turn's step (`step` is not 0), or the post of a seq."""
-
-    conversation: str
-    number: int
-    step: int = 0
 
 
 def conversation_id(digest: bytes) -> str:
@@ -58,37 +46,21 @@ def read_attached(raw: Any) -> dict[str, str]:
     if raw is None:
         return {}
     if not isinstance(raw, dict) or len(raw) > PAIRS:
-        raise _wrong("metadata", f"an object of {PAIRS} pairs at most")
+        raise wrong("metadata", f"an object of {PAIRS} pairs at most")
     for name, value in raw.items():
         if len(name) > LONGEST_NAME:
-            raise _wrong("metadata", f"names of {LONGEST_NAME} characters at most")
+            raise wrong("metadata", f"names of {LONGEST_NAME} characters at most")
         if not isinstance(value, str) or len(value) > LONGEST_VALUE:
-            raise _wrong(f"metadata.{name}", f"a string of {LONGEST_VALUE} characters at most")
+            raise wrong(f"metadata.{name}", f"a string of {LONGEST_VALUE} characters at most")
     return raw
-
-
-def _wrong(where: str, expected: str) -> InvalidInput:
-    return InvalidInput(f"{where}: expected {expected}", where=where)
 
 
 # ---- Ids ------------------------------------------------------------------------------------------------------------
 
 
-def read_item_id(id_: str) -> ItemLocation | None:
+def read_item_id(id_: str) -> AnswerId | None:
     """Parse an item's id into its location. Return None for foreign ids."""
-    stem = id_.partition("_")[2].rpartition("_")[0]
-    try:
-        return msgspec.json.decode(
-            base64.b64decode(stem + "=" * (-len(stem) % 4), b"-_", validate=True), type=ItemLocation
-        )
-    except (binascii.Error, ValueError):  # DecodeError and ValidationError are ValueErrors
-        return None
-
-
-def _stem(conversation: str, seq: int, answer: tuple[int, int] | None) -> str:
-    if answer is not None:
-        return write_id(AnswerId(conversation, *answer)).removeprefix(PREFIX)
-    return base64.urlsafe_b64encode(msgspec.json.encode([conversation, seq])).decode().rstrip("=")
+    return read_stem(id_.partition("_")[2].rpartition("_")[0])
 
 
 # ---- Items of a post ------------------------------------------------------------------------------------------------
@@ -101,7 +73,7 @@ def items_of(
     if post.state == GONE:
         return []
     message = msgspec.json.decode(post.wire or write_message(post, user=user))
-    stem = _stem(conversation, post.seq, answer)
+    stem = id_stem(AnswerId(conversation, *(answer or (post.seq,))))
     if message["role"] == "assistant":
         return _answer_items(message, stem, whole=post.state == "complete")
     if message["role"] in ("tool", "function"):

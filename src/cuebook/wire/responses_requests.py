@@ -30,11 +30,11 @@ _TEXTS: Final = ("input_text", "output_text", "text")
 
 
 class AnswerId(Struct, frozen=True, array_like=True):
-    """A parsed response id: turn and step, both counted from 1."""
+    """A parsed id of a response or an item: the answer of a turn's step, or without `step` the post of a seq."""
 
     conversation: str
-    turn: Annotated[int, Meta(ge=1)]
-    step: Annotated[int, Meta(ge=1)]
+    number: Annotated[int, Meta(ge=1)]  # of the turn, or the post's seq
+    step: Annotated[int, Meta(ge=0)] = 0  # counted from 1
 
 
 class ResponseRequest(Struct, frozen=True, kw_only=True):
@@ -54,18 +54,25 @@ class ResponseRequest(Struct, frozen=True, kw_only=True):
 
 def write_id(answer: AnswerId, *, stored: bool = True) -> str:
     """Return a response id."""
-    return (
-        PREFIX
-        + ("" if stored else UNSTORED)
-        + base64.urlsafe_b64encode(msgspec.json.encode(answer)).decode().rstrip("=")
-    )
+    return PREFIX + ("" if stored else UNSTORED) + id_stem(answer)
 
 
 def read_id(id_: str) -> AnswerId | None:
     """Parse a response id. Return None for foreign ids."""
-    raw = id_.removeprefix(PREFIX).removeprefix(UNSTORED)
+    answer = read_stem(id_.removeprefix(PREFIX).removeprefix(UNSTORED))
+    return answer if answer and answer.step else None
+
+
+def id_stem(answer: AnswerId) -> str:
+    """Return the part of an id that encodes a location."""
+    fields = [answer.conversation, answer.number] + ([answer.step] if answer.step else [])
+    return base64.urlsafe_b64encode(msgspec.json.encode(fields)).decode().rstrip("=")
+
+
+def read_stem(stem: str) -> AnswerId | None:
+    """Parse the part of an id that encodes a location. Return None for foreign ids."""
     try:
-        return msgspec.json.decode(base64.b64decode(raw + "=" * (-len(raw) % 4), b"-_", validate=True), type=AnswerId)
+        return msgspec.json.decode(base64.b64decode(stem + "=" * (-len(stem) % 4), b"-_", validate=True), type=AnswerId)
     except (binascii.Error, ValueError):  # DecodeError and ValidationError are ValueErrors
         return None
 
@@ -82,9 +89,9 @@ def continued(data: Mapping[str, Any]) -> tuple[str | None, str | None]:
         conversation = conversation.get("id")
     for name, value in (("conversation", conversation), ("previous_response_id", previous)):
         if value is not None and (not isinstance(value, str) or not value):
-            raise _wrong(name, "an id")
+            raise wrong(name, "an id")
     if conversation and previous:
-        raise _wrong("previous_response_id", "missing, but required with conversation")
+        raise wrong("previous_response_id", "missing, but required with conversation")
     return previous, conversation
 
 
@@ -131,10 +138,10 @@ def _echo(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _messages(value: Any, instructions: Any) -> list[dict[str, Any]]:
     if instructions is not None and not isinstance(instructions, str):
-        raise _wrong("instructions", "a string")
+        raise wrong("instructions", "a string")
     items = [{"role": "user", "content": value}] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
-        raise _wrong("input", "a string or a non-empty list of items")
+        raise wrong("input", "a string or a non-empty list of items")
     front: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
     return front + read_items(items, "input")
 
@@ -148,7 +155,7 @@ def read_items(items: Iterable[Any], where: str) -> list[dict[str, Any]]:
     for number, item in enumerate(items):
         place = f"{where}[{number}]"
         if not isinstance(item, dict):
-            raise _wrong(place, "an object")
+            raise wrong(place, "an object")
         _add(messages, item, place)
     return messages
 
@@ -161,7 +168,7 @@ def _add(messages: list[dict[str, Any]], item: Mapping[str, Any], where: str) ->
         function = {"name": item.get("name"), "arguments": item.get("arguments")}
         call = {"id": item.get("call_id"), "type": "function", "function": function}
         if not all(isinstance(value, str) for value in (call["id"], *function.values())):
-            raise _wrong(where, "a function_call with call_id, name and arguments")
+            raise wrong(where, "a function_call with call_id, name and arguments")
         if not messages or messages[-1]["role"] != "assistant":
             messages.append({"role": "assistant", "content": None})
         messages[-1].setdefault("tool_calls", []).append(call)
@@ -176,14 +183,14 @@ def _content(value: Any, where: str) -> Any:
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
-        raise _wrong(where, "a string or a list of parts")
+        raise wrong(where, "a string or a list of parts")
     parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(value)]
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
 def _part(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wrong(where, "an object")
+        raise wrong(where, "an object")
     kind = value.get("type")
     if kind in _TEXTS and isinstance(value.get("text"), str):
         return {"type": "text", "text": value["text"]}
@@ -214,7 +221,7 @@ def _limits(data: Mapping[str, Any]) -> dict[str, Any]:
 def _tools(data: Mapping[str, Any]) -> dict[str, Any]:
     tools, choice = data.get("tools") or [], data.get("tool_choice")
     if not isinstance(tools, list):
-        raise _wrong("tools", "a list")
+        raise wrong("tools", "a list")
     fields: dict[str, Any] = {"tools": [_tool(tool, f"tools[{n}]") for n, tool in enumerate(tools)]} if tools else {}
     if isinstance(choice, dict):
         if choice.get("type") != "function":
@@ -248,7 +255,8 @@ def _without(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in left if name not in names and value is not None}
 
 
-def _wrong(where: str, expected: str) -> InvalidInput:
+def wrong(where: str, expected: str) -> InvalidInput:
+    """Return the error for a field of another type."""
     return InvalidInput(f"{where}: expected {expected}", where=where)
 
 

@@ -18,7 +18,6 @@ from cuebook.records.memory import Scope
 from cuebook.wire.chat_messages import read_message
 from cuebook.wire.responses_items import (
     ATTACHED,
-    ItemLocation,
     conversation_id,
     items_of,
     may_be_ours,
@@ -229,15 +228,13 @@ class OpenAIConversations:
 
     async def _seq(self, scope: Scope, conversation: Conversation, item: str) -> int:
         """Return the seq of an item's post."""
-        item_location = read_item_id(item)
-        if item_location is None or item_location.conversation != conversation.id:
-            raise no_item(item)
-        return await self._answer(scope, item_location, item) if item_location.step else item_location.number
-
-    async def _answer(self, scope: Scope, item_location: ItemLocation, item: str) -> int:
-        with suppress(NotFound, IndexError):
-            turn = await self._services.store.turn(scope, item_location.conversation, item_location.number)
-            return turn.steps[item_location.step - 1].reply_seq
+        id_ = read_item_id(item)
+        if id_ is not None and id_.conversation == conversation.id:
+            if not id_.step:
+                return id_.number
+            with suppress(NotFound, IndexError):
+                turn = await self._services.store.turn(scope, id_.conversation, id_.number)
+                return turn.steps[id_.step - 1].reply_seq
         raise no_item(item)
 
     async def _walk(

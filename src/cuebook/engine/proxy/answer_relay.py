@@ -1,7 +1,6 @@
 """Relay an upstream's answer unchanged and store it."""
 
 from collections.abc import AsyncGenerator, Iterable
-from typing import Any
 
 from cuebook.engine.core.model_call import closing
 from cuebook.engine.proxy.local_answer import Head
@@ -19,9 +18,7 @@ async def relay_answer(reply: RelayAnswer, step: OpenStep, reader: StreamReader)
 
     An error status ends the turn as failed, and its query stays.
     """
-    lease, good = step.lease, reply.status < 400
-    place: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
-    head = Head(status=reply.status, headers=reply.headers, **place)
+    head, good = Head(status=reply.status, headers=reply.headers), reply.status < 400
     try:
         if good and head.is_stream:
             yield head

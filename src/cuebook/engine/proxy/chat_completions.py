@@ -86,7 +86,8 @@ async def _relay(
                     step.metadata |= await reckoned(ledger, services, request, place, opened, began=began, marks=marks)
                 reply = await upstream.send(wire.outgoing(request, opened, model=model))
                 answers = relay_answer(reply, step, wire.reader())
-            position: Any = {"side": opened.side, "tokens": opened.planned.window.tokens}
+            position: Any = {"conversation": conversation, "turn": step.lease.turn, "step": step.lease.step}
+            position |= {"side": opened.side, "tokens": opened.planned.window.tokens}
             async with aclosing(answers) as pieces:
                 async for piece in pieces:
                     yield msgspec.structs.replace(piece, **position) if isinstance(piece, Head) else piece

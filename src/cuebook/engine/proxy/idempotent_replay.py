@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.services import Key, Services
-from cuebook.engine.proxy.local_answer import Head, head_of
+from cuebook.engine.proxy.local_answer import Head, local_head
 from cuebook.engine.proxy.request import Request
 from cuebook.engine.turn.opening import POLL_S
 from cuebook.errors import KeyReused
@@ -48,7 +48,7 @@ class StoredReply(Struct, frozen=True, kw_only=True):
     def head(self, *, stream: bool) -> Head:
         """Return the answer's head."""
         place: Any = {"conversation": self.conversation, "turn": self.turn.n, "step": self.step.n}
-        return head_of(**place, stream=stream, tokens=self.step.manifest.tokens)
+        return msgspec.structs.replace(local_head(stream=stream), **place, tokens=self.step.manifest.tokens)
 
     def usage(self, count: Counter | None) -> Usage | None:
         """Return the provider's token counts. Without them return None, or our own by `count`."""

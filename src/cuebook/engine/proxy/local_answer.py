@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -18,16 +17,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """Status and headers of an answer, sent before its body. `side`: the request continues no path
-    and is stored apart.
-    """
+    """Status and headers of an answer, sent before its body, and where it is stored."""
 
     status: int
     headers: Mapping[str, str]
     conversation: str = ""
     turn: int = 0
     step: int = 1
-    side: bool = False
+    side: bool = False  # the request continues no path and is stored apart
     tokens: int = 0  # of the prompt, by our count
 
     @property
@@ -48,7 +45,7 @@ async def answer(
     id_ = f"chatcmpl-{lease.no}-{lease.turn}-{lease.fence}"  # unique in this database: clients identify answers by it
     frame = {"id": id_, "created": created, "model": services.model.name}
     step.metadata = {"answer": {"step": lease.step, **frame}}
-    head = head_of(conversation=lease.conversation, turn=lease.turn, step=lease.step, stream=stream)
+    head = local_head(stream=stream)
     if stream:
         yield head
         yield write_chunk(frame, {"role": "assistant", "content": ""})
@@ -56,7 +53,7 @@ async def answer(
         async for text in texts:
             if stream:
                 yield write_chunk(frame, {"content": text})
-    text, finish = "".join(step.text), finish_of(step)
+    text, finish = "".join(step.text), (step.metadata["answer"].get("finishReasons") or ["stop"])[0]
     usage = usage_fields(Usage(input=opened.planned.window.tokens, output=services.count(text)))
     if stream:
         for event in write_end(frame, [finish], usage if counts else None):
@@ -66,14 +63,8 @@ async def answer(
     yield write_completion(frame, [_encode({"role": "assistant", "content": text})], [finish], usage)
 
 
-def finish_of(step: OpenStep) -> str:
-    """Return the finish reason of a local model's answer."""
-    reasons = step.metadata.get("answer", {}).get("finishReasons") or ["stop"]
-    return str(reasons[0])
-
-
-def head_of(*, conversation: str, turn: int, step: int, stream: bool, tokens: int = 0) -> Head:
+def local_head(*, stream: bool) -> Head:
     """Return the head of a local answer."""
-    kind = "text/event-stream; charset=utf-8" if stream else "application/json"
-    place: Any = {"conversation": conversation, "turn": turn, "step": step}
-    return Head(status=200, headers={"content-type": kind}, **place, tokens=tokens)
+    return Head(
+        status=200, headers={"content-type": "text/event-stream; charset=utf-8" if stream else "application/json"}
+    )

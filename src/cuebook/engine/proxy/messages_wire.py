@@ -209,13 +209,9 @@ class MessagesAsChat(TranslatedWire):
             self._fields = _fields.decode(call.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._fields = {}  # `read` reports the error
+        self.streams = bytes(self._fields.get("stream", b"")) == b"true"
         self.model = model_in(call.body) or ""
         self._left_out = left_out(self._fields, lacks=lacks)
-
-    @property
-    def streams(self) -> bool:
-        """Return whether the client asked for a stream."""
-        return bytes(self._fields.get("stream", b"")) == b"true"
 
     def read(self) -> Request:
         """Parse the request. Raises InvalidInput, also for content that a chat completion cannot represent."""

@@ -40,11 +40,7 @@ class ResponsesAsChat(TranslatedWire):
         """Parse the request. Raises InvalidInput naming the field."""
         super().__init__(services, upstream, call)
         self._request = read_asked(call.body)
-
-    @property
-    def streams(self) -> bool:
-        """Return whether the client asked for a stream."""
-        return self._request.fields.get("stream") is True
+        self.streams = self._request.fields.get("stream") is True
 
     async def load(self) -> Request:
         """Find the response or conversation that the request continues, and parse it.
@@ -111,7 +107,7 @@ async def stored_answer(services: Services, id_: str, user: str | None) -> tuple
     answer_id, scope = read_id(id_), Scope(user=user)
     try:
         if answer_id is not None and is_stored(id_):
-            turn = await services.store.turn(scope, answer_id.conversation, answer_id.turn)
+            turn = await services.store.turn(scope, answer_id.conversation, answer_id.number)
             step = turn.steps[answer_id.step - 1]
             span = [(step.reply_seq, step.reply_seq)] if step.reply_seq else []
             posts = await services.store.posts_in(scope, answer_id.conversation, span)

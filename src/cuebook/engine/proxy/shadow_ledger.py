@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.request import HistoryPlace, Request
@@ -40,19 +39,12 @@ _decode = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class _Rows(Struct):
-    """Simulated provider caches of both series of prompts."""
-
-    client: CacheSimulator
-    ours: CacheSimulator
-
-
 class CallAccounting:
     """Accounts for calls in order of arrival."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
-        self._rows: OrderedDict[tuple[str, str], _Rows] = OrderedDict()
+        self._caches: OrderedDict[tuple[str, str], tuple[CacheSimulator, CacheSimulator]] = OrderedDict()
         self._weights: OrderedDict[bytes, int] = OrderedDict()
         self._alone = threading.Lock()
 
@@ -72,42 +64,27 @@ class CallAccounting:
         `now` is the arrival time. `marks`: our prompt would get cache markers. `refused`: the upstream's error status;
         failed calls are not cached.
         """
-        with self._alone:
-            return self._entry(services, request, place, opened, now=now, marks=marks, refused=refused)
-
-    def _entry(
-        self,
-        services: Services,
-        request: Request,
-        place: HistoryPlace,
-        opened: Opened,
-        *,
-        now: float,
-        marks: bool,
-        refused: int,
-    ) -> ShadowCallUsage:
         body = bytes(request.fields["messages"])
         messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
-        weights = [self._weigh(services, raw, message) for raw, message in zip(raws, messages, strict=True)]
         window, tools = opened.planned.window, request.live_tools or request.tools
-        tool_tokens = services.count(tools) if tools else 0
         rule = None if refused else _rule(services, self._upstream, request.model)
         client = ours = None
-        if rule is not None:
-            rows = self._rows_of(services, opened, rule)
-            tools_marked = _MARKS[1].decode() in tools
-            chunks = [CacheChunk(tool_tokens, digest_of(tools.encode()), "tools", tools_marked)] if tools else []
-            own = {n for n, each in enumerate(request.turned, len(raws) - len(request.turned)) if each.marked}
-            for n, (raw, message, weight) in enumerate(zip(raws, messages, weights, strict=True)):
-                marked = n in own or any(mark in raw for mark in _MARKS)
-                chunks.append(CacheChunk(weight, digest_of(raw), str(message.get("role")), marked, raw))
-            own_marks = rule.name in _MARKED_ALONE
-            client = _reckoned(rows.client, chunks, now, explicit=own_marks)
-            cache_chunks = chunks_of(window, tools=request.tools)
-            cache_chunks = (
-                cache_chunks if marks else [msgspec.structs.replace(each, marked=False) for each in cache_chunks]
-            )
-            ours = _reckoned(rows.ours, cache_chunks, now, explicit=marks or own_marks)
+        with self._alone:
+            weights = [self._weigh(services, raw, message) for raw, message in zip(raws, messages, strict=True)]
+            tool_tokens = services.count(tools) if tools else 0
+            if rule is not None:
+                caches, own_marks = self._caches_of(opened, rule), rule.name in _MARKED_ALONE
+                marked_tools = _MARKS[1].decode() in tools
+                chunks = [CacheChunk(tool_tokens, digest_of(tools.encode()), "tools", marked_tools)] if tools else []
+                own = {n for n, each in enumerate(request.turned, len(raws) - len(request.turned)) if each.marked}
+                for n, (raw, message, weight) in enumerate(zip(raws, messages, weights, strict=True)):
+                    marked = n in own or any(mark in raw for mark in _MARKS)
+                    chunks.append(CacheChunk(weight, digest_of(raw), str(message.get("role")), marked, raw))
+                client = _reckoned(caches[0], chunks, now, explicit=own_marks)
+                chunks = chunks_of(window, tools=request.tools)
+                if not marks:
+                    chunks = [msgspec.structs.replace(each, marked=False) for each in chunks]
+                ours = _reckoned(caches[1], chunks, now, explicit=marks or own_marks)
         return ShadowCallUsage(
             model=request.model,
             refused=refused,
@@ -129,16 +106,16 @@ class CallAccounting:
                 self._weights.popitem(last=False)
         return known
 
-    def _rows_of(self, services: Services, opened: Opened, rule: CacheRule) -> _Rows:
+    def _caches_of(self, opened: Opened, rule: CacheRule) -> tuple[CacheSimulator, CacheSimulator]:
+        """Return a conversation's simulated provider caches: for the client's prompts and for ours."""
         name = (opened.lease.scope.tenant, opened.lease.conversation)
-        rows = self._rows.get(name)
-        if rows is None or rows.client.rule != rule:
-            rows = self._rows[name] = _Rows(CacheSimulator(rule), CacheSimulator(rule))
-        self._rows.move_to_end(name)
-        while len(self._rows) > CONVERSATIONS:
-            self._rows.popitem(last=False)
-        _ = services
-        return rows
+        caches = self._caches.get(name)
+        if caches is None or caches[0].rule != rule:
+            caches = self._caches[name] = (CacheSimulator(rule), CacheSimulator(rule))
+        self._caches.move_to_end(name)
+        while len(self._caches) > CONVERSATIONS:
+            self._caches.popitem(last=False)
+        return caches
 
 
 async def reckoned(

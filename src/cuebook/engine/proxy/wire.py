@@ -126,10 +126,8 @@ class ChatWire(Wire):
 class TranslatedWire(ChatWire):
     """A request that a chat completion answers, although its client uses another format."""
 
-    @property
-    @abstractmethod
-    def streams(self) -> bool:
-        """Return whether the client asked for a stream."""
+    #: Whether the client asked for a stream.
+    streams: bool
 
     @abstractmethod
     def writer(self, head: Head) -> AnswerWriter:
