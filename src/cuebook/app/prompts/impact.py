@@ -11,15 +11,16 @@ from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.prompt_impact import Gone, Shift, Versions, shift
+from cuebook.engine.replay.changes import OtherVersion, concerns
 from cuebook.engine.replay.recorded_turn import read_recorded
+from cuebook.engine.replay.redecide import WindowDiff, redecide
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.prompts.inherit import text_of
 from cuebook.records.conversation import Conversation
 from cuebook.records.expression import counted
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
-from cuebook.records.turn import Turn
+from cuebook.records.turn import Block, Turn, Window
 
 #: Default and maximum number of turns to measure.
 TURNS, MOST_TURNS = 50, 200
@@ -31,7 +32,9 @@ NAMED = 20
 _PAGE = 50
 
 #: The difference in a turn's window, and the turn if the caller may see it.
-Placed = tuple[Shift, "TurnAt | None"]
+Placed = tuple[WindowDiff, "TurnAt | None"]
+#: A block in only one of two windows: its kind and its tokens.
+Gone = tuple[str, int]
 _PLURALS = {"memory": "memories", "summary": "summaries"}
 _ORDER = ("memory", "post", "summary")
 
@@ -143,10 +146,11 @@ async def measure(
     if not 1 <= turns <= MOST_TURNS:
         msg = f"turns: {turns}. Must be between 1 and {MOST_TURNS}."
         raise InvalidInput(msg, where="turns")
-    versions = Versions(services, before, after)
+    branches = frozenset({before.branch, after.branch})
+    one, other = OtherVersion(before, branches), OtherVersion(after, branches)
     written = [services.count(text_of(await resolved_of(services, each))) for each in (before, after)]
-    results, looked_at = await _turns_with(services, versions, turns)
-    shifts: list[Placed] = []
+    results, looked_at = await _turns_with(services, other, turns)
+    diffs: list[Placed] = []
     missed: Counter[str] = Counter()
     for conversation, turn in results:
         try:
@@ -155,13 +159,13 @@ async def measure(
             missed["erased"] += 1
             continue
         try:
-            shifted = await shift(services, recorded, versions)
+            diff = await redecide(services, Scope(), recorded, [other], before=one)
         except InvalidInput:
             missed["its window does not hold the version before either"] += 1
             continue
         named = user is None or user in (conversation.user, *conversation.participants)
-        shifts.append((shifted, TurnAt(conversation.id, turn.n) if named else None))
-    return _sum(shifts, Tokens(*written), missed, looked_at)
+        diffs.append((diff, TurnAt(conversation.id, turn.n) if named else None))
+    return _sum(diffs, Tokens(*written), missed, looked_at)
 
 
 def to_wire(impact: Impact) -> Wire:
@@ -189,7 +193,9 @@ def to_wire(impact: Impact) -> Wire:
 # ---- which turns ----------------------------------------------------------------------------------------------------
 
 
-async def _turns_with(services: Services, versions: Versions, most: int) -> tuple[list[tuple[Conversation, Turn]], int]:
+async def _turns_with(
+    services: Services, change: OtherVersion, most: int
+) -> tuple[list[tuple[Conversation, Turn]], int]:
     """Return the newest turns that used the prompt, newest first, and the number of turns searched.
 
     Loads the last `most` turns of each conversation.
@@ -205,7 +211,9 @@ async def _turns_with(services: Services, versions: Versions, most: int) -> tupl
                 return results[:most], looked_at
             turns = await _last(services, conversation, most)
             looked_at += len(turns)
-            results += [(conversation, each) for each in turns if await versions.concern(each.steps[0].manifest)]
+            results += [
+                (conversation, each) for each in turns if await concerns(services, change, each.steps[0].manifest)
+            ]
             results.sort(key=lambda each: each[1].created_at, reverse=True)
         if page.cursor is None:
             return results[:most], looked_at
@@ -226,27 +234,41 @@ async def _last(services: Services, conversation: Conversation, most: int) -> li
 
 
 def _sum(placed: Sequence[Placed], written: Tokens, missed: Counter[str], looked_at: int) -> Impact:
-    shifts = [each for each, _ in placed]
-    applicable = [(each, at) for each, at in placed if not each.refused]
-    held = [each for each, _ in applicable]
+    diffs = [each for each, _ in placed]
+    fitting = [(each, each.after, at) for each, at in placed if each.after is not None]
+    left_out = [(_gone(diff.left_out, after), at) for diff, after, at in fitting]
+    let_in = [(_gone(diff.let_in, diff.before), at) for diff, _, at in fitting]
     return Impact(
-        turns=len(shifts),
+        turns=len(diffs),
         looked_at=looked_at,
-        prompt=_mean([each.prompt for each in shifts]) if shifts else written,
-        window=_mean([each.window for each in held]),
-        left_out=_by_kind((each.left_out, at) for each, at in applicable),
-        left_out_turns=sum(bool(each.left_out) for each in held),
-        let_in=_by_kind((each.let_in, at) for each, at in applicable),
-        let_in_turns=sum(bool(each.let_in) for each in held),
-        shortened=sum(each.shortened for each in held),
-        shortened_at=_newest(at for each, at in applicable if each.shortened),
-        prefix_kept=fmean(each.prefix for each in held) if held else 1.0,
-        refused=len(shifts) - len(held),
-        refused_at=_newest(at for each, at in placed if each.refused),
-        reproduced=sum(each.reproduced for each in shifts),
-        unsaid=_reasons(Counter(each.unsaid for each in shifts if each.unsaid)),
+        prompt=_mean([each.prompt_tokens for each in diffs]) if diffs else written,
+        window=_mean([(diff.before.tokens, after.tokens) for diff, after, _ in fitting]),
+        left_out=_by_kind(left_out),
+        left_out_turns=sum(bool(gone) for gone, _ in left_out),
+        let_in=_by_kind(let_in),
+        let_in_turns=sum(bool(gone) for gone, _ in let_in),
+        shortened=sum(diff.shortened for diff, _, _ in fitting),
+        shortened_at=_newest(at for diff, _, at in fitting if diff.shortened),
+        prefix_kept=fmean(diff.prefix for diff, _, _ in fitting) if fitting else 1.0,
+        refused=len(diffs) - len(fitting),
+        refused_at=_newest(at for each, at in placed if each.after is None),
+        reproduced=sum(each.reproduced for each in diffs),
+        unsaid=_reasons(Counter(each.unsaid for each in diffs if each.unsaid)),
         missed=_reasons(missed),
     )
+
+
+def _gone(blocks: Sequence[Block], other: Window) -> list[Gone]:
+    """Return the posts, the recalled text and the summary among blocks that only one window has.
+
+    A post in full in the other window does not count when it is no longer recalled.
+    """
+    full = {block.source for block in other.blocks if block.seq and block.form == "full"}
+    gone = [("post", block.tokens) for block in blocks if block.seq]
+    gone += [
+        (each.kind, each.tokens) for each in blocks if not each.seq and each.role == "user" and each.source not in full
+    ]
+    return gone + [("summary", block.tokens) for block in blocks if block.kind == "summary"]
 
 
 def _mean(pairs: Sequence[tuple[int, int]]) -> Tokens:

@@ -13,7 +13,8 @@ from cuebook.app.turns import feedback
 from cuebook.app.turns.mood import reflection_shape
 from cuebook.app.turns.what_if import to_wire, what_if
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.counterfactual import Counterfactual
+from cuebook.engine.replay.redecide import WindowDiff
+from cuebook.engine.turn.compare import render_again
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Alignment
 from cuebook.records.conversation import Conversation, PathPost
@@ -23,9 +24,8 @@ from cuebook.records.outcome import StoredOutcome
 from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import SHADOW, Manifest, Step, Turn, Window
 from cuebook.window.block_text import text_of
-from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.post_forms import whole
-from cuebook.window.window import RENDERER, render
+from cuebook.window.window import RENDERER
 
 Verdict = Literal["identical", "erased", "withheld", "renderer-changed", "altered"]
 #: Prefixes of memory ids in the source of a text.
@@ -41,7 +41,7 @@ class Replay(Struct, frozen=True, kw_only=True):
     digest: str
     window: Window | None
     reason: str = ""
-    counterfactual: Counterfactual | None = None  # for a what-if question
+    counterfactual: WindowDiff | None = None  # for a what-if question
 
 
 def replay_shape(found: Replay) -> shapes.Wire:
@@ -199,18 +199,10 @@ class Turns:
         if _is_guest(found, scope) and any(text.source.startswith(_MEMORY) for text in manifest.volatile):
             reason = "contains memories of other conversations, visible only to the conversation's first user"
             return Replay(verdict="withheld", digest="", window=None, reason=reason)
-        posts = await self._services.store.posts_in(scope, conversation, ranges_of(manifest))
-        texts = await self._services.store.texts(scope, digests_of(manifest))
         try:
-            sheet = restore(manifest, posts, texts, user=found.user)
+            window = await render_again(self._services, scope, conversation, manifest, owner=found.user)
         except NotFound as erased:
             return Replay(verdict="erased", digest="", window=None, reason=str(erased))
-        window = render(
-            sheet,
-            manifest.dropped,
-            budget=manifest.budget,
-            tools_tokens=manifest.tools_tokens,
-        )
         digest = messages_digest(window.messages)
         ratio = manifest.stable_prefix_ratio
         fields = {name: getattr(window, name) for name in window.__struct_fields__}

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from cuebook.app.json_shapes import Wire
 from cuebook.app.json_shapes import window as window_shape
 from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.counterfactual import Counterfactual, WhatIf, counterfactual
+from cuebook.engine.replay.changes import AsOf, Change, Without, instead
 from cuebook.engine.replay.recorded_turn import read_recorded
+from cuebook.engine.replay.redecide import WindowDiff, answer_to, redecide
 from cuebook.errors import Denied, InvalidInput
 from cuebook.prompts.names import parse_reference
-from cuebook.records.memory import Scope
+from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import Block
 
@@ -31,7 +34,7 @@ async def what_if(
     as_of: datetime | str | int | None,
     without: Sequence[str],
     ask: bool,
-) -> Counterfactual:
+) -> WindowDiff:
     """Return what a turn's first window would have been. Raises InvalidInput, NotFound, Denied."""
     found = await services.store.conversation(scope, conversation)
     if scope.user is not None and found.user not in (None, scope.user):
@@ -42,15 +45,26 @@ async def what_if(
             msg = f"{where}: {len(values)} exceed the limit of {MOST}."
             raise InvalidInput(msg, where=where)
     turn = await services.store.turn(scope, conversation, n)
-    change = WhatIf(
-        prompts=tuple([await _version(services, each) for each in with_prompt]),
-        as_of=None if as_of is None else await _moment(services, scope, conversation, as_of),
-        without=tuple(without),
-    )
-    return await counterfactual(services, scope, await read_recorded(services, scope, found, turn), change, ask=ask)
+    versions = [await _version(services, each) for each in with_prompt]
+    when = None if as_of is None else await _moment(services, scope, conversation, as_of)
+    recorded = await read_recorded(services, scope, found, turn)
+    if ask and services.model.name == NO_MODEL:
+        msg = "ask: no model is configured. Set [model] in cuebook.toml, or compare the windows without `ask`."
+        raise InvalidInput(msg, where="ask")
+    changes: list[Change] = [] if when is None else [AsOf(when)]
+    changes += [instead(each, recorded) for each in versions]
+    changes += [Without(tuple(without))] if without else []
+    diff = await redecide(services, scope, recorded, changes)
+    if diff.unsaid:
+        names = ", ".join(each.source for each in versions)
+        msg = f"with: cannot render {names} in turn {n}: {diff.unsaid}"
+        raise InvalidInput(msg, where="withPrompt")
+    if not ask or diff.after is None:
+        return diff
+    return replace(diff, answer=await answer_to(services, scope, recorded, diff.after))
 
 
-def to_wire(told: Counterfactual) -> Wire:
+def to_wire(told: WindowDiff) -> Wire:
     """Return a what-if result as a JSON object."""
     before, after = told.before.tokens, told.after.tokens if told.after else None
     return {

@@ -11,18 +11,18 @@ from msgspec import Struct
 
 from cuebook.engine.core.query_vector import sense_all
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.counterfactual import asked, without
-from cuebook.engine.replay.recorded_turn import MEMORY, RecordedTurn, plan_again, read_recorded
-from cuebook.engine.turn.plan import Planned
+from cuebook.engine.replay.changes import Without
+from cuebook.engine.replay.recorded_turn import MEMORY, read_recorded
+from cuebook.engine.replay.redecide import ask_model, redecide
+from cuebook.engine.turn.compare import render_again
+from cuebook.errors import InvalidInput
 from cuebook.memory.tokenizer import words
 from cuebook.records.conversation import Conversation
 from cuebook.records.expression import Expression
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Manifest, Turn
 from cuebook.window.block_text import text_of
-from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.post_forms import whole
-from cuebook.window.window import render
 
 #: Model calls for a turn with one memory: two with it, one without.
 LEAST_CALLS: Final = 3
@@ -55,10 +55,7 @@ async def uses_by_words(services: Services, scope: Scope, conversation: Conversa
     Raises NotFound if a part was erased.
     """
     manifest = turn.steps[-1].manifest
-    posts = await services.store.posts_in(scope, conversation.id, ranges_of(manifest))
-    texts = await services.store.texts(scope, digests_of(manifest))
-    sheet = restore(manifest, posts, texts, user=conversation.user)
-    window = render(sheet, manifest.dropped, budget=manifest.budget, tools_tokens=manifest.tools_tokens)
+    window = await render_again(services, scope, conversation.id, manifest, owner=conversation.user)
     [reply] = await services.store.posts_in(scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
     answer = set(words(reply.message or text_of(whole(reply, None))))
     block_words = [(block.source, set(words(_DAY.sub("", block.text)))) for block in window.blocks]
@@ -79,21 +76,17 @@ async def uses_by_asking(
     Raises NotFound, InvalidInput if the window cannot be rebuilt, and the model's errors.
     """
     recorded = await read_recorded(services, scope, conversation, turn)
-    planned = plan_again(services, recorded, recorded.wish.front)
-    answers = [await _answer(services, recorded, planned) for _ in range(2)]
-    for memory in memories:
-        other = without(recorded, [memory])
-        answers.append(await _answer(services, other, plan_again(services, other, other.wish.front)))
+    diffs = [await redecide(services, scope, recorded, [Without((each,))]) for each in memories]
+    if refused := next((each.refused for each in diffs if each.after is None), ""):
+        raise InvalidInput(refused)
+    windows = [diffs[0].before, diffs[0].before, *(each.after for each in diffs if each.after)]
+    answers = [await ask_model(services, recorded, each, temperature=0.0, max_tokens=ANSWER) for each in windows]
     alike = await _alike(services, answers)
     noise = 1.0 - alike[0]
     return [
         _use(memory, conversation, turn, max(0.0, 1.0 - same - noise), MODEL)
         for memory, same in zip(memories, alike[1:], strict=True)
     ]
-
-
-async def _answer(services: Services, recorded: RecordedTurn, planned: Planned) -> str:
-    return await asked(services, recorded, planned, temperature=0.0, max_tokens=ANSWER)
 
 
 async def _alike(services: Services, answers: Sequence[str]) -> list[float]:

@@ -48,6 +48,8 @@ class RecordedTurn(Struct, frozen=True, kw_only=True):
     scene: Scene
     wish: Wish
     query: Query | None  # the query, also if nothing of the conversation is recalled
+    prompt_tokens: int = 0  # of prompt texts replaced by a change
+    unsaid: str = ""  # why a changed prompt could not be rendered
 
 
 async def read_recorded(
@@ -99,17 +101,17 @@ def policy_of(turn: Turn) -> Policy:
     return effective({}, turn.metadata.get(KEPT), Policy())
 
 
-def plan_again(services: Services, recorded: RecordedTurn, front: Sequence[Text]) -> Planned:
-    """Build a recorded window with these system texts. Raises InvalidInput if they do not fit."""
-    wish = msgspec.structs.replace(recorded.wish, front=tuple(front))
-    marks = in_force(recorded.scene.tuning, recorded.turn.metadata)
+def plan_again(services: Services, recorded: RecordedTurn) -> Planned:
+    """Build a recorded window from its inputs. Raises InvalidInput if they do not fit."""
+    settings, scene = services.settings, recorded.scene
+    marks = in_force(scene.tuning, recorded.turn.metadata)
     return plan(
-        recorded.scene,
-        wish,
+        scene,
+        recorded.wish,
         turn=recorded.turn.n,
-        limits=services.settings.limits,
+        limits=settings.limits,
         count=services.count,
-        key=services.settings.key,
+        key=settings.key,
         marks=marks,
     )
 

@@ -48,20 +48,20 @@ async def last_window(services: Services, scope: Scope, scene: Scene, conversati
     last = services.caches.windows.get((scope.tenant, conversation))
     if last is not None and last.digest == scene.previous.digest:
         return last
-    window = await render_again(services, scope, conversation, scene.previous, owner=scene.conversation.user)
-    return Last(scene.previous.digest, window.messages) if window else None
+    try:
+        window = await render_again(services, scope, conversation, scene.previous, owner=scene.conversation.user)
+    except NotFound:
+        return None
+    return Last(scene.previous.digest, window.messages)
 
 
 async def render_again(
     services: Services, scope: Scope, conversation: str, manifest: Manifest, *, owner: str | None
-) -> Window | None:
-    """Return a window re-rendered from its manifest, or None if part of it was erased."""
+) -> Window:
+    """Return a window re-rendered from its manifest. Raises NotFound if part of it was erased."""
     posts = await services.store.posts_in(scope, conversation, ranges_of(manifest))
     texts = await services.store.texts(scope, digests_of(manifest))
-    try:
-        sheet = restore(manifest, posts, texts, user=owner)
-    except NotFound:
-        return None
+    sheet = restore(manifest, posts, texts, user=owner)
     return render(sheet, manifest.dropped, budget=manifest.budget, tools_tokens=manifest.tools_tokens)
 
 
