@@ -1,44 +1,119 @@
 """Check access to a conversation, bind idempotency keys, and count erasures (epochs), inside a transaction."""
 
-import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.interfaces.prompts import StoredKey
+from cuebook.records.conversation import Conversation
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Correction, Memory, Scope
+from cuebook.storage.database.record import columns, record
 from cuebook.storage.database.transaction import Row, Transaction
 
 T = TypeVar("T")
 
 
-def visible(row: Row, scope: Scope) -> bool:
+class ConversationRow(Struct, kw_only=True):
+    """A conversation's row. Functions that change the conversation also change its row."""
+
+    tenant: str
+    no: int
+    id: str
+    user: str | None
+    persona: str | None
+    participants: tuple[str, ...]
+    speakers: tuple[str, ...]
+    metadata: dict[str, Any]
+    head: int
+    last_seq: int
+    turns: int
+    generation: int
+    created_at: float
+    updated_at: float
+    fence: int
+    lease_turn: int
+    lease_until: float
+    lease_holder: str | None
+    open_round: int
+    mark: int
+    backlog: int
+    backlog_tokens: int
+    compact_last_at: float
+    compact_failures: int
+    words: int
+    company: tuple[tuple[int, int], ...]  # seq ranges of posts from times with several participants; 0 = open end
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Return the tenant and number, which are in the key of all of the conversation's rows."""
+        return {"tenant": self.tenant, "no": self.no}
+
+    @property
+    def counters(self) -> dict[str, Any]:
+        """Return the columns that change with the tree."""
+        return {name: getattr(self, name) for name in _COUNTERS} | {"speakers": encode_json(self.speakers)}
+
+    def record(self) -> Conversation:
+        """Return the public record."""
+        return Conversation(**{name: getattr(self, name) for name in Conversation.__struct_fields__})
+
+
+_COUNTERS = ("no", "head", "last_seq", "mark", "backlog", "backlog_tokens", "words")
+
+
+def encode_json(value: Any) -> str:
+    """Return a column's JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def by_id(transaction: Transaction, tenant: str, conversation: str) -> ConversationRow | None:
+    """Return a conversation's row by id, whoever owns it."""
+    return row_of(transaction.one("conversation_by_id", tenant=tenant, id=conversation))
+
+
+def by_no(transaction: Transaction, tenant: str, no: int) -> ConversationRow | None:
+    """Return a conversation's row by number."""
+    return row_of(transaction.one("conversation_by_no", tenant=tenant, no=no))
+
+
+def conversation_rows(transaction: Transaction, name: str, /, **values: Any) -> list[ConversationRow]:
+    """Return the conversations that a statement selects."""
+    return [record(ConversationRow, row) for row in transaction.rows(name, **values)]
+
+
+def row_of(row: Row | None) -> ConversationRow | None:
+    """Parse a conversation's row, None for none."""
+    return None if row is None else record(ConversationRow, row)
+
+
+def visible(row: ConversationRow, scope: Scope) -> bool:
     """Return whether the caller takes part in a conversation; a caller without a name is the owner.
 
     A conversation without a user is visible to everybody, unless callers are authenticated by keys.
     """
-    if scope.user is None or (row["user_id"] is None and not scope.proven):
+    if scope.user is None or (row.user is None and not scope.proven):
         return True
-    return scope.user in json.loads(row["participants"])
+    return scope.user in row.participants
 
 
-def awaits_owner(row: Row) -> bool:
+def awaits_owner(row: ConversationRow) -> bool:
     """Return whether a conversation is empty and has no owner yet."""
-    return row["user_id"] is None and not row["last_seq"]
+    return row.user is None and not row.last_seq
 
 
-def find(transaction: Transaction, scope: Scope, conversation: str) -> Row | None:
+def find(transaction: Transaction, scope: Scope, conversation: str) -> ConversationRow | None:
     """Return a conversation's row if it exists. Raises NotFound for a conversation of somebody else."""
-    row = transaction.one("conversation_by_id", tenant=scope.tenant, id=conversation)
+    row = by_id(transaction, scope.tenant, conversation)
     if row is not None and not visible(row, scope):
         raise not_found(conversation)
     return row
 
 
-def need(transaction: Transaction, scope: Scope, conversation: str) -> Row:
+def need(transaction: Transaction, scope: Scope, conversation: str) -> ConversationRow:
     """Return a conversation's row, or raise NotFound."""
     row = find(transaction, scope, conversation)
     if row is None:
@@ -54,6 +129,11 @@ def not_found(conversation: str) -> NotFound:
 def moved(conversation: str) -> Conflict:
     """Return the error for a conversation that changed since it was read."""
     return Conflict(f"Conversation {conversation!r} has changed since it was read. Read it again.")
+
+
+def caller(scope: Scope) -> dict[str, Any]:
+    """Return a caller as the values of a statement."""
+    return {"tenant": scope.tenant, "user": scope.user, "proven": scope.proven}
 
 
 def own_key(scope: Scope, key: str) -> str:
@@ -97,12 +177,11 @@ def retold(transaction: Transaction, scope: Scope, stored_key: StoredKey, result
 # ---- stored texts ---------------------------------------------------------------------------------------------------
 
 
-def unuse(transaction: Transaction, tenant: str, no: int, digest: bytes) -> int:
+def unuse(transaction: Transaction, key: Mapping[str, Any], digest: bytes) -> int:
     """Remove a conversation's reference to a text, unless it is a post's body; return the number of deleted texts."""
-    values = {"tenant": tenant, "no": no, "digest": digest}
-    if transaction.one("text_used", **values) is None:
-        transaction.run("text_unuse", **values)
-    return transaction.run("text_drop", tenant=tenant, digest=digest).rowcount
+    if transaction.one("text_used", **key, digest=digest) is None:
+        transaction.run("text_unuse", **key, digest=digest)
+    return transaction.run("text_drop", tenant=key["tenant"], digest=digest).rowcount
 
 
 # ---- erasure epochs -------------------------------------------------------------------------------------------------
@@ -112,6 +191,11 @@ def current_epoch(transaction: Transaction, tenant: str, kind: str = "", owner: 
     """Return the erasure epoch of the tenant or an owner. 0 if nothing was erased."""
     row = transaction.one("epoch_get", tenant=tenant, kind=kind, owner=_named(kind, owner))
     return int(row["epoch"]) if row else 0
+
+
+def own_epoch(transaction: Transaction, row: ConversationRow) -> int:
+    """Return the number of erasures in a conversation."""
+    return current_epoch(transaction, row.tenant, "conversation", str(row.no))
 
 
 def raise_epoch(transaction: Transaction, tenant: str, kind: str = "", owner: str = "") -> int:
@@ -131,8 +215,8 @@ def is_barred(transaction: Transaction, tenant: str, memory: Memory) -> bool:
         return False
     place = memory.place
     for source in memory.sources:
-        row = transaction.one("conversation_by_id", tenant=tenant, id=source.conversation)
-        name = row and _source(place.kind, place.id, memory.category, row["no"], source.post)
+        row = by_id(transaction, tenant, source.conversation)
+        name = row and _source(place.kind, place.id, memory.category, row.no, source.post)
         if not name or not current_epoch(transaction, tenant, "source", name):
             return False
     return True
@@ -150,47 +234,34 @@ def _named(kind: str, owner: str) -> str:
 # ---- corrections ----------------------------------------------------------------------------------------------------
 
 
-def corrections_of(transaction: Transaction, tenant: str, no: int, conversation: str) -> tuple[Correction, ...]:
+def corrections_of(transaction: Transaction, row: ConversationRow) -> tuple[Correction, ...]:
     """Return a conversation's corrections, in the order they were made."""
     return tuple(
-        Correction(
-            conversation=conversation,
-            posts=tuple(json.loads(each["posts"])),
-            marks=tuple(json.loads(each["marks"])),
-            text=each["text"],
-            no=each["no"],
-        )
-        for each in transaction.rows("corrections_of", tenant=tenant, no=no)
+        record(Correction, each, conversation=row.id) for each in transaction.rows("corrections_of", **row.key)
     )
 
 
-def last_correction(transaction: Transaction, tenant: str, no: int) -> int:
+def last_correction(transaction: Transaction, row: ConversationRow) -> int:
     """Return the number of a conversation's newest correction, 0 for none."""
-    return int(transaction.value("correction_last", tenant=tenant, no=no))
+    return int(transaction.value("correction_last", **row.key))
 
 
-def keep_corrections(transaction: Transaction, scope: Scope, correction: Correction) -> bool:
-    """Store a correction; return False if the conversation is gone."""
-    row = transaction.one("conversation_by_id", tenant=scope.tenant, id=correction.conversation)
+def keep_corrections(transaction: Transaction, scope: Scope, correction: Correction) -> None:
+    """Store a correction unless the conversation is gone."""
+    row = by_id(transaction, scope.tenant, correction.conversation)
     if row is None:
-        return False
-    place = {"tenant": scope.tenant, "no": row["no"]}
-    transaction.run("correction_again", **place, before=correction.before, text=correction.text)
-    newest = corrections_of(transaction, scope.tenant, row["no"], correction.conversation)[-1:]
-    if [(each.posts, each.marks, each.text) for each in newest] == [
-        (correction.posts, correction.marks, correction.text)
-    ]:
-        return True  # its memory was corrected too
-    posts, marks = json.dumps(correction.posts, ensure_ascii=False), json.dumps(correction.marks)
-    transaction.run("correction_insert", **place, posts=posts, marks=marks, text=correction.text)
-    return True
+        return
+    transaction.run("correction_again", **row.key, before=correction.before, text=correction.text)
+    newest = corrections_of(transaction, row)[-1:]
+    if newest != (msgspec.structs.replace(correction, no=newest[0].no if newest else 0, before=""),):
+        transaction.run("correction_insert", **(columns(correction) | row.key))
 
 
-def lose_corrections(transaction: Transaction, tenant: str, no: int, posts: Collection[str]) -> None:
+def lose_corrections(transaction: Transaction, row: ConversationRow, posts: Collection[str]) -> None:
     """Delete the corrections of erased posts."""
-    for each in corrections_of(transaction, tenant, no, ""):
+    for each in corrections_of(transaction, row):
         left = [post for post in each.posts if post not in posts]
         if not left:
             transaction.run("correction_delete", no=each.no)
         elif len(left) < len(each.posts):
-            transaction.run("correction_posts", no=each.no, posts=json.dumps(left, ensure_ascii=False))
+            transaction.run("correction_posts", no=each.no, posts=encode_json(left))

@@ -8,10 +8,11 @@ import msgspec
 
 from cuebook.records.conversation_list import ConversationSummaries, ConversationSummary, PostPlace, PostRun, TurnEntry
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Manifest, Usage
+from cuebook.records.turn import Manifest
 from cuebook.records.usage import CallUsageRecord, ShadowCallUsage, ShadowedCall
 from cuebook.storage import access
-from cuebook.storage import rows as records
+from cuebook.storage.access import ConversationRow
+from cuebook.storage.database.record import record
 from cuebook.storage.database.transaction import Noun, Row, Transaction, read
 from cuebook.storage.reads import read_cursor
 
@@ -44,34 +45,43 @@ class ConversationListStore(Noun):
     @read
     def runs(self, transaction: Transaction, scope: Scope, conversation: str) -> list[PostRun]:
         """Return the runs of a conversation's tree, by their first post. Raises NotFound."""
-        data = access.need(transaction, scope, conversation)
-        return _runs(transaction, scope.tenant, data["no"], data["last_seq"])
+        return _runs(transaction, access.need(transaction, scope, conversation))
 
     @read
     def answering(
         self, transaction: Transaction, scope: Scope, conversation: str, *, first: int, last: int
     ) -> list[TurnEntry]:
         """Return the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
-        no = access.need(transaction, scope, conversation)["no"]
-        return _answering(transaction, scope.tenant, no, first, last)
+        row = access.need(transaction, scope, conversation)
+        turns: dict[int, TurnEntry] = {}
+        for step in transaction.rows("turns_answering", **row.key, first=first, last=last):
+            before = turns.get(step["turn"])
+            replies = {step["reply_seq"]: step["step"]} if step["reply_seq"] else {}
+            turns[step["turn"]] = record(
+                TurnEntry,
+                step,
+                replies=(before.replies if before else {}) | replies,
+                tokens=_manifest(step["manifest"]).tokens,
+            )
+        return list(turns.values())
 
     @read
     def answers(
         self, transaction: Transaction, scope: Scope, conversation: str, rounds: Sequence[int]
     ) -> dict[int, tuple[int, int]]:
         """Return the turn and step of each answer in some rounds, by its seq. Raises NotFound."""
-        no = access.need(transaction, scope, conversation)["no"]
-        values = {"tenant": scope.tenant, "no": no, "rounds": json.dumps(list(rounds))}
-        return {seq: (turn, n) for seq, turn, n in transaction.run("answers_of_rounds", **values)}
+        row = access.need(transaction, scope, conversation)
+        answers = transaction.run("answers_of_rounds", **row.key, rounds=json.dumps(list(rounds)))
+        return {seq: (turn, n) for seq, turn, n in answers}
 
     @read
     def places(
         self, transaction: Transaction, scope: Scope, conversation: str, ids: Sequence[str]
     ) -> dict[str, PostPlace]:
         """Return the places of posts by id, without missing posts. Raises NotFound."""
-        no = access.need(transaction, scope, conversation)["no"]
-        found = (transaction.one("post_place", tenant=scope.tenant, no=no, id=each) for each in dict.fromkeys(ids))
-        return {row["id"]: PostPlace(**row) for row in found if row is not None}
+        row = access.need(transaction, scope, conversation)
+        found = (transaction.one("post_place", **row.key, id=each) for each in dict.fromkeys(ids))
+        return {post["id"]: PostPlace(**post) for post in found if post is not None}
 
 
 def _found(
@@ -94,29 +104,22 @@ def _found(
 
 def _all(transaction: Transaction, scope: Scope, before: float, before_no: int, at_once: int) -> Iterator[Row]:
     while True:
-        items = transaction.rows(
-            "talks_page",
-            tenant=scope.tenant,
-            user=scope.user,
-            proven=scope.proven,
-            before=before,
-            before_no=before_no,
-            limit=at_once,
-        )
+        place = {"before": before, "before_no": before_no}
+        items = transaction.rows("talks_page", **access.caller(scope), **place, limit=at_once)
         yield from items
         if len(items) < at_once:
             return
         before, before_no = items[-1]["updated_at"], items[-1]["no"]
 
 
-def _talk(transaction: Transaction, row: Row) -> ConversationSummary:
-    tenant, no = row["tenant"], row["no"]
-    ways = _runs(transaction, tenant, no, row["last_seq"])
+def _talk(transaction: Transaction, values: Row) -> ConversationSummary:
+    row = record(ConversationRow, values)
+    ways = _runs(transaction, row)
     followed = {each.parent for each in ways}
-    last = transaction.one("turn_newest", tenant=tenant, no=no)
+    last = transaction.one("turn_newest", **row.key)
     return ConversationSummary(
-        conversation=records.conversation(row),
-        said=row["said"],
+        conversation=row.record(),
+        said=values["said"],
         branches=sum(each.last not in followed for each in ways),
         tokens=_manifest(last["manifest"]).tokens if last else 0,
         state=last["state"] if last else None,
@@ -124,40 +127,22 @@ def _talk(transaction: Transaction, row: Row) -> ConversationSummary:
     )
 
 
-def _runs(transaction: Transaction, tenant: str, no: int, last_seq: int) -> list[PostRun]:
+def _runs(transaction: Transaction, row: ConversationRow) -> list[PostRun]:
     """Return the runs of a tree, ordered by first post. The cost grows with the runs, not with the posts."""
     post_runs: list[PostRun] = []
-    while last_seq:
-        row = transaction.run("run_of", tenant=tenant, no=no, seq=last_seq).fetchone()
-        if row is None:
+    last = row.last_seq
+    while last:
+        run = transaction.run("run_of", **row.key, seq=last).fetchone()
+        if run is None:
             break
-        post_runs.append(PostRun(row[0], last_seq, row[1]))
-        last_seq = row[0] - 1
+        post_runs.append(PostRun(run[0], last, run[1]))
+        last = run[0] - 1
     return post_runs[::-1]
-
-
-def _answering(transaction: Transaction, tenant: str, no: int, first: int, last: int) -> list[TurnEntry]:
-    """Return the turns of the rounds `first`..`last`, inclusive, oldest first."""
-    answerings: dict[int, TurnEntry] = {}
-    for row in transaction.rows("turns_answering", tenant=tenant, no=no, first=first, last=last):
-        before = answerings.get(row["turn"])
-        answerings[row["turn"]] = TurnEntry(
-            turn=row["turn"],
-            round=row["round"],
-            state=row["state"],
-            query_seq=row["query_seq"],
-            replies=(before.replies if before else {}) | ({row["reply_seq"]: row["step"]} if row["reply_seq"] else {}),
-            tokens=_manifest(row["manifest"]).tokens,
-            error=row["error"],
-            shadow=bool(row["shadow"]),
-        )
-    return list(answerings.values())
 
 
 # ---- usage and shadow mode ------------------------------------------------------------------------------------------
 
 
-_usage = msgspec.json.Decoder(Usage).decode
 #: Block kinds that replace posts.
 _IN_PLACE = ("summary", "memory")
 
@@ -170,28 +155,21 @@ class UsageStore(Noun):
         self, transaction: Transaction, scope: Scope, conversation: str, *, first: int, last: int
     ) -> list[CallUsageRecord]:
         """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
-        no = access.need(transaction, scope, conversation)["no"]
-        values = {"tenant": scope.tenant, "no": no, "first": first, "last": last}
-        return [_spent(row) for row in transaction.rows("calls_spent", **values)]
+        row = access.need(transaction, scope, conversation)
+        return [_spent(call) for call in transaction.rows("calls_spent", **row.key, first=first, last=last)]
 
 
 def _spent(row: Row) -> CallUsageRecord:
     manifest = _manifest(row["manifest"])
     front = sum(text.tokens for text in manifest.front if text.kind not in _IN_PLACE)
     newest = row["step"] == row["steps"]
-    return CallUsageRecord(
-        turn=row["turn"],
-        step=row["step"],
-        state=row["state"],
+    return record(
+        CallUsageRecord,
+        row,
         tokens=manifest.tokens,
         whole=front + row["path_tokens"] + manifest.tools_tokens,
-        posts=row["posts"],
-        reply=row["reply"],
-        at=row["at"],
-        usage=_usage(row["usage"]) if row["usage"] else None,
         cache=json.loads(row["cache"]) if newest and row["cache"] else None,
         model=row["model"] or "",
-        shadow=bool(row["shadow"]),
     )
 
 
@@ -206,19 +184,11 @@ class ShadowStore(Noun):
         """Return the shadow calls of a conversation, or of all that the caller takes part in, oldest first. Raises
         NotFound.
         """
-        no = access.need(transaction, scope, conversation)["no"] if conversation is not None else None
-        who = {"tenant": scope.tenant, "user": scope.user, "proven": scope.proven}
-        items = transaction.rows("shadow_calls", **who, no=no)
+        no = None if conversation is None else access.need(transaction, scope, conversation).no
+        items = transaction.rows("shadow_calls", **access.caller(scope), no=no)
         steps = [(row, json.loads(row["kept"]).get(str(row["step"]))) for row in items]
         return [
-            ShadowedCall(
-                conversation=row["conversation"],
-                turn=row["turn"],
-                step=row["step"],
-                entry=msgspec.convert(entry, ShadowCallUsage),
-                usage=_usage(row["usage"]) if row["usage"] else None,
-                reply_tokens=row["reply_tokens"],
-            )
+            record(ShadowedCall, row, entry=msgspec.convert(entry, ShadowCallUsage))
             for row, entry in steps
             if entry is not None  # the step ended before it was recorded, or was not in shadow mode
         ]

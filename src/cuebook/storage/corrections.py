@@ -11,12 +11,13 @@ from cuebook.memory.corrections import OWN, says
 from cuebook.records.memory import Correction, Memory, Scope
 from cuebook.records.turn import Manifest
 from cuebook.storage import access, memories, reads, summaries
-from cuebook.storage import rows as records
 from cuebook.storage.access import (
+    ConversationRow,
     corrections_of,
-    current_epoch,
+    encode_json,
     keep_corrections,
     last_correction,
+    own_epoch,
     raise_epoch,
     unuse,
 )
@@ -37,8 +38,7 @@ class CorrectionStore(Noun):
     @read
     def of(self, transaction: Transaction, scope: Scope, conversation: str) -> tuple[Correction, ...]:
         """Return a conversation's corrections in order of creation. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
-        return corrections_of(transaction, row["tenant"], row["no"], conversation)
+        return corrections_of(transaction, access.need(transaction, scope, conversation))
 
     @write
     def keep(self, transaction: Transaction, scope: Scope, correction: Correction) -> None:
@@ -68,67 +68,62 @@ class CorrectionStore(Noun):
     ) -> CorrectionInput | None:
         """Load the summary that ends at a post, by default the current one, or None if it includes all corrections."""
         row = access.need(transaction, scope, conversation)
-        tenant, no = row["tenant"], row["no"]
-        version = _standing(transaction, row, row["mark"] if upto is None else upto)
+        version = _standing(transaction, row, row.mark if upto is None else upto)
         summary = reads.summary(transaction, row, version) if version else None
-        if summary is None or summary.corrected >= last_correction(transaction, tenant, no):
+        if summary is None or summary.corrected >= last_correction(transaction, row):
             return None
         return CorrectionInput(
-            conversation=records.conversation(row),
+            conversation=row.record(),
             summary=summary,
             items=tuple(summaries.items_at(transaction, row, version, ended=True)),
-            corrections=corrections_of(transaction, tenant, no, conversation),
-            epoch=current_epoch(transaction, tenant, "conversation", str(no)),
+            corrections=corrections_of(transaction, row),
+            epoch=own_epoch(transaction, row),
         )
 
 
-def _standing(transaction: Transaction, row: Row, upto: int) -> int:
+def _standing(transaction: Transaction, row: ConversationRow, upto: int) -> int:
     """Return the newest summary version that ends at a post, 0 for none."""
-    values = {"tenant": row["tenant"], "no": row["no"], "mark": upto}
-    result = transaction.run("summary_ending", **values).fetchone()
-    return int(result[0]) if result else 0
+    return int(transaction.value("summary_ending", **row.key, mark=upto) or 0)
 
 
 def _save(transaction: Transaction, scope: Scope, corrected: SummaryCorrection) -> bool:
     correcting, summary = corrected.read, corrected.summary
     row = access.find(transaction, scope, correcting.conversation.id)
-    if row is None or row["no"] != correcting.conversation.no:
+    if row is None or row.no != correcting.conversation.no:
         return False
-    tenant, no = row["tenant"], row["no"]
-    if correcting.epoch != current_epoch(transaction, tenant, "conversation", str(no)):
+    if correcting.epoch != own_epoch(transaction, row):
         return False
     if _standing(transaction, row, summary.upto_seq) != correcting.summary.version:
         return False
-    if last_correction(transaction, tenant, no) != summary.corrected:
+    if last_correction(transaction, row) != summary.corrected:
         return False
-    version = transaction.value("summary_last", tenant=tenant, no=no) + 1
+    version = transaction.value("summary_last", **row.key) + 1
     summaries.insert_summary(transaction, row, summary, version=version, previous=correcting.summary.version)
     summaries.save_items(transaction, row, (*corrected.gone, *corrected.added), version)
-    transaction.run("delivery_again", tenant=tenant, no=no)
-    if summary.upto_seq == row["mark"]:
-        transaction.run("corrections_done", tenant=tenant, no=no, corrected=summary.corrected)
+    transaction.run("delivery_again", **row.key)
+    if summary.upto_seq == row.mark:
+        transaction.run("corrections_done", **row.key, corrected=summary.corrected)
     for sink in corrected.sinks:
-        transaction.run("outbox_insert", tenant=tenant, no=no, version=version, sink=sink)
+        transaction.run("outbox_insert", **row.key, version=version, sink=sink)
     return True
 
 
-def rows_said_in(transaction: Transaction, row: Row, posts: Sequence[str]) -> list[Row]:
+def rows_said_in(transaction: Transaction, row: ConversationRow, posts: Sequence[str]) -> list[Row]:
     """Return memory rows of users and personas with sources among these posts of a conversation."""
     results: dict[int, Row] = {}
-    for each in transaction.rows("memories_from", tenant=row["tenant"], no=row["no"]):
+    for each in transaction.rows("memories_from", **row.key):
         if each.pop("post") in posts and each["kind"] in OWN:
             results[each["no"]] = each
     return list(results.values())
 
 
-def forgotten(transaction: Transaction, row: Row, correction: Correction) -> Counter[str]:
+def forgotten(transaction: Transaction, row: ConversationRow, correction: Correction) -> Counter[str]:
     """Erase a conversation's data derived from erased text; it is derived again from the remaining posts.
 
     If no derived data contains the text, nothing changes.
     """
-    tenant, no = row["tenant"], row["no"]
-    place = {"tenant": tenant, "no": no}
-    keep_corrections(transaction, Scope(tenant), correction)
+    place = row.key
+    keep_corrections(transaction, Scope(row.tenant), correction)
     posts = set(correction.posts)
     entries = [
         each
@@ -143,32 +138,30 @@ def forgotten(transaction: Transaction, row: Row, correction: Correction) -> Cou
     counts = Counter({"items": items, "summaries": transaction.run("delete_summaries", **place).rowcount})
     counts["texts"] = _from_windows(transaction, row)
     transaction.run("delete_outbox", **place)
-    tip = tip_at(transaction, tenant, no, row["head"])
-    transaction.run("conversation_derived_anew", no=no, backlog=tip.path_count, backlog_tokens=tip.path_tokens)
-    deliver_anew(transaction, tenant, no)
-    raise_epoch(transaction, tenant, "conversation", str(no))
+    tip = tip_at(transaction, row, row.head)
+    transaction.run("conversation_derived_anew", no=row.no, backlog=tip.path_count, backlog_tokens=tip.path_tokens)
+    deliver_anew(transaction, row.tenant, row.no)
+    raise_epoch(transaction, row.tenant, "conversation", str(row.no))
     return counts
 
 
-def _from_windows(transaction: Transaction, row: Row) -> int:
+def _from_windows(transaction: Transaction, row: ConversationRow) -> int:
     """Remove summaries from the windows that showed them; return the number of deleted texts."""
-    tenant, no = row["tenant"], row["no"]
     digests = {
         bytes.fromhex(text.digest)
-        for raw, _ in transaction.run("manifests_of", tenant=tenant, no=no).fetchall()
+        for raw, _ in transaction.run("manifests_of", **row.key).fetchall()
         for manifest in (_manifest(raw),)
         for text in (*manifest.front, *manifest.volatile)
         if text.source.startswith(_SUMMARY)
     }
-    for turn in transaction.rows("turns_told", tenant=tenant, no=no):
+    for turn in transaction.rows("turns_told", **row.key):
         value = json.loads(turn["metadata"])
         if value.pop(_ROLLING, None) is not None:
-            metadata = json.dumps(value, ensure_ascii=False)
-            transaction.run("turn_metadata", tenant=tenant, no=no, n=turn["n"], metadata=metadata)
-    return sum(unuse(transaction, tenant, no, digest) for digest in digests)
+            transaction.run("turn_metadata", **row.key, n=turn["n"], metadata=encode_json(value))
+    return sum(unuse(transaction, row.key, digest) for digest in digests)
 
 
-def conversation_of(transaction: Transaction, scope: Scope, conversation: str) -> Row | None:
+def conversation_of(transaction: Transaction, scope: Scope, conversation: str) -> ConversationRow | None:
     """Return a conversation's row if it exists and the caller may see it."""
-    row = transaction.one("conversation_by_id", tenant=scope.tenant, id=conversation)
+    row = access.by_id(transaction, scope.tenant, conversation)
     return row if row is not None and access.visible(row, scope) else None

@@ -18,8 +18,8 @@ from cuebook.records.conversation import Post
 from cuebook.records.key import Key
 from cuebook.records.memory import Item, Memory, Place, Scope
 from cuebook.storage import access, memories, reads, summaries
-from cuebook.storage import rows as records
 from cuebook.storage.access import (
+    ConversationRow,
     corrections_of,
     current_epoch,
     keep_corrections,
@@ -44,12 +44,12 @@ def delivering(transaction: Transaction, scope: Scope, conversation: str, limit:
     row = access.find(transaction, scope, conversation)
     if row is None:
         return None
-    tenant, no = row["tenant"], row["no"]
+    tenant, no = row.tenant, row.no
     mark = transaction.one("delivery_get", tenant=tenant, no=no)
     if mark is None or not mark["due"]:
         return None
-    known, done = records.conversation(row), (mark["seq"], mark["version"])
-    runs = runs_to(transaction, tenant, no, row["head"])
+    known, done = row.record(), (mark["seq"], mark["version"])
+    runs = runs_to(transaction, row, row.head)
     if mark["seq"] and not on_path(runs, mark["seq"]):
         return DeliveryInput(conversation=known, seq=mark["seq"], version=mark["version"], done=done, left=True)
     posts = _stretch(transaction, tenant, no, after(runs, mark["seq"]), limit)
@@ -62,7 +62,7 @@ def delivering(transaction: Transaction, scope: Scope, conversation: str, limit:
     cited = _cited(transaction, row, ids)
     under = [terms for post in cited.values() for terms in post.terms]
     values, keys = ({terms.shared for terms in under} - {""}, {terms.by for terms in under} - {""})
-    last = posts[-1].seq if posts else row["head"]
+    last = posts[-1].seq if posts else row.head
     return DeliveryInput(
         conversation=known,
         seq=last,
@@ -75,26 +75,25 @@ def delivering(transaction: Transaction, scope: Scope, conversation: str, limit:
         posts=tuple(posts),
         items=items,
         cited=cited,
-        more=last != row["head"],
-        corrections=corrections_of(transaction, tenant, no, conversation),
+        more=last != row.head,
+        corrections=corrections_of(transaction, row),
     )
 
 
-def _fresh(transaction: Transaction, row: Row, done: int, version: int) -> tuple[Item, ...]:
+def _fresh(transaction: Transaction, row: ConversationRow, done: int, version: int) -> tuple[Item, ...]:
     """Return items that passes changed between two summaries, in the lineage of the second."""
     if version in (0, done):
         return ()
     line = summaries.lineage(transaction, row, version) - summaries.lineage(transaction, row, max(done, 0))
-    forms = transaction.rows("items_of", tenant=row["tenant"], no=row["no"])
+    forms = transaction.rows("items_of", **row.key)
     newest = {each["id"]: each for each in forms if each["made_in"] in line}
-    return tuple(records.item(each) for each in newest.values() if each["text"])
+    return tuple(record(Item, each) for each in newest.values() if each["text"])
 
 
-def _cited(transaction: Transaction, row: Row, ids: Iterable[str]) -> Mapping[str, CitedPost]:
+def _cited(transaction: Transaction, row: ConversationRow, ids: Iterable[str]) -> Mapping[str, CitedPost]:
     """Return the senders of posts, and the sharing terms of their turns."""
-    tenant, no = row["tenant"], row["no"]
+    tenant, no = row.tenant, row.no
     posts = transaction.rows("posts_cited", tenant=tenant, no=no, ids=json.dumps(sorted(ids)))
-    company: list[tuple[int, int]] = json.loads(row["company"])
     began = _began(transaction, row)
     policy_terms: dict[int, tuple[PolicyTerms, ...]] = {}
     citeds: dict[str, CitedPost] = {}
@@ -104,17 +103,17 @@ def _cited(transaction: Transaction, row: Row, ids: Iterable[str]) -> Mapping[st
             if post["round"] not in policy_terms:
                 policy_terms[post["round"]] = _terms(transaction, tenant, no, post["round"])
             terms = policy_terms[post["round"]]
-        alone = not any(first <= post["seq"] and (not last or post["seq"] <= last) for first, last in company)
+        alone = not any(first <= post["seq"] and (not last or post["seq"] <= last) for first, last in row.company)
         citeds[post["id"]] = CitedPost(post["role"], post["sender"], alone and post["sender"] in ("User", began), terms)
     return citeds
 
 
-def _began(transaction: Transaction, row: Row) -> str | None:
+def _began(transaction: Transaction, row: ConversationRow) -> str | None:
     """Return the sender of a conversation's first post if it is a user message on the wire, else None.
 
     A sender with a custom name may be an agent.
     """
-    posts = _stretch(transaction, row["tenant"], row["no"], [(1, 1)], 1)
+    posts = _stretch(transaction, row.tenant, row.no, [(1, 1)], 1)
     return posts[0].sender if posts and posts[0].role == "user" and posts[0].wire is not None else None
 
 
@@ -160,33 +159,33 @@ def deliver(transaction: Transaction, scope: Scope, delivered: DeliveryResult) -
     The input is the mark, the path, the places, the permissions, and the keys used for an organization.
     """
     row = access.find(transaction, scope, delivered.conversation)
-    if row is None or row["no"] != delivered.no:
+    if row is None or row.no != delivered.no:
         return False
     if not _stands(transaction, row, delivered):
         return False
-    tenant, no = row["tenant"], row["no"]
+    tenant, no = row.tenant, row.no
     for change in delivered.changes:
         memories.change_place(transaction, tenant, change, now=delivered.now)
-    due = row["head"] != delivered.seq or summaries.head_summary(transaction, row) != delivered.version
+    due = row.head != delivered.seq or summaries.head_summary(transaction, row) != delivered.version
     seq, version = delivered.done
     values = {"seq": delivered.seq, "version": delivered.version, "due": int(due)}
     transaction.run("delivery_done", tenant=tenant, no=no, done_seq=seq, done_version=version, **values)
     return True
 
 
-def _stands(transaction: Transaction, row: Row, delivered: DeliveryResult) -> bool:
+def _stands(transaction: Transaction, row: ConversationRow, delivered: DeliveryResult) -> bool:
     """Return whether the input of a delivery is unchanged."""
-    tenant, no = row["tenant"], row["no"]
+    tenant, no = row.tenant, row.no
     mark = transaction.one("delivery_get", tenant=tenant, no=no)
     if mark is None or (mark["seq"], mark["version"]) != delivered.done:
         return False
-    if delivered.seq and not on_path(runs_to(transaction, tenant, no, row["head"]), delivered.seq):
+    if delivered.seq and not on_path(runs_to(transaction, row, row.head), delivered.seq):
         return False
-    if json.loads(row["metadata"]).get(KEPT) != delivered.kept:
+    if row.metadata.get(KEPT) != delivered.kept:
         return False
     if any(_key(transaction, tenant, id_) != known for id_, known in delivered.keys.items()):
         return False
-    if last_correction(transaction, tenant, no) != delivered.corrected:
+    if last_correction(transaction, row) != delivered.corrected:
         return False
     told = delivered.settings.items()
     return all(memories.settings_of(transaction, tenant, each) == known for each, known in told) and all(
@@ -204,13 +203,13 @@ def withdraw(transaction: Transaction, scope: Scope, left: DeliveryInput, *, now
     Return False and change nothing if the mark has moved.
     """
     row = access.find(transaction, scope, left.conversation.id)
-    if row is None or row["no"] != left.conversation.no:
+    if row is None or row.no != left.conversation.no:
         return False
-    tenant, no = row["tenant"], row["no"]
+    tenant, no = row.tenant, row.no
     mark = transaction.one("delivery_get", tenant=tenant, no=no)
     if mark is None or (mark["seq"], mark["version"]) != left.done:
         return False
-    runs = runs_to(transaction, tenant, no, row["head"])
+    runs = runs_to(transaction, row, row.head)
     results: dict[int, list[Row]] = {}
     for each in transaction.rows("sources_in", tenant=tenant, no=no):
         if not on_path(runs, each["seq"]):
@@ -218,7 +217,7 @@ def withdraw(transaction: Transaction, scope: Scope, left: DeliveryInput, *, now
     for lost in results.values():
         _lose(transaction, tenant, no, lost, now=now)
     seq, version = left.done
-    fork = _fork(runs, runs_to(transaction, tenant, no, seq))
+    fork = _fork(runs, runs_to(transaction, row, seq))
     line = summaries.lineage(transaction, row, summaries.head_summary(transaction, row))
     shared = max(line & summaries.lineage(transaction, row, version), default=0) if version > 0 else version
     values = {"seq": fork, "version": shared, "done_seq": seq, "done_version": version}

@@ -27,7 +27,7 @@ from cuebook.records.erasure import (
 from cuebook.records.memory import Correction, Scope
 from cuebook.records.prompt import Observation
 from cuebook.storage import access
-from cuebook.storage.access import raise_epoch
+from cuebook.storage.access import ConversationRow, raise_epoch
 from cuebook.storage.corrections import conversation_of, forgotten
 from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
 from cuebook.storage.memories import ErasedMemories, take, unlearn
@@ -79,50 +79,46 @@ class ErasureRun:
         self._whole: set[int] = set()  # erased conversations
         self._others: list[set[int]] = []  # by erased memory: the conversations that also mention it
 
-    def conversation(self, row: Row) -> None:
+    def conversation(self, row: ConversationRow) -> None:
         """Erase a conversation with all of its own data."""
         tenant = self.scope.tenant
         counts = take_out(self.transaction, row)
-        self._whole.add(row["no"])
+        self._whole.add(row.no)
         self.rows.update(counts)
-        self.touched.append(AffectedConversation(conversation_id=row["id"], posts=counts["posts"], left=0))
-        self.took(unlearn(self.transaction, tenant, row["no"]))
-        self.more["auditTexts"] += _erase_audit(self.transaction, tenant, row["id"], lambda _: True)
-        self.more["observations"] += _rename(self.transaction, tenant, self.salt, conversation=row["id"])
+        self.touched.append(AffectedConversation(conversation_id=row.id, posts=counts["posts"], left=0))
+        self.took(unlearn(self.transaction, tenant, row.no))
+        self.more["auditTexts"] += _erase_audit(self.transaction, tenant, row.id, lambda _: True)
+        self.more["observations"] += _rename(self.transaction, tenant, self.salt, conversation=row.id)
 
-    def take_posts(self, row: Row, user: str, weigh: Callable[[PathPost], int]) -> None:
+    def take_posts(self, row: ConversationRow, user: str, weigh: Callable[[PathPost], int]) -> None:
         """Erase a user's posts in a conversation of others."""
         self.redacted(row, redact(self.transaction, row, user, weigh=weigh, now=self.now))
 
-    def redacted(self, row: Row, erased_data: ErasedData | None) -> None:
+    def redacted(self, row: ConversationRow, erased_data: ErasedData | None) -> None:
         """Record an erasure in a remaining conversation, and erase audit texts that repeat the erased text."""
         if erased_data is None:
             return
         self.rows.update(erased_data.counts)
-        posts, [left] = (
-            erased_data.counts["posts"],
-            self.transaction.run("posts_left", tenant=row["tenant"], no=row["no"]),
-        )
-        self.touched.append(AffectedConversation(conversation_id=row["id"], posts=posts, left=left[0]))
-        self.stays.update({"othersPosts": left[0], "emptyPlaces": posts})
+        posts, left = erased_data.counts["posts"], self.transaction.value("posts_left", **row.key)
+        self.touched.append(AffectedConversation(conversation_id=row.id, posts=posts, left=left))
+        self.stays.update({"othersPosts": left, "emptyPlaces": posts})
         self._told_of(erased_data.taken)
         self.more["auditTexts"] += _erase_audit(
-            self.transaction, self.scope.tenant, row["id"], lambda record: _repeats(record, erased_data)
+            self.transaction, self.scope.tenant, row.id, lambda record: _repeats(record, erased_data)
         )
 
     def user(self, user: str, weigh: Callable[[PathPost], int]) -> None:
         """Erase all data of a user."""
         transaction, tenant = self.transaction, self.scope.tenant
-        for row in self.transaction.rows("conversations_of_user", tenant=tenant, user=user):
+        for row in access.conversation_rows(transaction, "conversations_of_user", tenant=tenant, user=user):
             self.conversation(row)
         if user not in ROLES:
             for row in conversations_of_others(transaction, tenant, user):
                 self.take_posts(row, user, weigh)
-        self.took(
-            take(transaction, tenant, self.transaction.rows("memories_of_user", tenant=tenant, user=user), anew=False)
-        )
-        self.transaction.run("embedded_of_user", tenant=tenant, user=user)
-        self.transaction.run("places_of_user", tenant=tenant, user=user)
+        memories = transaction.rows("memories_of_user", tenant=tenant, user=user)
+        self.took(take(transaction, tenant, memories, anew=False))
+        transaction.run("embedded_of_user", tenant=tenant, user=user)
+        transaction.run("places_of_user", tenant=tenant, user=user)
         self.rows["idempotency"] += self.transaction.run(
             "keys_of_user", tenant=tenant, prefix=access.own_key(Scope(user=user), "")
         ).rowcount
@@ -131,12 +127,12 @@ class ErasureRun:
             transaction, tenant, "", lambda record: _was_told(record, user), user=user
         )
 
-    def take_derived(self, row: Row, correction: Correction) -> None:
+    def take_derived(self, row: ConversationRow, correction: Correction) -> None:
         """Erase a conversation's data derived from an object; end its running turn, which may repeat it."""
         counts = forgotten(self.transaction, row, correction)
         self.more.update(counts)
-        if counts and row["lease_until"]:
-            self.running.add(row["no"])
+        if counts and row.lease_until:
+            self.running.add(row.no)
 
     def took(self, erased_memories: ErasedMemories) -> None:
         """Record erased memories."""
@@ -169,23 +165,20 @@ class ErasureRun:
     def stop(self) -> None:
         """End the turns that repeat erased data; their late writes are refused."""
         for no in sorted(self.running):
-            row = self.transaction.one("conversation_by_no", tenant=self.scope.tenant, no=no)
+            row = access.by_no(self.transaction, self.scope.tenant, no)
             if row is not None:
                 stop(self.transaction, row, now=self.now)
 
 
-def conversations_of_others(transaction: Transaction, tenant: str, user: str) -> list[Row]:
+def conversations_of_others(transaction: Transaction, tenant: str, user: str) -> list[ConversationRow]:
     """Return conversations of others in which a user spoke or takes part.
 
     With many speakers, not all names are stored, so such conversations may be included.
     """
-    items = transaction.rows("conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
     return [
         row
-        for row in items
-        if user in json.loads(row["participants"])
-        or user in json.loads(row["speakers"])
-        or transaction.one("post_sent_by", tenant=tenant, no=row["no"], user=user)
+        for row in access.conversation_rows(transaction, "conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
+        if user in row.participants or user in row.speakers or transaction.one("post_sent_by", **row.key, user=user)
     ]
 
 
@@ -337,13 +330,13 @@ class ErasureStore(Noun):
 class _ErasureSubject(Struct, frozen=True):
     """The resolved targets of an erasure."""
 
-    conversations: list[Row]
+    conversations: list[ConversationRow]
     memories: list[Row]
-    told: list[tuple[Row, Correction]]  # facts that conversations must no longer mention
+    told: list[tuple[ConversationRow, Correction]]  # facts that conversations must no longer mention
 
-    def reached(self) -> list[Row]:
+    def reached(self) -> list[ConversationRow]:
         """Return the affected conversations."""
-        return [*self.conversations, *{row["no"]: row for row, _ in self.told}.values()]
+        return [*self.conversations, *{row.no: row for row, _ in self.told}.values()]
 
 
 def _find(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> _ErasureSubject:
@@ -368,7 +361,7 @@ def _erase(
     for row in erasure_subject.conversations if target.kind == "conversation" else ():
         taking.conversation(row)
     for row in erasure_subject.conversations if target.kind == "item" else ():
-        posts = erasing.posts[row["id"]]
+        posts = erasing.posts[row.id]
         taking.redacted(row, redact_posts(transaction, row, posts, weigh=erasing.weigh, now=erasing.now))
     for user in _users(scope, target):
         taking.user(user, erasing.weigh)
@@ -439,7 +432,7 @@ def delete(transaction: Transaction, scope: Scope, conversation: str) -> dict[st
     """Delete a conversation and all data derived from it, without a receipt. Return the rows per table."""
     row = access.need(transaction, scope, conversation)
     raise_epoch(transaction, scope.tenant)
-    taking = ErasureRun(transaction, scope, now=row["updated_at"])
+    taking = ErasureRun(transaction, scope, now=row.updated_at)
     taking.conversation(row)
     taking.stop()
     transaction.run("optimize_text")
@@ -453,16 +446,16 @@ def _users(scope: Scope, target: Target) -> list[str]:
     return [user for user in named if scope.user in (None, user)]
 
 
-def _named_rows(transaction: Transaction, scope: Scope, target: Target) -> Iterator[Row]:
+def _named_rows(transaction: Transaction, scope: Scope, target: Target) -> Iterator[ConversationRow]:
     """Yield the rows of the named conversations, or of those that the named users own or speak in."""
     if target.kind == "conversation":
         for name in dict.fromkeys(target.ids):
-            row = transaction.one("conversation_by_id", tenant=scope.tenant, id=name)
+            row = access.by_id(transaction, scope.tenant, name)
             if row is not None and access.visible(row, scope):
                 yield row
     elif target.kind == "user":
         for user in _users(scope, target):
-            yield from transaction.rows("conversations_of_user", tenant=scope.tenant, user=user)
+            yield from access.conversation_rows(transaction, "conversations_of_user", tenant=scope.tenant, user=user)
             if user not in ROLES:
                 yield from conversations_of_others(transaction, scope.tenant, user)
 
@@ -490,10 +483,10 @@ def _users_of(memory: Row) -> list[str]:
     return [*([owner] if memory["kind"] == "user" else []), *([user] if user else [])]
 
 
-def _concerned(scope: Scope, target: Target, results: Iterable[Row], memories: Iterable[Row]) -> set[str]:
+def _concerned(scope: Scope, target: Target, results: Iterable[ConversationRow], memories: Iterable[Row]) -> set[str]:
     """Return the users whose data is erased, and the requesting user."""
     asking = {scope.user} if scope.user else set()
     if target.kind == "user":
         return asking | set(_users(scope, target))
     owners = {user for row in memories for user in _users_of(row)}
-    return asking | owners | {row["user_id"] for row in results if row["user_id"]}
+    return asking | owners | {row.user for row in results if row.user}

@@ -16,7 +16,7 @@ from cuebook.memory.supersede import nearest
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Dense, Memory, Place, Scope, Source
 from cuebook.records.turn import Manifest
-from cuebook.storage.access import bar_epoch, is_barred, raise_epoch, unuse
+from cuebook.storage.access import ConversationRow, bar_epoch, by_id, is_barred, raise_epoch, unuse
 from cuebook.storage.database.transaction import Row, Transaction
 from cuebook.storage.search import OwnerMatches, SearchCache, rarest_words, words_at
 from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
@@ -38,7 +38,7 @@ def memory_context(
     transaction: Transaction,
     scope: Scope,
     memory_look: MemoryLook,
-    row: Row | None,
+    row: ConversationRow | None,
     search_cache: SearchCache,
     *,
     dense: Dense | None = None,
@@ -48,12 +48,12 @@ def memory_context(
 
     `dense` is its query's vector; `keep` are ids of memories that it used before.
     """
-    metadata = json.loads(row["metadata"]) if row else {}
+    metadata = row.metadata if row else {}
     policy = effective(memory_look.control, metadata.get(KEPT), memory_look.defaults)
     settings = settings_of(transaction, scope.tenant, memory_look.organization) if memory_look.organization else {}
-    user = row["user_id"] if row else memory_look.user or scope.user
-    others = [each for each in json.loads(row["participants"]) if each != user] if row else []
-    persona = memory_look.persona or (row["persona"] if row else "") or memory_look.otherwise
+    user = row.user if row else memory_look.user or scope.user
+    others = [each for each in row.participants if each != user] if row else []
+    persona = memory_look.persona or (row.persona if row else "") or memory_look.otherwise
     participants = Participants(user=user, persona=persona, organization=memory_look.organization, alone=not others)
     places = read_places(policy, participants, settings)
     if others and not _all_of(transaction, scope.tenant, memory_look.organization, others):
@@ -252,9 +252,9 @@ def place_token(tenant: str, place: Place) -> str:
     return "p" + digest_of(f"{tenant}\x00{place.kind}\x00{place.id}".encode())[:10].hex()
 
 
-def wanted(transaction: Transaction, row: Row) -> None:
+def wanted(transaction: Transaction, row: ConversationRow) -> None:
     """Mark a conversation as due for delivery."""
-    transaction.run("delivery_wanted", tenant=row["tenant"], no=row["no"])
+    transaction.run("delivery_wanted", **row.key)
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
@@ -303,8 +303,8 @@ def _keep(transaction: Transaction, tenant: str, memory: Memory, *, number: int,
     else:
         no = transaction.value("memory_insert", **place, **(values | {"created_at": now}))
     for source in memory.sources:
-        conversation = transaction.one("conversation_by_id", tenant=tenant, id=source.conversation)
-        at = conversation["no"] if conversation else 0
+        conversation = by_id(transaction, tenant, source.conversation)
+        at = conversation.no if conversation else 0
         transaction.run("memory_source_insert", tenant=tenant, no=no, conversation=at, post=source.post)
     key = memory_key(memory)
     transaction.run("memory_text_insert", no=no, token=place_token(tenant, memory.place), key=key)
@@ -457,7 +457,9 @@ def _from_windows(transaction: Transaction, tenant: str, gone: list[Row], erased
     for step in transaction.rows("windows_naming", tenant=tenant, user=user):
         manifest_texts = [text for text in _manifest(step["manifest"]).volatile if text.source in names]
         for text in manifest_texts:
-            erased_memories.counts["texts"] += unuse(transaction, tenant, step["no"], bytes.fromhex(text.digest))
+            erased_memories.counts["texts"] += unuse(
+                transaction, {"tenant": tenant, "no": step["no"]}, bytes.fromhex(text.digest)
+            )
         if manifest_texts and step["state"] == "running":
             erased_memories.running.add(step["no"])
 

@@ -10,9 +10,9 @@ from cuebook.memory.copied_text import CopyIndex
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Outcome, StoredOutcome, Taught
 from cuebook.storage import access
-from cuebook.storage.access import bound
+from cuebook.storage.access import ConversationRow, bound
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Row, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Transaction, read, write
 from cuebook.storage.prompts import observed, revised
 
 _outcome = msgspec.json.Decoder(Outcome).decode
@@ -27,13 +27,13 @@ class OutcomeStore(Noun):
     def get(self, transaction: Transaction, scope: Scope, conversation: str, turn: int) -> StoredOutcome | None:
         """Return a turn's outcome, or None. Raises NotFound for another user's conversation."""
         row = access.need(transaction, scope, conversation)
-        return _known(transaction, row["tenant"], row["no"], turn)
+        return _known(transaction, row.tenant, row.no, turn)
 
     @read
     def lately(self, transaction: Transaction, scope: Scope, conversation: str, *, limit: int) -> list[Outcome]:
         """Return the newest outcomes of a conversation, newest first. Raises NotFound."""
         row = access.need(transaction, scope, conversation)
-        found = transaction.run("outcomes_lately", tenant=row["tenant"], no=row["no"], limit=limit)
+        found = transaction.run("outcomes_lately", **row.key, limit=limit)
         return [_outcome(body) for (body,) in found]
 
     @write
@@ -80,20 +80,20 @@ class OutcomeStore(Noun):
         since it was loaded, or is gone.
         """
         row = access.find(transaction, scope, conversation)
-        if row is None or row["no"] != stored_outcome.no:
+        if row is None or row.no != stored_outcome.no:
             return None
         return _fold(transaction, row, turn, stored_outcome, lessons)
 
 
-def note(transaction: Transaction, row: Row, outcome: Outcome, *, turn: int) -> None:
+def note(transaction: Transaction, row: ConversationRow, outcome: Outcome, *, turn: int) -> None:
     """Store the outcome of a turn unless it has one: of two following messages the first counts."""
-    values = {"tenant": row["tenant"], "no": row["no"], "turn": turn, "user": outcome.user, "body": _encode(outcome)}
+    values = {"tenant": row.tenant, "no": row.no, "turn": turn, "user": outcome.user, "body": _encode(outcome)}
     transaction.run("outcome_note", **values)
 
 
-def forget(transaction: Transaction, row: Row, user: str | None, quoted: CopyIndex) -> int:
+def forget(transaction: Transaction, row: ConversationRow, user: str | None, quoted: CopyIndex) -> int:
     """Delete a user's feedback on a conversation's turns, and feedback of others that repeats their text."""
-    place = {"tenant": row["tenant"], "no": row["no"]}
+    place = {"tenant": row.tenant, "no": row.no}
     gone = [
         each["turn"]
         for each in transaction.rows("outcomes_of", **place)
@@ -115,26 +115,26 @@ def _known(transaction: Transaction, tenant: str, no: int, turn: int) -> StoredO
     )
 
 
-def _give(transaction: Transaction, row: Row, turn: int, outcome: Outcome) -> StoredOutcome:
-    place = {"tenant": row["tenant"], "no": row["no"]}
+def _give(transaction: Transaction, row: ConversationRow, turn: int, outcome: Outcome) -> StoredOutcome:
+    place = {"tenant": row.tenant, "no": row.no}
     data = transaction.one("turn_get", **place, n=turn)
     if data is None:
-        msg = f"Unknown turn {turn} of conversation {row['id']!r}. Number of turns: {row['turns']}."
+        msg = f"Unknown turn {turn} of conversation {row.id!r}. Number of turns: {row.turns}."
         raise NotFound(msg)
     if data["state"] == "running":
-        msg = f"Turn {turn} of conversation {row['id']!r} is still running. Send feedback after it has ended."
+        msg = f"Turn {turn} of conversation {row.id!r} is still running. Send feedback after it has ended."
         raise Conflict(msg)
     transaction.run("outcome_give", **place, turn=turn, user=outcome.user, body=_encode(outcome))
-    stored_outcome = _known(transaction, row["tenant"], row["no"], turn)
+    stored_outcome = _known(transaction, row.tenant, row.no, turn)
     if stored_outcome is None:
-        raise access.moved(row["id"])
+        raise access.moved(row.id)
     return stored_outcome
 
 
 def _fold(
-    transaction: Transaction, row: Row, turn: int, stored_outcome: StoredOutcome, lessons: Sequence[Lesson]
+    transaction: Transaction, row: ConversationRow, turn: int, stored_outcome: StoredOutcome, lessons: Sequence[Lesson]
 ) -> StoredOutcome | None:
-    tenant, no = row["tenant"], row["no"]
+    tenant, no = row.tenant, row.no
     stands = _known(transaction, tenant, no, turn)
     if stands is None or not stands.due or stands.revision != stored_outcome.revision:
         return None

@@ -26,7 +26,8 @@ from cuebook.records.memory import Scope, SearchResult, Summary
 from cuebook.records.turn import Turn
 from cuebook.storage import access, memories, search
 from cuebook.storage import rows as records
-from cuebook.storage.access import current_epoch, last_correction
+from cuebook.storage.access import ConversationRow, current_epoch, last_correction
+from cuebook.storage.database.record import record
 from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read
 from cuebook.storage.prompts import families_of
 from cuebook.storage.reflections import newest_on, turn_on
@@ -75,7 +76,7 @@ class ConversationReader(Noun):
     ) -> Scene:
         """Load everything that a turn needs, in one snapshot."""
         row = access.find(transaction, scope, path_query.conversation)
-        kept = json.loads(row["metadata"]).get("project") if row and path_query.prompts else None
+        kept = row.metadata.get("project") if row and path_query.prompts else None
         own = overrides(path_query.prompts, project_of(path_query.project, kept, path_query.otherwise))
         families = (
             families_of(transaction, scope.tenant, (*own, *path_query.prompts), DEPTH) if path_query.prompts else {}
@@ -87,10 +88,10 @@ class ConversationReader(Noun):
         if self.paths:
             self.paths.see(scope.tenant, epoch)
         if access.awaits_owner(row):
-            row["user_id"] = scope.user
-        tenant, no = row["tenant"], row["no"]
-        parent = row["head"] if path_query.parent is None else path_query.parent
-        runs = runs_to(transaction, tenant, no, parent)
+            row.user = scope.user
+        tenant, no = row.tenant, row.no
+        parent = row.head if path_query.parent is None else path_query.parent
+        runs = runs_to(transaction, row, parent)
         turns = transaction.rows("turns_last", tenant=tenant, no=no, limit=1)
         last = _turn(transaction, turns[0]) if turns else None
         previous = last.steps[-1].manifest if last and last.steps else None
@@ -99,25 +100,25 @@ class ConversationReader(Noun):
         path, left = _read_path(transaction, (tenant, no), behind, path_query, self.paths, epoch=epoch)
         said = last.metadata.get("longTermMemoryRetrieval", {}).get("durable", ()) if last else ()
         return Scene(
-            conversation=records.conversation(row),
+            conversation=row.record(),
             parent=parent,
             path=path,
-            unread=unread(transaction, tenant, no, left),
-            path_count=tip_at(transaction, tenant, no, parent).path_count,
+            unread=unread(transaction, row, left),
+            path_count=tip_at(transaction, row, parent).path_count,
             summary=summary(transaction, row, version) if version else None,
             open_turn=last if last and last.state == "running" else None,
             previous=previous,
             found=search.search(transaction, row, runs, path_query.search, self.cache)
             if path_query.search
             else search.NOTHING,
-            speakers=tuple(json.loads(row["speakers"])),
+            speakers=tuple(row.speakers),
             told=last.metadata if last else {},
-            last_turn=turn_on(transaction, tenant, no, runs),
-            reflection=newest_on(transaction, row, runs, upto=row["turns"]),
+            last_turn=turn_on(transaction, row, runs),
+            reflection=newest_on(transaction, row, runs, upto=row.turns),
             tuning=standing(transaction, row),
             families=families,
             epoch=epoch,
-            corrected=last_correction(transaction, tenant, no) if version else 0,
+            corrected=last_correction(transaction, row) if version else 0,
             known=_known(transaction, scope, path_query, row, self.cache, said=said),
         )
 
@@ -135,10 +136,7 @@ class ConversationReader(Noun):
         if conversation is not None:
             row = access.find(transaction, scope, conversation)
             return [_places(transaction, row, digests)] if row else []
-        found = (
-            transaction.one("conversation_by_no", tenant=scope.tenant, no=no)
-            for no in _holding(transaction, scope, anchors)
-        )
+        found = (access.by_no(transaction, scope.tenant, no) for no in _holding(transaction, scope, anchors))
         return [_places(transaction, row, digests) for row in found if row is not None]
 
     @read
@@ -155,7 +153,7 @@ class ConversationReader(Noun):
     @read
     def conversation(self, transaction: Transaction, scope: Scope, conversation: str) -> Conversation:
         """Return one conversation. Raises NotFound."""
-        return records.conversation(access.need(transaction, scope, conversation))
+        return access.need(transaction, scope, conversation).record()
 
     @read
     def conversations(
@@ -164,18 +162,11 @@ class ConversationReader(Noun):
         """List the caller's conversations, most recent first."""
         limit = max(1, limit)
         before, before_no = read_cursor(cursor)
-        items = transaction.rows(
-            "conversations_page",
-            tenant=scope.tenant,
-            user=scope.user,
-            proven=scope.proven,
-            before=before,
-            before_no=before_no,
-            limit=limit + 1,
-        )
+        place = {"before": before, "before_no": before_no, "limit": limit + 1}
+        items = transaction.rows("conversations_page", **access.caller(scope), **place)
         entries = items[:limit]
         more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None
-        return PageOfConversations(tuple(records.conversation(row) for row in entries), more)
+        return PageOfConversations(tuple(record(Conversation, row) for row in entries), more)
 
     @read
     def posts(
@@ -203,19 +194,9 @@ class ConversationReader(Noun):
         after: int,
         limit: int,
     ) -> list[Post]:
-        """Return `limit` posts of a path (by default the head's), or of all branches, after seq `after`."""
+        """Return the next posts after a seq, oldest first, of a path (by default the head's) or of all branches."""
         row = access.need(transaction, scope, conversation)
-        tenant, no = row["tenant"], row["no"]
-        runs = (
-            runs_to(transaction, tenant, no, row["head"] if head is None else head) if path else [(1, row["last_seq"])]
-        )
-        found: list[Post] = []
-        for first, last in reversed(runs_after(runs, after)):
-            span = {"tenant": tenant, "no": no, "first": first, "last": min(last, first + limit - len(found) - 1)}
-            found += whole_posts(transaction, tenant, transaction.run("posts_stretch", **span).fetchall())
-            if len(found) == limit:
-                break
-        return found
+        return posts_on(transaction, row, runs_after(_runs(transaction, row, path=path, head=head), after), limit)
 
     @read
     def posts_in(
@@ -225,15 +206,15 @@ class ConversationReader(Noun):
         row = access.need(transaction, scope, conversation)
         path_posts: list[PathPost] = []
         for span in ranges:
-            newest_first = _all(stretch(transaction, "path_stretch", row["tenant"], row["no"], [span]))
-            path_posts.extend(reversed(with_bodies(transaction, row["tenant"], newest_first)))
+            newest_first = _all(stretch(transaction, "path_stretch", row.tenant, row.no, [span]))
+            path_posts.extend(reversed(with_bodies(transaction, row.tenant, newest_first)))
         return path_posts
 
     @read
     def round_states(self, transaction: Transaction, scope: Scope, conversation: str) -> dict[int, RoundState]:
         """Return the state of every round by seq: its newest turn's state, else finished if it has an answer."""
         row = access.need(transaction, scope, conversation)
-        key = {"tenant": row["tenant"], "no": row["no"]}
+        key = {"tenant": row.tenant, "no": row.no}
         states: dict[int, RoundState] = {seq: "finished" for (seq,) in transaction.run("rounds_answered", **key)}
         for seq, state in transaction.run("rounds_of_turns", **key):
             if seq:
@@ -244,9 +225,9 @@ class ConversationReader(Noun):
     def turn(self, transaction: Transaction, scope: Scope, conversation: str, n: int) -> Turn:
         """Return one turn of a conversation."""
         row = access.need(transaction, scope, conversation)
-        data = transaction.one("turn_get", tenant=row["tenant"], no=row["no"], n=n)
+        data = transaction.one("turn_get", **row.key, n=n)
         if data is None:
-            msg = f"Unknown turn {n} of conversation {conversation!r}. Number of turns: {row['turns']}."
+            msg = f"Unknown turn {n} of conversation {conversation!r}. Number of turns: {row.turns}."
             raise NotFound(msg)
         return _turn(transaction, data)
 
@@ -254,7 +235,7 @@ class ConversationReader(Noun):
     def turns(self, transaction: Transaction, scope: Scope, conversation: str, *, last: int) -> list[Turn]:
         """Return the newest turns, oldest first."""
         row = access.need(transaction, scope, conversation)
-        items = transaction.rows("turns_last", tenant=row["tenant"], no=row["no"], limit=last)
+        items = transaction.rows("turns_last", **row.key, limit=last)
         return [_turn(transaction, each) for each in reversed(items)]
 
     @read
@@ -262,15 +243,9 @@ class ConversationReader(Noun):
         """Return stored texts by digest (hex); erased ones are omitted."""
         texts_by_digest = {}
         for digest in digests:
-            values = {
-                "tenant": scope.tenant,
-                "digest": bytes.fromhex(digest),
-                "user": scope.user,
-                "proven": scope.proven,
-            }
-            row = transaction.run("text_get", **values).fetchone()
-            if row:
-                texts_by_digest[digest] = row[0].decode("utf-8", "surrogatepass")
+            body = transaction.value("text_get", **access.caller(scope), digest=bytes.fromhex(digest))
+            if body is not None:
+                texts_by_digest[digest] = body.decode("utf-8", "surrogatepass")
         return texts_by_digest
 
     @read
@@ -283,7 +258,7 @@ class ConversationReader(Noun):
         row = access.find(transaction, scope, conversation)
         if row is None:
             return search.NOTHING
-        runs = runs_to(transaction, row["tenant"], row["no"], row["head"])
+        runs = runs_to(transaction, row, row.head)
         return search.search(transaction, row, runs, search_look, self.cache)
 
 
@@ -291,7 +266,7 @@ def _known(
     transaction: Transaction,
     scope: Scope,
     path_query: PathQuery,
-    row: Row | None,
+    row: ConversationRow | None,
     remembered: search.SearchCache,
     *,
     said: Sequence[str] = (),
@@ -375,25 +350,40 @@ def _turn(transaction: Transaction, row: Row) -> Turn:
     return records.turn(row, steps)
 
 
-def summary(transaction: Transaction, row: Row, version: int) -> Summary | None:
+def summary(transaction: Transaction, row: ConversationRow, version: int) -> Summary | None:
     """Return one summary of a conversation."""
-    data = transaction.one("summary_get", tenant=row["tenant"], no=row["no"], version=version)
+    data = transaction.one("summary_get", **row.key, version=version)
     return records.summary(data) if data else None
 
 
 def posts_of(
-    transaction: Transaction, row: Row, *, path: bool = True, last: int | None = None, head: int | None = None
+    transaction: Transaction,
+    row: ConversationRow,
+    *,
+    path: bool = True,
+    last: int | None = None,
+    head: int | None = None,
 ) -> list[Post]:
     """Return the posts of a path (by default the head's), oldest first, or of all branches by seq."""
-    tenant, no = row["tenant"], row["no"]
-    runs = runs_to(transaction, tenant, no, row["head"] if head is None else head) if path else [(1, row["last_seq"])]
-    if last is not None:
-        runs = _newest(runs, last)
-    found = []
-    for first, end in reversed(runs):
-        cursor = transaction.run("posts_stretch", tenant=tenant, no=no, first=first, last=end)
-        found.extend(whole_posts(transaction, tenant, cursor.fetchall()))
-    return found
+    runs = _runs(transaction, row, path=path, head=head)
+    return posts_on(transaction, row, runs if last is None else _newest(runs, last))
+
+
+def _runs(transaction: Transaction, row: ConversationRow, *, path: bool, head: int | None) -> Runs:
+    return runs_to(transaction, row, row.head if head is None else head) if path else [(1, row.last_seq)]
+
+
+def posts_on(transaction: Transaction, row: ConversationRow, runs: Runs, limit: int | None = None) -> list[Post]:
+    """Return the posts of a path, oldest first: the first `limit`, by default all."""
+    posts: list[Post] = []
+    for first, last in reversed(runs):
+        end = last if limit is None else min(last, first + limit - len(posts) - 1)
+        if end < first:
+            break
+        posts += whole_posts(
+            transaction, row.tenant, transaction.run("posts_stretch", **row.key, first=first, last=end).fetchall()
+        )
+    return posts
 
 
 def _newest(runs: Runs, count: int) -> Runs:
@@ -434,27 +424,27 @@ def _holding(transaction: Transaction, scope: Scope, anchors: Sequence[bytes]) -
     return sorted(held, key=lambda no: (held[no], no), reverse=True)[:ALIGNED]
 
 
-def _places(transaction: Transaction, row: Row, digests: Sequence[bytes]) -> Alignment:
-    tenant, no, head = row["tenant"], row["no"], row["head"]
+def _places(transaction: Transaction, row: ConversationRow, digests: Sequence[bytes]) -> Alignment:
+    head = row.head
     asked = list(dict.fromkeys(digests))
     known: dict[bytes, list[int]] = {digest: [] for digest in asked}
     posts: dict[int, PostSpot] = {}
     follows: dict[int, int] = {}  # run -> its parent post
-    values = {"tenant": tenant, "no": no, "digests": b"".join(asked), "at": json.dumps(list(range(len(asked))))}
+    values = {"digests": b"".join(asked), "at": json.dumps(list(range(len(asked))))}
     # One row of JSON: reading row by row would release and reacquire the GIL each time.
-    here = json.loads(transaction.value("posts_by_digests", **values))
+    here = json.loads(transaction.value("posts_by_digests", **row.key, **values))
     for at, seq, parent, depth, run, run_parent in sorted(here):
         known[asked[at]].append(seq)
         posts[seq] = PostSpot(parent, depth, run)
         follows[run] = run_parent
     if head and head not in posts:
-        seq, parent, depth, run, run_parent = transaction.run("spot_of", tenant=tenant, no=no, seq=head).fetchone()
+        seq, parent, depth, run, run_parent = transaction.run("spot_of", **row.key, seq=head).fetchone()
         posts[seq], follows[run] = PostSpot(parent, depth, run), run_parent
     places = tuple(tuple(known[digest]) for digest in digests)
-    return Alignment(records.conversation(row), places, posts, _runs_up(transaction, tenant, no, follows))
+    return Alignment(row.record(), places, posts, _runs_up(transaction, row, follows))
 
 
-def _runs_up(transaction: Transaction, tenant: str, no: int, follows: dict[int, int]) -> dict[int, tuple[int, int]]:
+def _runs_up(transaction: Transaction, row: ConversationRow, follows: dict[int, int]) -> dict[int, tuple[int, int]]:
     """Return the parent post of each run on the paths to the root, and the parent's run."""
     runs: dict[int, tuple[int, int]] = {}
     waiting = list(follows.items())
@@ -464,19 +454,18 @@ def _runs_up(transaction: Transaction, tenant: str, no: int, follows: dict[int, 
             continue
         runs[run] = (0, 0)
         if seq:
-            start, parent = transaction.run("run_of", tenant=tenant, no=no, seq=seq).fetchone()
+            start, parent = transaction.run("run_of", **row.key, seq=seq).fetchone()
             runs[run] = (seq, start)
             waiting.append((start, parent))
     return runs
 
 
-# ---- pages ----------------------------------------------------------------------------------------------------------
-
-
 # ---- the summary of a path ------------------------------------------------------------------------------------------
 
 
-def read_mark(transaction: Transaction, row: Row, runs: Runs, path_query: PathQuery, *, shown: int) -> tuple[int, int]:
+def read_mark(
+    transaction: Transaction, row: ConversationRow, runs: Runs, path_query: PathQuery, *, shown: int
+) -> tuple[int, int]:
     """Return seq and version of the summary from which a path is read, (0, 0) for none.
 
     `shown` is the version in the last window. It is reused while few posts follow it, so that the provider's prompt
@@ -494,24 +483,26 @@ def read_mark(transaction: Transaction, row: Row, runs: Runs, path_query: PathQu
     return mark, version
 
 
-def _newest_summary(transaction: Transaction, row: Row, runs: Runs) -> tuple[int, int]:
-    if not runs or runs[0][1] != row["head"]:
-        return mark_on(transaction, row["tenant"], row["no"], runs)
-    if not row["mark"]:  # the head's mark is stored in the conversation's row
+def _newest_summary(transaction: Transaction, row: ConversationRow, runs: Runs) -> tuple[int, int]:
+    if not runs or runs[0][1] != row.head:
+        return mark_on(transaction, row, runs)
+    if not row.mark:  # the head's mark is stored in the conversation's row
         return 0, 0
-    return row["mark"], transaction.value("summary_ending", **row)
+    return row.mark, transaction.value("summary_ending", **row.key, mark=row.mark)
 
 
-def _named(transaction: Transaction, row: Row, runs: Runs, version: int) -> tuple[int, int]:
-    data = transaction.one("summary_get", tenant=row["tenant"], no=row["no"], version=version)
+def _named(transaction: Transaction, row: ConversationRow, runs: Runs, version: int) -> tuple[int, int]:
+    data = transaction.one("summary_get", **row.key, version=version)
     return (data["upto_seq"], data["version"]) if data and on_path(runs, data["upto_seq"]) else (0, 0)
 
 
-def _serves(transaction: Transaction, row: Row, runs: Runs, path_query: PathQuery, steady: tuple[int, int]) -> bool:
+def _serves(
+    transaction: Transaction, row: ConversationRow, runs: Runs, path_query: PathQuery, steady: tuple[int, int]
+) -> bool:
     """Return whether an earlier summary includes all corrections, and few posts follow it."""
-    tenant, no, (mark, version) = row["tenant"], row["no"], steady
-    posts, tokens = backlog(transaction, tenant, no, tip_at(transaction, tenant, no, runs[0][1]), mark)
+    mark, version = steady
+    posts, tokens = backlog(transaction, row, tip_at(transaction, row, runs[0][1]), mark)
     if posts > path_query.steady_posts or tokens > path_query.full_tokens // 2:
         return False
-    data = transaction.one("summary_get", tenant=tenant, no=no, version=version)
-    return data is not None and bool(data["corrected"] >= last_correction(transaction, tenant, no))
+    data = transaction.one("summary_get", **row.key, version=version)
+    return data is not None and bool(data["corrected"] >= last_correction(transaction, row))

@@ -7,7 +7,6 @@ audit texts that repeat the erased words.
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -19,11 +18,12 @@ from cuebook.records.erasure import ERASED, GONE, NOBODY
 from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, CLIENT, Manifest
 from cuebook.storage import outcomes
-from cuebook.storage.access import lose_corrections, need, raise_epoch, unuse
-from cuebook.storage.database.transaction import Row, Transaction
+from cuebook.storage.access import ConversationRow, encode_json, lose_corrections, need, raise_epoch, unuse
+from cuebook.storage.database.record import columns, record
+from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.memories import ErasedMemories, deliver_anew, unlearn
-from cuebook.storage.rows import decode_body, decode_parts
-from cuebook.storage.tree import SHIFT, tip_at
+from cuebook.storage.rows import decode_parts
+from cuebook.storage.tree import SHIFT, read_body, tip_at
 from cuebook.storage.turns import end_expired
 from cuebook.storage.writes import company_of, leave_waiting, set_head
 
@@ -41,140 +41,165 @@ class ErasedData(Struct, frozen=True):
     taken: ErasedMemories  # counts of erased memories
 
 
+class _StoredPost(Struct):
+    """A post with its text, as stored. `tokens` is the number after the erasure."""
+
+    seq: int
+    id: str
+    parent: int
+    round: int
+    role: Role
+    sender: str
+    state: str
+    message: str | None
+    parts: bytes | None
+    body: bytes | None
+    tokens: int
+
+
+def _stored_posts(transaction: Transaction, row: ConversationRow) -> list[_StoredPost]:
+    return [record(_StoredPost, post) for post in transaction.rows("posts_told", **row.key)]
+
+
 def redact(
-    transaction: Transaction, row: Row, user: str, *, weigh: Callable[[PathPost], int], now: float
+    transaction: Transaction, row: ConversationRow, user: str, *, weigh: Callable[[PathPost], int], now: float
 ) -> ErasedData | None:
     """Erase a user's posts in a conversation of others; None if they have no posts there and take no part."""
-    tenant, no = row["tenant"], row["no"]
-    posts = transaction.rows("posts_told", tenant=tenant, no=no)
-    own = [post for post in posts if post["sender"] == user and post["role"] == "user"]
-    takes_part = user in json.loads(row["participants"])
+    tenant = row.tenant
+    posts = _stored_posts(transaction, row)
+    own = [post for post in posts if post.sender == user and post.role == "user"]
+    takes_part = user in row.participants
     if not own and not takes_part:
         return None
-    texts = {post["seq"]: _texts(transaction, tenant, post) for post in posts} if own else {}
-    quoted = CopyIndex(text for post in own for text in texts[post["seq"]])
-    rounds = {post["seq"] for post in own}
+    texts = {post.seq: _texts(transaction, tenant, post) for post in posts} if own else {}
+    quoted = CopyIndex(text for post in own for text in texts[post.seq])
+    rounds = {post.seq for post in own}
     gone = own + [
         post
         for post in posts
-        if post["role"] != "user"
-        and (post["round"] in rounds or any(quoted.stand_in(text) for text in texts.get(post["seq"], ())))
+        if post.role != "user"
+        and (post.round in rounds or any(quoted.stand_in(text) for text in texts.get(post.seq, ())))
     ]
     going = _ErasedPosts(posts, gone, rounds, quoted, user)
     counts: Counter[str] = Counter()
     erased_memories = ErasedMemories(Counter(), set())
     if own:
         stop(transaction, row, now=now)
-        row = need(transaction, Scope(tenant), row["id"])
+        row = need(transaction, Scope(tenant), row.id)
         counts, erased_memories = _take(transaction, row, going, weigh=weigh)
     return _done(transaction, row, going, counts, erased_memories)
 
 
 def redact_posts(
-    transaction: Transaction, row: Row, seqs: Collection[int], *, weigh: Callable[[PathPost], int], now: float
+    transaction: Transaction,
+    row: ConversationRow,
+    seqs: Collection[int],
+    *,
+    weigh: Callable[[PathPost], int],
+    now: float,
 ) -> ErasedData | None:
     """Erase posts; tool calls and their results are erased together. Return None if all are already empty.
 
     Other posts that repeat their words remain, derived data does not. An erased head moves back.
     """
-    tenant, no = row["tenant"], row["no"]
-    posts = transaction.rows("posts_told", tenant=tenant, no=no)
-    gone = [post for post in _paired(transaction, tenant, posts, set(seqs)) if post["state"] != GONE]
+    tenant = row.tenant
+    posts = _stored_posts(transaction, row)
+    gone = [post for post in _paired(transaction, tenant, posts, set(seqs)) if post.state != GONE]
     if not gone:
         return None
     quoted = CopyIndex(text for post in gone for text in _texts(transaction, tenant, post))
     stop(transaction, row, now=now)
-    row = need(transaction, Scope(tenant), row["id"])
-    going = _ErasedPosts(posts, gone, {post["round"] for post in gone}, quoted)
+    row = need(transaction, Scope(tenant), row.id)
+    going = _ErasedPosts(posts, gone, {post.round for post in gone}, quoted)
     counts, erased_memories = _take(transaction, row, going, weigh=weigh)
-    empty = {post["seq"] for post in gone} | {post["seq"] for post in posts if post["state"] == GONE}
-    parents, head = {post["seq"]: post["parent"] for post in posts}, row["head"]
+    empty = {post.seq for post in gone} | {post.seq for post in posts if post.state == GONE}
+    parents, head = {post.seq: post.parent for post in posts}, row.head
     while head in empty:
         head = parents[head]
-    if head != row["head"]:
+    if head != row.head:
         set_head(transaction, row, head, now=now)
     return _done(transaction, row, going, counts, erased_memories)
 
 
-def _paired(transaction: Transaction, tenant: str, posts: list[Row], seqs: set[int]) -> list[Row]:
+def _paired(transaction: Transaction, tenant: str, posts: list[_StoredPost], seqs: set[int]) -> list[_StoredPost]:
     """Return posts together with the posts of matching tool calls and results.
 
     Call ids are unique only within a round.
     """
-    rounds = {post["round"] for post in posts if post["seq"] in seqs}
+    rounds = {post.round for post in posts if post.seq in seqs}
     calls = {
-        post["seq"]: {(post["round"], call) for call in calls_in(_said(transaction, tenant, post)[1])}
+        post.seq: {(post.round, call) for call in calls_in(_said(transaction, tenant, post)[1])}
         for post in posts
-        if post["round"] in rounds
+        if post.round in rounds
     }
     own = {call for seq in seqs for call in calls.get(seq, ())}
-    return [post for post in posts if post["seq"] in seqs or own & calls.get(post["seq"], set())]
+    return [post for post in posts if post.seq in seqs or own & calls.get(post.seq, set())]
 
 
 class _ErasedPosts(Struct, frozen=True):
     """The posts to erase: among all of a conversation's, with their rounds and texts, and the erased user, if any."""
 
-    posts: list[Row]
-    gone: list[Row]
+    posts: list[_StoredPost]
+    gone: list[_StoredPost]
     rounds: set[int]
     quoted: CopyIndex
     user: str | None = None
 
 
 def _take(
-    transaction: Transaction, row: Row, going: _ErasedPosts, *, weigh: Callable[[PathPost], int]
+    transaction: Transaction, row: ConversationRow, going: _ErasedPosts, *, weigh: Callable[[PathPost], int]
 ) -> tuple[Counter[str], ErasedMemories]:
     """Erase the text of posts and all derived data; return counts by kind, and the erased memories."""
-    tenant, no = row["tenant"], row["no"]
-    ids = {post["id"] for post in going.gone}
+    ids = {post.id for post in going.gone}
     counts = _take_derived(transaction, row, going)
     counts["fullText"], words = _empty(transaction, row, going, weigh=weigh)
-    row["words"] -= words
-    lose_corrections(transaction, tenant, no, ids)
-    erased_memories = unlearn(transaction, tenant, no, ids)
-    deliver_anew(transaction, tenant, no)
+    row.words -= words
+    lose_corrections(transaction, row, ids)
+    erased_memories = unlearn(transaction, row.tenant, row.no, ids)
+    deliver_anew(transaction, row.tenant, row.no)
     return Counter(counts) + erased_memories.counts, erased_memories
 
 
 def _done(
-    transaction: Transaction, row: Row, going: _ErasedPosts, counts: Counter[str], erased_memories: ErasedMemories
+    transaction: Transaction,
+    row: ConversationRow,
+    going: _ErasedPosts,
+    counts: Counter[str],
+    erased_memories: ErasedMemories,
 ) -> ErasedData:
     """Update a conversation's row after an erasure."""
-    tenant, no = row["tenant"], row["no"]
     counts += Counter(outcomes=outcomes.forget(transaction, row, going.user, going.quoted))
     _settle(transaction, row, going.user, anew=bool(going.gone))
-    raise_epoch(transaction, tenant, "conversation", str(no))
-    answered = transaction.run("turns_of_rounds", tenant=tenant, no=no, rounds=json.dumps(sorted(going.rounds)))
+    raise_epoch(transaction, row.tenant, "conversation", str(row.no))
+    answered = transaction.run("turns_of_rounds", **row.key, rounds=json.dumps(sorted(going.rounds)))
     turns = frozenset(turn for (turn,) in answered)
     return ErasedData(dict(counts) | {"posts": len(going.gone)}, turns, going.quoted, erased_memories)
 
 
-def _texts(transaction: Transaction, tenant: str, post: Row) -> list[str]:
+def _texts(transaction: Transaction, tenant: str, post: _StoredPost) -> list[str]:
     """Return the texts of a post and its parts."""
     message, parts = _said(transaction, tenant, post)
     return [text for text in (message, *(part.content for part in parts)) if text]
 
 
-def _said(transaction: Transaction, tenant: str, post: Row) -> tuple[str | None, tuple[Part, ...]]:
-    message, parts = post["message"], post["parts"]
-    if post["body"] is not None:
-        blob = transaction.one("blob_get", tenant=tenant, digest=post["body"])
-        message, parts, _ = decode_body(blob["body"]) if blob else ("", None, None)
+def _said(transaction: Transaction, tenant: str, post: _StoredPost) -> tuple[str | None, tuple[Part, ...]]:
+    message, parts = post.message, post.parts
+    if post.body is not None:
+        message, parts, _ = read_body(transaction, tenant, post.body)
     return message, decode_parts(parts)
 
 
-def stop(transaction: Transaction, row: Row, *, now: float) -> None:
+def stop(transaction: Transaction, row: ConversationRow, *, now: float) -> None:
     """End the running turn of a conversation without its partial answer, because its prompt had erased text."""
-    transaction.run("steps_blank", tenant=row["tenant"], no=row["no"])
-    if row["lease_until"]:
+    transaction.run("steps_blank", **row.key)
+    if row.lease_until:
         end_expired(transaction, row, now=now)
-    leave_waiting(transaction, row, now=now)
+    leave_waiting(transaction, row.key, now=now)
 
 
-def _take_derived(transaction: Transaction, row: Row, going: _ErasedPosts) -> dict[str, int]:
+def _take_derived(transaction: Transaction, row: ConversationRow, going: _ErasedPosts) -> dict[str, int]:
     """Delete summaries, items, quotes in windows, client system texts, and turn metadata."""
-    tenant, no, quoted = row["tenant"], row["no"], going.quoted
-    place = {"tenant": tenant, "no": no}
+    place, quoted = row.key, going.quoted
     counts = {table: transaction.run(f"delete_{table}", **place).rowcount for table in ("summaries", "items")}
     counts["vectors"] = transaction.run("delete_vectors", **place).rowcount
     for table in ("reflections", "tuning", "optimizations", "outbox", "embedded"):
@@ -189,22 +214,22 @@ def _take_derived(transaction: Transaction, row: Row, going: _ErasedPosts) -> di
         for text in (*manifest.front, *manifest.volatile):
             digest = bytes.fromhex(text.digest)
             if digest not in digests and (
-                text in manifest.volatile or text.kind == "summary" or _quotes(transaction, tenant, digest, quoted)
+                text in manifest.volatile or text.kind == "summary" or _quotes(transaction, row.tenant, digest, quoted)
             ):
                 digests.add(digest)
     digests |= fronts[True] - fronts[False]
-    counts["blobs"] = sum(unuse(transaction, tenant, no, digest) for digest in digests)
+    counts["blobs"] = sum(unuse(transaction, place, digest) for digest in digests)
     for turn in transaction.rows("turns_told", **place):
         told = json.loads(turn["metadata"])
         metadata = {name: value for name, value in told.items() if name not in _DERIVED and not _tells(value, quoted)}
         if metadata != told:
-            transaction.run("turn_metadata", **place, n=turn["n"], metadata=json.dumps(metadata, ensure_ascii=False))
+            transaction.run("turn_metadata", **place, n=turn["n"], metadata=encode_json(metadata))
     return counts
 
 
 def _quotes(transaction: Transaction, tenant: str, digest: bytes, quoted: CopyIndex) -> bool:
-    blob = transaction.one("blob_get", tenant=tenant, digest=digest)
-    return blob is not None and quoted.stand_in(blob["body"].decode("utf-8", "replace"))
+    body = transaction.value("blob_get", tenant=tenant, digest=digest)
+    return body is not None and quoted.stand_in(body.decode("utf-8", "replace"))
 
 
 def _tells(value: object, quoted: CopyIndex) -> bool:
@@ -212,44 +237,41 @@ def _tells(value: object, quoted: CopyIndex) -> bool:
 
 
 def _empty(
-    transaction: Transaction, row: Row, going: _ErasedPosts, *, weigh: Callable[[PathPost], int]
+    transaction: Transaction, row: ConversationRow, going: _ErasedPosts, *, weigh: Callable[[PathPost], int]
 ) -> tuple[int, int]:
     """Empty the text of posts; return the numbers of index entries and of words."""
-    tenant, no = row["tenant"], row["no"]
     found = words = 0
     for post in going.gone:
-        role: Role = ASSISTANT if post["role"] == "tool" else post["role"]  # the result no longer refers to a call
-        sender = NOBODY if going.user is not None and post["sender"] == going.user else post["sender"]
-        empty = PathPost(post["seq"], "", 0, role, sender, ERASED, 0, None, 0, 0, 0.0, None, None, GONE)
-        post["tokens"] = weigh(empty)
-        digest = digest_of(f"{GONE}\x00{no}\x00{post['seq']}".encode())
-        place = {"tenant": tenant, "no": no, "seq": post["seq"]}
-        values = {"sender": sender, "role": role, "message": ERASED, "tokens": post["tokens"], "digest": digest}
-        transaction.run("post_erase", **place, **values)
-        if post["body"] is not None:
-            unuse(transaction, tenant, no, post["body"])
-        key = {"id": no << SHIFT | post["seq"]}
-        post_words = transaction.one("post_text_words", **key)
+        role: Role = ASSISTANT if post.role == "tool" else post.role  # the result no longer refers to a call
+        sender = NOBODY if going.user is not None and post.sender == going.user else post.sender
+        empty = PathPost(post.seq, "", 0, role, sender, ERASED, 0, None, 0, 0, 0.0, None, None, GONE)
+        post.tokens = weigh(empty)
+        digest = digest_of(f"{GONE}\x00{row.no}\x00{post.seq}".encode())
+        values = {"sender": sender, "role": role, "message": ERASED, "tokens": post.tokens, "digest": digest}
+        transaction.run("post_erase", **row.key, seq=post.seq, **values)
+        if post.body is not None:
+            unuse(transaction, row.key, post.body)
+        id_ = row.no << SHIFT | post.seq
+        post_words = transaction.value("post_text_words", id=id_)
         if post_words is not None:
-            words += post_words["c1"].count(" ") + 1
-            found += transaction.run("post_text_delete", **key).rowcount
+            words += post_words.count(" ") + 1
+            found += transaction.run("post_text_delete", id=id_).rowcount
     sums = {0: 0}
     for post in going.posts:
-        sums[post["seq"]] = sums[post["parent"]] + post["tokens"]
-        transaction.run("post_sum", tenant=tenant, no=no, seq=post["seq"], path_tokens=sums[post["seq"]])
+        sums[post.seq] = sums[post.parent] + post.tokens
+        transaction.run("post_sum", **row.key, seq=post.seq, path_tokens=sums[post.seq])
     return found, words
 
 
-def _settle(transaction: Transaction, row: Row, user: str | None, *, anew: bool) -> None:
+def _settle(transaction: Transaction, row: ConversationRow, user: str | None, *, anew: bool) -> None:
     """Remove the user from a conversation's row; `anew` makes it due for summarization from its first post."""
-    tenant, no = row["tenant"], row["no"]
-    transaction.run("post_recipient", tenant=tenant, no=no, user=user, nobody=NOBODY)
-    names = {name: [each for each in json.loads(row[name]) if each != user] for name in ("participants", "speakers")}
-    transaction.run("participant_delete", tenant=tenant, user=user, no=no)
-    values: dict[str, Any] = {name: json.dumps(left, ensure_ascii=False) for name, left in names.items()}
-    values["company"] = json.dumps(company_of(row, json.loads(row["participants"]), names["participants"]))
-    values |= {name: row[name] for name in ("no", "mark", "backlog", "backlog_tokens")}
+    transaction.run("post_recipient", **row.key, user=user, nobody=NOBODY)
+    transaction.run("participant_delete", **row.key, user=user)
+    left = tuple(each for each in row.participants if each != user)
+    row.company, row.participants = company_of(row, left), left
+    row.speakers = tuple(each for each in row.speakers if each != user)
+    row.words = max(0, row.words)
     if anew:
-        tip = tip_at(transaction, tenant, no, row["head"])
-        values |= {"mark": 0, "backlog": tip.path_count, "backlog_tokens": tip.path_tokens}
-    transaction.run("conversation_erased", **values | {"words": max(0, row["words"])})
+        tip = tip_at(transaction, row, row.head)
+        row.mark, row.backlog, row.backlog_tokens = 0, tip.path_count, tip.path_tokens
+    transaction.run("conversation_erased", **columns(row))

@@ -1,6 +1,5 @@
 """Store reflections (background jobs after a turn): requested when a turn opens, saved by compare-and-set."""
 
-import json
 from collections.abc import Sequence
 from itertools import islice, takewhile
 
@@ -13,9 +12,9 @@ from cuebook.records.memory import Scope
 from cuebook.records.mind import Reflection
 from cuebook.records.turn import TurnOn
 from cuebook.storage import access
-from cuebook.storage import rows as records
-from cuebook.storage.access import current_epoch
+from cuebook.storage.access import ConversationRow, own_epoch
 from cuebook.storage.audit import chained
+from cuebook.storage.database.record import record
 from cuebook.storage.database.transaction import Cursor, Noun, Row, Transaction, read, write
 from cuebook.storage.tree import Runs, on_path, runs_to
 
@@ -26,42 +25,33 @@ from cuebook.storage.tree import Runs, on_path, runs_to
 _AT_ONCE = 16
 
 
-def turn_on(transaction: Transaction, tenant: str, no: int, runs: Runs) -> TurnOn | None:
+def turn_on(transaction: Transaction, row: ConversationRow, runs: Runs) -> TurnOn | None:
     """Return the turn of a path's newest answered round: the newest whose reply is on the path.
 
     If no reply is on the path, return the newest turn whose query is. Turns that answer the path's last post count,
     so that a regenerated answer finds them.
     """
     for first, last in runs:
-        for row in transaction.rows("turns_on_run", tenant=tenant, no=no, first=first, last=last, limit=_AT_ONCE):
-            if on_path(runs, row["query_seq"]):
-                return _chosen(transaction, row, runs)
+        for turn in transaction.rows("turns_on_run", **row.key, first=first, last=last, limit=_AT_ONCE):
+            if on_path(runs, turn["query_seq"]):
+                return _chosen(transaction, row, turn, runs)
     return None
 
 
-def _chosen(transaction: Transaction, newest: Row, runs: Runs) -> TurnOn:
-    tenant, no, round_ = newest["tenant"], newest["conversation"], newest["round"]
+def _chosen(transaction: Transaction, row: ConversationRow, newest: Row, runs: Runs) -> TurnOn:
     if newest["reply_seq"] and on_path(runs, newest["reply_seq"]):
-        return read_turn(transaction, newest)
-    same = transaction.rows("turns_on_run", tenant=tenant, no=no, first=round_, last=round_, limit=_AT_ONCE)
-    spoke = (row for row in same if row["reply_seq"] and on_path(runs, row["reply_seq"]))
-    return read_turn(transaction, next(spoke, newest))
+        return read_turn(transaction, row, newest)
+    span = {"first": newest["round"], "last": newest["round"], "limit": _AT_ONCE}
+    same = transaction.rows("turns_on_run", **row.key, **span)
+    spoke = (turn for turn in same if turn["reply_seq"] and on_path(runs, turn["reply_seq"]))
+    return read_turn(transaction, row, next(spoke, newest))
 
 
-def read_turn(transaction: Transaction, row: Row) -> TurnOn:
-    """Parse a turn's row."""
-    error = ""
-    if row["state"] in ("failed", "interrupted"):
-        step = transaction.one("step_last", tenant=row["tenant"], no=row["conversation"], turn=row["n"])
-        error = step["error"] if step else ""
-    return TurnOn(
-        n=row["n"],
-        state=row["state"],
-        query_seq=row["query_seq"],
-        reply_seq=row["reply_seq"],
-        error=error,
-        metadata=json.loads(row["metadata"]),
-    )
+def read_turn(transaction: Transaction, row: ConversationRow, turn: Row) -> TurnOn:
+    """Parse a turn's row, with the error of its last step if it failed."""
+    failed = turn["state"] in ("failed", "interrupted")
+    step = transaction.one("step_last", **row.key, turn=turn["n"]) if failed else None
+    return record(TurnOn, turn, error=step["error"] if step else "")
 
 
 _NUMBERS = 1_000_000  # most reflections of one turn
@@ -88,10 +78,9 @@ class ReflectionStore(Noun):
         row = access.find(transaction, scope, conversation)
         if row is None:
             return []
-        place = {"tenant": row["tenant"], "no": row["no"]}
         return [
-            DueReflection(tenant=row["tenant"], conversation=row["id"], turn=turn, n=n)
-            for turn, n in transaction.run("reflections_due_in", **place, limit=limit)
+            DueReflection(tenant=row.tenant, conversation=row.id, turn=turn, n=n)
+            for turn, n in transaction.run("reflections_due_in", **row.key, limit=limit)
         ]
 
     @write
@@ -106,12 +95,12 @@ class ReflectionStore(Noun):
     ) -> bool:
         """Store a reflection. Return False, and store nothing, if it exists or its conversation changed meanwhile."""
         row = access.find(transaction, scope, reflecting.conversation.id)
-        if row is None or row["no"] != reflecting.conversation.no or reflecting.epoch != _epoch(transaction, row):
+        if row is None or row.no != reflecting.conversation.no or reflecting.epoch != own_epoch(transaction, row):
             return False
-        place = {"tenant": row["tenant"], "no": row["no"], "turn": reflecting.turn.n, "n": reflecting.n}
+        place = {"tenant": row.tenant, "no": row.no, "turn": reflecting.turn.n, "n": reflecting.n}
         if not transaction.run("reflection_done", body=_encode(reflection).decode(), **place).rowcount:
             return False
-        chained(transaction, row["tenant"], audit)
+        chained(transaction, row.tenant, audit)
         return True
 
     @write
@@ -121,8 +110,7 @@ class ReflectionStore(Noun):
         Raises NotFound, and InvalidInput if there is no turn.
         """
         row = access.need(transaction, scope, conversation)
-        tenant, no = row["tenant"], row["no"]
-        last = turn_on(transaction, tenant, no, runs_to(transaction, tenant, no, row["head"]))
+        last = turn_on(transaction, row, runs_to(transaction, row, row.head))
         if last is None:
             msg = f"Conversation {conversation!r} has no turn to reflect on. Send a message first."
             raise InvalidInput(msg, where="conversation")
@@ -133,8 +121,7 @@ class ReflectionStore(Noun):
     def waiting(self, transaction: Transaction, scope: Scope, conversation: str) -> int:
         """Count a conversation's due reflections, including those of running turns. Raises NotFound."""
         row = access.need(transaction, scope, conversation)
-        result = transaction.run("reflections_waiting", tenant=row["tenant"], no=row["no"]).fetchone()
-        return int(result[0])
+        return int(transaction.value("reflections_waiting", **row.key))
 
     @read
     def of(
@@ -142,7 +129,7 @@ class ReflectionStore(Noun):
     ) -> list[Reflection]:
         """Return reflections of a conversation on all branches, or of one turn, newest first. Raises NotFound."""
         row = access.need(transaction, scope, conversation)
-        found = (_reflection(body) for body, *_ in _made(transaction, row, turn or row["turns"]))
+        found = (_reflection(body) for body, *_ in _made(transaction, row, turn or row.turns))
         return list(islice(takewhile(lambda each: turn in (None, each.turn), found), limit))
 
     @read
@@ -151,14 +138,14 @@ class ReflectionStore(Noun):
         return _reflecting(transaction, scope, due)
 
 
-def ask(transaction: Transaction, row: Row, turn: int, calls: Sequence[MetapromptTask]) -> None:
+def ask(transaction: Transaction, row: ConversationRow, turn: int, calls: Sequence[MetapromptTask]) -> None:
     """Request a reflection on a turn; do nothing without calls."""
     if calls:
         text = _encode(tuple(calls)).decode()
-        transaction.run("reflection_ask", tenant=row["tenant"], no=row["no"], turn=turn, calls=text)
+        transaction.run("reflection_ask", **row.key, turn=turn, calls=text)
 
 
-def newest_on(transaction: Transaction, row: Row, runs: Runs, *, upto: int) -> Reflection | None:
+def newest_on(transaction: Transaction, row: ConversationRow, runs: Runs, *, upto: int) -> Reflection | None:
     """Return the newest reflection on a turn of a path, up to a turn number."""
     for body, query, reply in _made(transaction, row, upto):
         if on_path(runs, query) or (reply and on_path(runs, reply)):
@@ -166,30 +153,25 @@ def newest_on(transaction: Transaction, row: Row, runs: Runs, *, upto: int) -> R
     return None
 
 
-def _made(transaction: Transaction, row: Row, upto: int) -> Cursor:
-    return transaction.run("reflections_made", tenant=row["tenant"], no=row["no"], turn=upto)
-
-
-def _epoch(transaction: Transaction, row: Row) -> int:
-    return current_epoch(transaction, row["tenant"], "conversation", str(row["no"]))
+def _made(transaction: Transaction, row: ConversationRow, upto: int) -> Cursor:
+    return transaction.run("reflections_made", **row.key, turn=upto)
 
 
 def _reflecting(transaction: Transaction, scope: Scope, due: DueReflection) -> ReflectionInput | None:
     row = access.find(transaction, scope, due.conversation)
     if row is None:
         return None
-    tenant, no = row["tenant"], row["no"]
-    data = transaction.one("reflection_get", tenant=tenant, no=no, turn=due.turn, n=due.n)
-    fields = transaction.one("turn_get", tenant=tenant, no=no, n=due.turn)
+    data = transaction.one("reflection_get", **row.key, turn=due.turn, n=due.n)
+    fields = transaction.one("turn_get", **row.key, n=due.turn)
     if data is None or fields is None or not data["due"]:
         return None
-    turn = read_turn(transaction, fields)
-    runs = runs_to(transaction, tenant, no, turn.reply_seq or turn.query_seq)
+    turn = read_turn(transaction, row, fields)
+    runs = runs_to(transaction, row, turn.reply_seq or turn.query_seq)
     return ReflectionInput(
-        conversation=records.conversation(row),
+        conversation=row.record(),
         turn=turn,
         n=due.n,
         calls=_calls(data["calls"]),
         before=newest_on(transaction, row, runs, upto=due.turn),
-        epoch=_epoch(transaction, row),
+        epoch=own_epoch(transaction, row),
     )

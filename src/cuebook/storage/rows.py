@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from cuebook.records.conversation import Conversation, Draft, Part, Post
-from cuebook.records.memory import Item, Summary
+from cuebook.records.conversation import Draft, Part, Post
+from cuebook.records.memory import Summary
 from cuebook.records.turn import Manifest, Step, Turn, Usage
 from cuebook.storage.database.transaction import Row
 
@@ -41,30 +41,6 @@ def decode_body(blob: bytes) -> tuple[str, bytes | None, bytes | None]:
 def decode_parts(raw: bytes | None) -> tuple[Part, ...]:
     """Parse parts from JSON."""
     return _parts.decode(raw) if raw else ()
-
-
-def conversation(row: Row) -> Conversation:
-    """Parse a conversation's row."""
-    return Conversation(
-        id=row["id"],
-        no=row["no"],
-        user=row["user_id"],
-        persona=row["persona"],
-        participants=tuple(json.loads(row["participants"])),
-        head=row["head"],
-        last_seq=row["last_seq"],
-        turns=row["turns"],
-        generation=row["generation"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        metadata=json.loads(row["metadata"]),
-        lease_until=row["lease_until"],
-        fence=row["fence"],
-        backlog=row["backlog"],
-        backlog_tokens=row["backlog_tokens"],
-        mark=row["mark"],
-        open_round=row["open_round"],
-    )
 
 
 def post(row: Sequence[Any], body: bytes | None) -> Post:
@@ -107,27 +83,6 @@ def summary(row: Row) -> Summary:
         tokens=row["tokens"],
         tainted=row["tainted"],
         corrected=row["corrected"],
-    )
-
-
-def item(row: Row) -> Item:
-    """Parse an item's row."""
-    return Item(
-        id=row["id"],
-        category=row["category"],
-        text=row["text"],
-        sources=tuple(json.loads(row["sources"])),
-        subject=row["subject"],
-        trust=row["trust"],
-        confidence=row["confidence"],
-        valid_from=row["valid_from"],
-        valid_to=row["valid_to"],
-        supersedes=row["supersedes"],
-        superseded_by=row["superseded_by"],
-        name=row["name"],
-        status=row["status"],
-        seq=row["seq"],
-        weight=row["weight"],
     )
 
 

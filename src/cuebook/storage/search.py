@@ -11,7 +11,8 @@ from msgspec import Struct
 from cuebook.interfaces.store import PostMatch, SearchLook, SearchResult
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_expression, read_query
 from cuebook.records.memory import Scope
-from cuebook.storage.database.transaction import Row, Transaction
+from cuebook.storage.access import ConversationRow, by_no
+from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.rows import decode_body
 from cuebook.storage.tree import SHIFT, Runs, bodies, on_path, owner_token, runs_to, tenant_token
 from cuebook.storage.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
@@ -205,11 +206,11 @@ def rarest(counts: Mapping[str, int]) -> list[str]:
 
 
 def search(
-    transaction: Transaction, conversation: Row, runs: Runs, search_look: SearchLook, search_cache: SearchCache
+    transaction: Transaction, row: ConversationRow, runs: Runs, search_look: SearchLook, search_cache: SearchCache
 ) -> SearchResult:
     """Find posts of one path, each with its neighbors."""
-    no, posts = conversation["no"], conversation["last_seq"]
-    query = read_query(search_look.text, speakers=json.loads(conversation["speakers"]))
+    no, posts = row.no, row.last_seq
+    query = read_query(search_look.text, speakers=row.speakers)
     frequencies: dict[str, int] = {}
     if posts > SMALL:
         frequencies = {term: search_cache.count(transaction, no, term, posts=posts) for term in query.terms}
@@ -217,14 +218,14 @@ def search(
     hits = [rowid & _SEQ for rowid in _match(transaction, query, None, rows_of(no), search_look.limit)]
     if posts <= SMALL and len(hits) >= search_look.limit:
         frequencies = {term: search_cache.count(transaction, no, term, posts=posts) for term in query.terms}
-    close = _close(transaction, conversation, search_look, search_cache)
+    close = _close(transaction, row, search_look, search_cache)
     if close is not None:
         hits = in_turn(hits, close.best(min(search_look.limit, CLOSEST), runs))
-    post_matches = _with_neighbours(transaction, conversation, runs, hits)
+    post_matches = _with_neighbours(transaction, row, runs, hits)
     return SearchResult(
         found=tuple(_placed(post_matches, close)),
         posts=posts,
-        mean_words=max(1.0, conversation["words"] / max(1, posts)),
+        mean_words=max(1.0, row.words / max(1, posts)),
         frequencies=frequencies,
         mean_cosine=usual(close.total, len(close.seqs)) if close else 0.0,
         akin=akin_among(search_look.dense.akin, len(close.seqs) if close else 0) if search_look.dense else 1.0,
@@ -232,14 +233,12 @@ def search(
 
 
 def _close(
-    transaction: Transaction, conversation: Row, search_look: SearchLook, search_cache: SearchCache
+    transaction: Transaction, row: ConversationRow, search_look: SearchLook, search_cache: SearchCache
 ) -> Close | None:
     """Compare the query's vector, if any, with those of a conversation."""
     if search_look.dense is None:
         return None
-    return search_cache.matrices.close(
-        transaction, conversation["tenant"], scope_of(conversation["no"]), search_look.dense
-    )
+    return search_cache.matrices.close(transaction, row.tenant, scope_of(row.no), search_look.dense)
 
 
 def _placed(post_matches: Sequence[PostMatch], close: Close | None) -> Sequence[PostMatch]:
@@ -285,7 +284,7 @@ def search_owned(
         if not seqs:
             continue
         post_matches.extend(_placed(_with_neighbours(transaction, row, runs, seqs), close))
-        posts, words = posts + row["last_seq"], words + row["words"]
+        posts, words = posts + row.last_seq, words + row.words
         if close is not None:
             cosines, vectors = cosines + close.total, vectors + len(close.seqs)
     return SearchResult(
@@ -303,18 +302,15 @@ def _closest(
     numbers: Iterable[int],
     search_look: SearchLook,
     search_cache: SearchCache,
-) -> dict[int, tuple[Row, Runs, Close | None, list[int]]]:
+) -> dict[int, tuple[ConversationRow, Runs, Close | None, list[int]]]:
     """Return existing conversations, each with its path and its share of the CLOSEST posts of all."""
-    results: dict[int, tuple[Row, Runs, Close | None, list[int]]] = {}
+    results: dict[int, tuple[ConversationRow, Runs, Close | None, list[int]]] = {}
     ranked: list[tuple[float, int, int]] = []
     for no in numbers:
-        row = transaction.one("conversation_by_no", tenant=scope.tenant, no=no)
+        row = by_no(transaction, scope.tenant, no)
         if row is None:
             continue
-        runs, close = (
-            runs_to(transaction, scope.tenant, no, row["head"]),
-            _close(transaction, row, search_look, search_cache),
-        )
+        runs, close = runs_to(transaction, row, row.head), _close(transaction, row, search_look, search_cache)
         best = close.best(CLOSEST, runs) if close else []
         cosines = close.of(best) if close else {}
         ranked += [(-cosines[seq], no, seq) for seq in best]
@@ -345,12 +341,14 @@ def _match(
     return [rowid for (rowid,) in transaction.run("search_posts", **{"match": match, "limit": limit, **bounds})]
 
 
-def _with_neighbours(transaction: Transaction, conversation: Row, runs: Runs, hits: Sequence[int]) -> list[PostMatch]:
+def _with_neighbours(
+    transaction: Transaction, row: ConversationRow, runs: Runs, hits: Sequence[int]
+) -> list[PostMatch]:
     """Load hits on a path, best first as given, and the neighbors of the best ones."""
     visible = [seq for seq in hits if on_path(runs, seq)]
     direct = set(visible)
     around = {near for seq in visible[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)} - direct
-    return _found(transaction, conversation, direct=direct, around=around)
+    return _found(transaction, row, direct=direct, around=around)
 
 
 def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
@@ -381,19 +379,17 @@ def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
     return near
 
 
-def _found(transaction: Transaction, conversation: Row, *, direct: set[int], around: set[int]) -> list[PostMatch]:
-    tenant, no, name = conversation["tenant"], conversation["no"], conversation["id"]
+def _found(transaction: Transaction, row: ConversationRow, *, direct: set[int], around: set[int]) -> list[PostMatch]:
     seqs = json.dumps(sorted(direct | around))
-    values = {"seqs": seqs, "tenant": tenant, "no": no, "base": no << SHIFT}
-    rows = transaction.run("found_posts", **values).fetchall()
-    bodies_by_digest = bodies(transaction, tenant, [row[8] for row in rows if row[8] is not None])
+    posts = transaction.run("found_posts", **row.key, seqs=seqs, base=row.no << SHIFT).fetchall()
+    bodies_by_digest = bodies(transaction, row.tenant, [post[8] for post in posts if post[8] is not None])
     post_matches = []
-    for seq, id_, role, sender, message, created_at, tokens, parent, body, key in rows:
+    for seq, id_, role, sender, message, created_at, tokens, parent, body, key in posts:
         text = (
             decode_body(bodies_by_digest[body])[0] if body is not None and body in bodies_by_digest else message or ""
         )
         near = seq in direct
         post_matches.append(
-            PostMatch(seq, id_, role, sender, text, created_at, tokens, parent, near, name, key or "", no)
+            PostMatch(seq, id_, role, sender, text, created_at, tokens, parent, near, row.id, key or "", row.no)
         )
     return post_matches

@@ -2,7 +2,7 @@
 
 -- name: conversation_by_id
 -- Select a conversation's row by tenant and id.
-SELECT * FROM conversation WHERE tenant = :tenant AND id = :id;
+SELECT *, user_id AS "user" FROM conversation WHERE tenant = :tenant AND id = :id;
 
 -- name: conversation_counts
 -- Count all conversations and their posts.
@@ -13,8 +13,7 @@ SELECT count(*) AS conversations, coalesce(sum(last_seq), 0) AS posts FROM conve
 INSERT INTO conversation (tenant, id, user_id, persona, participants, speakers, metadata, head, last_seq, turns, generation, created_at,
     updated_at, fence, lease_turn, lease_until, open_round, mark, backlog, backlog_tokens, compact_not_before, compact_last_at,
     compact_failures, words)
-VALUES (:tenant, :id, :user_id, :persona, :participants, '[]', '{}', 0, 0, 0, 0, :now, :now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-RETURNING no;
+VALUES (:tenant, :id, :user, :persona, :participants, '[]', '{}', 0, 0, 0, 0, :now, :now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 
 -- name: conversation_grow
 -- Update head and counters after posts were stored.
@@ -46,7 +45,7 @@ UPDATE conversation SET open_round = :open_round WHERE no = :no;
 
 -- name: conversation_owner
 -- Set the owner of a conversation.
-UPDATE conversation SET user_id = :user_id, participants = :participants WHERE no = :no;
+UPDATE conversation SET user_id = :user, participants = :participants WHERE no = :no;
 
 -- name: conversation_participants
 -- Set the participants of a conversation.
@@ -74,7 +73,7 @@ UPDATE conversation SET metadata = :metadata WHERE no = :no;
 
 -- name: conversations_page
 -- Select a page of a tenant's conversations, newest first, from a cursor on.
-SELECT * FROM conversation
+SELECT *, user_id AS "user" FROM conversation
 WHERE tenant = :tenant AND (updated_at < :before OR (updated_at = :before AND no < :before_no))
     AND (:user IS NULL OR (user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(participants) WHERE value = :user))
 ORDER BY updated_at DESC, no DESC LIMIT :limit;
@@ -141,7 +140,7 @@ WHERE p.tenant = :tenant AND p.digest = :digest AND c.user_id IS :user ORDER BY 
 
 -- name: conversation_by_no
 -- Select a conversation's row by number.
-SELECT * FROM conversation WHERE tenant = :tenant AND no = :no;
+SELECT *, user_id AS "user" FROM conversation WHERE tenant = :tenant AND no = :no;
 
 -- name: turn_insert
 -- Insert an open turn.
@@ -995,11 +994,11 @@ ON CONFLICT (tenant, kind, owner) DO UPDATE SET epoch = epoch.epoch + 1 RETURNIN
 
 -- name: conversations_of_user
 -- Select the conversations that a user owns.
-SELECT * FROM conversation WHERE tenant = :tenant AND user_id = :user ORDER BY no;
+SELECT *, user_id AS "user" FROM conversation WHERE tenant = :tenant AND user_id = :user ORDER BY no;
 
 -- name: conversations_heard
 -- Select others' conversations in which this name spoke or takes part, and those with too many speakers to know.
-SELECT * FROM conversation WHERE tenant = :tenant AND user_id IS NOT :user AND (
+SELECT *, user_id AS "user" FROM conversation WHERE tenant = :tenant AND user_id IS NOT :user AND (
     EXISTS (SELECT 1 FROM json_each(participants) WHERE value = :user) OR EXISTS (SELECT 1 FROM json_each(speakers) WHERE value = :user)
     OR json_array_length(speakers) >= :many) ORDER BY no;
 
@@ -1354,7 +1353,7 @@ SELECT id, seq, role, sender, created_at AS at FROM post WHERE tenant = :tenant 
 
 -- name: talks_page
 -- Select a page of a tenant's conversations, newest first, each with the start of its first user post.
-SELECT c.*, coalesce((
+SELECT c.*, c.user_id AS "user", coalesce((
     SELECT substr(coalesce(p.message, p.small, ''), 1, 400) FROM post p
     WHERE p.tenant = c.tenant AND p.conversation = c.no AND p.seq <= 8 AND p.role = 'user' ORDER BY p.seq LIMIT 1
 ), '') AS said

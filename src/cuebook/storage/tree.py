@@ -1,6 +1,5 @@
 """Read and extend a conversation's tree: runs, paths, sums along a path, and storing posts; cache recent posts."""
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,8 @@ from msgspec import Struct
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.conversation import Draft, PathPost, Stretch
 from cuebook.records.digest import digest_of
-from cuebook.storage.database.transaction import Row, Transaction
+from cuebook.storage.access import ConversationRow
+from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.rows import INLINE, decode_body, encode_body, encode_parts
 
 #: A full-text rowid is conversation << SHIFT | seq.
@@ -40,29 +40,29 @@ class Tip(Struct):
     path_count: int = 0
 
 
-def tip_at(transaction: Transaction, tenant: str, no: int, seq: int) -> Tip:
+def tip_at(transaction: Transaction, row: ConversationRow, seq: int) -> Tip:
     """Return the path that ends at a post; seq 0 is the root."""
     if seq == 0:
         return Tip()
-    row = transaction.run("post_at", tenant=tenant, no=no, seq=seq).fetchone()
-    if row is None:
+    fields = transaction.run("post_at", **row.key, seq=seq).fetchone()
+    if fields is None:
         raise _no_post(seq)
-    return Tip(*row)
+    return Tip(*fields)
 
 
 def _no_post(seq: int) -> NotFound:
     return NotFound(f"Unknown post with seq {seq} in this conversation.")
 
 
-def runs_to(transaction: Transaction, tenant: str, no: int, head: int) -> Runs:
+def runs_to(transaction: Transaction, row: ConversationRow, head: int) -> Runs:
     """Return the runs of the path that ends at `head`, newest first."""
     results: Runs = []
     while head:
-        row = transaction.run("run_of", tenant=tenant, no=no, seq=head).fetchone()
-        if row is None:
+        run = transaction.run("run_of", **row.key, seq=head).fetchone()
+        if run is None:
             raise _no_post(head)
-        results.append((row[0], head))
-        head = row[1]
+        results.append((run[0], head))
+        head = run[1]
     return results
 
 
@@ -81,24 +81,24 @@ def after(runs: Runs, mark: int) -> Runs:
     return remaining
 
 
-def mark_on(transaction: Transaction, tenant: str, no: int, runs: Runs) -> tuple[int, int]:
+def mark_on(transaction: Transaction, row: ConversationRow, runs: Runs) -> tuple[int, int]:
     """Return seq and version of the last summary on a path, (0, 0) for none."""
-    for version, upto, _ in transaction.run("summary_marks", tenant=tenant, no=no):
+    for version, upto, _ in transaction.run("summary_marks", **row.key):
         if on_path(runs, upto):
             return upto, version
     return 0, 0
 
 
-def backlog(transaction: Transaction, tenant: str, no: int, head: Tip, mark: int) -> tuple[int, int]:
+def backlog(transaction: Transaction, row: ConversationRow, head: Tip, mark: int) -> tuple[int, int]:
     """Count posts and tokens between a mark and the head."""
-    base = tip_at(transaction, tenant, no, mark)
+    base = tip_at(transaction, row, mark)
     return head.path_count - base.path_count, head.path_tokens - base.path_tokens
 
 
-def grow(transaction: Transaction, conversation: Row, drafts: Sequence[Draft], tip: Tip) -> Tip:
-    """Append drafts after `tip` and update the counters of `conversation`. Does not move the head."""
-    tenant, no, seq = conversation["tenant"], conversation["no"], conversation["last_seq"]
-    user = conversation["user_id"]
+def grow(transaction: Transaction, row: ConversationRow, drafts: Sequence[Draft], tip: Tip) -> Tip:
+    """Append drafts after `tip` and update the counters of the row. Does not move the head."""
+    tenant, no, seq = row.tenant, row.no, row.last_seq
+    user = row.user
     scope = f"c{no} {owner_token(tenant, user)} {tenant_token(tenant)}"
     for draft in drafts:
         seq += 1
@@ -107,7 +107,7 @@ def grow(transaction: Transaction, conversation: Row, drafts: Sequence[Draft], t
         start, run_parent = (tip.run_start, tip.run_parent) if same_run else (seq, parent)
         tokens, count = tip.path_tokens + draft.tokens, tip.path_count + 1
         tip = Tip(seq, start, run_parent, seq if draft.opens_round else tip.round, tokens, count)
-        message, parts, wire, body = _place_body(transaction, tenant, no, draft)
+        message, parts, wire, body = _place_body(transaction, row, draft)
         inserted = transaction.run(
             "post_insert", tenant=tenant, no=no, seq=seq, id=draft.id, parent=parent, run_start=start,
             run_parent=run_parent, round=tip.round, sender=draft.sender, recipient=draft.recipient, role=draft.role,
@@ -116,42 +116,40 @@ def grow(transaction: Transaction, conversation: Row, drafts: Sequence[Draft], t
             path_tokens=tokens, path_count=count, digest=draft.digest,
         )  # fmt: skip
         if not inserted.rowcount:
-            msg = f"Post ID {draft.id!r} already exists in conversation {conversation['id']!r}. Use a new id."
+            msg = f"Post ID {draft.id!r} already exists in conversation {row.id!r}. Use a new id."
             raise Conflict(msg)
         if draft.key:
             transaction.run("post_text_insert", id=no << SHIFT | seq, scope=scope, key=draft.key)
-            conversation["words"] += draft.key.count(" ") + 1
-        _hear(conversation, draft.sender)
-    conversation["last_seq"] = seq
+            row.words += draft.key.count(" ") + 1
+        _hear(row, draft.sender)
+    row.last_seq = seq
     return tip
 
 
 def _place_body(
-    transaction: Transaction, tenant: str, no: int, draft: Draft
+    transaction: Transaction, row: ConversationRow, draft: Draft
 ) -> tuple[str | None, bytes | None, bytes | None, bytes | None]:
     """Store a large body apart. Parts of moderate size also stay in the row, for readers of the compressed form."""
     parts = encode_parts(draft.parts) if draft.parts else None
     size = len(draft.message) + len(parts or b"") + len(draft.wire or b"")
     if size <= INLINE:
         return draft.message, parts, draft.wire, None
-    body = keep(transaction, tenant, no, encode_body(draft.message, parts, draft.wire))
+    body = keep(transaction, row, encode_body(draft.message, parts, draft.wire))
     return None, parts if parts is None or len(parts) <= INLINE else APART, None, body
 
 
-def keep(transaction: Transaction, tenant: str, no: int, body: bytes) -> bytes:
+def keep(transaction: Transaction, row: ConversationRow, body: bytes) -> bytes:
     """Store a body once with a reference from this conversation; return its digest."""
     digest = digest_of(body)
-    transaction.run("blob_insert", tenant=tenant, digest=digest, body=body)
-    transaction.run("blob_use", tenant=tenant, digest=digest, no=no)
+    transaction.run("blob_insert", tenant=row.tenant, digest=digest, body=body)
+    transaction.run("blob_use", **row.key, digest=digest)
     return digest
 
 
-def _hear(conversation: Row, sender: str) -> None:
+def _hear(row: ConversationRow, sender: str) -> None:
     """Store a speaker's name."""
-    if f'"{sender}"' not in conversation["speakers"]:
-        names = json.loads(conversation["speakers"])
-        if sender not in names and len(names) < SPEAKERS:
-            conversation["speakers"] = json.dumps([*names, sender], ensure_ascii=False)
+    if sender not in row.speakers and len(row.speakers) < SPEAKERS:
+        row.speakers = (*row.speakers, sender)
 
 
 def tenant_token(tenant: str) -> str:
@@ -164,29 +162,28 @@ def owner_token(tenant: str, user: str | None) -> str:
     return "u" + digest_of(f"{tenant}\x00{user or ''}".encode())[:8].hex()
 
 
-def settle_head(transaction: Transaction, conversation: Row, start: Tip, tip: Tip, *, now: float) -> None:
+def settle_head(transaction: Transaction, row: ConversationRow, start: Tip, tip: Tip, *, now: float) -> None:
     """Make `tip` the head after posts were appended after `start`, and update mark and backlog."""
-    if start.seq == conversation["head"]:
-        conversation["backlog"] += tip.path_count - start.path_count
-        conversation["backlog_tokens"] += tip.path_tokens - start.path_tokens
+    if start.seq == row.head:
+        row.backlog += tip.path_count - start.path_count
+        row.backlog_tokens += tip.path_tokens - start.path_tokens
     else:
-        turn_to(transaction, conversation, tip)
-    conversation["head"] = tip.seq
-    save_growth(transaction, conversation, now=now)
+        turn_to(transaction, row, tip)
+    row.head = tip.seq
+    save_growth(transaction, row, now=now)
 
 
-def turn_to(transaction: Transaction, conversation: Row, tip: Tip) -> None:
+def turn_to(transaction: Transaction, row: ConversationRow, tip: Tip) -> None:
     """Make `tip` the head in the row, with its mark and backlog, and mark the conversation for delivery."""
-    tenant, no = conversation["tenant"], conversation["no"]
-    mark, _ = mark_on(transaction, tenant, no, runs_to(transaction, tenant, no, tip.seq))
-    count, tokens = backlog(transaction, tenant, no, tip, mark)
-    conversation.update(head=tip.seq, mark=mark, backlog=count, backlog_tokens=tokens)
-    transaction.run("delivery_again", tenant=tenant, no=no)
+    row.head = tip.seq
+    row.mark, _ = mark_on(transaction, row, runs_to(transaction, row, tip.seq))
+    row.backlog, row.backlog_tokens = backlog(transaction, row, tip, row.mark)
+    transaction.run("delivery_again", **row.key)
 
 
-def save_growth(transaction: Transaction, conversation: Row, *, now: float) -> None:
+def save_growth(transaction: Transaction, row: ConversationRow, *, now: float) -> None:
     """Save a conversation's counters."""
-    transaction.run("conversation_grow", **{**conversation, "now": max(now, conversation["updated_at"])})
+    transaction.run("conversation_grow", **row.counters, now=max(now, row.updated_at))
 
 
 def bodies(transaction: Transaction, tenant: str, digests: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -232,12 +229,12 @@ def read_body(transaction: Transaction, tenant: str, digest: bytes | None) -> tu
     return decode_body(kept[0]) if kept else ("", None, None)
 
 
-def unread(transaction: Transaction, tenant: str, no: int, runs: Runs) -> tuple[Stretch, ...]:
+def unread(transaction: Transaction, row: ConversationRow, runs: Runs) -> tuple[Stretch, ...]:
     """Return the unread stretches of a path with their sums, oldest first."""
     stretches = []
     for first, last in runs:
-        end = transaction.one("sums_at", tenant=tenant, no=no, seq=last)
-        start = transaction.one("sums_at", tenant=tenant, no=no, seq=first)
+        end = transaction.one("sums_at", **row.key, seq=last)
+        start = transaction.one("sums_at", **row.key, seq=first)
         if end and start:
             tokens = end["path_tokens"] - start["path_tokens"] + start["tokens"]
             stretches.append(Stretch(first, last, end["path_count"] - start["path_count"] + 1, tokens))

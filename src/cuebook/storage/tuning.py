@@ -12,8 +12,8 @@ from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, Tally, TuningState, TuningTotals
 from cuebook.storage import access
-from cuebook.storage.database.transaction import Noun, Row, Transaction, read, write
-from cuebook.storage.rows import conversation as conversation_record
+from cuebook.storage.access import ConversationRow
+from cuebook.storage.database.transaction import Noun, Transaction, read, write
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import on_path, runs_to, with_bodies
 
@@ -37,7 +37,7 @@ class TuningStore(Noun):
     def tuned(self, transaction: Transaction, scope: Scope, conversation: str) -> LastTuning | None:
         """Return a conversation's tuning, None before its first run. Raises NotFound."""
         row = access.need(transaction, scope, conversation)
-        data = transaction.one("tuning_get", tenant=row["tenant"], no=row["no"])
+        data = transaction.one("tuning_get", **row.key)
         if data is None:
             return None
         tuning = _tuning(data["parameters"])
@@ -114,9 +114,9 @@ def _whose(transaction: Transaction, scope: Scope, conversation: str | None) -> 
     return {"tenant": scope.tenant, "user": scope.user, "proven": scope.proven, "id": conversation}
 
 
-def _entries(transaction: Transaction, row: Row, *, after: int, limit: int) -> Entries:
-    tenant, no = row["tenant"], row["no"]
-    runs = runs_to(transaction, tenant, no, row["head"])
+def _entries(transaction: Transaction, row: ConversationRow, *, after: int, limit: int) -> Entries:
+    tenant, no = row.tenant, row.no
+    runs = runs_to(transaction, row, row.head)
     anew = after > 0 and not on_path(runs, after)
     posts: list[PathPost] = []
     for first, last in reversed(behind(runs, 0 if anew else after)):
@@ -126,14 +126,14 @@ def _entries(transaction: Transaction, row: Row, *, after: int, limit: int) -> E
         values = {"tenant": tenant, "no": no, "first": first, "last": min(last, first + room - 1)}
         posts += reversed(list(starmap(PathPost, transaction.run("path_stretch", **values))))
     path_posts = with_bodies(transaction, tenant, posts)
-    return Entries(conversation=conversation_record(row), posts=tuple(path_posts), anew=anew)
+    return Entries(conversation=row.record(), posts=tuple(path_posts), anew=anew)
 
 
 def _keep(transaction: Transaction, scope: Scope, conversation: str, tuning_run: TuningRun) -> bool:
     row = access.find(transaction, scope, conversation)
-    if row is None or row["no"] != tuning_run.no:
+    if row is None or row.no != tuning_run.no:
         return False
-    values = {"tenant": row["tenant"], "no": row["no"]}
+    values = {"tenant": row.tenant, "no": row.no}
     put = {**values, "parameters": _encode(tuning_run.tuning).decode(), "seen_seq": tuning_run.seen_seq}
     if transaction.run("tuning_put", **put, now=tuning_run.now, before=tuning_run.before).fetchone() is None:
         return False
@@ -143,7 +143,7 @@ def _keep(transaction: Transaction, scope: Scope, conversation: str, tuning_run:
     return True
 
 
-def standing(transaction: Transaction, row: Row) -> TuningState | None:
+def standing(transaction: Transaction, row: ConversationRow) -> TuningState | None:
     """Return a conversation's tuning for its scene."""
-    data = transaction.one("tuning_get", tenant=row["tenant"], no=row["no"])
+    data = transaction.one("tuning_get", **row.key)
     return _tuning(data["parameters"]) if data else None

@@ -14,7 +14,7 @@ from cuebook.memory.scopes import KEPT
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
 from cuebook.storage import access, memories, outcomes, reflections
-from cuebook.storage.access import current_epoch
+from cuebook.storage.access import ConversationRow, current_epoch, encode_json
 from cuebook.storage.audit import chained
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
@@ -119,7 +119,7 @@ class TurnStore(Noun):
         user = opening.user or scope.user
         row = begin(transaction, scope, opening.conversation, user=user, persona=opening.persona, now=opening.now)
         _compare(row, opening, holders)
-        if row["lease_until"]:
+        if row.lease_until:
             if end_expired(transaction, row, now=opening.now):
                 return None
             row = access.need(transaction, scope, opening.conversation)
@@ -129,18 +129,18 @@ class TurnStore(Noun):
         keep_named(transaction, row, named)
         if opening.delivers:
             memories.wanted(transaction, row)
-        memories.used(transaction, row["tenant"], opening.uses, by=USE, now=opening.now)
+        memories.used(transaction, row.tenant, opening.uses, by=USE, now=opening.now)
         lease = _begin_step(transaction, scope, row, opening, base_seq=tip.seq, holder=holders.own_name())
         reflections.ask(transaction, row, lease.turn, opening.calls)
         for text in opening.texts.values():
-            keep(transaction, row["tenant"], row["no"], text.encode("utf-8", "surrogatepass"))
+            keep(transaction, row, text.encode("utf-8", "surrogatepass"))
         if opening.idempotency:
             step = str(lease.step).encode()
             bind(transaction, scope, row, opening.idempotency, turn=lease.turn, response=step, now=opening.now)
         if opening.outcome is not None:
             turn, outcome = opening.outcome
             outcomes.note(transaction, row, replace(outcome, next_turn=lease.turn), turn=turn)
-        chained(transaction, row["tenant"], [replace(each, turn=lease.turn) for each in opening.audit])
+        chained(transaction, row.tenant, [replace(each, turn=lease.turn) for each in opening.audit])
         transaction.failpoint("open.stored")
         return lease
 
@@ -150,16 +150,10 @@ class TurnStore(Noun):
     ) -> None:
         """Save the partial answer and renew the lease. Raises LeaseLost if another process has taken it."""
         row = _held(transaction, lease)
-        transaction.run("conversation_renew", no=row["no"], fence=lease.fence, turn=lease.turn, until=now + lease_s)
+        transaction.run("conversation_renew", no=row.no, fence=lease.fence, turn=lease.turn, until=now + lease_s)
         if partial:
-            transaction.run(
-                "step_partial",
-                tenant=row["tenant"],
-                no=row["no"],
-                turn=lease.turn,
-                n=lease.step,
-                partial=msgspec.msgpack.encode(partial),
-            )
+            raw = msgspec.msgpack.encode(partial)
+            transaction.run("step_partial", **row.key, turn=lease.turn, n=lease.step, partial=raw)
         transaction.failpoint("checkpoint.stored")
 
     @write
@@ -168,7 +162,7 @@ class TurnStore(Noun):
         transaction.failpoint("close.begin")
         row = _held(transaction, lease)
         reply_seq = _finish_step(transaction, row, lease.turn, lease.step, closing)
-        chained(transaction, row["tenant"], [replace(each, turn=lease.turn) for each in closing.audit])
+        chained(transaction, row.tenant, [replace(each, turn=lease.turn) for each in closing.audit])
         transaction.failpoint("close.stored")
         return reply_seq
 
@@ -195,8 +189,8 @@ class TurnStore(Noun):
         """End overdue turns as interrupted, with their last checkpoint, unless they have continued since."""
         ended, now = 0, terms.now
         for due in overdue.leases:
-            row = transaction.one("conversation_by_no", tenant=due["tenant"], no=due["no"])
-            if row is not None and (row["fence"], row["lease_until"]) == (due["fence"], due["lease_until"]):
+            row = access.by_no(transaction, due["tenant"], due["no"])
+            if row is not None and (row.fence, row.lease_until) == (due["fence"], due["lease_until"]):
                 end_expired(transaction, row, now=now)
                 ended += 1
         for due in _left(transaction, terms) if overdue.left else ():
@@ -205,22 +199,22 @@ class TurnStore(Noun):
         return ended
 
 
-def _compare(row: Row, opening: Opening, holders: Holders) -> None:
+def _compare(row: ConversationRow, opening: Opening, holders: Holders) -> None:
     """Raise Busy while another turn holds the lease, Conflict if the state has changed since it was read."""
-    if row["lease_until"] and row["lease_until"] >= opening.now and not holders.gone(row["lease_holder"]):
+    if row.lease_until and row.lease_until >= opening.now and not holders.gone(row.lease_holder):
         msg = f"A turn is running in conversation {opening.conversation!r}. Try again after it has ended."
-        raise Busy(msg, retry_after=max(0.05, row["lease_until"] - opening.now))
-    if row["head"] != opening.expected_head or row["last_seq"] != opening.expected_last_seq:
+        raise Busy(msg, retry_after=max(0.05, row.lease_until - opening.now))
+    if row.head != opening.expected_head or row.last_seq != opening.expected_last_seq:
         raise access.moved(opening.conversation)
 
 
-def _place(transaction: Transaction, row: Row, opening: Opening) -> Tip:
+def _place(transaction: Transaction, row: ConversationRow, opening: Opening) -> Tip:
     """Store the caller's posts and move the head as requested; return the post to be answered."""
-    start = tip_at(transaction, row["tenant"], row["no"], opening.parent)
+    start = tip_at(transaction, row, opening.parent)
     tip = grow(transaction, row, opening.drafts, start)
     if opening.moves_head and opening.drafts:
         settle_head(transaction, row, start, tip, now=opening.now)
-    elif opening.moves_head and tip.seq != row["head"]:
+    elif opening.moves_head and tip.seq != row.head:
         set_head(transaction, row, tip.seq, now=opening.now)
     elif opening.drafts:
         save_growth(transaction, row, now=opening.now)
@@ -228,121 +222,89 @@ def _place(transaction: Transaction, row: Row, opening: Opening) -> Tip:
 
 
 def _begin_step(
-    transaction: Transaction, scope: Scope, row: Row, opening: Opening, *, base_seq: int, holder: str | None
+    transaction: Transaction, scope: Scope, row: ConversationRow, opening: Opening, *, base_seq: int, holder: str | None
 ) -> Lease:
-    tenant, no, fence = row["tenant"], row["no"], row["fence"] + 1
-    turn, step, round_ = _begin_turn(transaction, row, opening, fence=fence)
-    manifest = msgspec.json.encode(opening.manifest)
-    moves = int(opening.moves_head)
-    transaction.run(
-        "step_insert",
-        tenant=tenant,
-        no=no,
-        turn=turn,
-        n=step,
-        manifest=manifest,
-        base=base_seq,
-        moves_head=moves,
-    )
-    until = opening.now + opening.lease_s
-    turns = max(turn, row["turns"])
-    transaction.run(
-        "conversation_lease",
-        no=no,
-        turns=turns,
-        fence=fence,
-        turn=turn,
-        until=until,
-        open_round=round_,
-        holder=holder,
-    )
-    return Lease(
+    turn, step, round_ = _begin_turn(transaction, row, opening, fence=row.fence + 1)
+    values = {"manifest": msgspec.json.encode(opening.manifest), "moves_head": int(opening.moves_head)}
+    transaction.run("step_insert", **row.key, turn=turn, n=step, base=base_seq, **values)
+    lease = Lease(
         scope=scope,
         conversation=opening.conversation,
-        no=no,
+        no=row.no,
         turn=turn,
         step=step,
-        fence=fence,
-        until=until,
-        last_seq=row["last_seq"],
+        fence=row.fence + 1,
+        until=opening.now + opening.lease_s,
+        last_seq=row.last_seq,
     )
+    numbers = {"no": lease.no, "turn": turn, "fence": lease.fence, "until": lease.until, "turns": max(turn, row.turns)}
+    transaction.run("conversation_lease", **numbers, open_round=round_, holder=holder)
+    return lease
 
 
-def _begin_turn(transaction: Transaction, row: Row, opening: Opening, *, fence: int) -> tuple[int, int, int]:
+def _begin_turn(
+    transaction: Transaction, row: ConversationRow, opening: Opening, *, fence: int
+) -> tuple[int, int, int]:
     """Open a turn, or continue a waiting one; return the numbers of turn, step and round."""
-    values = {
-        "tenant": row["tenant"], "no": row["no"], "fence": fence,
-        "metadata": json.dumps(opening.metadata, ensure_ascii=False),
-    }  # fmt: skip
+    values = row.key | {"fence": fence, "metadata": encode_json(opening.metadata)}
     if opening.turn:
         continued = transaction.run("turn_step", n=opening.turn, **values).fetchone()
         if continued is None:
             raise access.moved(opening.conversation)
         return opening.turn, *continued
-    leave_waiting(transaction, row, now=opening.now)
-    turn, query = row["turns"] + 1, opening.query_seq
-    round_ = tip_at(transaction, row["tenant"], row["no"], query).round
+    leave_waiting(transaction, row.key, now=opening.now)
+    turn, query = row.turns + 1, opening.query_seq
+    round_ = tip_at(transaction, row, query).round
     transaction.run("turn_insert", n=turn, round=round_, query_seq=query, now=opening.now, **values)
     return turn, 1, round_
 
 
-def _held(transaction: Transaction, lease: Lease) -> Row:
+def _held(transaction: Transaction, lease: Lease) -> ConversationRow:
     """Return the conversation's row. Raises LeaseLost if the lease was lost."""
-    row = transaction.one("conversation_by_no", tenant=lease.scope.tenant, no=lease.no)
+    row = access.by_no(transaction, lease.scope.tenant, lease.no)
     if row is None:
         msg = (
             f"Conversation {lease.conversation!r} was deleted while turn {lease.turn} was running. Nothing was stored."
         )
         raise LeaseLost(msg)
-    if row["fence"] != lease.fence or row["lease_turn"] != lease.turn:
+    if row.fence != lease.fence or row.lease_turn != lease.turn:
         msg = f"Turn {lease.turn} of conversation {lease.conversation!r} was taken over. Later output was not stored."
         raise LeaseLost(msg)
     return row
 
 
-def _finish_step(transaction: Transaction, row: Row, n: int, step_n: int, closing: StepEnd) -> int:
-    tenant, no = row["tenant"], row["no"]
-    turn = transaction.one("turn_get", tenant=tenant, no=no, n=n)
-    step = transaction.one("step_last", tenant=tenant, no=no, turn=n)
+def _finish_step(transaction: Transaction, row: ConversationRow, n: int, step_n: int, closing: StepEnd) -> int:
+    turn = transaction.one("turn_get", **row.key, n=n)
+    step = transaction.one("step_last", **row.key, turn=n)
     if turn is None or step is None or step["n"] != step_n:
-        raise access.moved(row["id"])
+        raise access.moved(row.id)
     reply_seq = _reply(transaction, row, closing, closing.reply, step) if closing.reply else 0
     usage = msgspec.json.encode(closing.usage) if closing.usage else None
-    transaction.run(
-        "step_close",
-        tenant=tenant,
-        no=no,
-        turn=n,
-        n=step_n,
-        state="finished" if closing.waiting else closing.state,
-        reply_seq=reply_seq,
-        usage=usage,
-        error=closing.error,
-    )
+    state = "finished" if closing.waiting else closing.state
+    values = {"reply_seq": reply_seq, "usage": usage, "error": closing.error}
+    transaction.run("step_close", **row.key, turn=n, n=step_n, state=state, **values)
     transaction.run(
         "turn_close",
-        tenant=tenant,
-        no=no,
+        **row.key,
         n=n,
         state="running" if closing.waiting else closing.state,
         waiting=int(closing.waiting),
         reply_seq=reply_seq or turn["reply_seq"],
         closed_at=None if closing.waiting else closing.now,
-        metadata=json.dumps(json.loads(turn["metadata"]) | closing.metadata, ensure_ascii=False),
+        metadata=encode_json(json.loads(turn["metadata"]) | closing.metadata),
     )
-    open_round = row["open_round"] if closing.waiting else 0
-    transaction.run("conversation_release", no=no, open_round=open_round, now=max(closing.now, row["updated_at"]))
+    open_round = row.open_round if closing.waiting else 0
+    transaction.run("conversation_release", no=row.no, open_round=open_round, now=max(closing.now, row.updated_at))
     return reply_seq
 
 
-def _reply(transaction: Transaction, row: Row, closing: StepEnd, reply: Draft, step: Row) -> int:
+def _reply(transaction: Transaction, row: ConversationRow, closing: StepEnd, reply: Draft, step: Row) -> int:
     """Store a reply after its query, or after posts that were stored on the same path meanwhile."""
-    tenant, no, parent = row["tenant"], row["no"], step["base"]
-    heads = bool(step["moves_head"])
-    if heads and row["head"] != parent:
-        heads = parent == 0 or on_path(runs_to(transaction, tenant, no, row["head"]), parent)
-        parent = row["head"] if heads else parent
-    start = tip_at(transaction, tenant, no, parent)
+    parent, heads = step["base"], bool(step["moves_head"])
+    if heads and row.head != parent:
+        heads = parent == 0 or on_path(runs_to(transaction, row, row.head), parent)
+        parent = row.head if heads else parent
+    start = tip_at(transaction, row, parent)
     tip = grow(transaction, row, [reply], start)
     for other in closing.others:
         grow(transaction, row, [other], start)
@@ -353,22 +315,21 @@ def _reply(transaction: Transaction, row: Row, closing: StepEnd, reply: Draft, s
     return tip.seq
 
 
-def end_expired(transaction: Transaction, row: Row, *, now: float) -> int:
+def end_expired(transaction: Transaction, row: ConversationRow, *, now: float) -> int:
     """End the turn that holds the lease and invalidate it; return the seq of its partial answer, 0 for none."""
-    tenant, no, fence = row["tenant"], row["no"], row["fence"] + 1
-    step = transaction.one("step_last", tenant=tenant, no=no, turn=row["lease_turn"])
+    step = transaction.one("step_last", **row.key, turn=row.lease_turn)
     reply_seq = 0
     if step is None:
-        transaction.run("conversation_release", no=no, open_round=0, now=row["updated_at"])
+        transaction.run("conversation_release", no=row.no, open_round=0, now=row.updated_at)
     else:
         reply = _kept(transaction, row, step["partial"])
         closing = StepEnd(state="interrupted", now=now, reply=reply, error="the answering process ended")
-        reply_seq = _finish_step(transaction, row, row["lease_turn"], step["n"], closing)
-    transaction.run("conversation_fence", no=no, fence=fence)
+        reply_seq = _finish_step(transaction, row, row.lease_turn, step["n"], closing)
+    transaction.run("conversation_fence", no=row.no, fence=row.fence + 1)
     return reply_seq
 
 
-def _kept(transaction: Transaction, row: Row, partial: bytes | None) -> Draft | None:
+def _kept(transaction: Transaction, row: ConversationRow, partial: bytes | None) -> Draft | None:
     """Return a checkpoint's partial answer as a post, unless its id was used meanwhile."""
     if not partial:
         return None
@@ -376,5 +337,5 @@ def _kept(transaction: Transaction, row: Row, partial: bytes | None) -> Draft | 
         draft = draft_decoder.decode(partial)
     except msgspec.DecodeError:  # damaged, or of another version: the turn must end anyway
         return None
-    stored_post = transaction.one("post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
+    stored_post = transaction.one("post_by_id", **row.key, id=draft.id)
     return None if stored_post else msgspec.structs.replace(draft, state="interrupted")

@@ -15,7 +15,7 @@ from msgspec import Struct
 from cuebook.interfaces.vectors import EmbeddedPlace, EmbeddingBacklog, MemoryText, PostVectors, UnembeddedPlace
 from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage import access
-from cuebook.storage.access import current_epoch
+from cuebook.storage.access import current_epoch, own_epoch
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
 
 #: Most bytes of cached matrices (LRU): about 170,000 vectors of 384 numbers.
@@ -184,17 +184,17 @@ def due(transaction: Transaction, model: str, *, since: float, limit: int) -> li
 def keep(transaction: Transaction, scope: Scope, embedded: PostVectors) -> bool:
     """Store vectors of posts if none of them is stored yet and the conversation is still the same."""
     row = access.find(transaction, scope, embedded.conversation)
-    if row is None or row["no"] != embedded.no or row["last_seq"] < embedded.upto:
+    if row is None or row.no != embedded.no or row.last_seq < embedded.upto:
         return False
-    if embedded.epoch != current_epoch(transaction, row["tenant"], "conversation", str(embedded.no)):
+    if embedded.epoch != own_epoch(transaction, row):
         return False
-    names = {"tenant": row["tenant"], "scope": scope_of(embedded.no), "model": embedded.model}
+    names = {"tenant": row.tenant, "scope": scope_of(embedded.no), "model": embedded.model}
     data = transaction.one("embedded_get", **names)
     if (data["upto"] if data else 0) != embedded.after:
         return False
     for seq, part, body in embedded.rows:
         transaction.run("vector_insert", **names, ref=seq, part=part, body=body)
-    owner = row["user_id"] or ""
+    owner = row.user or ""
     vectors, upto = len(embedded.rows), embedded.upto
     transaction.run("embedded_put", **names, owner=owner, upto=upto, vectors=vectors, now=embedded.now)
     return True

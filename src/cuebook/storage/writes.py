@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from cuebook.errors import Conflict, Denied, NotFound
 from cuebook.interfaces.store import ROOT, Appended, Batch
@@ -10,11 +10,18 @@ from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft
 from cuebook.records.memory import Scope
 from cuebook.storage import access
-from cuebook.storage.access import raise_epoch
+from cuebook.storage.access import ConversationRow, encode_json, raise_epoch
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Row, Transaction, read, write
-from cuebook.storage.rows import conversation as conversation_record
+from cuebook.storage.database.record import columns
+from cuebook.storage.database.transaction import Noun, Transaction, read, write
 from cuebook.storage.tree import SHIFT, grow, settle_head, tip_at, turn_to
+
+#: What `take_out` deletes, in this order: the conversation's own row is last.
+_TABLES: Final = (
+    "reflections", "tuning", "optimizations", "outbox", "corrections", "delivery", "posts", "turns", "steps",
+    "summaries", "items", "blobs", "blob_uses", "idempotency", "vectors", "embedded", "participants", "outcomes",
+    "conversation",
+)  # fmt: skip
 
 
 class ConversationWriter(Noun):
@@ -33,18 +40,16 @@ class ConversationWriter(Noun):
         fresh = _fresh(transaction, row, batch.drafts)
         check_names(row, scope, fresh)
         if fresh:
-            parent = row["head"]
+            parent = row.head
             if batch.parent is not None:
                 parent = 0 if batch.parent == ROOT else _seq_of(transaction, row, batch.parent)
-            start = tip_at(transaction, row["tenant"], row["no"], parent)
+            start = tip_at(transaction, row, parent)
             settle_head(transaction, row, start, grow(transaction, row, fresh, start), now=batch.now)
-            if not row["lease_until"] and not all(draft.is_result for draft in fresh):
-                leave_waiting(transaction, row, now=batch.now)
+            if not row.lease_until and not all(draft.is_result for draft in fresh):
+                leave_waiting(transaction, row.key, now=batch.now)
         if fresh:
-            transaction.run(
-                "delivery_wanted" if batch.delivers else "delivery_again", tenant=row["tenant"], no=row["no"]
-            )
-        answer = Appended(len(fresh), row["last_seq"])
+            transaction.run("delivery_wanted" if batch.delivers else "delivery_again", **row.key)
+        answer = Appended(len(fresh), row.last_seq)
         if batch.idempotency:
             response = json.dumps({"stored": answer.stored, "lastSeq": answer.last_seq}).encode()
             bind(transaction, scope, row, batch.idempotency, turn=0, response=response, now=batch.now)
@@ -57,12 +62,12 @@ class ConversationWriter(Noun):
     ) -> Conversation:
         """Make a post the head; later posts remain as a sibling branch."""
         row = access.need(transaction, scope, conversation)
-        if row["lease_until"] >= now:
+        if row.lease_until >= now:
             msg = f"A turn is running in conversation {conversation!r}. Move the head after it has ended."
             raise Conflict(msg)
         set_head(transaction, row, _seq_of(transaction, row, post), now=now)
         transaction.failpoint("head.stored")
-        return conversation_record(access.need(transaction, scope, conversation))
+        return access.need(transaction, scope, conversation).record()
 
     @write
     def participate(
@@ -76,19 +81,18 @@ class ConversationWriter(Noun):
     ) -> Conversation:
         """Change the participants and return them; the first user always takes part."""
         row = access.need(transaction, scope, conversation)
-        first = [row["user_id"]] if row["user_id"] is not None else []
-        before, after = json.loads(row["participants"]), list(dict.fromkeys([*first, *users]))
+        first = [row.user] if row.user is not None else []
+        before, after = row.participants, tuple(dict.fromkeys([*first, *users]))
         if after != before:
             raise_epoch(transaction, scope.tenant)  # the running turn was planned for the previous participants
-        row["participants"] = json.dumps(after, ensure_ascii=False)
-        company = json.dumps(company_of(row, before, after))
-        transaction.run("conversation_participants", no=row["no"], participants=row["participants"], company=company)
-        transaction.run("delete_participants", tenant=scope.tenant, no=row["no"])
+        row.company, row.participants = company_of(row, after), after
+        transaction.run("conversation_participants", **columns(row))
+        transaction.run("delete_participants", **row.key)
         for user in after:
-            if user != row["user_id"]:
-                transaction.run("participant_insert", tenant=scope.tenant, user=user, no=row["no"])
+            if user != row.user:
+                transaction.run("participant_insert", **row.key, user=user)
         chained(transaction, scope.tenant, audit)
-        return conversation_record(row)
+        return row.record()
 
     async def forget_keys(self, *, before: float, limit: int = 1000) -> int:
         """Delete Idempotency-Keys older than a time, oldest first; return their number."""
@@ -113,103 +117,81 @@ def begin(
     user: str | None,
     persona: str | None,
     now: float,
-) -> Row:
+) -> ConversationRow:
     """Return a conversation's row, created if missing. An empty one without an owner goes to its first user."""
     row = access.find(transaction, scope, conversation)
-    participants = json.dumps([user] if user else [], ensure_ascii=False)
-    if row is not None:
-        if user and access.awaits_owner(row):
-            transaction.run("conversation_owner", no=row["no"], user_id=user, participants=participants)
-            row |= {"user_id": user, "participants": participants}
-        return row
-    transaction.run(
-        "conversation_insert",
-        tenant=scope.tenant,
-        id=conversation,
-        user_id=user,
-        persona=persona,
-        participants=participants,
-        now=now,
-    ).fetchone()
-    return access.need(transaction, scope, conversation)
+    participants = (user,) if user else ()
+    if row is None:
+        place = {"tenant": scope.tenant, "id": conversation, "user": user, "persona": persona}
+        transaction.run("conversation_insert", **place, participants=encode_json(participants), now=now)
+        return access.need(transaction, scope, conversation)
+    if user and access.awaits_owner(row):
+        row.user, row.participants = user, participants
+        transaction.run("conversation_owner", **columns(row))
+    return row
 
 
-def company_of(row: Row, before: Sequence[str], after: Sequence[str]) -> list[list[int]]:
-    """Return the seq ranges of posts from times with several participants; 0 = open end."""
-    results: list[list[int]] = json.loads(row["company"])
-    was, will = len(before) > 1, len(after) > 1
+def company_of(row: ConversationRow, after: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Return the seq ranges of posts from times with several participants, when these follow."""
+    was, will = len(row.participants) > 1, len(after) > 1
     if will and not was:
-        results.append([row["last_seq"] + 1, 0])
-    elif was and not will and results:
-        results[-1][1] = row["last_seq"]
-    return results
+        return (*row.company, (row.last_seq + 1, 0))
+    if was and not will and row.company:
+        return (*row.company[:-1], (row.company[-1][0], row.last_seq))
+    return row.company
 
 
-def check_names(row: Row, scope: Scope, drafts: Sequence[Draft]) -> None:
+def check_names(row: ConversationRow, scope: Scope, drafts: Sequence[Draft]) -> None:
     """Check that posts are not sent in the name of other participants, because memories are attributed by sender.
 
     Raises Denied.
     """
-    if not scope.proven or scope.user is None or scope.user == row["user_id"]:
+    if not scope.proven or scope.user is None or scope.user == row.user:
         return
-    others = {"user", row["user_id"], *json.loads(row["participants"])} - {scope.user}
+    others = {"user", row.user, *row.participants} - {scope.user}
     for draft in drafts:
         if draft.role == "user" and draft.sender in others:
             msg = f"sendFrom: {draft.sender!r} is not the caller. {scope.user!r} can only send as themselves here."
             raise Denied(msg)
 
 
-def keep_named(transaction: Transaction, row: Row, named: Mapping[str, Any]) -> None:
+def keep_named(transaction: Transaction, row: ConversationRow, named: Mapping[str, Any]) -> None:
     """Store a request's fields in the conversation's metadata; other fields stay."""
     data = {name: value for name, value in named.items() if value is not None}
-    if not data:
-        return
-    metadata = json.loads(row["metadata"])
-    if metadata != (changed := metadata | data):
-        transaction.run("conversation_metadata", no=row["no"], metadata=json.dumps(changed, ensure_ascii=False))
+    if data and row.metadata != (changed := row.metadata | data):
+        transaction.run("conversation_metadata", no=row.no, metadata=encode_json(changed))
 
 
-def leave_waiting(transaction: Transaction, row: Row, *, now: float) -> bool:
-    """Interrupt the turn that waits for tool results, if any, and close its round."""
-    tenant, no = row["tenant"], row["no"]
-    turn = transaction.one("turns_last", tenant=tenant, no=no, limit=1)
+def leave_waiting(transaction: Transaction, key: dict[str, Any], *, now: float) -> bool:
+    """Interrupt the turn that waits for tool results, if any, and close its round. `key` is the conversation's."""
+    turn = transaction.one("turns_last", **key, limit=1)
     if turn is None or turn["state"] != "running":
         return False
-    transaction.run(
-        "turn_close",
-        tenant=tenant,
-        no=no,
-        n=turn["n"],
-        state="interrupted",
-        waiting=0,
-        reply_seq=turn["reply_seq"],
-        closed_at=now,
-        metadata=turn["metadata"],
-    )
-    transaction.run("conversation_round", no=no, open_round=0)
+    transaction.run("turn_close", **(turn | key | {"state": "interrupted", "waiting": 0, "closed_at": now}))
+    transaction.run("conversation_round", no=key["no"], open_round=0)
     return True
 
 
-def _fresh(transaction: Transaction, row: Row, drafts: tuple[Draft, ...]) -> list[Draft]:
+def _fresh(transaction: Transaction, row: ConversationRow, drafts: tuple[Draft, ...]) -> list[Draft]:
     """Return drafts that are not stored yet. Raises Conflict for an existing id with other content."""
-    if row["last_seq"] == 0 and len({draft.id for draft in drafts}) == len(drafts):
+    if row.last_seq == 0 and len({draft.id for draft in drafts}) == len(drafts):
         return list(drafts)
     fresh: dict[str, Draft] = {}
     for draft in drafts:
-        stored = transaction.one("post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
+        stored = transaction.one("post_by_id", **row.key, id=draft.id)
         known = stored["digest"] if stored else fresh[draft.id].digest if draft.id in fresh else None
         if known is None:
             fresh[draft.id] = draft
         elif known != draft.digest:
-            msg = f"Post ID {draft.id!r} exists with other content in conversation {row['id']!r}. Use a new id."
+            msg = f"Post ID {draft.id!r} exists with other content in conversation {row.id!r}. Use a new id."
             raise Conflict(msg)
     return list(fresh.values())
 
 
-def _seq_of(transaction: Transaction, row: Row, post: str) -> int:
-    data = transaction.one("post_by_id", tenant=row["tenant"], no=row["no"], id=post)
+def _seq_of(transaction: Transaction, row: ConversationRow, post: str) -> int:
+    data = transaction.one("post_by_id", **row.key, id=post)
     if data is None:
-        msg = f"Unknown post {post!r} in conversation {row['id']!r}."
+        msg = f"Unknown post {post!r} in conversation {row.id!r}."
         raise NotFound(msg)
     return int(data["seq"])
 
@@ -217,7 +199,7 @@ def _seq_of(transaction: Transaction, row: Row, post: str) -> int:
 def bind(
     transaction: Transaction,
     scope: Scope,
-    row: Row,
+    row: ConversationRow,
     idempotency: tuple[str, bytes],
     *,
     turn: int,
@@ -229,48 +211,22 @@ def bind(
     A key whose step has no complete answer is bound again. Raises Conflict if another request has it.
     """
     key, digest = idempotency
-    values = {
-        "tenant": row["tenant"], "key": access.own_key(scope, key), "digest": digest, "no": row["no"], "turn": turn,
-        "response": response, "now": now,
-    }  # fmt: skip
+    values = row.key | {"key": access.own_key(scope, key), "digest": digest, "turn": turn, "response": response}
+    values["now"] = now
     inserted = transaction.run("idempotency_insert", **values).rowcount
     if not inserted and not transaction.run("idempotency_rebind", **values).rowcount:
         msg = "The Idempotency-Key is in use by another request. Use a new key."
         raise Conflict(msg)
 
 
-def set_head(transaction: Transaction, row: Row, seq: int, *, now: float) -> None:
+def set_head(transaction: Transaction, row: ConversationRow, seq: int, *, now: float) -> None:
     """Move the head to a stored post."""
-    turn_to(transaction, row, tip_at(transaction, row["tenant"], row["no"], seq))
-    transaction.run("conversation_head", **row, now=max(now, row["updated_at"]))
+    turn_to(transaction, row, tip_at(transaction, row, seq))
+    transaction.run("conversation_head", **row.counters, now=max(now, row.updated_at))
 
 
-def take_out(transaction: Transaction, row: Row) -> dict[str, int]:
+def take_out(transaction: Transaction, row: ConversationRow) -> dict[str, int]:
     """Delete a conversation's own rows; return their counts by table."""
-    tenant, no = row["tenant"], row["no"]
-    counts = {
-        "fullText": transaction.run("delete_post_text", first=no << SHIFT, last=((no + 1) << SHIFT) - 1).rowcount,
-    }
-    for table in (
-        "reflections",
-        "tuning",
-        "optimizations",
-        "outbox",
-        "corrections",
-        "delivery",
-        "posts",
-        "turns",
-        "steps",
-        "summaries",
-        "items",
-        "blobs",
-        "blob_uses",
-        "idempotency",
-        "vectors",
-        "embedded",
-        "participants",
-        "outcomes",
-    ):
-        counts[table] = transaction.run(f"delete_{table}", tenant=tenant, no=no).rowcount
-    counts["conversation"] = transaction.run("delete_conversation", tenant=tenant, no=no).rowcount
-    return counts
+    span = {"first": row.no << SHIFT, "last": ((row.no + 1) << SHIFT) - 1}
+    counts = {"fullText": transaction.run("delete_post_text", **span).rowcount}
+    return counts | {table: transaction.run(f"delete_{table}", **row.key).rowcount for table in _TABLES}
