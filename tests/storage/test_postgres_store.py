@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 import psycopg
 import pytest
-from psycopg import sql
+from psycopg.sql import SQL, Identifier
 
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.records.organization import change_of
-from cuebook.storage.database.postgres import PostgresDatabase, with_placeholders
+from cuebook.storage.database.postgres import PostgresDatabase
+from cuebook.storage.database.statements import prepared
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.store import Store
 from cuebook.storage.tables import FULL_TEXT, TABLES
@@ -48,7 +49,7 @@ async def store(url: str) -> AsyncIterator[Store]:
     store = postgres_store(url)
     with psycopg.connect(url, autocommit=True) as connection:
         for name in _TABLES:
-            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(name)))
+            connection.execute(SQL("DELETE FROM {}").format(Identifier(name)))
     yield store
     await store.aclose()
 
@@ -116,7 +117,9 @@ async def test_the_check_names_the_server(store: Store) -> None:
 
 
 def test_placeholders_are_translated_outside_literals() -> None:
-    statement = "SELECT ':a', b::text FROM t WHERE a = :a AND b LIKE 'x%' AND c % 2 = :long_name"
-    assert with_placeholders(statement) == (
-        "SELECT ':a', b::text FROM t WHERE a = %(a)s AND b LIKE 'x%%' AND c %% 2 = %(long_name)s"
-    )
+    statement = "SELECT ':a', b::text FROM t WHERE a = :a AND b LIKE 'x%' AND c % 2 = :long_name AND d = :a"
+    sql, in_order = prepared(statement, "postgresql")
+    assert sql == "SELECT ':a', b::text FROM t WHERE a = %s AND b LIKE 'x%%' AND c %% 2 = %s AND d = %s"
+    assert in_order({"a": 1, "long_name": 2, "more": 3}) == (1, 2, 1)
+    assert prepared(statement, "sqlite")[0].count("?") == 3
+    assert [prepared(each, "sqlite")[1]({"a": 1}) for each in ("SELECT 1", "SELECT :a")] == [(), (1,)]

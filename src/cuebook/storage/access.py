@@ -72,22 +72,12 @@ def encode_json(value: Any) -> str:
 
 def by_id(transaction: Transaction, tenant: str, conversation: str) -> ConversationRow | None:
     """Return a conversation's row by id, whoever owns it."""
-    return row_of(transaction.one("conversation_by_id", tenant=tenant, id=conversation))
+    return transaction.record(ConversationRow, "conversation_by_id", tenant=tenant, id=conversation)
 
 
 def by_no(transaction: Transaction, tenant: str, no: int) -> ConversationRow | None:
     """Return a conversation's row by number."""
-    return row_of(transaction.one("conversation_by_no", tenant=tenant, no=no))
-
-
-def conversation_rows(transaction: Transaction, name: str, /, **values: Any) -> list[ConversationRow]:
-    """Return the conversations that a statement selects."""
-    return [record(ConversationRow, row) for row in transaction.rows(name, **values)]
-
-
-def row_of(row: Row | None) -> ConversationRow | None:
-    """Parse a conversation's row, None for none."""
-    return None if row is None else record(ConversationRow, row)
+    return transaction.record(ConversationRow, "conversation_by_no", tenant=tenant, no=no)
 
 
 def visible(row: ConversationRow, scope: Scope) -> bool:

@@ -110,7 +110,7 @@ class ErasureRun:
     def user(self, user: str, weigh: Callable[[PathPost], int]) -> None:
         """Erase all data of a user."""
         transaction, tenant = self.transaction, self.scope.tenant
-        for row in access.conversation_rows(transaction, "conversations_of_user", tenant=tenant, user=user):
+        for row in transaction.records(ConversationRow, "conversations_of_user", tenant=tenant, user=user):
             self.conversation(row)
         if user not in ROLES:
             for row in conversations_of_others(transaction, tenant, user):
@@ -177,7 +177,7 @@ def conversations_of_others(transaction: Transaction, tenant: str, user: str) ->
     """
     return [
         row
-        for row in access.conversation_rows(transaction, "conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
+        for row in transaction.records(ConversationRow, "conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
         if user in row.participants or user in row.speakers or transaction.one("post_sent_by", **row.key, user=user)
     ]
 
@@ -455,7 +455,7 @@ def _named_rows(transaction: Transaction, scope: Scope, target: Target) -> Itera
                 yield row
     elif target.kind == "user":
         for user in _users(scope, target):
-            yield from access.conversation_rows(transaction, "conversations_of_user", tenant=scope.tenant, user=user)
+            yield from transaction.records(ConversationRow, "conversations_of_user", tenant=scope.tenant, user=user)
             if user not in ROLES:
                 yield from conversations_of_others(transaction, scope.tenant, user)
 

@@ -42,7 +42,7 @@ class KeyStore(Noun):
     @read
     def keys(self, transaction: Transaction, scope: Scope) -> list[Key]:
         """Return a tenant's keys, oldest first."""
-        return [record(Key, row) for row in transaction.rows("keys_of", tenant=scope.tenant)]
+        return transaction.records(Key, "keys_of", tenant=scope.tenant)
 
     @write
     def revoke(

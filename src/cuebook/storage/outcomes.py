@@ -1,4 +1,4 @@
-"""Store outcomes (feedback on turns) in SQLite, and apply each once to the prompts of its turn."""
+"""Store outcomes (feedback on turns), and apply each once to the prompts of its turn."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,6 @@ from cuebook.storage.database.transaction import Noun, Transaction, read, write
 from cuebook.storage.prompts import observed, revised
 
 _outcome = msgspec.json.Decoder(Outcome).decode
-_taught = msgspec.json.Decoder(tuple[Taught, ...]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -26,15 +25,13 @@ class OutcomeStore(Noun):
     @read
     def get(self, transaction: Transaction, scope: Scope, conversation: str, turn: int) -> StoredOutcome | None:
         """Return a turn's outcome, or None. Raises NotFound for another user's conversation."""
-        row = access.need(transaction, scope, conversation)
-        return _known(transaction, row.tenant, row.no, turn)
+        return _known(transaction, access.need(transaction, scope, conversation), turn)
 
     @read
     def lately(self, transaction: Transaction, scope: Scope, conversation: str, *, limit: int) -> list[Outcome]:
         """Return the newest outcomes of a conversation, newest first. Raises NotFound."""
         row = access.need(transaction, scope, conversation)
-        found = transaction.run("outcomes_lately", **row.key, limit=limit)
-        return [_outcome(body) for (body,) in found]
+        return [_outcome(body) for (body,) in transaction.run("outcomes_lately", **row.key, limit=limit)]
 
     @write
     def give(
@@ -51,17 +48,13 @@ class OutcomeStore(Noun):
 
         Raises NotFound for an unknown turn, Conflict while it runs.
         """
-        return bound(
-            transaction,
-            scope,
-            once,
-            lambda: _give(transaction, access.need(transaction, scope, conversation), turn, outcome),
-        )
+        row = access.need(transaction, scope, conversation)
+        return bound(transaction, scope, once, lambda: _give(transaction, row, turn, outcome))
 
     @read
     def due(self, transaction: Transaction, *, limit: int) -> list[DueOutcome]:
         """Return turns with a due outcome, in a fixed order."""
-        return [DueOutcome(**row) for row in transaction.rows("outcomes_due", limit=limit)]
+        return transaction.records(DueOutcome, "outcomes_due", limit=limit)
 
     @write
     def fold(
@@ -87,45 +80,33 @@ class OutcomeStore(Noun):
 
 def note(transaction: Transaction, row: ConversationRow, outcome: Outcome, *, turn: int) -> None:
     """Store the outcome of a turn unless it has one: of two following messages the first counts."""
-    values = {"tenant": row.tenant, "no": row.no, "turn": turn, "user": outcome.user, "body": _encode(outcome)}
-    transaction.run("outcome_note", **values)
+    transaction.run("outcome_note", **row.key, turn=turn, user=outcome.user, body=_encode(outcome))
 
 
 def forget(transaction: Transaction, row: ConversationRow, user: str | None, quoted: CopyIndex) -> int:
     """Delete a user's feedback on a conversation's turns, and feedback of others that repeats their text."""
-    place = {"tenant": row.tenant, "no": row.no}
     gone = [
         each["turn"]
-        for each in transaction.rows("outcomes_of", **place)
+        for each in transaction.rows("outcomes_of", **row.key)
         if (user is not None and each["user_id"] == user) or quoted.stand_in(_outcome(each["body"]).comment)
     ]
-    return sum(transaction.run("outcome_delete", **place, turn=turn).rowcount for turn in gone)
+    return sum(transaction.run("outcome_delete", **row.key, turn=turn).rowcount for turn in gone)
 
 
-def _known(transaction: Transaction, tenant: str, no: int, turn: int) -> StoredOutcome | None:
-    row = transaction.one("outcome_get", tenant=tenant, no=no, turn=turn)
-    if row is None:
-        return None
-    return StoredOutcome(
-        outcome=_outcome(row["body"]),
-        due=bool(row["due"]),
-        revision=row["revision"],
-        taught=_taught(row["taught"]) if row["taught"] else (),
-        no=no,
-    )
+def _known(transaction: Transaction, row: ConversationRow, turn: int) -> StoredOutcome | None:
+    return transaction.record(StoredOutcome, "outcome_get", **row.key, turn=turn)
 
 
 def _give(transaction: Transaction, row: ConversationRow, turn: int, outcome: Outcome) -> StoredOutcome:
-    place = {"tenant": row.tenant, "no": row.no}
-    data = transaction.one("turn_get", **place, n=turn)
+    data = transaction.one("turn_get", **row.key, n=turn)
     if data is None:
         msg = f"Unknown turn {turn} of conversation {row.id!r}. Number of turns: {row.turns}."
         raise NotFound(msg)
     if data["state"] == "running":
         msg = f"Turn {turn} of conversation {row.id!r} is still running. Send feedback after it has ended."
         raise Conflict(msg)
-    transaction.run("outcome_give", **place, turn=turn, user=outcome.user, body=_encode(outcome))
-    stored_outcome = _known(transaction, row.tenant, row.no, turn)
+    transaction.run("outcome_give", **row.key, turn=turn, user=outcome.user, body=_encode(outcome))
+    stored_outcome = _known(transaction, row, turn)
     if stored_outcome is None:
         raise access.moved(row.id)
     return stored_outcome
@@ -134,8 +115,7 @@ def _give(transaction: Transaction, row: ConversationRow, turn: int, outcome: Ou
 def _fold(
     transaction: Transaction, row: ConversationRow, turn: int, stored_outcome: StoredOutcome, lessons: Sequence[Lesson]
 ) -> StoredOutcome | None:
-    tenant, no = row.tenant, row.no
-    stands = _known(transaction, tenant, no, turn)
+    stands = _known(transaction, row, turn)
     if stands is None or not stands.due or stands.revision != stored_outcome.revision:
         return None
     before = {(each.slug, each.branch, each.number): each for each in stands.taught}
@@ -144,21 +124,14 @@ def _fold(
         observation = lesson.observation
         place = (observation.slug, observation.branch, observation.number)
         had = before.get(place)
-        if had is not None and revised(transaction, tenant, had.observation, observation):
+        if had is not None and revised(transaction, row.tenant, had.observation, observation):
             taught.append(had)
         else:
-            number, counted = observed(transaction, tenant, observation)
-            taught.append(
-                Taught(
-                    slug=observation.slug,
-                    branch=observation.branch,
-                    number=observation.number,
-                    observation=number,
-                    counted=counted,
-                )
-            )
-        chained(transaction, tenant, [lesson.audit] if lesson.audit else [])
+            number, counted = observed(transaction, row.tenant, observation)
+            slug, branch, version = place
+            taught.append(Taught(slug=slug, branch=branch, number=version, observation=number, counted=counted))
+        chained(transaction, row.tenant, [lesson.audit] if lesson.audit else [])
     transaction.failpoint("outcome.folded")
-    values = {"tenant": tenant, "no": no, "turn": turn, "revision": stands.revision}
-    transaction.run("outcome_taught", **values, taught=_encode(taught))
+    values = {"turn": turn, "revision": stands.revision, "taught": _encode(taught)}
+    transaction.run("outcome_taught", **row.key, **values)
     return msgspec.structs.replace(stands, due=False, taught=tuple(taught))

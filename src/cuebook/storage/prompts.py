@@ -1,6 +1,5 @@
 """Store prompts in SQLite: immutable versions, branches and labels, and observations (feedback)."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Label, Observation, Version
 from cuebook.storage.access import bound, retold
 from cuebook.storage.audit import chained
+from cuebook.storage.database.record import columns, record
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
 
 _version = msgspec.json.Decoder(Version).decode
@@ -43,7 +43,12 @@ class PromptStore(Noun):
         self, transaction: Transaction, scope: Scope, *, prefix: str = "", limit: int = 50, after: str = ""
     ) -> FamilyPage:
         """Return a page of prompts by name."""
-        return _page(transaction, scope.tenant, prefix, limit, after)
+        span = {"after": after, "first": prefix, "last": prefix + "\U0010ffff", "limit": limit + 1}
+        names = [slug for (slug,) in transaction.run("prompt_names", tenant=scope.tenant, **span)]
+        families = [
+            family for name in names[:limit] if (family := _family(transaction, scope.tenant, name)) is not None
+        ]
+        return FamilyPage(tuple(families), names[limit - 1] if len(names) > limit else None)
 
     @read
     def versions(
@@ -96,16 +101,7 @@ class PromptStore(Noun):
 
         def work() -> Label:
             _need(transaction, scope.tenant, slug, label.branch, label.number)
-            transaction.run(
-                "prompt_label_put",
-                tenant=scope.tenant,
-                slug=slug,
-                name=label.name,
-                branch=label.branch,
-                number=label.number,
-                by=label.moved_by,
-                at=label.moved_at,
-            )
+            transaction.run("prompt_label_put", tenant=scope.tenant, slug=slug, **columns(label))
             event = PromptEvent(
                 kind="label",
                 branch=label.branch,
@@ -254,32 +250,13 @@ def _family(transaction: Transaction, tenant: str, slug: str) -> Family | None:
     items = transaction.rows("prompt_branches", tenant=tenant, slug=slug, branch=None)
     if not items:
         return None
-    labels = transaction.rows("prompt_labels", tenant=tenant, slug=slug)
     return Family(
         slug=slug,
-        branches=tuple(_branch(row) for row in items),
+        branches=tuple(record(Branch, row) for row in items),
         active=tuple(_version(row["body"]) for row in items),
-        labels=tuple(Label(**row) for row in labels),
+        labels=tuple(transaction.records(Label, "prompt_labels", tenant=tenant, slug=slug)),
         evidence={row["name"]: _posterior(row["evidence"]) for row in items if row["evidence"]},
     )
-
-
-def _branch(row: dict[str, Any]) -> Branch:
-    return Branch(
-        name=row["name"],
-        head=row["head"],
-        active=row["active"],
-        weight=row["weight"],
-        observations=row["observations"],
-        rolled_back=tuple(sorted(json.loads(row["rolled_back"]))),
-    )
-
-
-def _page(transaction: Transaction, tenant: str, prefix: str, limit: int, after: str) -> FamilyPage:
-    span = {"after": after, "first": prefix, "last": prefix + "\U0010ffff", "limit": limit + 1}
-    names = [row["slug"] for row in transaction.rows("prompt_names", tenant=tenant, **span)]
-    families = [family for name in names[:limit] if (family := _family(transaction, tenant, name)) is not None]
-    return FamilyPage(tuple(families), names[limit - 1] if len(names) > limit else None)
 
 
 def _need(transaction: Transaction, tenant: str, slug: str, branch: str, number: int) -> dict[str, Any]:
@@ -380,7 +357,7 @@ def _standing(transaction: Transaction, tenant: str, slug: str, branch: str) -> 
     if row is None:
         msg = f"Unknown branch {branch!r} of prompt {slug!r}."
         raise NotFound(msg)
-    return _branch(row)
+    return record(Branch, row)
 
 
 def observed(transaction: Transaction, tenant: str, observation: Observation) -> tuple[int, bool]:

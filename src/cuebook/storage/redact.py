@@ -19,7 +19,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, CLIENT, Manifest
 from cuebook.storage import outcomes
 from cuebook.storage.access import ConversationRow, encode_json, lose_corrections, need, raise_epoch, unuse
-from cuebook.storage.database.record import columns, record
+from cuebook.storage.database.record import columns
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.memories import ErasedMemories, deliver_anew, unlearn
 from cuebook.storage.rows import decode_parts
@@ -58,7 +58,7 @@ class _StoredPost(Struct):
 
 
 def _stored_posts(transaction: Transaction, row: ConversationRow) -> list[_StoredPost]:
-    return [record(_StoredPost, post) for post in transaction.rows("posts_told", **row.key)]
+    return transaction.records(_StoredPost, "posts_told", **row.key)
 
 
 def redact(

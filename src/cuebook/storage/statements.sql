@@ -382,8 +382,8 @@ UPDATE conversation SET fence = :fence WHERE no = :no;
 -- name: prompt_branches
 -- Select a prompt's branches, or one of them, with the evidence of their active versions; first written first.
 SELECT b.name, b.head, b.active, v.weight, v.observations, v.body, v.evidence,
-    (SELECT json_group_array(r.number) FROM prompt_version r
-        WHERE r.tenant = b.tenant AND r.slug = b.slug AND r.branch = b.name AND r.rolled_back = 1) AS rolled_back
+    (SELECT json_group_array(number) FROM (SELECT r.number FROM prompt_version r
+        WHERE r.tenant = b.tenant AND r.slug = b.slug AND r.branch = b.name AND r.rolled_back = 1 ORDER BY r.number)) AS rolled_back
 FROM prompt_branch b CROSS JOIN prompt_version v ON v.tenant = b.tenant AND v.slug = b.slug AND v.branch = b.name AND v.number = b.active
 WHERE b.tenant = :tenant AND b.slug = :slug AND (:branch IS NULL OR b.name = :branch) ORDER BY b.name <> 'main', b.name;
 
@@ -406,7 +406,7 @@ SELECT name, branch, number, moved_by, moved_at FROM prompt_label WHERE tenant =
 
 -- name: prompt_label_put
 -- Point a label to a version.
-INSERT INTO prompt_label (tenant, slug, name, branch, number, moved_by, moved_at) VALUES (:tenant, :slug, :name, :branch, :number, :by, :at)
+INSERT INTO prompt_label (tenant, slug, name, branch, number, moved_by, moved_at) VALUES (:tenant, :slug, :name, :branch, :number, :moved_by, :moved_at)
 ON CONFLICT (tenant, slug, name) DO UPDATE SET branch = excluded.branch, number = excluded.number, moved_by = excluded.moved_by,
     moved_at = excluded.moved_at;
 
@@ -820,11 +820,11 @@ DELETE FROM delivery WHERE tenant = :tenant AND conversation = :no;
 
 -- name: tuning_get
 -- Select a conversation's tuning.
-SELECT parameters, seen_seq, updated_at FROM tuning WHERE tenant = :tenant AND conversation = :no;
+SELECT parameters AS tuning, seen_seq, updated_at FROM tuning WHERE tenant = :tenant AND conversation = :no;
 
 -- name: tuning_put
 -- Store a conversation's tuning, if it is unchanged since the run started.
-INSERT INTO tuning (tenant, conversation, parameters, seen_seq, updated_at) VALUES (:tenant, :no, :parameters, :seen_seq, :now)
+INSERT INTO tuning (tenant, conversation, parameters, seen_seq, updated_at) VALUES (:tenant, :no, :tuning, :seen_seq, :now)
 ON CONFLICT (tenant, conversation) DO UPDATE SET parameters = excluded.parameters, seen_seq = excluded.seen_seq,
     updated_at = excluded.updated_at WHERE tuning.updated_at = :before RETURNING conversation;
 
@@ -924,7 +924,7 @@ WITH RECURSIVE tenants (tenant) AS (
     SELECT min(tenant) FROM conversation
     UNION ALL SELECT (SELECT min(c.tenant) FROM conversation c WHERE c.tenant > t.tenant) FROM tenants t WHERE t.tenant IS NOT NULL
 )
-SELECT c.tenant, c.id, c.no, coalesce(e.upto, 0), c.last_seq FROM tenants t
+SELECT c.tenant, c.id AS conversation, c.no, coalesce(e.upto, 0) AS upto, c.last_seq FROM tenants t
 CROSS JOIN conversation c INDEXED BY conversation_recent ON c.tenant = t.tenant AND c.updated_at >= :since
 LEFT JOIN embedded e ON e.tenant = c.tenant AND e.scope = 'c' || c.no AND e.model = :model
 WHERE c.last_seq > coalesce(e.upto, 0) ORDER BY c.updated_at DESC, c.no DESC LIMIT :limit;
@@ -1280,7 +1280,8 @@ DELETE FROM reflection WHERE tenant = :tenant AND conversation = :no;
 
 -- name: outcome_get
 -- Select the outcome of a turn.
-SELECT * FROM outcome WHERE tenant = :tenant AND conversation = :no AND turn = :turn;
+SELECT body AS outcome, due, revision, taught, conversation AS no FROM outcome
+WHERE tenant = :tenant AND conversation = :no AND turn = :turn;
 
 -- name: outcomes_lately
 -- Select the outcomes of a conversation's newest turns, newest first.
@@ -1289,12 +1290,12 @@ SELECT body FROM outcome WHERE tenant = :tenant AND conversation = :no ORDER BY 
 -- name: outcome_note
 -- Store the outcome of a turn unless it has one.
 INSERT INTO outcome (tenant, conversation, turn, due, revision, user_id, body, taught)
-VALUES (:tenant, :no, :turn, 1, 1, :user, :body, x'') ON CONFLICT DO NOTHING;
+VALUES (:tenant, :no, :turn, 1, 1, :user, :body, CAST('[]' AS BLOB)) ON CONFLICT DO NOTHING;
 
 -- name: outcome_give
 -- Replace the outcome of a turn and mark it as due.
 INSERT INTO outcome (tenant, conversation, turn, due, revision, user_id, body, taught)
-VALUES (:tenant, :no, :turn, 1, 1, :user, :body, x'')
+VALUES (:tenant, :no, :turn, 1, 1, :user, :body, CAST('[]' AS BLOB))
 ON CONFLICT (tenant, conversation, turn) DO UPDATE SET due = 1, revision = outcome.revision + 1, user_id = excluded.user_id, body = excluded.body;
 
 -- name: outcome_taught

@@ -16,6 +16,7 @@ from cuebook.interfaces.vectors import EmbeddedPlace, EmbeddingBacklog, MemoryTe
 from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage import access
 from cuebook.storage.access import current_epoch, own_epoch
+from cuebook.storage.database.record import record
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
 
 #: Most bytes of cached matrices (LRU): about 170,000 vectors of 384 numbers.
@@ -165,72 +166,6 @@ def _grown(
     return _Matrix(row["began"], row["upto"], rows, refs, seqs, starts)
 
 
-def due(transaction: Transaction, model: str, *, since: float, limit: int) -> list[EmbeddingBacklog]:
-    """Return conversations with posts without vectors."""
-    results = transaction.run("embedded_due", model=model, since=since, limit=limit).fetchall()
-    return [
-        EmbeddingBacklog(
-            tenant=tenant,
-            conversation=id_,
-            no=no,
-            upto=upto,
-            last_seq=last,
-            epoch=current_epoch(transaction, tenant, "conversation", str(no)),
-        )
-        for tenant, id_, no, upto, last in results
-    ]
-
-
-def keep(transaction: Transaction, scope: Scope, embedded: PostVectors) -> bool:
-    """Store vectors of posts if none of them is stored yet and the conversation is still the same."""
-    row = access.find(transaction, scope, embedded.conversation)
-    if row is None or row.no != embedded.no or row.last_seq < embedded.upto:
-        return False
-    if embedded.epoch != own_epoch(transaction, row):
-        return False
-    names = {"tenant": row.tenant, "scope": scope_of(embedded.no), "model": embedded.model}
-    data = transaction.one("embedded_get", **names)
-    if (data["upto"] if data else 0) != embedded.after:
-        return False
-    for seq, part, body in embedded.rows:
-        transaction.run("vector_insert", **names, ref=seq, part=part, body=body)
-    owner = row.user or ""
-    vectors, upto = len(embedded.rows), embedded.upto
-    transaction.run("embedded_put", **names, owner=owner, upto=upto, vectors=vectors, now=embedded.now)
-    return True
-
-
-def places_due(transaction: Transaction, model: str, *, since: float, limit: int) -> list[UnembeddedPlace]:
-    """Return places with memories without vectors."""
-    results = transaction.run("places_due", model=model, since=since, limit=limit).fetchall()
-    return [UnembeddedPlace(tenant, Place(kind, owner), upto, value) for tenant, kind, owner, upto, value in results]
-
-
-def memory_texts(transaction: Transaction, tenant: str, place: Place, *, after: int, limit: int) -> list[MemoryText]:
-    """Return the texts of a place's memories after a text number."""
-    values = {"tenant": tenant, "kind": place.kind, "owner": place.id, "after": after, "limit": limit}
-    return [MemoryText(*each) for each in transaction.run("memories_said", **values)]
-
-
-def keep_of_place(transaction: Transaction, tenant: str, embedded: EmbeddedPlace) -> bool:
-    """Store vectors of memories whose text is unchanged, if none of them is stored yet."""
-    values = {"tenant": tenant, "kind": embedded.place.kind, "owner": embedded.place.id}
-    last = transaction.one("place_last_said", **values)
-    if last is None or last["said"] < embedded.upto:
-        return False  # it was erased; a new place continues after its old numbers
-    names = {"tenant": tenant, "scope": scope_of_place(embedded.place), "model": embedded.model}
-    data = transaction.one("embedded_get", **names)
-    if (data["upto"] if data else 0) != embedded.after:
-        return False
-    stretch = values | {"after": embedded.after, "upto": embedded.upto}
-    still = {number for (number,) in transaction.run("memories_said_still", **stretch)}
-    current_rows = [each for each in embedded.rows if each[0] in still]
-    for number, part, body in current_rows:
-        transaction.run("vector_insert", **names, ref=number, part=part, body=body)
-    transaction.run("embedded_put", **names, owner="", upto=embedded.upto, vectors=len(current_rows), now=embedded.now)
-    return True
-
-
 def drop(transaction: Transaction, tenant: str, place: Place, number: int) -> None:
     """Delete the vectors of a memory's text, of every model."""
     scope = scope_of_place(place)
@@ -252,28 +187,41 @@ class VectorStore(Noun):
     @read
     def due(
         self, transaction: Transaction, model: str, *, since: float = 0.0, limit: int = 100
-    ) -> list[EmbeddingBacklog]:
+    ) -> Sequence[EmbeddingBacklog]:
         """Return conversations changed since a time with posts without vectors, newest first."""
-        return due(transaction, model, since=since, limit=limit)
+        rows = transaction.rows("embedded_due", model=model, since=since, limit=limit)
+        return [
+            record(
+                EmbeddingBacklog, row, epoch=current_epoch(transaction, row["tenant"], "conversation", str(row["no"]))
+            )
+            for row in rows
+        ]
 
     @write
     def keep(self, transaction: Transaction, scope: Scope, embedded: PostVectors) -> bool:
         """Store vectors. Return False if another worker was first, or the conversation was erased or replaced."""
-        return keep(transaction, scope, embedded)
+        row = access.find(transaction, scope, embedded.conversation)
+        if row is None or row.no != embedded.no or row.last_seq < embedded.upto:
+            return False
+        if embedded.epoch != own_epoch(transaction, row):
+            return False
+        return _keep(transaction, row.tenant, scope_of(row.no), embedded, embedded.rows, owner=row.user or "")
 
     @read
     def places_due(
         self, transaction: Transaction, model: str, *, since: float = 0.0, limit: int = 100
-    ) -> list[UnembeddedPlace]:
+    ) -> Sequence[UnembeddedPlace]:
         """Return places with new memory texts since a time without vectors, newest first."""
-        return places_due(transaction, model, since=since, limit=limit)
+        results = transaction.run("places_due", model=model, since=since, limit=limit)
+        return [UnembeddedPlace(tenant, Place(kind, owner), upto, said) for tenant, kind, owner, upto, said in results]
 
     @read
     def memory_texts(
         self, transaction: Transaction, scope: Scope, place: Place, *, after: int, limit: int
-    ) -> list[MemoryText]:
+    ) -> Sequence[MemoryText]:
         """Load a place's memory texts after a number, ended ones too, in order."""
-        return memory_texts(transaction, scope.tenant, place, after=after, limit=limit)
+        values = {"tenant": scope.tenant, "kind": place.kind, "owner": place.id, "after": after, "limit": limit}
+        return [MemoryText(*each) for each in transaction.run("memories_said", **values)]
 
     @write
     def keep_of_place(self, transaction: Transaction, scope: Scope, embedded: EmbeddedPlace) -> bool:
@@ -282,11 +230,40 @@ class VectorStore(Noun):
 
         Corrected or erased texts get no vector; their replacements are due again.
         """
-        return keep_of_place(transaction, scope.tenant, embedded)
+        place = {"tenant": scope.tenant, "kind": embedded.place.kind, "owner": embedded.place.id}
+        last = transaction.value("place_last_said", **place)
+        if last is None or last < embedded.upto:
+            return False  # it was erased; a new place continues after its old numbers
+        still = {
+            number
+            for (number,) in transaction.run("memories_said_still", **place, after=embedded.after, upto=embedded.upto)
+        }
+        rows = [each for each in embedded.rows if each[0] in still]
+        return _keep(transaction, scope.tenant, scope_of_place(embedded.place), embedded, rows)
 
     @read
     def counts(self, transaction: Transaction, model: str) -> tuple[int, int]:
         """Count the posts that a model has processed, and their vectors."""
-        data = transaction.one("embedded_counts", model=model)
-        posts, vectors = (data or {}).values()
+        posts, vectors = transaction.run("embedded_counts", model=model).fetchone()
         return posts, vectors
+
+
+def _keep(
+    transaction: Transaction,
+    tenant: str,
+    scope: str,
+    embedded: PostVectors | EmbeddedPlace,
+    rows: Sequence[tuple[int, int, bytes]],
+    *,
+    owner: str = "",
+) -> bool:
+    """Store vectors of a scope; return False if another worker was first."""
+    names = {"tenant": tenant, "scope": scope, "model": embedded.model}
+    data = transaction.one("embedded_get", **names)
+    if (data["upto"] if data else 0) != embedded.after:
+        return False
+    for ref, part, body in rows:
+        transaction.run("vector_insert", **names, ref=ref, part=part, body=body)
+    values = {"owner": owner, "upto": embedded.upto, "vectors": len(rows), "now": embedded.now}
+    transaction.run("embedded_put", **names, **values)
+    return True

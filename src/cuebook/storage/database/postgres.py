@@ -6,7 +6,6 @@ other placeholders; `postgres.sql` replaces the ones that must differ.
 
 import asyncio
 import random
-import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from cuebook.errors import BackendError, Conflict, InvalidInput
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.statements import load_statements
+from cuebook.storage.database.statements import Statements
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.failpoints import Failpoints
 from cuebook.storage.tables import VERSION, ddl
@@ -29,7 +28,6 @@ ATTEMPTS: Final = 20
 PAUSE_S: Final = 0.005
 #: The advisory lock under which one process creates the tables.
 _CREATE: Final = 0x63756562
-_PARAMETER: Final = re.compile(r"'[^']*'|(?<!:):(?P<name>\w+)|%")
 
 
 class PostgresDatabase:
@@ -42,7 +40,7 @@ class PostgresDatabase:
         self.holders = Holders(None)
         self.unclean = False
         self._failpoints = failpoints or Failpoints()
-        self._statements = {name: with_placeholders(sql) for name, sql in load_statements("postgresql").items()}
+        self._statements = Statements("postgresql")
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="cuebook-postgres")
         options = {"cursor_factory": ClientCursor}  # binds values in the client, where NULL needs no type
         self._pool = ConnectionPool(url, min_size=1, max_size=connections, kwargs=options, open=True)
@@ -121,15 +119,6 @@ class PostgresDatabase:
     def _shut(self) -> None:
         self._threads.shutdown()
         self._pool.close()
-
-
-def with_placeholders(sql: str) -> str:
-    """Return a statement with psycopg's placeholders: `:name` as `%(name)s`. Literals are not changed."""
-
-    def replace(match: re.Match[str]) -> str:
-        return f"%({match['name']})s" if match["name"] else match[0].replace("%", "%%")
-
-    return _PARAMETER.sub(replace, sql)
 
 
 def explain(error: BaseException) -> BaseException:

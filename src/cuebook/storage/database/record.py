@@ -1,7 +1,8 @@
 """Map database rows to records by field name and type."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 S = TypeVar("S", bound=Struct)
+Decode = Callable[[Any], Any]
 
 #: Types that a column holds as they are. `bool` is stored as an integer, everything else as JSON.
 _PLAIN = (str, int, float, bytes, NoneType)
@@ -28,11 +30,38 @@ def record(kind: type[S], row: Mapping[str, Any], /, **values: Any) -> S:
     return kind(**(fields | values) if values else fields)
 
 
+def record_maker(kind: type[S], names: tuple[str, ...]) -> Callable[[Sequence[Any]], S]:
+    """Return the function that makes a record of a row with these columns: `record` for many rows, twice as fast."""
+    plain, decoded = _fields(kind)
+    own = [name for name in plain if name in names]
+    pick = itemgetter(*map(names.index, own), 0, 0)  # at least two, so that it returns a tuple
+    rest = [(name, names.index(name), decode) for name, decode in decoded if name in names]
+
+    def make(row: Sequence[Any]) -> S:
+        fields = dict(zip(own, pick(row), strict=False))
+        for name, at, decode in rest:
+            raw = row[at]
+            fields[name] = None if raw is None else decode(raw)
+        return kind(**fields)
+
+    return make
+
+
+def columns(value: Struct) -> dict[str, Any]:
+    """Return a record's fields as the columns that `record` reads."""
+    plain, decoded = _fields(type(value))
+    values = {name: getattr(value, name) for name in plain}
+    for name, decode in decoded:
+        field = getattr(value, name)
+        values[name] = int(field) if decode is bool else None if field is None else msgspec.json.encode(field).decode()
+    return values
+
+
 @cache
-def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], tuple[tuple[str, Callable[[Any], Any]], ...]]:
+def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], tuple[tuple[str, Decode], ...]]:
     """Return the names of plain fields, and the other ones with the functions that decode their columns."""
     plain: list[str] = []
-    decoded: list[tuple[str, Callable[[Any], Any]]] = []
+    decoded: list[tuple[str, Decode]] = []
     for field in msgspec.structs.fields(kind):
         kinds = _members(field.type)
         if all(each in _PLAIN or get_origin(each) is Literal for each in kinds):
@@ -46,14 +75,3 @@ def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], tuple[tuple[str, Calla
 def _members(kind: Any) -> set[Any]:
     """Return the members of a union, or the type itself."""
     return set(get_args(kind)) if get_origin(kind) in (Union, UnionType) else {kind}
-
-
-def columns(value: Struct) -> dict[str, Any]:
-    """Return a record's fields as the columns that `record` reads."""
-    kind = type(value)
-    plain, decoded = _fields(kind)
-    values = {name: getattr(value, name) for name in plain}
-    for name, decode in decoded:
-        field = getattr(value, name)
-        values[name] = int(field) if decode is bool else None if field is None else msgspec.json.encode(field).decode()
-    return values

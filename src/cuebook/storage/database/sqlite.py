@@ -14,13 +14,15 @@ from cuebook.errors import BackendError
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.sqlite_files import MEMORY, connect, is_large, prepare, rewritten, truncated
 from cuebook.storage.database.sqlite_writer import Writer, explain, translate
-from cuebook.storage.database.statements import load_statements
+from cuebook.storage.database.statements import Statements, load_statements
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.failpoints import Failpoints
 
 T = TypeVar("T")
 
 SQL: Final = load_statements("sqlite")
+_STATEMENTS: Final = Statements("sqlite")
+_NO_FAILPOINTS: Final = Failpoints()
 #: Reader threads per process: reads are short, and two cores run two of them.
 READERS = 4
 #: Seconds between two checks whether readers have released the log.
@@ -29,7 +31,7 @@ PAUSE_S = 0.02
 
 def transaction_on(connection: sqlite3.Connection, failpoints: Failpoints | None = None) -> Transaction:
     """Return the transaction of a connection."""
-    return Transaction(connection.execute, SQL, failpoints or Failpoints())
+    return Transaction(connection.execute, _STATEMENTS, failpoints or _NO_FAILPOINTS)
 
 
 class SqliteDatabase:

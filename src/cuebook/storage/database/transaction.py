@@ -4,11 +4,13 @@ A noun of the store is a subclass of `Noun`. Its methods are written as synchron
 `@read` and `@write` turn them into coroutines that run in a thread.
 """
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from cuebook.storage.database.holders import Holders
+from cuebook.storage.database.record import S, record_maker
+from cuebook.storage.database.statements import Statements
 from cuebook.storage.failpoints import Failpoints
 
 T = TypeVar("T")
@@ -35,36 +37,59 @@ class Cursor(Protocol):
 class Transaction:
     """One snapshot or one transaction of a database, which runs statements by name. Used by one thread at a time."""
 
-    __slots__ = ("_execute", "_statements", "failpoint")
+    __slots__ = ("_execute", "_prepared", "_statements", "failpoint")
 
     def __init__(
-        self, execute: Callable[[str, Mapping[str, Any]], Cursor], statements: Mapping[str, str], failpoint: Failpoints
+        self, execute: Callable[[str, tuple[Any, ...]], Cursor], statements: Statements, failpoint: Failpoints
     ) -> None:
         self._execute = execute
+        self._prepared = statements.prepared
         self._statements = statements
         self.failpoint = failpoint
 
     def run(self, name: str, /, **values: Any) -> Cursor:
         """Run a statement. Return its cursor, with the rows as tuples and the number of changed rows."""
-        return self._execute(self._statements[name], values)
+        sql, in_order = self._prepared[name]
+        return self._execute(sql, in_order(values))
 
     def rows(self, name: str, /, **values: Any) -> list[Row]:
-        """Return all rows of a statement."""
-        cursor = self._execute(self._statements[name], values)
-        names = [column[0] for column in cursor.description or ()]
+        """Return all rows of a statement by column names."""
+        cursor = self.run(name, **values)
+        names = self._columns(name, cursor)
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def one(self, name: str, /, **values: Any) -> Row | None:
-        """Return the first row of a statement, None for none."""
-        cursor = self._execute(self._statements[name], values)
+        """Return the first row of a statement by column names, None for none."""
+        cursor = self.run(name, **values)
         row = cursor.fetchone()
-        return (
-            None if row is None else {key[0]: value for key, value in zip(cursor.description or (), row, strict=True)}
-        )
+        return None if row is None else dict(zip(self._columns(name, cursor), row, strict=True))
+
+    def records(self, kind: type[S], name: str, /, **values: Any) -> list[S]:
+        """Return the rows of a statement as records."""
+        cursor = self.run(name, **values)
+        return list(map(self._maker(kind, name, cursor), cursor))
+
+    def record(self, kind: type[S], name: str, /, **values: Any) -> S | None:
+        """Return the first row of a statement as a record, None for none."""
+        cursor = self.run(name, **values)
+        row = cursor.fetchone()
+        return None if row is None else self._maker(kind, name, cursor)(row)
+
+    def _columns(self, name: str, cursor: Cursor) -> tuple[str, ...]:
+        names = self._statements.columns.get(name)
+        if names is None:
+            names = self._statements.columns[name] = tuple(column[0] for column in cursor.description or ())
+        return names
+
+    def _maker(self, kind: type[S], name: str, cursor: Cursor) -> Callable[[Sequence[Any]], S]:
+        maker = self._statements.makers.get((kind, name))
+        if maker is None:
+            maker = self._statements.makers[kind, name] = record_maker(kind, self._columns(name, cursor))
+        return maker
 
     def value(self, name: str, /, **values: Any) -> Any:
         """Return the first column of a statement's first row, None without rows."""
-        row = self._execute(self._statements[name], values).fetchone()
+        row = self.run(name, **values).fetchone()
         return None if row is None else row[0]
 
 
