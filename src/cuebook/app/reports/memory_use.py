@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from statistics import fmean
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -104,7 +105,7 @@ class Utilities(Struct, frozen=True, kw_only=True):
     missed: dict[str, int] = {}
 
 
-class MeasureCost(Struct, frozen=True, kw_only=True):
+class MeasureCost(Struct, frozen=True, kw_only=True, rename="camel"):
     """The cost of a measurement: model calls, their prompt tokens by our counter, and the maximum answer tokens.
 
     `costs` by currency, without caching; empty if the model's price is unknown or no model is asked.
@@ -152,7 +153,7 @@ async def cost_of(
     budget: int = BUDGET,
 ) -> MeasureCost:
     """Return the model calls and the maximum cost of `leave_one_out`, without calling. Raises the same errors."""
-    reckoning = _DryRun(services, Scope(user=user), budget)
+    reckoning = _Measure(services, Scope(user=user), budget, is_dry=True)
     await reckoning.take_all(conversations, turns)
     price = prices.of(services.model.name)
     cost = MeasureCost(
@@ -178,14 +179,7 @@ def reason_of(found: Utilities) -> str:
 
 def cost_to_wire(cost: MeasureCost) -> Wire:
     """Return a cost as a JSON object."""
-    return {
-        "model": cost.model,
-        "turns": cost.turns,
-        "calls": cost.calls,
-        "promptTokens": cost.prompt_tokens,
-        "answerTokens": cost.answer_tokens,
-        "costs": cost.costs,
-    }
+    return cast("Wire", msgspec.to_builtins(cost))
 
 
 def to_wire(found: Utilities) -> Wire:
@@ -215,20 +209,17 @@ def to_wire(found: Utilities) -> Wire:
 
 
 class _Measure:
-    """A running measurement, which collects turns."""
+    """A running measurement, which collects turns. A dry one counts the prompts by size instead of asking the model."""
 
-    def __init__(self, services: Services, scope: Scope, budget: int) -> None:
+    def __init__(self, services: Services, scope: Scope, budget: int, *, is_dry: bool = False) -> None:
         self._services, self._scope, self._budget = services, scope, budget
         self.asks = services.model.name != NO_MODEL and budget >= LEAST_CALLS
         self._uses: dict[str, list[Use]] = {}
         self._said: Counter[str] = Counter()
         self._missed: Counter[str] = Counter()
-        self._turns = self._calls = 0
-
-    @property
-    def turns(self) -> int:
-        """The number of measured turns."""
-        return self._turns
+        self.turns = self._calls = 0
+        self._is_dry = is_dry
+        self.prompts: Counter[int] = Counter()
 
     async def take_all(self, conversations: Sequence[str], turns: int) -> None:
         """Measure the last turns of the given conversations, or of all. Raises InvalidInput, NotFound."""
@@ -258,14 +249,14 @@ class _Measure:
         except BackendError:
             self._missed["the model did not answer it"] += 1
             return
-        self._turns += bool(uses)
+        self.turns += bool(uses)
         for use in uses:
             self._uses.setdefault(use.memory, []).append(use)
 
     async def report(self) -> Utilities:
         """Return the result."""
         if self._calls:
-            context = {"turns": self._turns, "calls": self._calls, "memories": len(self._uses)}
+            context = {"turns": self.turns, "calls": self._calls, "memories": len(self._uses)}
             record = receipt(self._services, Version(slug="eval"), "leave-one-out", context=context)
             await self._services.audit.append(self._scope, [replace(record, selection=None)])
         items = []
@@ -278,9 +269,11 @@ class _Measure:
         items = _without_twins(items)
         items.sort(key=lambda each: (-each.utility, -len(each.uses), each.memory.no))
         by = MODEL if self.asks else WORDS
-        return Utilities(items=tuple(items), by=by, turns=self._turns, calls=self._calls, missed=dict(self._missed))
+        return Utilities(items=tuple(items), by=by, turns=self.turns, calls=self._calls, missed=dict(self._missed))
 
     async def _read(self, conversation: Conversation, turn: Turn) -> list[Use]:
+        if self._is_dry:
+            return []
         if not turn.reply_seq:
             self._missed["it has no answer"] += 1
             return []
@@ -289,7 +282,7 @@ class _Measure:
         if answer.startswith(NO_MODEL_LABEL):
             self._missed["no model answered it: it quotes whatever was recalled"] += 1
             return []
-        uses = await uses_by_words(self._services, self._scope, conversation, turn)
+        uses = await uses_by_words(self._services, self._scope, conversation, turn, answer)
         uses = [each for each in uses if await self._memory(each.memory)]
         if len(set(words(answer))) >= LEAST_WORDS:
             return uses
@@ -307,31 +300,15 @@ class _Measure:
             self._missed["its model called tools"] += 1
             return []
         self._calls += 2 + len(wanted)
-        return await self._uses_of(conversation, turn, wanted)
-
-    async def _uses_of(self, conversation: Conversation, turn: Turn, memories: Sequence[str]) -> list[Use]:
-        return await uses_by_asking(self._services, self._scope, conversation, turn, memories)
+        if not self._is_dry:
+            return await uses_by_asking(self._services, self._scope, conversation, turn, wanted)
+        self.prompts[turn.steps[-1].manifest.tokens] += 2 + len(wanted)
+        return [Use(memory=each, conversation=conversation.id, turn=turn.n, score=0.0, by=MODEL) for each in wanted]
 
     async def _memory(self, id_: str) -> Memory | None:
         """Return a stored memory, None if it is no longer valid."""
         memories = await self._services.store.memories.get(self._scope, id_)
         return next((each for each in memories if each.valid_to is None), None)
-
-
-class _DryRun(_Measure):
-    """A dry run of a measurement: it counts the prompts and tokens instead of calling the model."""
-
-    def __init__(self, services: Services, scope: Scope, budget: int) -> None:
-        super().__init__(services, scope, budget)
-        self.prompts: Counter[int] = Counter()
-
-    async def _read(self, conversation: Conversation, turn: Turn) -> list[Use]:
-        _ = conversation, turn
-        return []
-
-    async def _uses_of(self, conversation: Conversation, turn: Turn, memories: Sequence[str]) -> list[Use]:
-        self.prompts[turn.steps[-1].manifest.tokens] += 2 + len(memories)
-        return [Use(memory=each, conversation=conversation.id, turn=turn.n, score=0.0, by=MODEL) for each in memories]
 
 
 def _verdict(memory: Memory, uses: Sequence[Use], said: int) -> Verdict:

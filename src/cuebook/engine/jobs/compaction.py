@@ -64,22 +64,19 @@ PAGE = 100
 _EMPTY: dict[str, Any] = {category: [] for category in CATEGORIES} | {"tags": []}
 
 
-class PassResult(Struct, frozen=True, kw_only=True):
-    """The result of a pass."""
+class Pass(Struct, frozen=True, kw_only=True):
+    """One pass: the loaded conversation, and the posts to summarize in at most `most` tokens."""
 
-    markdown: str
-    memory_json: dict[str, object]
-    tainted: str
-    merged: LinkOutcome
-    made_by: str
-    prompt: str = ""
+    source: CompactionInput
+    posts: Sequence[Post]
+    lines: Sequence[Line]
+    profile: CompactionProfile
+    most: int = 0
+    zone: tzinfo
 
 
-class ModelInstruction(Struct, frozen=True, kw_only=True):
-    """A model's instructions and their audit record."""
-
-    instruction: Instruction
-    record: Record
+#: A new summary, and the conversation's items with those of the posts merged in.
+Derived = tuple[Summary, LinkOutcome]
 
 
 class RefusedPasses(Struct):
@@ -164,86 +161,74 @@ CORRECTION = Job(name="correction", due=_correction_due, run=_correct)
 
 async def compact_once(services: Services, scope: Scope, conversation: str, profile: CompactionProfile) -> Outcome:
     """Run one pass. Raises the model's errors, and InvalidInput for an unusable answer."""
-    compaction_input = await services.store.compaction(
-        scope, conversation, limit=profile.most + profile.tail + LOOKAHEAD
-    )
-    if compaction_input is None or compaction_input.lags:
+    source = await services.store.compaction(scope, conversation, limit=profile.most + profile.tail + LOOKAHEAD)
+    if source is None or source.lags:
         return "nothing"
     services.failpoint("compact.read")
-    lines = [line_of(post) for post in compaction_input.posts]
-    end = covered(lines, profile, backlog=compaction_input.conversation.backlog, held=_held(compaction_input.posts))
+    lines = [line_of(post) for post in source.posts]
+    end = covered(lines, profile, backlog=source.conversation.backlog, held=_held(source.posts))
     if end == 0:
         return "refused"
-    posts, lines = compaction_input.posts[:end], lines[:end]
-    size = sum(post.tokens for post in posts) + (compaction_input.previous.tokens if compaction_input.previous else 0)
+    posts, lines = source.posts[:end], lines[:end]
+    size = sum(post.tokens for post in posts) + (source.previous.tokens if source.previous else 0)
     most = min(profile.max_summary_tokens, int(size * SHRINK))
-    told_it = await _telling(services, compaction_input, lines, profile, most)
-    try:
-        derived = await _derive(services, compaction_input, lines, most, told_it)
-    except (InvalidInput, BackendError):
-        if told_it is not None:  # the model received it, even if its answer was unusable
-            await services.audit.append(compaction_input.scope, [told_it.record])
-        raise
-    summary = _summary(services, compaction_input, posts, derived, profile)
+    zone = zone_of(None, source.conversation, services.settings.zone)
+    summarized = Pass(source=source, posts=posts, lines=lines, profile=profile, most=most, zone=zone)
+    records: tuple[Record, ...] = ()
+    if _asks_model(services, summarized):
+        instruction, record = await _instruction(services, summarized)
+        records = (record,)
+        try:
+            derived = await _by_model(services, summarized, instruction)
+        except (InvalidInput, BackendError):
+            await services.audit.append(source.scope, records)  # the model received it, even if its answer was unusable
+            raise
+    else:
+        derived = await asyncio.to_thread(_by_quotes, services, summarized)  # large posts take time
     services.failpoint("compact.made")
-    items = {item.id: item for item in compaction_input.items}
-    news = [*derived.merged.kept, *derived.merged.added]
-    chosen = corrected(
-        await promoted(services, scope, conversation, posts, news), compaction_input.corrections, news=True
+    _, merged = derived
+    items = {item.id: item for item in source.items}
+    promotions = await promoted(services, scope, conversation, posts, [*merged.kept, *merged.added])
+    raised = [item for item in corrected(promotions, source.corrections, news=True) if item.id not in items]
+    added = (*merged.added, *raised)
+    repeated = tuple(item for item in merged.kept if item.id in items and item != items[item.id])
+    stored = _result(
+        services, source, derived[0], added=added, repeated=repeated, audit=records, sinks=tuple(services.sinks)
     )
-    raised = [item for item in chosen if item.id not in items]
-    repeated = tuple(item for item in derived.merged.kept if item.id in items and item != items[item.id])
-    compacted = CompactionResult(
-        conversation=conversation,
-        previous_version=compaction_input.previous.version if compaction_input.previous else 0,
+    return "stored" if await services.store.save_summary(scope, stored) else "nothing"
+
+
+def _result(services: Services, source: CompactionInput, summary: Summary, **more: Any) -> CompactionResult:
+    return CompactionResult(
+        conversation=source.conversation.id,
+        previous_version=summary.version - 1,
         summary=summary,
-        added=(*derived.merged.added, *raised),
         ended=(),
-        repeated=repeated,
         now=services.clock.now(),
-        no=compaction_input.conversation.no,
-        audit=(told_it.record,) if told_it else (),
-        sinks=tuple(services.sinks),
-        epoch=compaction_input.epoch,
-    )
-    return "stored" if await services.store.save_summary(scope, compacted) else "nothing"
-
-
-async def _telling(
-    services: Services, compaction_input: CompactionInput, lines: Sequence[Line], profile: CompactionProfile, most: int
-) -> ModelInstruction | None:
-    """Return the instructions for the model, or None if quotes do the pass.
-
-    Conversation text is no variable of the instructions. It goes in as data, never into a system text.
-    """
-    if services.work_model is None or compaction_input.failures >= FAILURES:
-        return None
-    if len(untold(lines, compaction_input.corrections)) < len(lines):  # it would show text that was corrected
-        return None
-    persona = services.settings.personas.get(compaction_input.conversation.persona or services.settings.default_persona)
-    values = {
-        "max_summary_tokens": most,
-        "new_turns_count": sum(1 for line in lines if line.text),
-        "agent_name": persona.name if persona else "",
-        "profile_id": profile.id,
-        "date": day_of(services.clock.now(), _zone(services, compaction_input)),
-    }
-    work = Work(
-        agent=COMPACTOR,
-        key=profile.prompt_key,
-        otherwise=STANDARD.prompt_key,
-        values=values,
-        project=project_of(None, compaction_input.conversation.metadata.get("project"), services.settings.project),
-    )
-    instruction = await instruct(services, compaction_input.scope, work)
-    return ModelInstruction(
-        instruction=instruction,
-        record=instruction_record(services, instruction, work, conversation=compaction_input.conversation.id),
+        no=source.conversation.no,
+        epoch=source.epoch,
+        **more,
     )
 
 
-def _zone(services: Services, compaction_input: CompactionInput) -> tzinfo:
-    return zone_of(None, compaction_input.conversation, services.settings.zone)
+def _summary(
+    services: Services, summarized: Pass, markdown: str, memory_json: Mapping[str, object], **more: Any
+) -> Summary:
+    source, posts = summarized.source, summarized.posts
+    before = source.previous
+    return Summary(
+        version=(before.version if before else 0) + 1,
+        upto_seq=posts[-1].seq,
+        upto_at=posts[-1].created_at,
+        path_digest=chain(before.path_digest if before else b"", (post.digest for post in posts)),
+        markdown=markdown,
+        memory_json=dict(memory_json),
+        profile=summarized.profile.id,
+        created_at=services.clock.now(),
+        tokens=services.count(markdown) + services.count(compact(memory_json)),
+        corrected=source.corrected,
+        **more,
+    )
 
 
 def _held(posts: Sequence[Post]) -> frozenset[int]:
@@ -262,30 +247,22 @@ def _id(part: Part) -> str:
     return str(part.extra.get("callId") or "") if isinstance(part.extra, dict) else ""
 
 
-async def _derive(
-    services: Services,
-    compaction_input: CompactionInput,
-    lines: Sequence[Line],
-    most: int,
-    told_it: ModelInstruction | None,
-) -> PassResult:
-    if told_it is not None:
-        return await _by_model(services, compaction_input, lines, most, told_it.instruction)
-    return await asyncio.to_thread(_by_quotes, services, compaction_input, lines, most)  # large posts take time
+# ---- By quotes ------------------------------------------------------------------------------------------------------
 
 
-def _by_quotes(services: Services, compaction_input: CompactionInput, lines: Sequence[Line], most: int) -> PassResult:
-    entries = quotes_of(lines, before=[line_of(compaction_input.before)] if compaction_input.before else ())
-    merged = merge(unmarked(compaction_input.items), corrected(entries, compaction_input.corrections, news=True))
-    previous = compaction_input.previous.markdown if compaction_input.previous else ""
+def _by_quotes(services: Services, summarized: Pass) -> Derived:
+    source, lines, most = summarized.source, summarized.lines, summarized.most
+    merged = _merged(source, quotes_of(lines, before=[line_of(source.before)] if source.before else ()))
+    previous = source.previous.markdown if source.previous else ""
     items = [*merged.kept, *merged.added]
-    digest = write(
-        items, previous=previous, max_tokens=most, count=services.count, zone=_zone(services, compaction_input)
-    )
-    markdown = digest.markdown or _in_brief(untold(lines, compaction_input.corrections), most, services.count)
-    return PassResult(
-        markdown=markdown, memory_json=digest.memory_json, tainted=digest.tainted, merged=merged, made_by="quotes"
-    )
+    digest = write(items, previous=previous, max_tokens=most, count=services.count, zone=summarized.zone)
+    markdown = digest.markdown or _in_brief(untold(lines, source.corrections), most, services.count)
+    more = {"tainted": digest.tainted, "made_by": "quotes"}
+    return _summary(services, summarized, markdown, digest.memory_json, **more), merged
+
+
+def _merged(source: CompactionInput, entries: Sequence[Item]) -> LinkOutcome:
+    return merge(unmarked(source.items), corrected(entries, source.corrections, news=True))
 
 
 def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
@@ -295,68 +272,87 @@ def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
     return cut(f"[Summary of {len(lines)} messages]{content}", most, count=count)
 
 
-async def _by_model(
-    services: Services, compaction_input: CompactionInput, lines: Sequence[Line], most: int, instruction: Instruction
-) -> PassResult:
+# ---- By a model -----------------------------------------------------------------------------------------------------
+
+
+def _asks_model(services: Services, summarized: Pass) -> bool:
+    """Return whether a model does the pass. It must not see text that was corrected."""
+    source, lines = summarized.source, summarized.lines
+    is_available = services.work_model is not None and source.failures < FAILURES
+    return is_available and len(untold(lines, source.corrections)) == len(lines)
+
+
+async def _instruction(services: Services, summarized: Pass) -> tuple[Instruction, Record]:
+    """Return the instructions for the model and their audit record.
+
+    Conversation text is no variable of the instructions. It goes in as data, never into a system text.
+    """
+    conversation, profile = summarized.source.conversation, summarized.profile
+    persona = services.settings.personas.get(conversation.persona or services.settings.default_persona)
+    values = {
+        "max_summary_tokens": summarized.most,
+        "new_turns_count": sum(1 for line in summarized.lines if line.text),
+        "agent_name": persona.name if persona else "",
+        "profile_id": profile.id,
+        "date": day_of(services.clock.now(), summarized.zone),
+    }
+    work = Work(
+        agent=COMPACTOR,
+        key=profile.prompt_key,
+        otherwise=STANDARD.prompt_key,
+        values=values,
+        project=project_of(None, conversation.metadata.get("project"), services.settings.project),
+    )
+    instruction = await instruct(services, summarized.source.scope, work)
+    return instruction, instruction_record(services, instruction, work, conversation=conversation.id)
+
+
+async def _by_model(services: Services, summarized: Pass, instruction: Instruction) -> Derived:
     """Ask the model, and retry once if its answer is invalid. Raises InvalidInput if both answers are."""
-    model = services.work_model
+    source, lines, model = summarized.source, summarized.lines, services.work_model
     if model is None:
         raise BackendError("No model for background jobs. Set `work.model`.")
-    known = {line.id for line in lines} | {source for item in compaction_input.items for source in item.sources}
+    known = {line.id for line in lines} | {source_id for item in source.items for source_id in item.sources}
     request = ModelRequest(
-        messages=_messages(compaction_input, lines, instruction.text),
+        messages=_messages(summarized, instruction.text),
         purpose="compaction",
         schema=MEMORY_SCHEMA,
-        max_tokens=most * 2,
+        max_tokens=summarized.most * 2,
     )
     failure: InvalidInput | None = None
     for _ in range(2):
         text = await said_by(services, model, request)
         try:
-            answer = parse_answer(text, known=known, max_tokens=most, count=services.count)
+            answer = parse_answer(text, known=known, max_tokens=summarized.most, count=services.count)
         except InvalidInput as error:
             failure = error
             continue
-        derived = _from_answer(services, compaction_input, lines, _clean(services, answer), model.name)
-        return msgspec.structs.replace(derived, prompt=instruction.version.source)
+        return _from_answer(services, summarized, answer, made_by=model.name, prompt=instruction.version.source)
     raise failure or InvalidInput("The model returned an empty answer.")
 
 
-def _clean(services: Services, answer: CompactionAnswer) -> CompactionAnswer:
-    """Return an answer with its secrets redacted: a model may join separate parts, or know secrets of its own."""
-    memory = msgspec.json.decode(services.writer.clean_json(msgspec.json.encode(answer.memory_json)))
-    return CompactionAnswer(services.writer.clean(answer.summary_markdown), memory)
-
-
-def _from_answer(
-    services: Services, compaction_input: CompactionInput, lines: Sequence[Line], answer: CompactionAnswer, name: str
-) -> PassResult:
+def _from_answer(services: Services, summarized: Pass, answer: CompactionAnswer, **more: str) -> Derived:
     """Merge a model's items like quoted ones: dropped items stay remembered, and changed items supersede old ones.
 
-    After tool output, the model may repeat a web page's words. Its own words then go into the fenced block only, and
-    the system prompt gets the user's words as quotes.
+    Secrets are redacted: a model may join separate parts, or know secrets of its own. After tool output, the model may
+    repeat a web page's words. Its own words then go into the fenced block only, and the system prompt gets the user's
+    words as quotes.
     """
-    entries = items_of(answer, when=lines[-1].when, lines=lines, held=compaction_input.items)
-    entries = corrected(entries, compaction_input.corrections, news=True)
-    merged = merge(unmarked(compaction_input.items), entries)
+    source, lines = summarized.source, summarized.lines
+    memory = msgspec.json.decode(services.writer.clean_json(msgspec.json.encode(answer.memory_json)))
+    answer = CompactionAnswer(services.writer.clean(answer.summary_markdown), memory)
+    merged = _merged(source, items_of(answer, when=lines[-1].when, lines=lines, held=source.items))
     items = [*merged.kept, *merged.added]
     markdown, tainted = answer.summary_markdown, "\n".join(item.text for item in items if item.trust != "user")
-    if _tools_spoke(compaction_input, lines):
+    if any(line.role == TOOL for line in lines) or any(item.trust == "tool" for item in source.items):
         room = services.count(markdown) + 200
         tainted = markdown
-        markdown = write(
-            items, previous="", max_tokens=room, count=services.count, zone=_zone(services, compaction_input)
-        ).markdown
-    return PassResult(markdown=markdown, memory_json=answer.memory_json, tainted=tainted, merged=merged, made_by=name)
+        markdown = write(items, previous="", max_tokens=room, count=services.count, zone=summarized.zone).markdown
+    return _summary(services, summarized, markdown, answer.memory_json, tainted=tainted, **more), merged
 
 
-def _tools_spoke(compaction_input: CompactionInput, lines: Sequence[Line]) -> bool:
-    """Return whether the input of a pass may contain tool output, directly or through an earlier pass."""
-    return any(line.role == TOOL for line in lines) or any(item.trust == "tool" for item in compaction_input.items)
-
-
-def _messages(compaction_input: CompactionInput, lines: Sequence[Line], instruction: str) -> tuple[bytes, ...]:
-    previous = compaction_input.previous
+def _messages(summarized: Pass, instruction: str) -> tuple[bytes, ...]:
+    previous = summarized.source.previous
     document = {
         "previous": {
             "summary_markdown": previous.markdown if previous else "",
@@ -364,7 +360,7 @@ def _messages(compaction_input: CompactionInput, lines: Sequence[Line], instruct
         },
         "new_turns": [
             {"id": line.id, "role": line.role, "name": line.speaker, "content": line.text}
-            for line in lines
+            for line in summarized.lines
             if line.text
         ],
     }
@@ -375,29 +371,7 @@ def _messages(compaction_input: CompactionInput, lines: Sequence[Line], instruct
     )
 
 
-def _summary(
-    services: Services,
-    compaction_input: CompactionInput,
-    posts: Sequence[Post],
-    derived: PassResult,
-    profile: CompactionProfile,
-) -> Summary:
-    before = compaction_input.previous.path_digest if compaction_input.previous else b""
-    return Summary(
-        version=(compaction_input.previous.version if compaction_input.previous else 0) + 1,
-        upto_seq=posts[-1].seq,
-        upto_at=posts[-1].created_at,
-        path_digest=chain(before, (post.digest for post in posts)),
-        markdown=derived.markdown,
-        memory_json=dict(derived.memory_json),
-        profile=profile.id,
-        made_by=derived.made_by,
-        prompt=derived.prompt,
-        created_at=services.clock.now(),
-        tokens=services.count(derived.markdown) + services.count(compact(derived.memory_json)),
-        tainted=derived.tainted,
-        corrected=compaction_input.corrected,
-    )
+# ---- By hand --------------------------------------------------------------------------------------------------------
 
 
 async def compress_by_hand(
@@ -414,46 +388,27 @@ async def compress_by_hand(
     Raises NotFound, InvalidInput, and Conflict while a turn runs.
     """
     found = await services.store.conversation(scope, conversation)
-    compaction_input = await services.store.compaction(scope, conversation, limit=max(1, found.backlog))
-    if compaction_input is None or compaction_input.lags:
+    source = await services.store.compaction(scope, conversation, limit=max(1, found.backlog))
+    if source is None or source.lags:
         msg = f"A turn is running in conversation {conversation!r}. Summarize it after the turn has ended."
         raise Conflict(msg)
-    lines = [line_of(post) for post in compaction_input.posts]
-    end = next((n for n, post in enumerate(compaction_input.posts) if post.id == older_than), -1)
+    lines = [line_of(post) for post in source.posts]
+    end = next((n for n, post in enumerate(source.posts) if post.id == older_than), -1)
     if end < 0:
         msg = f"Unknown post {older_than!r} after the last summary of conversation {conversation!r}."
         raise NotFound(msg)
-    if end == 0 or not between_steps(lines, end) or end in _held(compaction_input.posts):
+    if end == 0 or not between_steps(lines, end) or end in _held(source.posts):
         msg = (
             f"older_than: {older_than!r} separates a tool call from its result, or leaves nothing. Choose another post."
         )
         raise InvalidInput(msg, where="olderThan")
-    derived = PassResult(
-        markdown=services.writer.clean(text),
-        memory_json=compaction_input.previous.memory_json if compaction_input.previous else _EMPTY,
-        tainted=compaction_input.previous.tainted if compaction_input.previous else "",
-        merged=LinkOutcome(kept=list(compaction_input.items), added=[]),
-        made_by="caller",
-    )
-    compacted = CompactionResult(
-        conversation=conversation,
-        previous_version=compaction_input.previous.version if compaction_input.previous else 0,
-        summary=_summary(
-            services,
-            compaction_input,
-            compaction_input.posts[:end],
-            derived,
-            choose(services.settings.compaction, None),
-        ),
-        added=(),
-        ended=(),
-        repeated=(),
-        now=services.clock.now(),
-        no=compaction_input.conversation.no,
-        idempotency=idempotency,
-        epoch=compaction_input.epoch,
-    )
-    return await services.store.save_summary(scope, compacted)
+    profile, zone = choose(services.settings.compaction, None), services.settings.zone
+    summarized = Pass(source=source, posts=source.posts[:end], lines=lines[:end], profile=profile, zone=zone)
+    before, markdown = source.previous, services.writer.clean(text)
+    more = {"tainted": before.tainted if before else "", "made_by": "caller"}
+    summary = _summary(services, summarized, markdown, before.memory_json if before else _EMPTY, **more)
+    stored = _result(services, source, summary, added=(), repeated=(), idempotency=idempotency)
+    return await services.store.save_summary(scope, stored)
 
 
 # ---- Promoted posts -------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ unchanged and the reflection stores the reason.
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +17,6 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.instructions import (
-    Instruction,
     Work,
     instruct,
     instruction_record,
@@ -40,7 +40,7 @@ from cuebook.records.conversation import TOOL, PathPost
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import Scope
 from cuebook.records.mind import NEUTRAL, Counters, MetapromptRun, MoodState, Reflection, Sentiment, TurnSignals
-from cuebook.records.persona import Metaprompt, SentimentTracking
+from cuebook.records.persona import Metaprompt, Persona, SentimentTracking
 from cuebook.records.prompt import Version
 from cuebook.signals.message_signals import hear
 from cuebook.signals.metaprompts import (
@@ -105,153 +105,113 @@ async def reflect_once(services: Services, due: DueReflection) -> bool:
         use_summary=False,
     )
     scene = await services.store.scene(scope, path_query)
-    reflection, records = await _RunningReflection(services, scope, reflecting, scene).made()
+    reflection, records = await _reflect(services, scope, reflecting, scene)
     services.failpoint("reflect.made")
-    kept = await services.store.reflections.save(scope, reflecting, reflection, audit=records)
+    is_stored = await services.store.reflections.save(scope, reflecting, reflection, audit=records)
     services.notify_jobs()
-    return kept
+    return is_stored
+
+
+class _TurnInput(Struct, frozen=True, kw_only=True):
+    """The input of one reflection: the turn, its path, persona and signals."""
+
+    scope: Scope
+    read: ReflectionInput
+    scene: Scene
+    persona: Persona
+    signals: TurnSignals
 
 
 class _Decision(Struct, frozen=True, kw_only=True):
-    """The decision about one metaprompt."""
+    """The decision about one metaprompt, with the version and the text for its audit record."""
 
     mind: MoodState
     run: MetapromptRun
-    records: tuple[Record, ...]
+    version: Version | None = None
+    output: str = ""
+    rendered: tuple[Record, ...] = ()  # record of the instructions that a model received
 
 
-class _RunningReflection:
-    """One running reflection: its input and its metaprompts in order."""
+async def _reflect(
+    services: Services, scope: Scope, read: ReflectionInput, scene: Scene
+) -> tuple[Reflection, list[Record]]:
+    """Run the requested metaprompts in order. Each sees the mood state after the one before."""
+    persona, mode = persona_in(services, read.conversation, read.turn), read.turn.metadata.get("mode")
+    tracking = tracking_in(services, scene, persona, mode if isinstance(mode, str) else None)
+    first = heard_of(read.turn.metadata) or TurnSignals()
+    judged, calls, records = judged_on(read.before, first), list(read.calls), list[Record]()
+    if any(call.trigger == BY_MODEL for call in calls):
+        judged, rendered = await reheard(services, scope, read, scene, tracking)
+        records += rendered
+        calls = [call for call in calls if call.trigger != BY_MODEL]
+        calls = [*_newly(calls_of(persona, tracking, judged), calls), *calls]
+    turn = _TurnInput(scope=scope, read=read, scene=scene, persona=persona, signals=judged or first)
+    metaprompts = {each.id: each for each in metaprompts_of(persona.metaprompts, tracking)}
+    mind, runs = read.before.mind if read.before else NEUTRAL, list[MetapromptRun]()
+    for call in calls:
+        decision = await _decide(services, turn, call, metaprompts, mind)
+        changes = changes_of(mind, decision.mind)
+        run = replace(decision.run, outcome="moved" if changes else decision.run.outcome, changes=changes)
+        mind = decision.mind
+        runs.append(run)
+        records += decision.rendered
+        if decision.version is not None:
+            records.append(_receipt(services, turn, decision.version, run, decision.output))
+    at = services.clock.now()
+    return Reflection(turn=read.turn.n, at=at, mind=mind, runs=tuple(runs), heard=judged), records
 
-    def __init__(self, services: Services, scope: Scope, read: ReflectionInput, scene: Scene) -> None:
-        self._services = services
-        self._scope = scope
-        self._read = read
-        self._scene = scene
-        self._persona = persona_in(services, read.conversation, read.turn)
-        mode = read.turn.metadata.get("mode")
-        self._tracking = tracking_in(services, scene, self._persona, mode if isinstance(mode, str) else None)
-        first = heard_of(read.turn.metadata) or TurnSignals()
-        self._judged = judged_on(read.before, first)
-        self._heard = self._judged or first
 
-    async def made(self) -> tuple[Reflection, list[Record]]:
-        """Run the requested metaprompts in order. Each sees the mood state after the one before."""
-        mind = self._read.before.mind if self._read.before else NEUTRAL
-        runs: list[MetapromptRun] = []
-        records: list[Record] = []
-        calls = list(self._read.calls)
-        if any(call.trigger == BY_MODEL for call in calls):
-            self._heard, told = await reheard(self._services, self._scope, self._read, self._scene, self._tracking)
-            self._judged = self._heard
-            records += told
-            calls = [call for call in calls if call.trigger != BY_MODEL]
-            calls = [*_newly(calls_of(self._persona, self._tracking, self._heard), calls), *calls]
-        metaprompts = {each.id: each for each in metaprompts_of(self._persona.metaprompts, self._tracking)}
-        for call in calls:
-            if call.trigger == RESET:
-                run = MetapromptRun(metaprompt="", trigger=RESET, by="hand", outcome="unchanged")
-                runs.append(_with_changes(run, mind, NEUTRAL, ""))
-                mind = NEUTRAL
-                continue
-            metaprompt = metaprompts.get(call.metaprompt) or (
-                SHIPPED.get(call.metaprompt) if call.trigger == BY_HAND else None
-            )
-            if metaprompt is None:
-                reason = f"Unknown metaprompt of persona {self._persona.id!r}"
-                run = MetapromptRun(
-                    metaprompt=call.metaprompt, trigger=call.trigger, by=RULES, outcome="failed", reason=reason
-                )
-                runs.append(run)
-                continue
-            answer = await self._answer(DueMetaprompt(metaprompt=metaprompt, trigger=call.trigger), mind)
-            mind = answer.mind
-            runs.append(answer.run)
-            records += answer.records
-        at = self._services.clock.now()
-        return Reflection(turn=self._read.turn.n, at=at, mind=mind, runs=tuple(runs), heard=self._judged), records
+async def _decide(
+    services: Services, turn: _TurnInput, call: MetapromptTask, metaprompts: Mapping[str, Metaprompt], mind: MoodState
+) -> _Decision:
+    if call.trigger == RESET:
+        run = MetapromptRun(metaprompt="", trigger=RESET, by="hand", outcome="unchanged")
+        return _Decision(mind=NEUTRAL, run=run)
+    by_hand = SHIPPED.get(call.metaprompt) if call.trigger == BY_HAND else None
+    metaprompt = metaprompts.get(call.metaprompt) or by_hand
+    if metaprompt is None:
+        reason = f"Unknown metaprompt of persona {turn.persona.id!r}"
+        run = MetapromptRun(metaprompt=call.metaprompt, trigger=call.trigger, by=RULES, outcome="failed", reason=reason)
+        return _Decision(mind=mind, run=run)
+    due_metaprompt = DueMetaprompt(metaprompt=metaprompt, trigger=call.trigger)
+    if services.work_model is None:
+        return _by_rules(services, turn, due_metaprompt, mind)
+    return await _by_model(services, services.work_model, turn, due_metaprompt, mind)
 
-    async def _answer(self, due_metaprompt: DueMetaprompt, mind: MoodState) -> _Decision:
-        model = self._services.work_model
-        if model is None:
-            return self._by_rules(due_metaprompt, mind)
-        work = self._work(due_metaprompt, mind)
-        try:
-            instruction = await self._instruction(due_metaprompt, work)
-            rendered = instruction_record(self._services, instruction, work, conversation=self._read.conversation.id)
-            text = await self._asked(model, due_metaprompt.metaprompt, instruction)
-        except (BackendError, InvalidInput) as error:
-            reason = self._services.writer.clean(str(error))
-            log.warning(
-                "Reflection on conversation %s uses the rules instead of the model: %s",
-                self._read.conversation.id,
-                reason,
-            )
-            return self._by_rules(due_metaprompt, mind, because=f"Model {model.name} is unavailable: {reason}")
-        version = instruction.version
-        run = MetapromptRun(
-            metaprompt=due_metaprompt.metaprompt.id,
-            trigger=due_metaprompt.trigger,
-            by=model.name,
-            outcome="unchanged",
-            prompt=version.source,
-        )
-        try:
-            moved, reason = read_answer(text, due_metaprompt.metaprompt, mind, clean=self._services.writer.clean)
-        except InvalidInput as error:
-            reason = mended(f"{error.where}: {error}" if error.where else str(error))
-            moved, reason = mind, self._services.writer.clean(reason)
-            run = replace(run, outcome="refused")
-            log.warning(
-                "Model %s returned an invalid answer for metaprompt %s: %s",
-                model.name,
-                due_metaprompt.metaprompt.id,
-                reason,
-            )
-        run = _with_changes(run, mind, moved, reason)
-        return _Decision(mind=moved, run=run, records=(rendered, self._receipt(version, run, text)))
 
-    def _by_rules(self, due_metaprompt: DueMetaprompt, mind: MoodState, *, because: str = "") -> _Decision:
-        moved, reason = by_rules(due_metaprompt, mind, self._heard)
-        reason = f"{reason}; {because}" if because else reason
-        run = MetapromptRun(
-            metaprompt=due_metaprompt.metaprompt.id, trigger=due_metaprompt.trigger, by=RULES, outcome="unchanged"
-        )
-        run = _with_changes(run, mind, moved, reason)
-        return _Decision(
-            mind=moved, run=run, records=(self._receipt(self._version(due_metaprompt.metaprompt), run, reason),)
-        )
+def _by_rules(
+    services: Services, turn: _TurnInput, due_metaprompt: DueMetaprompt, mind: MoodState, *, because: str = ""
+) -> _Decision:
+    metaprompt, builtin = due_metaprompt.metaprompt, services.settings.builtin
+    moved, reason = by_rules(due_metaprompt, mind, turn.signals)
+    reason = f"{reason}; {because}" if because else reason
+    run = MetapromptRun(
+        metaprompt=metaprompt.id, trigger=due_metaprompt.trigger, by=RULES, outcome="unchanged", reason=reason
+    )
+    shipped = builtin.get(SYSTEM + metaprompt.key) or builtin[SYSTEM + SELF]
+    version = own_version(turn.persona, metaprompt) if metaprompt.template else shipped
+    return _Decision(mind=moved, run=run, version=version, output=reason)
 
-    # ---- Model instructions ----------------------------------------------------------------------------------------
 
-    def _work(self, due_metaprompt: DueMetaprompt, mind: MoodState) -> Work:
-        kept = self._read.conversation.metadata.get("project")
-        return Work(
-            agent=REFLECTOR,
-            key=due_metaprompt.metaprompt.key or SELF,
-            otherwise=SELF,
-            values=self._values(due_metaprompt, mind),
-            project=project_of(None, kept, self._services.settings.project),
-        )
-
-    async def _instruction(self, due_metaprompt: DueMetaprompt, work: Work) -> Instruction:
-        """Return a metaprompt's instructions: the persona's own text, or else the managed prompt of its key."""
-        if not due_metaprompt.metaprompt.template:
-            return await instruct(self._services, self._scope, work)
-        version = own_version(self._persona, due_metaprompt.metaprompt)
-        return render_instruction(await resolved_of(self._services, version), work.values)
-
-    def _version(self, metaprompt: Metaprompt) -> Version:
-        """Return the version for the audit record: the shipped prompt's, or that of the persona's own text."""
-        if metaprompt.template:
-            return own_version(self._persona, metaprompt)
-        return (
-            self._services.settings.builtin.get(SYSTEM + metaprompt.key)
-            or self._services.settings.builtin[SYSTEM + SELF]
-        )
-
-    async def _asked(self, model: Model, metaprompt: Metaprompt, instruction: Instruction) -> str:
-        """Ask the model. Conversation text goes in as data, never into a system text."""
+async def _by_model(
+    services: Services, model: Model, turn: _TurnInput, due_metaprompt: DueMetaprompt, mind: MoodState
+) -> _Decision:
+    """Ask the model. Conversation text goes in as data, never into a system text."""
+    metaprompt, conversation = due_metaprompt.metaprompt, turn.read.conversation
+    work = Work(
+        agent=REFLECTOR,
+        key=metaprompt.key or SELF,
+        otherwise=SELF,
+        values=_values(turn, due_metaprompt, mind),
+        project=project_of(None, conversation.metadata.get("project"), services.settings.project),
+    )
+    try:
+        if metaprompt.template:  # the persona's own text
+            resolved = await resolved_of(services, own_version(turn.persona, metaprompt))
+            instruction = render_instruction(resolved, work.values)
+        else:
+            instruction = await instruct(services, turn.scope, work)
+        rendered = instruction_record(services, instruction, work, conversation=conversation.id)
         request = ModelRequest(
             messages=(msgspec.json.encode({"role": "user", "content": instruction.text}),),
             purpose=REFLECTOR,
@@ -260,57 +220,66 @@ class _RunningReflection:
             temperature=metaprompt.temperature,
             model=metaprompt.model_id,
         )
-        return await said_by(self._services, model, request)
+        text = await said_by(services, model, request)
+    except (BackendError, InvalidInput) as error:
+        reason = services.writer.clean(str(error))
+        log.warning("Reflection on conversation %s uses the rules instead of the model: %s", conversation.id, reason)
+        return _by_rules(services, turn, due_metaprompt, mind, because=f"Model {model.name} is unavailable: {reason}")
+    moved = mind
+    outcome: Literal["unchanged", "refused"] = "unchanged"
+    try:
+        moved, reason = read_answer(text, metaprompt, mind, clean=services.writer.clean)
+    except InvalidInput as error:
+        reason = services.writer.clean(mended(f"{error.where}: {error}" if error.where else str(error)))
+        outcome = "refused"
+        log.warning("Model %s returned an invalid answer for metaprompt %s: %s", model.name, metaprompt.id, reason)
+    version = instruction.version
+    run = MetapromptRun(
+        metaprompt=metaprompt.id,
+        trigger=due_metaprompt.trigger,
+        by=model.name,
+        outcome=outcome,
+        reason=reason,
+        prompt=version.source,
+    )
+    return _Decision(mind=moved, run=run, version=version, output=text, rendered=(rendered,))
 
-    def _values(self, due_metaprompt: DueMetaprompt, mind: MoodState) -> dict[str, str]:
-        """Return all variables that a metaprompt's text may use."""
-        turn_signals, counters = self._heard, self._heard.counters
-        noticed = [f"{event.name} ({event.severity}): {event.reason}" for event in turn_signals.events]
-        return {
-            "current_mood": mind.mood,
-            "user_skill": mind.user_skill,
-            "task_complexity": mind.task_complexity,
-            "current_sentiment": turn_signals.sentiment.polarity,
-            "recent_conversation": _recent(self._scene.path),
-            "recent_errors": _errors(self._scene.path, self._read.turn.error),
-            "evidence": "; ".join(noticed) or due_metaprompt.trigger,
-            "sentiment_score": f"{turn_signals.sentiment.score:.2f}",
-            "consecutive_frustration": str(counters.frustration),
-            "consecutive_confusion": str(counters.confusion),
-            "consecutive_satisfaction": str(counters.satisfaction),
-            "confusion_keywords": ", ".join(turn_signals.keywords),
-            "consecutive_neutral": str(counters.neutral),
-        }
 
-    def _receipt(self, version: Version, run: MetapromptRun, output: str) -> Record:
-        """Return the audit record of a metaprompt run by a model or by rules."""
-        context = {
-            "metaprompt": run.metaprompt,
-            "trigger": run.trigger,
-            "by": run.by,
-            "outcome": run.outcome,
-            "changes": json.dumps(run.changes, ensure_ascii=False),
-        }
-        record = receipt(
-            self._services,
-            version,
-            "reflect",
-            agent=REFLECTOR,
-            context=context,
-            output=output,
-            conversation=self._read.conversation.id,
-        )
-        return replace(record, turn=self._read.turn.n)
+def _values(turn: _TurnInput, due_metaprompt: DueMetaprompt, mind: MoodState) -> dict[str, str]:
+    """Return all variables that a metaprompt's text may use."""
+    signals, counters, path = turn.signals, turn.signals.counters, turn.scene.path
+    events = [f"{event.name} ({event.severity}): {event.reason}" for event in signals.events]
+    return {
+        "current_mood": mind.mood,
+        "user_skill": mind.user_skill,
+        "task_complexity": mind.task_complexity,
+        "current_sentiment": signals.sentiment.polarity,
+        "recent_conversation": _recent(path),
+        "recent_errors": _errors(path, turn.read.turn.error),
+        "evidence": "; ".join(events) or due_metaprompt.trigger,
+        "sentiment_score": f"{signals.sentiment.score:.2f}",
+        "consecutive_frustration": str(counters.frustration),
+        "consecutive_confusion": str(counters.confusion),
+        "consecutive_satisfaction": str(counters.satisfaction),
+        "confusion_keywords": ", ".join(signals.keywords),
+        "consecutive_neutral": str(counters.neutral),
+    }
+
+
+def _receipt(services: Services, turn: _TurnInput, version: Version, run: MetapromptRun, output: str) -> Record:
+    """Return the audit record of a metaprompt run by a model or by rules."""
+    fields = {name: getattr(run, name) for name in ("metaprompt", "trigger", "by", "outcome")}
+    context = fields | {"changes": json.dumps(run.changes, ensure_ascii=False)}
+    conversation = turn.read.conversation.id
+    record = receipt(
+        services, version, "reflect", agent=REFLECTOR, context=context, output=output, conversation=conversation
+    )
+    return replace(record, turn=turn.read.turn.n)
 
 
 def _newly(calls: Sequence[MetapromptTask], metaprompt_tasks: Sequence[MetapromptTask]) -> list[MetapromptTask]:
     """Return tasks triggered by the new sentiment, without those already requested."""
     return [call for call in calls if call.trigger != BY_MODEL and call not in metaprompt_tasks]
-
-
-def _with_changes(run: MetapromptRun, before: MoodState, after: MoodState, reason: str) -> MetapromptRun:
-    changes = changes_of(before, after)
-    return replace(run, outcome="moved" if changes else run.outcome, reason=reason, changes=changes)
 
 
 def _recent(path: Sequence[PathPost]) -> str:

@@ -21,8 +21,6 @@ from cuebook.records.conversation import Conversation
 from cuebook.records.expression import Expression
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Manifest, Turn
-from cuebook.window.block_text import text_of
-from cuebook.window.post_forms import whole
 
 #: Model calls for a turn with one memory: two with it, one without.
 LEAST_CALLS: Final = 3
@@ -49,22 +47,23 @@ def said_in(manifest: Manifest) -> list[str]:
     return [text.source.removeprefix(MEMORY) for text in manifest.volatile if text.source.startswith(MEMORY)]
 
 
-async def uses_by_words(services: Services, scope: Scope, conversation: Conversation, turn: Turn) -> list[Use]:
-    """Measure a turn's memories by the recorded answer; skip those whose words all occur elsewhere in the window.
+async def uses_by_words(
+    services: Services, scope: Scope, conversation: Conversation, turn: Turn, answer: str
+) -> list[Use]:
+    """Measure a turn's memories by its answer; skip those whose words all occur elsewhere in the window.
 
     Raises NotFound if a part was erased.
     """
     manifest = turn.steps[-1].manifest
     window = await render_again(services, scope, conversation.id, manifest, owner=conversation.user)
-    [reply] = await services.store.posts_in(scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
-    answer = set(words(reply.message or text_of(whole(reply, None))))
+    spoken = set(words(answer))
     block_words = [(block.source, set(words(_DAY.sub("", block.text)))) for block in window.blocks]
     uses: list[Use] = []
     for source, own in block_words:
         if source.startswith(MEMORY):
             alone = own.difference(*(other for name, other in block_words if name != source))
             if alone:
-                uses.append(_use(source, conversation, turn, len(alone & answer) / len(alone), WORDS))
+                uses.append(_use(source, conversation, turn, len(alone & spoken) / len(alone), WORDS))
     return uses
 
 
