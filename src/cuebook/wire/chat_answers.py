@@ -35,9 +35,11 @@ class ChatReader(StreamReader):
 
     def read_line(self, line: bytes) -> str:
         """Parse a line of a stream. Return the text it adds to the first choice."""
-        text = super().read_line(line)
+        event = self.events.read(line)
+        if isinstance(event, dict):
+            return self._add(event, "delta")
         self.answer.done = self.events.done
-        return text
+        return ""
 
     def add(self, event: dict[str, Any]) -> str:
         """Add a chunk. Return the text it adds to the first choice."""

@@ -59,11 +59,11 @@ class OpenAIConversations:
         seed = f"{user}\x00{idempotency_key}" if idempotency_key else self._services.dice.new_id("conv")
         name = conversation_id(self._services.settings.request_digest(seed.encode()))
         key = self._key(idempotency_key, ["conversations", items, metadata])
-        if await self._repeated(Scope(user=user), key) is None:
+        if await self._appended_before(Scope(user=user), key) is None:
             batch = Batch(
                 conversation=name, drafts=drafts, now=self._services.clock.now(), metadata={ATTACHED: attached}
             )
-            await self._store(batch, user=user, key=key)
+            await self._append(batch, user=user, key=key)
         return await self.get(name, user=user)
 
     async def get(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
@@ -73,13 +73,8 @@ class OpenAIConversations:
     async def attach(self, conversation: str, metadata: Any, *, user: str | None = None) -> dict[str, Any]:
         """Replace the client's metadata. Raises InvalidInput naming the field, NotFound."""
         attached = self._cleaned(metadata)
-        batch = Batch(
-            conversation=conversation,
-            drafts=(),
-            now=self._services.clock.now(),
-            metadata={ATTACHED: attached},
-            begins=False,
-        )
+        now, metadata = self._services.clock.now(), {ATTACHED: attached}
+        batch = Batch(conversation=conversation, drafts=(), now=now, metadata=metadata, begins=False)
         await self._services.store.append(Scope(user=user), batch)
         return await self.get(conversation, user=user)
 
@@ -94,31 +89,29 @@ class OpenAIConversations:
         Raises InvalidInput naming the item, NotFound, KeyReused.
         """
         scope = Scope(user=user)
-        found = await self._services.store.conversation(scope, conversation)
-        drafts = self._drafts(items, user=user, owner=found.user)
+        stored = await self._services.store.conversation(scope, conversation)
+        drafts = self._drafts(items, user=user, owner=stored.user)
         if not drafts:
             msg = "items: empty. Send at least one."
             raise InvalidInput(msg, where="items")
         key = self._key(idempotency_key, ["items", conversation, items])
-        stored, posts = await self._repeated(scope, key), []
-        if stored is None:
-            posts = await self._told_again(scope, found, drafts)
-            zone = zone_of(None, found, self._services.settings.zone)
+        appended, posts = await self._appended_before(scope, key), []
+        if appended is None:
+            posts = await self._repeated_posts(scope, stored, drafts)
+            zone = zone_of(None, stored, self._services.settings.zone)
             new = dated(drafts[len(posts) :], zone)
             batch = Batch(conversation=conversation, drafts=new, now=self._services.clock.now(), begins=False)
-            stored = await self._store(batch, user=user, key=key)
+            appended = await self._append(batch, user=user, key=key)
         posts += await self._services.store.posts_behind(
-            scope, conversation, after=stored.last_seq - stored.stored, limit=stored.stored, path=False
+            scope, conversation, after=appended.last_seq - appended.stored, limit=appended.stored, path=False
         )
-        return _page([item async for item in self._items(scope, found, posts)], more=False)
+        return _page([item async for item in self._items(scope, stored, posts)], more=False)
 
-    async def _told_again(self, scope: Scope, conversation: Conversation, drafts: Sequence[Draft]) -> list[Post]:
+    async def _repeated_posts(self, scope: Scope, conversation: Conversation, drafts: Sequence[Draft]) -> list[Post]:
         """Return the posts at the head that the first drafts repeat, starting with a turn's answer."""
-        path = (
-            await self._services.store.posts(scope, conversation.id, last=len(drafts), head=conversation.head)
-            if conversation.head
-            else []
-        )
+        if not conversation.head:
+            return []
+        path = await self._services.store.posts(scope, conversation.id, last=len(drafts), head=conversation.head)
         for many in range(len(path), 0, -1):
             tail = path[-many:]
             if [post.digest for post in tail] == [draft.digest for draft in drafts[:many]]:
@@ -140,17 +133,17 @@ class OpenAIConversations:
         Raises NotFound, also for an unknown item.
         """
         scope = Scope(user=user)
-        found = await self._services.store.conversation(scope, conversation)
-        return await self.page(scope, found, found.head, order=order, after=after, limit=limit)
+        stored = await self._services.store.conversation(scope, conversation)
+        return await self.page(scope, stored, stored.head, order=order, after=after, limit=limit)
 
     async def page(
-        self, scope: Scope, found: Conversation, head: int, *, order: Order, after: str | None, limit: int
+        self, scope: Scope, stored: Conversation, head: int, *, order: Order, after: str | None, limit: int
     ) -> dict[str, Any]:
         """Return a page of the items on the path that ends at a post. Raises NotFound."""
-        start = await self._seq(scope, found, after) if after else 0
+        start = await self._seq(scope, stored, after) if after else 0
         listed: list[dict[str, Any]] = []
         behind = not after
-        async for item in self._walk(scope, found, head, start, order=order, many=limit + 1):
+        async for item in self._walk(scope, stored, head, start, order=order, many=limit + 1):
             if behind:
                 listed.append(item)
             behind = behind or item["id"] == after
@@ -163,10 +156,10 @@ class OpenAIConversations:
     async def item(self, conversation: str, item: str, *, user: str | None = None) -> dict[str, Any]:
         """Return an item by its id. Raises NotFound."""
         scope = Scope(user=user)
-        found = await self._services.store.conversation(scope, conversation)
-        seq = await self._seq(scope, found, item)
+        stored = await self._services.store.conversation(scope, conversation)
+        seq = await self._seq(scope, stored, item)
         posts = await self._services.store.posts_behind(scope, conversation, after=seq - 1, limit=1, path=False)
-        async for each in self._items(scope, found, posts):
+        async for each in self._items(scope, stored, posts):
             if each["id"] == item:
                 return each
         raise no_item(item)
@@ -177,9 +170,9 @@ class OpenAIConversations:
         A call is deleted with its outputs, an output with its call. Raises NotFound, Conflict naming a hold.
         """
         scope = Scope(user=user)
-        found = await self._services.store.conversation(scope, conversation)
+        stored = await self._services.store.conversation(scope, conversation)
         await self.item(conversation, item, user=user)
-        posts = {conversation: (await self._seq(scope, found, item),)}
+        posts = {conversation: (await self._seq(scope, stored, item),)}
         await forget(self._services, scope, Target("item", (item,)), posts=posts)
         return await self.get(conversation, user=user)
 
@@ -201,20 +194,20 @@ class OpenAIConversations:
             for number, message in enumerate(read_items(items, "items"))
         )  # fmt: skip
 
-    async def _store(self, batch: Batch, *, user: str | None, key: Key | None) -> Appended:
+    async def _append(self, batch: Batch, *, user: str | None, key: Key | None) -> Appended:
         participants = Participants(user=user, persona="-")
         delivers = bool(batch.drafts) and bool(personal_places(self._services.settings.memory_policy, participants))
         batch = msgspec.structs.replace(
             batch, user=user, idempotency=self._services.settings.keyed_digest_of(key), delivers=delivers
         )
-        stored = await self._services.store.append(Scope(user=user), batch)
+        appended = await self._services.store.append(Scope(user=user), batch)
         self._services.notify_jobs()
-        return stored
+        return appended
 
     def _key(self, idempotency_key: str | None, asked: Sequence[Any]) -> Key | None:
         return (idempotency_key, self._services.settings.request_digest(_encode(asked))) if idempotency_key else None
 
-    async def _repeated(self, scope: Scope, key: Key | None) -> Appended | None:
+    async def _appended_before(self, scope: Scope, key: Key | None) -> Appended | None:
         answered = await self._services.answered(scope, key) if key else None
         if key is None or answered is None:
             return None

@@ -38,25 +38,22 @@ class Responses:
         Raises InvalidInput if neither works: it continues a response that the upstream does not know.
         """
         try:
-            response_request = read_asked(body)
+            request = read_asked(body)
         except InvalidInput as error:
             if name := await self._continues(body, user):
                 fault = str(error).rstrip(".")
                 msg = f"{fault}. It continues {name!r}, which the upstream does not know. Send all messages as input."
                 raise InvalidInput(msg, where=error.where) from None
             return error
-        if response_request.previous and read_id(response_request.previous) is None:
-            msg = f"previous_response_id: unknown response {response_request.previous!r}. Send the full history."
+        if request.previous and read_id(request.previous) is None:
+            msg = f"previous_response_id: unknown response {request.previous!r}. Send the full history."
             return InvalidInput(msg, where="previous_response_id")
-        if response_request.conversation and looks_foreign(response_request.conversation):
+        if request.conversation and looks_foreign(request.conversation):
             with suppress(NotFound):
-                await self._services.store.conversation(
-                    Scope(user=user or response_request.user), response_request.conversation
-                )
+                await self._services.store.conversation(Scope(user=user or request.user), request.conversation)
                 return None
             msg = (
-                f"conversation: unknown conversation {response_request.conversation!r}. "
-                "Create one with POST /v1/conversations."
+                f"conversation: unknown conversation {request.conversation!r}. Create one with POST /v1/conversations."
             )
             return InvalidInput(msg, where="conversation")
         return None
@@ -69,8 +66,8 @@ class Responses:
             return None
         if previous and read_id(previous) is not None:
             return previous
-        known = conversation and await OpenAIConversations(self._services).has(conversation, user=user)
-        return conversation if known else None
+        is_stored = conversation and await OpenAIConversations(self._services).has(conversation, user=user)
+        return conversation if is_stored else None
 
     async def with_items(self, body: bytes, *, user: str | None = None) -> bytes:
         """Return a request with its item references replaced by the stored items.
@@ -83,13 +80,13 @@ class Responses:
             data = msgspec.json.decode(body, type=dict[str, Any])
         except (ValueError, RecursionError):
             return body  # the parser reports the error
-        items, open_aiconversations, size = data.get("input"), OpenAIConversations(self._services), len(body)
+        items, conversations, size = data.get("input"), OpenAIConversations(self._services), len(body)
         for number, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, dict) and item.get("type") == "item_reference" and isinstance(item.get("id"), str):
-                item_location = read_item_id(item["id"])
-                if item_location is not None:
+                location = read_item_id(item["id"])
+                if location is not None:
                     who = user or data.get("user") or data.get("safety_identifier")
-                    fields = await open_aiconversations.item(item_location.conversation, item["id"], user=who)
+                    fields = await conversations.item(location.conversation, item["id"], user=who)
                     size += len(msgspec.json.encode(fields))
                     if size > self._most:
                         msg = (
@@ -141,8 +138,8 @@ class Responses:
                 scope, conversation.id, after=step.reply_seq - 1, limit=1, path=False
             )
             head = reply.parent
-        open_aiconversations = OpenAIConversations(self._services)
-        return await open_aiconversations.page(scope, conversation, head, order=order, after=after, limit=limit)
+        conversations = OpenAIConversations(self._services)
+        return await conversations.page(scope, conversation, head, order=order, after=after, limit=limit)
 
     def conversation_of(self, id_: str) -> str:
         """Return the conversation of a response by its id; "" if it is not Cuebook's."""

@@ -24,7 +24,7 @@ from cuebook.wire.responses_requests import AnswerId, is_stored, read_asked, rea
 
 #: Requests that call a model.
 PATH: Final = "/responses"
-#: Most answers with a cached provider id.
+#: Most answers that shadow mode remembers by the provider's id.
 MOST_ANSWERS: Final = 50_000
 
 _encode = msgspec.json.Encoder().encode
@@ -125,24 +125,6 @@ async def stored_answer(services: Services, id_: str, user: str | None) -> tuple
 # ---- Answered by a server of this wire ------------------------------------------------------------------------------
 
 
-class AnswerIds:
-    """Cache of relayed answers by provider id: the turn and step of each."""
-
-    def __init__(self, most: int = MOST_ANSWERS) -> None:
-        self._known: OrderedDict[str, Lease] = OrderedDict()
-        self._most = most
-
-    def get(self, id_: str) -> Lease | None:
-        """Return where an answer is stored, None if it is unknown."""
-        return self._known.get(id_)
-
-    def add(self, id_: str, lease: Lease) -> None:
-        """Add an answer."""
-        self._known[id_] = lease
-        while len(self._known) > self._most:
-            self._known.popitem(last=False)
-
-
 class ResponsesWire(ChatWire):
     """A response that its own provider answers, read as a chat completion. Only shadow mode relays it.
 
@@ -150,7 +132,10 @@ class ResponsesWire(ChatWire):
     therefore read with the stored path up to that answer.
     """
 
-    def __init__(self, services: Services, upstream: Upstream | None, call: RelayCall, answers: AnswerIds) -> None:
+    def __init__(
+        self, services: Services, upstream: Upstream | None, call: RelayCall, answers: OrderedDict[str, Lease]
+    ) -> None:
+        """`answers` caches where relayed answers are stored, by the provider's id."""
         super().__init__(services, upstream, call)
         self._answers = answers
 
@@ -189,4 +174,6 @@ class ResponsesWire(ChatWire):
     def remember(self, answer: Answer, lease: Lease) -> None:
         """Remember where an answer is stored: a later request may continue it by its id."""
         if id_ := answer.frame.get("id"):
-            self._answers.add(id_, lease)
+            self._answers[id_] = lease
+            while len(self._answers) > MOST_ANSWERS:
+                self._answers.popitem(last=False)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 import zlib
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -27,13 +27,14 @@ from cuebook.engine.proxy.messages_wire import PATH as MESSAGES_PATH
 from cuebook.engine.proxy.messages_wire import MessagesWire
 from cuebook.engine.proxy.request import HistoryPlace, RelayCall, Request, place_of
 from cuebook.engine.proxy.responses_wire import PATH as RESPONSES_PATH
-from cuebook.engine.proxy.responses_wire import AnswerIds, ResponsesWire
+from cuebook.engine.proxy.responses_wire import ResponsesWire
 from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
 from cuebook.engine.proxy.wire import ChatWire, Wire
 from cuebook.engine.turn.opening import Intent, open_step
 from cuebook.engine.turn.step import OpenStep
 from cuebook.errors import CuebookError, InvalidInput, UpstreamError
 from cuebook.interfaces.model import RelayRequest, Upstream
+from cuebook.interfaces.store import Lease
 from cuebook.records.memory import Scope
 from cuebook.records.turn import SHADOW
 
@@ -124,7 +125,7 @@ class Shadow:
     def __init__(self, upstream: Upstream, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._upstream = upstream
         self._ledger = CallAccounting(upstream)
-        self._answers = AnswerIds()
+        self._answers: OrderedDict[str, Lease] = OrderedDict()
         self._most, self._most_bytes = most, most_bytes
         self._queue: asyncio.Queue[ShadowedCall] = asyncio.Queue()
         self._stored_bytes = 0  # of calls in progress or queued
