@@ -179,8 +179,7 @@ def unuse(transaction: Transaction, key: Mapping[str, Any], digest: bytes) -> in
 
 def current_epoch(transaction: Transaction, tenant: str, kind: str = "", owner: str = "") -> int:
     """Return the erasure epoch of the tenant or an owner. 0 if nothing was erased."""
-    row = transaction.one("epoch_get", tenant=tenant, kind=kind, owner=_named(kind, owner))
-    return int(row["epoch"]) if row else 0
+    return int(transaction.value("epoch_get", tenant=tenant, kind=kind, owner=_named(kind, owner)) or 0)
 
 
 def own_epoch(transaction: Transaction, row: ConversationRow) -> int:
@@ -190,8 +189,7 @@ def own_epoch(transaction: Transaction, row: ConversationRow) -> int:
 
 def raise_epoch(transaction: Transaction, tenant: str, kind: str = "", owner: str = "") -> int:
     """Increment an epoch; return the new one."""
-    result = transaction.run("epoch_raise", tenant=tenant, kind=kind, owner=_named(kind, owner)).fetchone()
-    return int(result[0])
+    return int(transaction.value("epoch_raise", tenant=tenant, kind=kind, owner=_named(kind, owner)))
 
 
 def bar_epoch(transaction: Transaction, tenant: str, row: Row, no: int, post: str) -> None:

@@ -1,4 +1,4 @@
-"""Deliver items of conversations to long-term memory, withdraw them, and serve the memory API of a SQLite store."""
+"""Deliver items of conversations to long-term memory, withdraw them, and serve the memory API."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,18 +18,13 @@ from cuebook.records.conversation import Post
 from cuebook.records.key import Key
 from cuebook.records.memory import Item, Memory, Place, Scope
 from cuebook.storage import access, memories, reads, summaries
-from cuebook.storage.access import (
-    ConversationRow,
-    corrections_of,
-    current_epoch,
-    keep_corrections,
-    last_correction,
-)
+from cuebook.storage.access import ConversationRow, corrections_of, current_epoch, keep_corrections, last_correction
 from cuebook.storage.corrections import CorrectionStore
 from cuebook.storage.database.record import record
 from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
 from cuebook.storage.search import SearchCache
-from cuebook.storage.tree import Runs, after, on_path, runs_to
+from cuebook.storage.tree import Runs, on_path, runs_to
+from cuebook.storage.tree import after as behind
 
 # ---- deliveries -----------------------------------------------------------------------------------------------------
 
@@ -37,47 +32,6 @@ from cuebook.storage.tree import Runs, after, on_path, runs_to
 #: Earlier posts that give the context of a short answer.
 _CONTEXT = 4
 _TERMS = {"kept": KEPT, "shared": SHARED_WITH, "persona": SPOKEN_WITH, "brought": BROUGHT, "by": SHARED_BY}
-
-
-def delivering(transaction: Transaction, scope: Scope, conversation: str, limit: int) -> DeliveryInput | None:
-    """Load the input of a delivery, at most `limit` posts; None if nothing is due."""
-    row = access.find(transaction, scope, conversation)
-    if row is None:
-        return None
-    tenant, no = row.tenant, row.no
-    mark = transaction.one("delivery_get", tenant=tenant, no=no)
-    if mark is None or not mark["due"]:
-        return None
-    known, done = row.record(), (mark["seq"], mark["version"])
-    runs = runs_to(transaction, row, row.head)
-    if mark["seq"] and not on_path(runs, mark["seq"]):
-        return DeliveryInput(conversation=known, seq=mark["seq"], version=mark["version"], done=done, left=True)
-    posts = _stretch(transaction, tenant, no, after(runs, mark["seq"]), limit)
-    before: Sequence[Post] = ()
-    if mark["seq"]:
-        before = reads.posts_of(transaction, row, last=_CONTEXT, head=mark["seq"])
-    version = summaries.head_summary(transaction, row)
-    items = _fresh(transaction, row, mark["version"], version)
-    ids = {post.id for post in (*before, *posts)}.union(*(item.sources for item in items))
-    cited = _cited(transaction, row, ids)
-    under = [terms for post in cited.values() for terms in post.terms]
-    values, keys = ({terms.shared for terms in under} - {""}, {terms.by for terms in under} - {""})
-    last = posts[-1].seq if posts else row.head
-    return DeliveryInput(
-        conversation=known,
-        seq=last,
-        version=version,
-        done=done,
-        again=current_epoch(transaction, tenant, "delivery", str(no)) > 0,
-        settings={each: memories.settings_of(transaction, tenant, each) for each in sorted(values)},
-        keys={each: _key(transaction, tenant, each) for each in sorted(keys)},
-        before=tuple(before),
-        posts=tuple(posts),
-        items=items,
-        cited=cited,
-        more=last != row.head,
-        corrections=corrections_of(transaction, row),
-    )
 
 
 def _fresh(transaction: Transaction, row: ConversationRow, done: int, version: int) -> tuple[Item, ...]:
@@ -92,8 +46,7 @@ def _fresh(transaction: Transaction, row: ConversationRow, done: int, version: i
 
 def _cited(transaction: Transaction, row: ConversationRow, ids: Iterable[str]) -> Mapping[str, CitedPost]:
     """Return the senders of posts, and the sharing terms of their turns."""
-    tenant, no = row.tenant, row.no
-    posts = transaction.rows("posts_cited", tenant=tenant, no=no, ids=json.dumps(sorted(ids)))
+    posts = transaction.rows("posts_cited", **row.key, ids=json.dumps(sorted(ids)))
     began = _began(transaction, row)
     policy_terms: dict[int, tuple[PolicyTerms, ...]] = {}
     citeds: dict[str, CitedPost] = {}
@@ -101,7 +54,7 @@ def _cited(transaction: Transaction, row: ConversationRow, ids: Iterable[str]) -
         terms: tuple[PolicyTerms, ...] = ()
         if post["role"] == "user":
             if post["round"] not in policy_terms:
-                policy_terms[post["round"]] = _terms(transaction, tenant, no, post["round"])
+                policy_terms[post["round"]] = _terms(transaction, row, post["round"])
             terms = policy_terms[post["round"]]
         alone = not any(first <= post["seq"] and (not last or post["seq"] <= last) for first, last in row.company)
         citeds[post["id"]] = CitedPost(post["role"], post["sender"], alone and post["sender"] in ("User", began), terms)
@@ -113,21 +66,20 @@ def _began(transaction: Transaction, row: ConversationRow) -> str | None:
 
     A sender with a custom name may be an agent.
     """
-    posts = _stretch(transaction, row.tenant, row.no, [(1, 1)], 1)
+    posts = reads.posts_on(transaction, row, [(1, 1)])
     return posts[0].sender if posts and posts[0].role == "user" and posts[0].wire is not None else None
 
 
-def _terms(transaction: Transaction, tenant: str, no: int, round_: int) -> tuple[PolicyTerms, ...]:
+def _terms(transaction: Transaction, row: ConversationRow, round_: int) -> tuple[PolicyTerms, ...]:
     """Return the sharing terms of a round: of its own turns, else of the turn that stored it, else of the last one."""
-    place: dict[str, Any] = {"tenant": tenant, "no": no}
-    answered = transaction.rows("turns_terms", round=round_, **place, **_TERMS)
-    if not answered and (next_ := transaction.one("turn_round_after", round=round_, **place)):
-        later = transaction.rows("turns_terms", round=next_["round"], **place, **_TERMS)
+    answered = transaction.rows("turns_terms", round=round_, **row.key, **_TERMS)
+    if not answered and (next_ := transaction.one("turn_round_after", round=round_, **row.key)):
+        later = transaction.rows("turns_terms", round=next_["round"], **row.key, **_TERMS)
         answered = [turn for turn in later if turn["brought"] and turn["brought"] <= round_]
     if answered:
         return tuple(_read(turn) for turn in answered)
-    last = transaction.one("turn_round_before", round=round_, **place)
-    before = transaction.rows("turns_terms", round=last["round"], **place, **_TERMS)[-1:] if last else []
+    last = transaction.one("turn_round_before", round=round_, **row.key)
+    before = transaction.rows("turns_terms", round=last["round"], **row.key, **_TERMS)[-1:] if last else []
     return tuple(PolicyTerms(policy=_read(turn).policy) for turn in before)  # these terms applied to its own text only
 
 
@@ -141,88 +93,27 @@ def _key(transaction: Transaction, tenant: str, id_: str) -> Key | None:
     return record(Key, row) if row is not None and row["tenant"] == tenant else None
 
 
-def _stretch(transaction: Transaction, tenant: str, no: int, runs: Sequence[tuple[int, int]], limit: int) -> list[Post]:
-    """Return the oldest posts of a path, up to a limit."""
-    posts: list[Post] = []
-    for first, last in reversed(runs):
-        room = limit - len(posts)
-        if room <= 0:
-            break
-        values = {"tenant": tenant, "no": no, "first": first, "last": min(last, first + room - 1)}
-        posts += reads.whole_posts(transaction, tenant, transaction.run("posts_stretch", **values).fetchall())
-    return posts
-
-
-def deliver(transaction: Transaction, scope: Scope, delivered: DeliveryResult) -> bool:
-    """Store a delivery; return False and store nothing if its input has changed.
-
-    The input is the mark, the path, the places, the permissions, and the keys used for an organization.
-    """
-    row = access.find(transaction, scope, delivered.conversation)
-    if row is None or row.no != delivered.no:
-        return False
-    if not _stands(transaction, row, delivered):
-        return False
-    tenant, no = row.tenant, row.no
-    for change in delivered.changes:
-        memories.change_place(transaction, tenant, change, now=delivered.now)
-    due = row.head != delivered.seq or summaries.head_summary(transaction, row) != delivered.version
-    seq, version = delivered.done
-    values = {"seq": delivered.seq, "version": delivered.version, "due": int(due)}
-    transaction.run("delivery_done", tenant=tenant, no=no, done_seq=seq, done_version=version, **values)
-    return True
-
-
 def _stands(transaction: Transaction, row: ConversationRow, delivered: DeliveryResult) -> bool:
     """Return whether the input of a delivery is unchanged."""
-    tenant, no = row.tenant, row.no
-    mark = transaction.one("delivery_get", tenant=tenant, no=no)
+    mark = transaction.one("delivery_get", **row.key)
     if mark is None or (mark["seq"], mark["version"]) != delivered.done:
         return False
     if delivered.seq and not on_path(runs_to(transaction, row, row.head), delivered.seq):
         return False
     if row.metadata.get(KEPT) != delivered.kept:
         return False
-    if any(_key(transaction, tenant, id_) != known for id_, known in delivered.keys.items()):
+    if any(_key(transaction, row.tenant, id_) != known for id_, known in delivered.keys.items()):
         return False
     if last_correction(transaction, row) != delivered.corrected:
         return False
     told = delivered.settings.items()
-    return all(memories.settings_of(transaction, tenant, each) == known for each, known in told) and all(
-        memories.generation(transaction, memories.place_values(tenant, each.place)) == each.generation
+    return all(memories.settings_of(transaction, row.tenant, each) == known for each, known in told) and all(
+        memories.generation(transaction, memories.place_values(row.tenant, each.place)) == each.generation
         for each in delivered.changes
     )
 
 
 # ---- withdrawals ----------------------------------------------------------------------------------------------------
-
-
-def withdraw(transaction: Transaction, scope: Scope, left: DeliveryInput, *, now: float) -> bool:
-    """Remove memories of posts that are no longer on the head's path, and restart delivery at the fork.
-
-    Return False and change nothing if the mark has moved.
-    """
-    row = access.find(transaction, scope, left.conversation.id)
-    if row is None or row.no != left.conversation.no:
-        return False
-    tenant, no = row.tenant, row.no
-    mark = transaction.one("delivery_get", tenant=tenant, no=no)
-    if mark is None or (mark["seq"], mark["version"]) != left.done:
-        return False
-    runs = runs_to(transaction, row, row.head)
-    results: dict[int, list[Row]] = {}
-    for each in transaction.rows("sources_in", tenant=tenant, no=no):
-        if not on_path(runs, each["seq"]):
-            results.setdefault(each["no"], []).append(each)
-    for lost in results.values():
-        _lose(transaction, tenant, no, lost, now=now)
-    seq, version = left.done
-    fork = _fork(runs, runs_to(transaction, row, seq))
-    line = summaries.lineage(transaction, row, summaries.head_summary(transaction, row))
-    shared = max(line & summaries.lineage(transaction, row, version), default=0) if version > 0 else version
-    values = {"seq": fork, "version": shared, "done_seq": seq, "done_version": version}
-    transaction.run("delivery_back", tenant=tenant, no=no, **values)
-    return True
 
 
 def _fork(runs: Runs, others: Runs) -> int:
@@ -236,32 +127,31 @@ def _fork(runs: Runs, others: Runs) -> int:
     return max(shared, default=0)
 
 
-def _lose(transaction: Transaction, tenant: str, no: int, lost: Sequence[Row], *, now: float) -> None:
+def _lose(transaction: Transaction, row: ConversationRow, lost: Sequence[Row], *, now: float) -> None:
     """Remove sources from a memory; delete it if none are left."""
     # read again: a memory deleted just before may have changed what this one ends
-    memory = transaction.one("memory_at", tenant=tenant, no=lost[0]["no"])
+    memory = transaction.one("memory_at", tenant=row.tenant, no=lost[0]["no"])
     if memory is None:
         return
     gone = {each["seq"] for each in lost}
-    sources = transaction.rows("source_times", tenant=tenant, memory=memory["no"])
-    rest = [each for each in sources if each["conversation"] != no or each["seq"] not in gone]
-    place = memories.place_values(tenant, Place(memory["kind"], memory["owner"]))
+    sources = transaction.rows("source_times", tenant=row.tenant, memory=memory["no"])
+    rest = [each for each in sources if each["conversation"] != row.no or each["seq"] not in gone]
+    place = memories.place_values(row.tenant, Place(memory["kind"], memory["owner"]))
     if rest:
         for each in sources:
             if each not in rest:
-                transaction.run("memory_source_drop", tenant=tenant, memory=memory["no"], no=no, post=each["post"])
+                transaction.run("memory_source_drop", **row.key, memory=memory["no"], post=each["post"])
         sure = max(min(memory["confidence"], FIRST), memory["confidence"] - REPEAT * (len(sources) - len(rest)))
         times = [each["created_at"] for each in rest if each["created_at"] is not None]
         since = max(memory["valid_from"], min(times, default=memory["valid_from"]))
-        data = {"valid_from": since, "repeated_at": max(times, default=since)}
-        values = {"confidence": round(sure, 6), "now": now} | data
-        transaction.run("memory_rests", no=memory["no"], **values)
+        values = {"confidence": round(sure, 6), "valid_from": since, "repeated_at": max(times, default=since)}
+        transaction.run("memory_rests", no=memory["no"], now=now, **values)
     else:
         values = {"id": memory["id"], "now": now}
         ended = {"valid_to": memory["valid_to"], "next": memory["ended_by"]}
         transaction.run("memory_holds_on", **place, **values, **ended)
         transaction.run("memory_follows", **place, **values, before=memory["supersedes"])
-        memories.remove(transaction, tenant, memory["no"])
+        memories.remove(transaction, row.tenant, memory["no"])
     transaction.run("place_changed", **place)
 
 
@@ -283,25 +173,89 @@ class MemoryStore(Noun):
         self, transaction: Transaction, scope: Scope, conversation: str, *, limit: int
     ) -> DeliveryInput | None:
         """Load the input of a delivery, at most `limit` posts; None if nothing is due."""
-        return delivering(transaction, scope, conversation, limit)
+        row = access.find(transaction, scope, conversation)
+        if row is None:
+            return None
+        mark = transaction.one("delivery_get", **row.key)
+        if mark is None or not mark["due"]:
+            return None
+        known, done = row.record(), (mark["seq"], mark["version"])
+        runs = runs_to(transaction, row, row.head)
+        if mark["seq"] and not on_path(runs, mark["seq"]):
+            return DeliveryInput(conversation=known, seq=mark["seq"], version=mark["version"], done=done, left=True)
+        posts = reads.posts_on(transaction, row, behind(runs, mark["seq"]), limit)
+        before: Sequence[Post] = ()
+        if mark["seq"]:
+            before = reads.posts_of(transaction, row, last=_CONTEXT, head=mark["seq"])
+        version = summaries.head_summary(transaction, row)
+        items = _fresh(transaction, row, mark["version"], version)
+        ids = {post.id for post in (*before, *posts)}.union(*(item.sources for item in items))
+        cited = _cited(transaction, row, ids)
+        under = [terms for post in cited.values() for terms in post.terms]
+        values, keys = ({terms.shared for terms in under} - {""}, {terms.by for terms in under} - {""})
+        last = posts[-1].seq if posts else row.head
+        return DeliveryInput(
+            conversation=known,
+            seq=last,
+            version=version,
+            done=done,
+            again=current_epoch(transaction, row.tenant, "delivery", str(row.no)) > 0,
+            settings={each: memories.settings_of(transaction, row.tenant, each) for each in sorted(values)},
+            keys={each: _key(transaction, row.tenant, each) for each in sorted(keys)},
+            before=tuple(before),
+            posts=tuple(posts),
+            items=items,
+            cited=cited,
+            more=last != row.head,
+            corrections=corrections_of(transaction, row),
+        )
 
     @write
     def deliver(self, transaction: Transaction, scope: Scope, delivered: DeliveryResult) -> bool:
         """Store a delivery; return False and store nothing if the mark or a place has changed."""
-        return deliver(transaction, scope, delivered)
+        row = access.find(transaction, scope, delivered.conversation)
+        if row is None or row.no != delivered.no:
+            return False
+        if not _stands(transaction, row, delivered):
+            return False
+        for change in delivered.changes:
+            memories.change_place(transaction, row.tenant, change, now=delivered.now)
+        due = row.head != delivered.seq or summaries.head_summary(transaction, row) != delivered.version
+        seq, version = delivered.done
+        values = {"seq": delivered.seq, "version": delivered.version, "due": int(due)}
+        transaction.run("delivery_done", **row.key, done_seq=seq, done_version=version, **values)
+        return True
 
     @write
     def withdraw(self, transaction: Transaction, scope: Scope, left: DeliveryInput, *, now: float) -> bool:
         """Remove memories of abandoned branches; return False and change nothing if the mark has moved."""
-        return withdraw(transaction, scope, left, now=now)
+        row = access.find(transaction, scope, left.conversation.id)
+        if row is None or row.no != left.conversation.no:
+            return False
+        mark = transaction.one("delivery_get", **row.key)
+        if mark is None or (mark["seq"], mark["version"]) != left.done:
+            return False
+        runs = runs_to(transaction, row, row.head)
+        results: dict[int, list[Row]] = {}
+        for each in transaction.rows("sources_in", **row.key):
+            if not on_path(runs, each["seq"]):
+                results.setdefault(each["no"], []).append(each)
+        for lost in results.values():
+            _lose(transaction, row, lost, now=now)
+        seq, version = left.done
+        fork = _fork(runs, runs_to(transaction, row, seq))
+        line = summaries.lineage(transaction, row, summaries.head_summary(transaction, row))
+        shared = max(line & summaries.lineage(transaction, row, version), default=0) if version > 0 else version
+        values = {"seq": fork, "version": shared, "done_seq": seq, "done_version": version}
+        transaction.run("delivery_back", **row.key, **values)
+        return True
 
     @read
     def outbox(
         self, transaction: Transaction, *, sinks: Sequence[str], limit: int = 100
     ) -> list[tuple[int, str, str, str, int]]:
         """Return outbox entries for sinks: number, sink, tenant, conversation, version."""
-        values = {"sinks": json.dumps(list(sinks)), "limit": limit}
-        return transaction.run("outbox_of", **values).fetchall()
+        return transaction.run("outbox_of", sinks=json.dumps(list(sinks)), limit=limit).fetchall()
 
     @write
     def crossed_off(self, transaction: Transaction, nos: Sequence[int]) -> None:
@@ -321,8 +275,7 @@ class MemoryStore(Noun):
     @read
     def places(self, transaction: Transaction, scope: Scope, user: str) -> list[Place]:
         """Return the places of a user: their own, and those of each persona about them."""
-        values = {"tenant": scope.tenant, "user": user}
-        return [Place(*each) for each in transaction.run("places_with", **values)]
+        return [Place(*each) for each in transaction.run("places_with", tenant=scope.tenant, user=user)]
 
     @read
     def place(
@@ -380,8 +333,7 @@ class MemoryStore(Noun):
         places: Sequence[Place] | None = None,
     ) -> list[Memory]:
         """Return the memories with an id, one per place."""
-        known = transaction.rows("memory_by_id", tenant=scope.tenant, id=id)
-        found = memories.memories_of(transaction, known)
+        found = memories.memories_of(transaction, transaction.rows("memory_by_id", tenant=scope.tenant, id=id))
         return [each for each in found if places is None or each.place in places]
 
     @read
@@ -392,7 +344,11 @@ class MemoryStore(Noun):
     @write
     def save(self, transaction: Transaction, scope: Scope, change: PlaceChange, *, now: float) -> bool:
         """Store the new state of memories; return False and store nothing if the place has changed."""
-        return _save(transaction, scope, change, now=now)
+        if not memories.change_place(transaction, scope.tenant, change, now=now):
+            return False
+        for each in change.corrections:
+            keep_corrections(transaction, scope, each)
+        return True
 
     @write
     def remove(self, transaction: Transaction, scope: Scope, gone: Sequence[Memory]) -> int:
@@ -402,11 +358,3 @@ class MemoryStore(Noun):
             count += memories.remove(transaction, scope.tenant, each.no)
             transaction.run("place_changed", **memories.place_values(scope.tenant, each.place))
         return count
-
-
-def _save(transaction: Transaction, scope: Scope, change: PlaceChange, *, now: float) -> bool:
-    if not memories.change_place(transaction, scope.tenant, change, now=now):
-        return False
-    for each in change.corrections:
-        keep_corrections(transaction, scope, each)
-    return True

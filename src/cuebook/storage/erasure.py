@@ -260,7 +260,23 @@ class ErasureStore(Noun):
         Missing targets and targets of another owner count as zero. Earlier work fails its compare-and-set. Raises
         Conflict naming the hold that forbids it.
         """
-        return _forget(transaction, scope, erasing)
+        transaction.failpoint("forget.begin")
+        tenant, target = scope.tenant, erasing.target
+        erasure_subject = _find(transaction, scope, erasing)
+        epoch = raise_epoch(transaction, tenant)
+        for owner in target.ids:
+            raise_epoch(transaction, tenant, target.kind, owner)
+        taking = _erase(transaction, scope, erasing, erasure_subject)
+        if sum(taking.rows.values()):
+            transaction.run("optimize_text")
+        bare = erasing.receipt
+        concerned = _concerned(scope, target, erasure_subject.reached(), erasure_subject.memories)
+        concerns = tuple(sorted(salted(user, bare.salt) for user in concerned))
+        receipt = replace(bare, counts=dict(sorted(taking.counts().items())), epoch=epoch, concerns=concerns)
+        values = {"id": receipt.id, "state": receipt.state, "body": _encode(receipt), "now": erasing.now}
+        transaction.run("receipt_insert", tenant=tenant, **values)
+        transaction.failpoint("forget.stored")
+        return receipt
 
     async def would_forget(self, scope: Scope, erasing: ErasureInput) -> WouldForget:
         """Return what `forget` would delete, and what forbids it. Change nothing. It takes as long."""
@@ -288,22 +304,20 @@ class ErasureStore(Noun):
     @read
     def receipt(self, transaction: Transaction, scope: Scope, receipt: str) -> Receipt:
         """Return a receipt. Raises NotFound."""
-        row = transaction.one("receipt_get", tenant=scope.tenant, id=receipt)
-        if row is None:
+        body = transaction.value("receipt_get", tenant=scope.tenant, id=receipt)
+        if body is None:
             raise no_receipt(receipt)
-        return _receipt(row["body"])
+        return _receipt(body)
 
     @read
     def receipts(self, transaction: Transaction, scope: Scope, *, limit: int = 100) -> list[Receipt]:
         """Return the newest receipts, newest first."""
-        items = transaction.rows("receipts_last", tenant=scope.tenant, limit=limit)
-        return [_receipt(row["body"]) for row in items]
+        return [_receipt(body) for (body,) in transaction.run("receipts_last", tenant=scope.tenant, limit=limit)]
 
     @read
     def pending(self, transaction: Transaction, *, limit: int = 100) -> list[tuple[str, Receipt]]:
         """Return unsigned receipts of all tenants, with their tenant."""
-        items = transaction.rows("receipts_pending", limit=limit)
-        return [(row["tenant"], _receipt(row["body"])) for row in items]
+        return [(tenant, _receipt(body)) for tenant, body in transaction.run("receipts_pending", limit=limit)]
 
     @write
     def finish(self, transaction: Transaction, scope: Scope, receipt: Receipt) -> bool:
@@ -314,14 +328,12 @@ class ErasureStore(Noun):
     @read
     def idle(self, transaction: Transaction, *, before: float, limit: int) -> list[tuple[str, str]]:
         """Return conversations without posts since a time: tenant and id, oldest first."""
-        items = transaction.rows("conversations_idle", before=before, limit=limit)
-        return [(row["tenant"], row["id"]) for row in items]
+        return transaction.run("conversations_idle", before=before, limit=limit).fetchall()
 
     @read
     def untouched(self, transaction: Transaction, *, before: float, limit: int) -> list[tuple[str, str]]:
         """Return memories that were not stated, repeated or changed since a time: tenant and id, oldest first."""
-        items = transaction.rows("memories_untouched", before=before, limit=limit)
-        return [(row["tenant"], row["id"]) for row in items]
+        return transaction.run("memories_untouched", before=before, limit=limit).fetchall()
 
 
 # ---- targets --------------------------------------------------------------------------------------------------------
@@ -372,26 +384,6 @@ def _erase(
         taking.take_derived(row, each)
     taking.stop()
     return taking
-
-
-def _forget(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> Receipt:
-    transaction.failpoint("forget.begin")
-    tenant, target = scope.tenant, erasing.target
-    erasure_subject = _find(transaction, scope, erasing)
-    epoch = raise_epoch(transaction, tenant)
-    for owner in target.ids:
-        raise_epoch(transaction, tenant, target.kind, owner)
-    taking = _erase(transaction, scope, erasing, erasure_subject)
-    if sum(taking.rows.values()):
-        transaction.run("optimize_text")
-    bare = erasing.receipt
-    concerned = _concerned(scope, target, erasure_subject.reached(), erasure_subject.memories)
-    concerns = tuple(sorted(salted(user, bare.salt) for user in concerned))
-    receipt = replace(bare, counts=dict(sorted(taking.counts().items())), epoch=epoch, concerns=concerns)
-    values = {"id": receipt.id, "state": receipt.state, "body": _encode(receipt), "now": erasing.now}
-    transaction.run("receipt_insert", tenant=tenant, **values)
-    transaction.failpoint("forget.stored")
-    return receipt
 
 
 class _UndoneError(Exception):

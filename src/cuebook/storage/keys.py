@@ -88,5 +88,5 @@ class OrganizationStore(Noun):
 
 def settings_of(transaction: Transaction, tenant: str, organization: str) -> OrganizationSettings:
     """Return an organization's settings inside a transaction, by default the defaults."""
-    row = transaction.one("organization_get", tenant=tenant, id=organization)
-    return _settings(row["settings"]) if row else OrganizationSettings()
+    settings = transaction.value("organization_get", tenant=tenant, id=organization)
+    return _settings(settings) if settings else OrganizationSettings()

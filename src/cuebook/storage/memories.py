@@ -17,6 +17,7 @@ from cuebook.records.digest import digest_of
 from cuebook.records.memory import Dense, Memory, Place, Scope, Source
 from cuebook.records.turn import Manifest
 from cuebook.storage.access import ConversationRow, bar_epoch, by_id, is_barred, raise_epoch, unuse
+from cuebook.storage.database.record import columns, record
 from cuebook.storage.database.transaction import Row, Transaction
 from cuebook.storage.search import OwnerMatches, SearchCache, rarest_words, words_at
 from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
@@ -25,11 +26,6 @@ from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, s
 ALL = 500
 #: this many of the most similar to each text.
 ALIKE = 24
-_COLUMNS = (
-    "id", "category", "name", "text", "subject", "status", "trust", "confidence", "weight", "uses", "used_at",
-    "decayed_at", "valid_from", "valid_to", "supersedes", "ended_by", "repeated_at", "created_at",
-    "updated_at", "no",
-)  # fmt: skip
 
 # ---- in the turn ----------------------------------------------------------------------------------------------------
 
@@ -83,11 +79,7 @@ def used(transaction: Transaction, tenant: str, nos: Sequence[int], *, by: float
 
 
 def find(
-    transaction: Transaction,
-    tenant: str,
-    places: Sequence[Place],
-    memory_query: MemoryQuery,
-    search_cache: SearchCache,
+    transaction: Transaction, tenant: str, places: Sequence[Place], memory_query: MemoryQuery, search_cache: SearchCache
 ) -> MemoryMatches:
     """Return memories of places that match a query by words and vectors, and standing memories.
 
@@ -290,11 +282,7 @@ def _keep(transaction: Transaction, tenant: str, memory: Memory, *, number: int,
         else:
             drop(transaction, tenant, memory.place, before["said"])
     place = place_values(tenant, memory.place)
-    values = {name: getattr(memory, name) for name in _COLUMNS} | {
-        "written": int(memory.written),
-        "said": number,
-        "updated_at": now,
-    }
+    values = columns(memory) | {"said": number, "updated_at": now}
     if memory.no:
         transaction.run("memory_update", **values)
         transaction.run("memory_sources_delete", tenant=tenant, no=memory.no)
@@ -330,20 +318,15 @@ def memories_of(transaction: Transaction, results: Sequence[Row]) -> list[Memory
     for each in transaction.rows("memory_sources", tenant=results[0]["tenant"], nos=nos):
         sources.setdefault(each["memory"], []).append(Source(each["id"], each["post"]))
     return [
-        Memory(
-            place=Place(row["kind"], row["owner"]),
-            written=bool(row["written"]),
-            sources=tuple(sources.get(row["no"], ())),
-            **{name: row[name] for name in _COLUMNS},
-        )
+        record(Memory, row, place=Place(row["kind"], row["owner"]), sources=tuple(sources.get(row["no"], ())))
         for row in results
     ]
 
 
 def settings_of(transaction: Transaction, tenant: str, organization: str) -> Mapping[str, Any]:
     """Return an organization's settings, empty if none are stored."""
-    row = transaction.one("organization_settings", tenant=tenant, id=organization)
-    data: Mapping[str, Any] = json.loads(row["settings"]) if row else {}
+    settings = transaction.value("organization_get", tenant=tenant, id=organization)
+    data: Mapping[str, Any] = json.loads(settings) if settings else {}
     return data
 
 
@@ -354,8 +337,7 @@ def place_values(tenant: str, place: Place) -> dict[str, str]:
 
 def generation(transaction: Transaction, values: Mapping[str, str]) -> int:
     """Return the change counter of a place."""
-    row = transaction.one("place_generation", **values)
-    return int(row["generation"]) if row else 0
+    return int(transaction.value("place_generation", **values) or 0)
 
 
 # ---- erasure --------------------------------------------------------------------------------------------------------

@@ -68,12 +68,7 @@ class ConversationReader(Noun):
         self.paths = Paths() if database.shared_snapshots else None
 
     @read
-    def scene(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        path_query: PathQuery,
-    ) -> Scene:
+    def scene(self, transaction: Transaction, scope: Scope, path_query: PathQuery) -> Scene:
         """Load everything that a turn needs, in one snapshot."""
         row = access.find(transaction, scope, path_query.conversation)
         kept = row.metadata.get("project") if row and path_query.prompts else None

@@ -1,6 +1,5 @@
 """Convert database rows to records, and records to rows."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,12 +7,11 @@ import msgspec
 
 from cuebook.records.conversation import Draft, Part, Post
 from cuebook.records.memory import Summary
-from cuebook.records.turn import Manifest, Step, Turn, Usage
+from cuebook.records.turn import Step, Turn
+from cuebook.storage.database.record import record
 from cuebook.storage.database.transaction import Row
 
 _parts = msgspec.json.Decoder(tuple[Part, ...])
-_manifest = msgspec.json.Decoder(Manifest)
-_usage = msgspec.json.Decoder(Usage)
 _body = msgspec.msgpack.Decoder(tuple[str, bytes | None, bytes | None])
 draft_decoder = msgspec.msgpack.Decoder(Draft)
 
@@ -69,48 +67,15 @@ def post(row: Sequence[Any], body: bytes | None) -> Post:
 def summary(row: Row) -> Summary:
     """Parse a summary's row."""
     made_by, _, prompt = row["made_by"].partition(TOLD)
-    return Summary(
-        version=row["version"],
-        upto_seq=row["upto_seq"],
-        upto_at=row["upto_at"],
-        path_digest=row["path_digest"],
-        markdown=row["markdown"],
-        memory_json=json.loads(row["memory_json"]),
-        profile=row["profile"],
-        made_by=made_by,
-        prompt=prompt,
-        created_at=row["created_at"],
-        tokens=row["tokens"],
-        tainted=row["tainted"],
-        corrected=row["corrected"],
-    )
-
-
-def step(row: Row) -> Step:
-    """Parse a step's row."""
-    return Step(
-        n=row["n"],
-        state=row["state"],
-        manifest=_manifest.decode(row["manifest"]),
-        reply_seq=row["reply_seq"],
-        usage=_usage.decode(row["reply_usage"]) if row["reply_usage"] else None,
-        error=row["error"],
-    )
+    return record(Summary, row, made_by=made_by, prompt=prompt)
 
 
 def turn(row: Row, steps: Sequence[Row]) -> Turn:
     """Parse a turn's row with its steps."""
     partial = steps[-1]["partial"] if steps else None
-    return Turn(
-        n=row["n"],
-        round=row["round"],
-        state=row["state"],
-        query_seq=row["query_seq"],
-        created_at=row["created_at"],
-        steps=tuple(step(each) for each in steps),
-        reply_seq=row["reply_seq"],
-        metadata=json.loads(row["metadata"]),
-        closed_at=row["closed_at"],
-        waiting=bool(row["waiting"]),
+    return record(
+        Turn,
+        row,
+        steps=tuple(record(Step, each) for each in steps),
         partial=draft_decoder.decode(partial).message if partial else "",
     )

@@ -297,11 +297,7 @@ def search_owned(
 
 
 def _closest(
-    transaction: Transaction,
-    scope: Scope,
-    numbers: Iterable[int],
-    search_look: SearchLook,
-    search_cache: SearchCache,
+    transaction: Transaction, scope: Scope, numbers: Iterable[int], search_look: SearchLook, search_cache: SearchCache
 ) -> dict[int, tuple[ConversationRow, Runs, Close | None, list[int]]]:
     """Return existing conversations, each with its path and its share of the CLOSEST posts of all."""
     results: dict[int, tuple[ConversationRow, Runs, Close | None, list[int]]] = {}
@@ -329,11 +325,7 @@ def rows_of(no: int) -> dict[str, int]:
 
 
 def _match(
-    transaction: Transaction,
-    query: Query,
-    tokens: Sequence[str] | None,
-    bounds: Mapping[str, int],
-    limit: int,
+    transaction: Transaction, query: Query, tokens: Sequence[str] | None, bounds: Mapping[str, int], limit: int
 ) -> list[int]:
     match = match_expression(query, tokens)
     if match is None:

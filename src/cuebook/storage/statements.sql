@@ -194,12 +194,12 @@ WHERE tenant = :tenant AND conversation = :no AND turn = :turn AND n = :n;
 
 -- name: steps_of
 -- Select a turn's steps in order.
-SELECT n, state, manifest, base, moves_head, partial, reply_seq, reply_usage, error FROM step
+SELECT n, state, manifest, base, moves_head, partial, reply_seq, reply_usage AS usage, error FROM step
 WHERE tenant = :tenant AND conversation = :no AND turn = :turn ORDER BY n;
 
 -- name: step_last
 -- Select the newest step of a turn.
-SELECT n, state, manifest, base, moves_head, partial, reply_seq, reply_usage, error FROM step
+SELECT n, state, manifest, base, moves_head, partial, reply_seq, reply_usage AS usage, error FROM step
 WHERE tenant = :tenant AND conversation = :no AND turn = :turn ORDER BY n DESC LIMIT 1;
 
 -- name: blob_insert
@@ -788,10 +788,6 @@ UPDATE memory SET supersedes = :before, updated_at = :now WHERE tenant = :tenant
 -- Reset the delivery mark to the fork of the head's path.
 UPDATE delivery SET seq = :seq, version = :version, due = 1
 WHERE tenant = :tenant AND conversation = :no AND seq = :done_seq AND version = :done_version;
-
--- name: organization_settings
--- Select an organization's settings.
-SELECT settings FROM organization WHERE tenant = :tenant AND id = :id;
 
 -- name: outbox_insert
 -- Insert an outbox entry for a sink.

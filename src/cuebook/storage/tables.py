@@ -139,10 +139,7 @@ TABLES: Final = (
         "small text?, parts blob?, wire blob?, body blob?, created_at real, tokens integer, small_tokens integer, "
         "path_tokens integer, path_count integer, digest blob",
         key="tenant, conversation, seq",
-        indexes=(
-            "unique post_id (tenant, conversation, id)",
-            "post_digest (tenant, digest)",
-        ),
+        indexes=("unique post_id (tenant, conversation, id)", "post_digest (tenant, digest)"),
     ),
     _table(
         "turn",
@@ -150,10 +147,7 @@ TABLES: Final = (
         "query_seq integer, reply_seq integer, steps integer, fence integer, metadata text, created_at real, "
         "closed_at real?",
         key="tenant, conversation, n",
-        indexes=(
-            "turn_round (tenant, conversation, round)",
-            "turn_waiting (tenant, conversation) WHERE waiting > 0",
-        ),
+        indexes=("turn_round (tenant, conversation, round)", "turn_waiting (tenant, conversation) WHERE waiting > 0"),
     ),
     _table(
         "step",
@@ -175,11 +169,7 @@ TABLES: Final = (
         "valid_from real, valid_to real?, supersedes text?, superseded_by text?, seq integer",
         key="tenant, conversation, id, made_in",
     ),
-    _table(
-        "blob",
-        "tenant text, digest blob, body blob",
-        indexes=("unique blob_digest (tenant, digest)",),
-    ),
+    _table("blob", "tenant text, digest blob, body blob", indexes=("unique blob_digest (tenant, digest)",)),
     _table(
         "blob_use",
         "tenant text, digest blob, conversation integer",
@@ -193,9 +183,7 @@ TABLES: Final = (
         indexes=("idempotency_age (created_at)",),
     ),
     _table(
-        "prompt_branch",
-        "tenant text, slug text, name text, head integer, active integer",
-        key="tenant, slug, name",
+        "prompt_branch", "tenant text, slug text, name text, head integer, active integer", key="tenant, slug, name"
     ),
     _table(
         "prompt_version",
@@ -233,19 +221,12 @@ TABLES: Final = (
         "tenant text, seq integer, hash text, body blob, texts blob",
         indexes=("unique audit_record_place (tenant, seq)",),
     ),
-    _table(
-        "audit_checkpoint",
-        "tenant text, size integer, body blob",
-        key="tenant, size",
-    ),
+    _table("audit_checkpoint", "tenant text, size integer, body blob", key="tenant, size"),
     _table(
         "place",
         "tenant text, kind text, owner text, of_user text?, generation integer, said integer, said_at real",
         key="tenant, kind, owner",
-        indexes=(
-            "place_said (said_at)",
-            "place_of (tenant, of_user)",
-        ),
+        indexes=("place_said (said_at)", "place_of (tenant, of_user)"),
     ),
     _table(
         "memory",
@@ -278,10 +259,7 @@ TABLES: Final = (
     _table(
         "correction",
         "no serial, tenant text, conversation integer, posts text, marks text, text text, due integer",
-        indexes=(
-            "correction_of (tenant, conversation, no)",
-            "correction_due (tenant, conversation) WHERE due = 1",
-        ),
+        indexes=("correction_of (tenant, conversation, no)", "correction_due (tenant, conversation) WHERE due = 1"),
     ),
     _table(
         "outbox",
@@ -306,11 +284,7 @@ TABLES: Final = (
         key="tenant, id",
         indexes=("unique api_key_id (id)",),
     ),
-    _table(
-        "organization",
-        "tenant text, id text, settings text, updated_at real",
-        key="tenant, id",
-    ),
+    _table("organization", "tenant text, id text, settings text, updated_at real", key="tenant, id"),
     _table(
         "tuning",
         "tenant text, conversation integer, parameters text, seen_seq integer, updated_at real",
@@ -333,11 +307,7 @@ TABLES: Final = (
         key="tenant, user_id, conversation",
         indexes=("participant_conversation (tenant, conversation)",),
     ),
-    _table(
-        "epoch",
-        "tenant text, kind text, owner text, epoch integer",
-        key="tenant, kind, owner",
-    ),
+    _table("epoch", "tenant text, kind text, owner text, epoch integer", key="tenant, kind, owner"),
     _table(
         "reflection",
         "tenant text, conversation integer, turn integer, n integer, due integer, calls text, body text?",

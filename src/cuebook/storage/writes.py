@@ -110,13 +110,7 @@ class ConversationWriter(Noun):
 
 
 def begin(
-    transaction: Transaction,
-    scope: Scope,
-    conversation: str,
-    *,
-    user: str | None,
-    persona: str | None,
-    now: float,
+    transaction: Transaction, scope: Scope, conversation: str, *, user: str | None, persona: str | None, now: float
 ) -> ConversationRow:
     """Return a conversation's row, created if missing. An empty one without an owner goes to its first user."""
     row = access.find(transaction, scope, conversation)
