@@ -16,12 +16,11 @@ from cuebook import Cuebook
 from cuebook.config import build
 from cuebook.engine.core.query_vector import sense, space_of
 from cuebook.interfaces.memories import PlaceChange
-from cuebook.interfaces.vectors import EmbeddedPlace
 from cuebook.memory.owner_memories import memory_id
 from cuebook.records.memory import Memory, Place, Scope
 from cuebook.storage.database.sqlite import transaction_on
 from cuebook.storage.database.sqlite_files import connect
-from cuebook.storage.vectors import EVERYWHERE, Matrices, scope_of_place
+from cuebook.storage.vectors import EVERYWHERE, EmbeddedPlace, Matrices, scope_of_place
 from cuebook.testing.embedder import HashingEmbedder
 
 _OWN, _PLACES, _LIMIT = 1_000, 5, 10

@@ -11,9 +11,9 @@ from turn_helpers import cue_on
 from cuebook import Ask, Posted
 from cuebook.errors import BackendError
 from cuebook.interfaces.memories import MemoryQuery, PlaceChange
-from cuebook.interfaces.vectors import EmbeddedPlace
 from cuebook.memory.scopes import persona_place
 from cuebook.records.memory import Dense, Memory, Place, Scope
+from cuebook.storage.vectors import EmbeddedPlace
 from cuebook.testing import FrozenClock
 from cuebook.testing.embedder import HashingEmbedder
 

@@ -1,1 +1,1 @@
-"""Ports of the engine: protocols for stores, models and embedders, and their frozen records. No code."""
+"""Ports of the engine: Protocols of models, upstreams, embedders and sinks, and the structs of the store. No code."""

@@ -1,5 +1,4 @@
-"""Protocol of the store of cross-conversation memories, by place. Every method takes the caller's Scope; a place
-belongs to its owner.
+"""Structs of the store of cross-conversation memories, by place. A place belongs to its owner.
 
 A conversation is due for delivery while it has posts or a summary after its delivery mark.
 """

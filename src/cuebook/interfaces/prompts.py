@@ -1,4 +1,4 @@
-"""Protocol of the prompt store: versions, branches, labels and observations. Each call is one transaction.
+"""Structs of the prompt store: versions to write, prompts with their branches, events, outcomes and idempotency keys.
 
 A tenant's prompts are its own. Names are case-sensitive and exact; `prompts.names` has the valid ones.
 """

@@ -1,4 +1,4 @@
-"""Protocol of the store of reflections and tunings: due ones and results.
+"""Structs of the stores of reflections and tunings: due ones, inputs and results.
 
 A reflection is requested in the transaction that opens its turn, or by hand, and is due until its result is stored. A
 turn may have several reflections, counted by `n`.

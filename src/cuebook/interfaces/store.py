@@ -1,8 +1,8 @@
-"""Protocols of the database: one coarse method per operation of a turn, an API or a background job.
+"""Structs of the store: the queries and results of turns, conversations and background jobs.
 
-Every method takes the caller's Scope; another scope's object is NotFound. Writes are durable when they return. A write
-based on an earlier read is a compare-and-set: it raises Conflict (or LeaseLost) after a concurrent change, and changes
-nothing.
+Every method of the store takes the caller's Scope; another scope's object is NotFound. Writes are durable when they
+return. A write based on an earlier read is a compare-and-set: it raises Conflict (or LeaseLost) after a concurrent
+change, and changes nothing.
 """
 
 from collections.abc import Mapping

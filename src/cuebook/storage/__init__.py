@@ -1,1 +1,1 @@
-"""The storage layer: the database schema, and the store on SQLite."""
+"""The storage layer: the store, a module for each noun, over SQLite or PostgreSQL."""

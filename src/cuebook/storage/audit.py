@@ -1,4 +1,4 @@
-"""Store the audit log's hash chain in SQLite: records are appended in the transaction that they document."""
+"""Store the audit log's hash chain: records are appended in the transaction that they document."""
 
 from collections.abc import Sequence
 

@@ -1,16 +1,15 @@
-"""Erase data in SQLite (forget): one transaction deletes everything, and a receipt records what and how much."""
+"""Erase data (forget): one transaction deletes everything, and a receipt records what and how much."""
 
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import BackendError
-from cuebook.interfaces.erasure import ErasureInput
 from cuebook.records.audit import CommittedText, Record
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost
 from cuebook.records.digest import digest_of
@@ -36,6 +35,20 @@ from cuebook.storage.reads import ConversationReader
 from cuebook.storage.redact import ErasedData, redact, redact_posts, stop
 from cuebook.storage.tree import SPEAKERS
 from cuebook.storage.writes import take_out
+
+
+class ErasureInput(Struct, frozen=True, kw_only=True):
+    """An erasure: its target, its receipt so far, the time, and a function that counts the tokens
+    of a redacted post.
+    """
+
+    target: Target
+    receipt: Receipt
+    now: float
+    weigh: Callable[[PathPost], int]
+    corrections: tuple[Correction, ...] = ()  # removed from conversations
+    posts: Mapping[str, Collection[int]] = {}  # of items: by conversation, their posts by seq
+
 
 # ---- one run --------------------------------------------------------------------------------------------------------
 

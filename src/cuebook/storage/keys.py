@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.keys import PresentedKey
 from cuebook.records.audit import Record
 from cuebook.records.key import Key
 from cuebook.records.memory import Scope
@@ -15,6 +15,14 @@ from cuebook.storage.database.record import columns, record
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
 
 _settings = msgspec.json.Decoder(OrganizationSettings).decode
+
+
+class PresentedKey(Struct, frozen=True):
+    """A presented API key. `configured`: whether any keys exist, including revoked ones."""
+
+    configured: bool
+    key: Key | None = None
+    digest: bytes = b""
 
 
 class KeyStore(Noun):

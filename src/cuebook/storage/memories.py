@@ -1,4 +1,4 @@
-"""Long-term memories in SQLite: search by words and vectors per owner (place), and writes by compare-and-set."""
+"""Long-term memories: search by words and vectors per owner (place), and writes by compare-and-set."""
 
 import json
 from collections import Counter, deque

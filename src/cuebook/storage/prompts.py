@@ -1,4 +1,4 @@
-"""Store prompts in SQLite: immutable versions, branches and labels, and observations (feedback)."""
+"""Store prompts: immutable versions, branches and labels, and observations (feedback)."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Convert database rows to records, and records to rows."""
+"""Encode and decode posts by position, and map summaries and turns, which have more than their columns."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Store optimizer parameters (tunings) and snapshots in SQLite, by compare-and-set on the previous run."""
+"""Store optimizer parameters (tunings) and snapshots, by compare-and-set on the previous run."""
 
 import json
 from collections.abc import Sequence

@@ -38,10 +38,20 @@ class LeaseTerms(Struct, frozen=True, kw_only=True):
     limit: int
 
 
+class HeldLease(Struct, frozen=True, kw_only=True):
+    """The lease of a conversation."""
+
+    tenant: str
+    no: int
+    fence: int
+    lease_until: float
+    lease_holder: str | None
+
+
 class Overdue(Struct, frozen=True):
     """Conversations with an overdue turn: by their lease, and by the wait for tool results."""
 
-    leases: list[Row]
+    leases: list[HeldLease]
     left: list[Row]
 
 
@@ -59,27 +69,27 @@ class LeaseWatch:
     def __init__(self) -> None:
         self._seen: dict[int, LeaseSighting] = {}
 
-    def stale(self, contents: list[Row], *, now: float, lease_s: float) -> set[int]:
+    def stale(self, leases: list[HeldLease], *, now: float, lease_s: float) -> set[int]:
         """Return the conversations whose lease ends too late and was not renewed for so many seconds."""
         lease_sightings: dict[int, LeaseSighting] = {}
-        for row in contents:
-            if row["lease_until"] > now + lease_s + SLACK_S:
-                before = self._seen.get(row["no"])
-                same = before and (before.fence, before.until) == (row["fence"], row["lease_until"])
+        for lease in leases:
+            if lease.lease_until > now + lease_s + SLACK_S:
+                before = self._seen.get(lease.no)
+                same = before and (before.fence, before.until) == (lease.fence, lease.lease_until)
                 since = before.since if before and same and before.since <= now else now
-                lease_sightings[row["no"]] = LeaseSighting(row["fence"], row["lease_until"], since)
+                lease_sightings[lease.no] = LeaseSighting(lease.fence, lease.lease_until, since)
         self._seen = lease_sightings
         return {no for no, each in lease_sightings.items() if now - each.since > lease_s}
 
 
 def overdue_turns(transaction: Transaction, holders: Holders, watch: LeaseWatch, terms: LeaseTerms) -> Overdue:
     """Return overdue turns, those with the earliest leases first."""
-    leases = transaction.rows("leases_held")
-    names = {row["lease_holder"] for row in leases}
+    leases = transaction.records(HeldLease, "leases_held")
+    names = {lease.lease_holder for lease in leases}
     holders.sweep(names)
     gone = {name for name in names if holders.gone(name)}
     stale = watch.stale(leases, now=terms.now, lease_s=terms.lease_s) if terms.lease_s else set()
-    ended = (row["lease_until"] < terms.now or row["lease_holder"] in gone or row["no"] in stale for row in leases)
+    ended = (lease.lease_until < terms.now or lease.lease_holder in gone or lease.no in stale for lease in leases)
     return Overdue(list(compress(leases, ended))[: terms.limit], _left(transaction, terms))
 
 
@@ -189,12 +199,12 @@ class TurnStore(Noun):
         """End overdue turns as interrupted, with their last checkpoint, unless they have continued since."""
         ended, now = 0, terms.now
         for due in overdue.leases:
-            row = access.by_no(transaction, due["tenant"], due["no"])
-            if row is not None and (row.fence, row.lease_until) == (due["fence"], due["lease_until"]):
+            row = access.by_no(transaction, due.tenant, due.no)
+            if row is not None and (row.fence, row.lease_until) == (due.fence, due.lease_until):
                 end_expired(transaction, row, now=now)
                 ended += 1
-        for due in _left(transaction, terms) if overdue.left else ():
-            ended += leave_waiting(transaction, due, now=now)
+        for key in _left(transaction, terms) if overdue.left else ():
+            ended += leave_waiting(transaction, key, now=now)
         transaction.failpoint("expire.stored")
         return ended
 

@@ -1,4 +1,4 @@
-"""Vector search in SQLite: store vectors by scope and model, cache them as matrices, and compare them with a query.
+"""Vector search: store vectors by scope and model, cache them as matrices, and compare them with a query.
 
 A vector's `ref` is a post's seq in its conversation, or the number of a memory's text in its place. Both only grow, so
 the number of vectors and the last ref of a scope show whether a cached matrix is current.
@@ -12,12 +12,70 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuebook.interfaces.vectors import EmbeddedPlace, EmbeddingBacklog, MemoryText, PostVectors, UnembeddedPlace
 from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage import access
 from cuebook.storage.access import current_epoch, own_epoch
 from cuebook.storage.database.record import record
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
+
+
+class EmbeddingBacklog(Struct, frozen=True, kw_only=True):
+    """A conversation with posts without vectors of a model after `upto`."""
+
+    tenant: str
+    conversation: str
+    no: int
+    upto: int
+    last_seq: int
+    epoch: int = 0  # number of erasures in the conversation
+
+
+class PostVectors(Struct, frozen=True, kw_only=True):
+    """Vectors of a conversation's posts from `after` + 1 to `upto`, computed while `after` was the last with vectors.
+
+    `rows` are seq, part and vector, ascending. A post without supported text has none.
+    """
+
+    conversation: str
+    no: int
+    model: str
+    after: int
+    upto: int
+    rows: tuple[tuple[int, int, bytes], ...]
+    now: float
+    epoch: int = 0  # from before the posts were loaded: vectors of data erased since are rejected
+
+
+class UnembeddedPlace(Struct, frozen=True):
+    """A place with memory texts without vectors of a model after `upto`."""
+
+    tenant: str
+    place: Place
+    upto: int
+    said: int  # number of its newest text
+
+
+class MemoryText(Struct, frozen=True):
+    """A memory's text. Each text of a place has its own, increasing number."""
+
+    number: int
+    name: str
+    text: str
+
+
+class EmbeddedPlace(Struct, frozen=True, kw_only=True):
+    """Vectors of a place's memory texts from `after` + 1 to `upto`, computed while `after` was the last with vectors.
+
+    `rows` are number, part and vector, ascending. A text in an unsupported language has none.
+    """
+
+    place: Place
+    model: str
+    after: int
+    upto: int
+    rows: tuple[tuple[int, int, bytes], ...]
+    now: float
+
 
 #: Most bytes of cached matrices (LRU): about 170,000 vectors of 384 numbers.
 MEMORY = 256 << 20

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from cuebook.interfaces.memories import MemoryQuery, PlaceChange
 from cuebook.interfaces.store import Batch, SearchLook
-from cuebook.interfaces.vectors import EmbeddedPlace, PostVectors
 from cuebook.records.memory import Dense, Memory, Place, Scope
 from cuebook.storage.store import Store
+from cuebook.storage.vectors import EmbeddedPlace, PostVectors
 from cuebook.testing.doubles import BEGINNING
 from storage.makers import drafts
 

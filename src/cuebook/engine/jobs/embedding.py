@@ -15,12 +15,12 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import BackendError
 from cuebook.interfaces.embedder import Embedder
-from cuebook.interfaces.vectors import EmbeddedPlace, EmbeddingBacklog, MemoryText, PostVectors, UnembeddedPlace
 from cuebook.languages import reads
 from cuebook.memory.tokenizer import spans_of
 from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
 from cuebook.signals.task_examples import EXAMPLES
+from cuebook.storage.vectors import EmbeddedPlace, EmbeddingBacklog, MemoryText, PostVectors, UnembeddedPlace
 
 # ---- Passages -------------------------------------------------------------------------------------------------------
 

@@ -22,12 +22,12 @@ from cuebook.engine.jobs.audit_mirror import erase_mirror, signing_key, verifyin
 from cuebook.engine.jobs.delivery import DELIVERY
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, run_due
 from cuebook.errors import BackendError, InvalidInput, NotFound
-from cuebook.interfaces.erasure import ErasureInput
 from cuebook.memory.corrections import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
 from cuebook.prompts.digest import canonical
 from cuebook.records.erasure import Kind, Receipt, Target, WouldForget, salted
 from cuebook.records.memory import Correction, Scope
+from cuebook.storage.erasure import ErasureInput
 
 log = logging.getLogger("cuebook.forget")
 
