@@ -135,18 +135,90 @@ async def test_only_edited_files_create_versions(project: Path) -> None:
             assert file.read_bytes() == same.encode()
         file.write_text(KIND.replace("concise", "brief"))
         [change] = await cue.prompt_files.push()
-        assert (change.state, change.version, change.semver, change.bump, change.suggested) == (
-            ("changed", 2, "1.0.0", "patch", "1.0.1")
-        )
-        file.write_text(KIND.replace("concise", "brief").replace("description: kind", "description: very kind"))
+        assert (change.state, change.version, change.semver, change.bump) == ("changed", 2, "1.0.1", "patch")
+        brief = KIND.replace("concise", "brief").replace("1.0.0", "1.0.1")
+        assert file.read_text() == brief, "The file has the semantic version of its text."
+        file.write_text(brief.replace("description: kind", "description: very kind"))
         [change] = await cue.prompt_files.push()
-        assert (change.version, change.suggested) == (3, "")
+        assert (change.version, change.semver) == (3, "1.0.1")
         assert (await cue.prompts.get("persona/kind")).description == "very kind"
         assert await cue.prompt_files.drift() == []
         file.write_text(KIND.replace("version: 1.0.0\n", "").replace("concise", "quick"))
         [change] = await cue.prompt_files.push()
-        assert (change.version, change.semver) == (4, "1.0.1")
+        assert (change.version, change.semver) == (4, "1.0.2")
+        assert "version: 1.0.2\n" in file.read_text()
         assert await cue.prompt_files.push() == []
+        versions = await cue.prompts.versions("persona/kind")
+        assert len({each.semver for each in versions}) == len({each.digest for each in versions}) == 3
+
+
+async def test_a_file_without_a_version_gets_one(project: Path) -> None:
+    lines = KIND.replace("version: 1.0.0\n", "")
+    file = write(project, "default/persona/kind.md", lines)
+    async with cue_in(project) as cue:
+        await cue.prompt_files.push()
+        assert file.read_text() == KIND.replace("name: persona/kind\nversion", "name: persona/kind\nversion")
+        await cue.prompts.save("persona/kind", {"identity": "Hello."})
+        await cue.prompt_files.pull()
+        file.write_bytes(file.read_bytes().replace(b"version: 1.1.0\n", b"").replace(b"\n", b"\r\n"))
+        assert await cue.prompt_files.push() == [], "The text is the same."
+        assert b"\nversion: 1.1.0\r\n" in file.read_bytes()
+        assert await cue.prompt_files.drift() == []
+
+
+async def test_two_texts_never_share_a_semantic_version(project: Path) -> None:
+    async with cue_in(project) as cue:
+        await cue.prompts.save("a", {"body": "one"})
+        await cue.prompts.fork("a", "trial")
+        main, trial = [await cue.prompts.save("a", {"body": each}, branch=each) for each in ("main", "trial")]
+        assert (main.semver, trial.semver) == ("1.0.1", "1.0.2")
+        with pytest.raises(Conflict, match=r"version 1\.0\.1 of prompt 'a' is another text"):
+            await cue.prompts.save("a", {"body": "other"}, semver="1.0.1")
+        assert (await cue.prompts.save("a", {"body": "main"}, branch="trial", semver="1.0.1")).semver == "1.0.1"
+
+
+async def test_a_rollback_writes_the_restored_text_to_its_file(project: Path) -> None:
+    file = write(project, "default/persona/kind.md", KIND)
+    async with cue_in(project, autopush=True) as cue:
+        file.write_text(KIND.replace("concise", "verbose"))
+        await cue.prompt_files.push()
+        await cue.prompts.roll_back("persona/kind", reason="worse")
+        assert file.read_text() == KIND
+        assert await cue.prompt_files.drift() == []
+        file.write_text(KIND.replace("concise", "verbose"))
+        [difference] = await cue.prompt_files.drift()
+        assert (difference.state, difference.version) == ("changed", 1)
+        file.write_text(KIND.replace("concise", "brief"))
+        [change] = await cue.prompt_files.push()
+        assert (change.version, change.semver) == (3, "1.0.2")
+        file.write_text(KIND)
+        [change] = await cue.prompt_files.push()
+        assert (change.version, change.semver) == (1, "1.0.0")
+        branch = (await cue.prompts.family("persona/kind")).branch("main")
+        assert branch is not None
+        assert (branch.active, branch.head, branch.rolled_back) == (1, 3, (2, 3)), "The file restored version 1."
+
+
+async def test_a_lost_registry_is_rebuilt_from_front_matter(project: Path) -> None:
+    file = write(project, "default/persona/kind.md", KIND)
+    async with cue_in(project, autopush=True) as cue:
+        for word in ("brief", "short"):
+            file.write_text(file.read_text().replace("concise", word).replace("brief", word))
+            await cue.prompt_files.push()
+        await cue.prompts.roll_back("persona/kind", to=2, reason="worse")
+        before = await cue.prompts.versions("persona/kind")
+    (project / "prompts/registry.json").unlink()
+    shutil.rmtree(project / ".cuebook")
+    async with cue_in(project, autopush=True) as cue:
+        after = await cue.prompts.versions("persona/kind")
+        assert [(each.number, each.semver, each.digest) for each in after] == [
+            (each.number, each.semver, each.digest) for each in before
+        ]
+        branch = (await cue.prompts.family("persona/kind")).branch("main")
+        assert branch is not None
+        assert (branch.active, branch.head) == (2, 3)
+        assert await cue.prompt_files.drift() == []
+    assert (project / "prompts/registry.json").exists()
 
 
 async def test_pulled_files_are_not_pushed_back(project: Path) -> None:

@@ -204,7 +204,8 @@ async def test_a_conversation_keeps_its_variant(project):
             assert 0 < variant["propensity"] <= 1
             assert replies[0].metadata["promptVariant"] == {
                 "id": "persona/kind", "version": variant["version"], "branch": variant["branch"],
-                "propensity": variant["propensity"], "signals": {"task_casual": 1.0},
+                "propensity": variant["propensity"],
+                "signals": {"user_pleased": 0.5, "sentiment_high": 0.5, "user_frustrated": 0.5, "task_casual": 1.0},
             }  # fmt: skip
         assert len(texts) == 2, "both variants are tried"
 

@@ -148,6 +148,7 @@ class Cuebook(Parts):
         try:
             if pushes_by_itself(self.config):
                 await push_by_itself(self.prompt_files)
+                services.restore_file = self.prompt_files.restore
             await watch.begin()
             ids = await known()
             services.settings = replace(services.settings, presets=load_presets(self.config, ids))

@@ -42,6 +42,7 @@ class Write(Struct, frozen=True, kw_only=True):
     base: int | None = None
     begins: tuple[str, int] | None = None  # branch and number from which a new branch is forked
     if_changed: bool = False  # do not store an unchanged text
+    named: bool = False  # the author chose the semantic version: Conflict if another text has it, else the next free
     audit: Record | None = None  # joins the chain in the same transaction
     at: float = 0.0  # creation time of an imported version; 0 for now
 

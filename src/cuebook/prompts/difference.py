@@ -9,7 +9,7 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple
 
@@ -272,6 +272,13 @@ def next_semver(semver: str, by: Bump) -> str:
     if by == "major":
         return f"{major + 1}.0.0"
     return f"{major}.{minor + 1}.0" if by == "minor" else f"{major}.{minor}.{patch + 1}"
+
+
+def free_semver(semver: str, taken: Collection[str]) -> str:
+    """Return the semantic version, or the next patch that is not taken by another text."""
+    while semver in taken:
+        semver = next_semver(semver, "patch")
+    return semver
 
 
 def check_semver(semver: object, *, where: str = "semver") -> str:

@@ -25,6 +25,8 @@ A file without front matter is a prompt too (kAI): one section, `body`; the rest
 store alone knows is in no file: number, digest, times, where a branch began.
 """
 
+import re
+
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.prompts.difference import check_semver
 from cuebook.prompts.digest import level
@@ -33,6 +35,9 @@ from cuebook.prompts.names import ENDING, check_branch, check_slug, parse_refere
 from cuebook.prompts.pages import FENCE, MAX_FILE, decoded, divide, join, open_page
 from cuebook.prompts.yaml_text import dump
 from cuebook.records.prompt import MAIN, Version
+
+#: The line of the key `version` in front matter: up to the colon, and a comment.
+_VERSION = re.compile(r"^([\"']?version[\"']?[ \t]*:).*?([ \t]+#[^\r]*)?(?=\r?$)")
 
 
 def read_file(text: str | bytes, *, path: str) -> Version:
@@ -71,6 +76,25 @@ def stated_keys(text: str | bytes, *, path: str) -> frozenset[str]:
     """Return the keys that a file's front matter sets, by canonical name; empty for a file without front matter."""
     front = FrontMatter(open_page(text, path=path))
     return frozenset(key for key in front.nodes if front.value_of(key) is not None)
+
+
+def with_semver(text: str | bytes, semver: str, *, path: str) -> str:
+    """Return a file with this `version` in its front matter, which is all that changes.
+
+    A file without front matter, or with a `version` that spans lines, stays as it is.
+    """
+    page, whole = open_page(text, path=path), decoded(text, path)
+    if not page.front:
+        return whole
+    lines = whole.split("\n")
+    node, name = page.front.get("version"), page.front.get("name") or page.front.get("id")
+    if node is not None:
+        lines[node.line - 1] = _VERSION.sub(rf"\g<1> {semver}\g<2>", lines[node.line - 1])
+    else:
+        at = name.line if name else next(at for at, line in enumerate(lines, 1) if line.rstrip("\r \t") == FENCE)
+        lines.insert(at, f"version: {semver}" + "\r" * lines[at - 1].endswith("\r"))
+    changed = "\n".join(lines)
+    return changed if read_file(changed, path=path).semver == semver else whole
 
 
 def slug_of(path: str) -> str:

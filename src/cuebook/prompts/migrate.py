@@ -22,7 +22,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
-from cuebook.prompts.difference import Difference, bump, check_semver, difference, next_semver
+from cuebook.prompts.difference import Difference, bump, check_semver, difference, free_semver, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.inherit import resolve
 from cuebook.prompts.names import candidates, check_branch, check_section, check_slug, parse_reference
@@ -338,10 +338,25 @@ def plan(document: Any, existing: Iterable[Version]) -> Migration:
         planned.setdefault((step.version.slug, step.version.branch), []).append(
             replace(step.version, number=step.number)
         )
-    ordered = tuple(_parents_first(steps))
+    ordered = tuple(_named_apart(_parents_first(steps), chains))
     for step in ordered:
         _check_parents(step, planned)
     return Migration(ordered, tuple(skipped))
+
+
+def _named_apart(
+    steps: Iterable[MigrationStep], chains: Mapping[tuple[str, str], Sequence[Version]]
+) -> Iterator[MigrationStep]:
+    """Yield the steps, none with the semantic version of another text of its prompt."""
+    named: dict[str, list[tuple[str, str]]] = {}
+    for (slug, _), chain in chains.items():
+        named.setdefault(slug, []).extend((each.semver, each.digest) for each in chain)
+    for step in steps:
+        version, known = step.version, named.setdefault(step.version.slug, [])
+        taken = {semver for semver, digest in known if digest != version.digest}
+        version = replace(version, semver=free_semver(version.semver, taken))
+        known.append((version.semver, version.digest))
+        yield replace(step, version=version)
 
 
 def _chains(existing: Iterable[Version]) -> dict[tuple[str, str], list[Version]]:

@@ -5,7 +5,7 @@ merge in Git, and the same versions always give the same bytes. `id, version, de
 params, path, sync` are from kAI; `type, branch, number, digest, head, labels` and `active` (if it is not the head) are
 additions; unknown keys are kept.
 
-`path` is the place of a version's text: a head's is its working file, an older one's `.objects/sha256/ab/…`, named by
+`path` is the place of a version's text: an active one's is its working file, another's `.objects/sha256/ab/…`, named by
 the SHA-256 of its bytes, so that `sha256sum` can check it and no change goes unnoticed.
 """
 
@@ -112,9 +112,9 @@ def build(
     active: Mapping[tuple[str, str], int] | None = None,
     paths: Mapping[tuple[str, str], str] | None = None,
 ) -> str:
-    """Return the registry of these versions. `heads`, `active` and `paths` are by slug and branch.
+    """Return the registry of these versions. `heads`, `active` (default: the head) and `paths` are by slug and branch.
 
-    Without a path a head is at `path_of`. Raises InvalidInput if two would share a file.
+    Without a path an active version is at `path_of`. Raises InvalidInput if two would share a file.
     """
     return layout(versions, heads, labels, active=active, paths=paths)[FILE]
 
@@ -127,22 +127,22 @@ def layout(
     active: Mapping[tuple[str, str], int] | None = None,
     paths: Mapping[tuple[str, str], str] | None = None,
 ) -> dict[str, str]:
-    """Return all files of these versions below `prompts/`: heads, objects of older ones, the registry itself."""
+    """Return all files of these versions below `prompts/`: active ones, objects of the others, the registry itself."""
     files: dict[str, str] = {}
     owners: dict[str, str] = {}
     entries: list[RegistryEntry] = []
     for version in versions:
         place = (version.slug, version.branch)
         head = heads.get(place) == version.number
+        chosen = (active or {}).get(place, heads.get(place)) == version.number
         text = write_file(version)
-        path = ((paths or {}).get(place) or path_of(*place)) if head else object_path(text)
-        if head and owners.setdefault(path.lower(), version.source) != version.source:
+        path = ((paths or {}).get(place) or path_of(*place)) if chosen else object_path(text)
+        if chosen and owners.setdefault(path.lower(), version.source) != version.source:
             raise InvalidInput(
                 f"{path}: would contain {owners[path.lower()]} and {version.source}. Rename one.", where=path
             )
         files[path] = text
         entry = _entry(version, path=path, head=head, labels=(labels or {}).get(version.slug, ()))
-        chosen = (active or {}).get(place, heads.get(place)) == version.number
         entries.append(entry if chosen == head else replace(entry, active=chosen))
     files[FILE] = render(entries)
     return files
@@ -173,7 +173,7 @@ def _entry(version: Version, *, path: str, head: bool, labels: Iterable[Label]) 
 def render(entries: Iterable[RegistryEntry]) -> str:
     """Return entries in canonical form: sorted by id, branch and number, keys sorted, one per line."""
     ordered = sorted(
-        entries, key=lambda entry: (entry.id, entry.branch, entry.number, _rank(entry.version), entry.version)
+        entries, key=lambda entry: (entry.id, entry.branch, entry.number, rank(entry.version), entry.version)
     )
     document = {"format": FORMAT, "prompts": [_form(entry) for entry in ordered]}
     return json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
@@ -202,10 +202,30 @@ def _form(entry: RegistryEntry) -> dict[str, Any]:
     return form if entry.active is None else {**form, "active": entry.active}
 
 
-def _rank(semver: str) -> tuple[int, int, int, bool]:
+def rank(semver: str) -> tuple[int, int, int, bool]:
     """Return the sort key of a semantic version, as far as a head needs it: a pre-release precedes its release."""
     parts = _SEMVER.fullmatch(semver)
     return (int(parts[1]), int(parts[2]), int(parts[3]), not parts[4]) if parts else (0, 0, 0, False)
+
+
+def rebuilt(texts: Mapping[str, Version]) -> Registry:
+    """Return the registry that the front matter of working files and objects implies, by path, for a lost one.
+
+    A branch's texts are numbered by semantic version; its working file is active. Labels, times and origins are lost.
+    """
+    branches: dict[tuple[str, str], dict[tuple[str, str], RegistryEntry]] = {}
+    for path, version in sorted(
+        texts.items(), key=lambda each: each[0].startswith(OBJECTS)
+    ):  # a file before its object
+        entry = _entry(replace(version, digest=digest_of(version)), path=path, head=False, labels=())
+        branches.setdefault((version.slug, version.branch), {}).setdefault((entry.version, entry.digest), entry)
+    entries: list[RegistryEntry] = []
+    for found in branches.values():
+        ordered = sorted(found.values(), key=lambda entry: rank(entry.version))
+        for number, entry in enumerate(ordered, 1):
+            active = not entry.path.startswith(OBJECTS)
+            entries.append(replace(entry, number=number, head=number == len(ordered), active=active))
+    return Registry(tuple(entries))
 
 
 # ---------------------------------------------------------------- reading
@@ -241,7 +261,7 @@ def _with_heads(entries: tuple[RegistryEntry, ...]) -> tuple[RegistryEntry, ...]
     newest: dict[tuple[str, str], RegistryEntry] = {}
     for entry in entries:
         best = newest.setdefault((entry.id, entry.branch), entry)
-        if _rank(entry.version) > _rank(best.version):
+        if rank(entry.version) > rank(best.version):
             newest[entry.id, entry.branch] = entry
     return tuple(replace(entry, head=newest[entry.id, entry.branch] is entry) for entry in entries)
 

@@ -7,9 +7,11 @@ import msgspec
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.interfaces.prompts import DEPTH, EventKind, Family, FamilyPage, PromptEvent, StoredKey, Write
+from cuebook.prompts.difference import free_semver, next_semver
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, ema_revised, update, update_revised
 from cuebook.prompts.names import parse_reference
+from cuebook.prompts.registry import rank
 from cuebook.prompts.select import features, known_signals
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
@@ -19,8 +21,19 @@ from cuebook.storage.audit import chained
 from cuebook.storage.database.record import columns, record
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
 
+
+class _Naming(msgspec.Struct, frozen=True):
+    """What names a text: its semantic version and its digest, and its place."""
+
+    branch: str
+    number: int
+    semver: str
+    digest: str
+
+
 _version = msgspec.json.Decoder(Version).decode
 _event = msgspec.json.Decoder(PromptEvent).decode
+_naming = msgspec.json.Decoder(_Naming).decode
 _observation = msgspec.json.Decoder(Observation).decode
 _posterior = msgspec.json.Decoder(Posterior).decode
 _encode = msgspec.json.Encoder().encode
@@ -79,12 +92,22 @@ class PromptStore(Noun):
     ) -> list[Version]:
         """Store versions, all or none, and make each the head and active version of its branch.
 
-        Return the stored versions, or the existing ones if unchanged. Raises Conflict if a head differs from its
-        `base`, NotFound for a missing start of a branch.
+        Return the stored versions, or the existing ones if unchanged. No two texts of a prompt have the same semantic
+        version: one that is taken or below the branch's newest is raised. Raises Conflict if a head differs from its
+        `base` or an author's semantic version is taken, NotFound for a missing start of a branch.
         """
-        return bound(
-            transaction, scope, once, lambda: [_save(transaction, scope.tenant, each, by, now) for each in writes]
-        )
+
+        def work() -> list[Version]:
+            namings: dict[str, list[_Naming]] = {}
+            for slug in dict.fromkeys(each.version.slug for each in writes):
+                cursor = transaction.run("prompt_versions", tenant=scope.tenant, slug=slug, branch=None)
+                namings[slug] = [_naming(body) for (body,) in cursor]
+            return [
+                _save(transaction, scope.tenant, each, by=by, now=now, namings=namings[each.version.slug])
+                for each in writes
+            ]
+
+        return bound(transaction, scope, once, work)
 
     @write
     def move_label(
@@ -283,7 +306,9 @@ def _note(transaction: Transaction, tenant: str, slug: str, event: PromptEvent) 
 # ---- writing --------------------------------------------------------------------------------------------------------
 
 
-def _save(transaction: Transaction, tenant: str, write: Write, by: str, now: float) -> Version:
+def _save(
+    transaction: Transaction, tenant: str, write: Write, *, by: str, now: float, namings: list[_Naming]
+) -> Version:
     version = write.version
     place = {"tenant": tenant, "slug": version.slug, "branch": version.branch}
     stands = transaction.one("prompt_branch_get", **place)
@@ -308,9 +333,12 @@ def _save(transaction: Transaction, tenant: str, write: Write, by: str, now: flo
         if before.digest == digest:
             return before
     number = (stands["head"] if stands else 0) + 1
+    semver = _free(write, digest, namings)
+    namings.append(_Naming(version.branch, number, semver, digest))
     stored = msgspec.structs.replace(
         version,
         number=number,
+        semver=semver,
         digest=digest,
         created_at=write.at or now,
         author=version.author or by,
@@ -324,8 +352,24 @@ def _save(transaction: Transaction, tenant: str, write: Write, by: str, now: flo
     _note(transaction, tenant, version.slug, event)
     if write.audit:
         chosen = {**(write.audit.selection or {}), "branch": stored.branch, "number": number}
-        chained(transaction, tenant, [msgspec.structs.replace(write.audit, selection=chosen)])
+        chained(transaction, tenant, [msgspec.structs.replace(write.audit, version=semver, selection=chosen)])
     return stored
+
+
+def _free(write: Write, digest: str, namings: Sequence[_Naming]) -> str:
+    """Return a version's semantic version, raised above its branch's newest and to one that no other text has."""
+    semver, slug, branch = write.version.semver, write.version.slug, write.version.branch
+    taken = {each.semver for each in namings if each.digest != digest}
+    if write.named and semver in taken:
+        msg = (
+            f"semver: version {semver} of prompt {slug!r} is another text. Use {next_semver(semver, 'patch')} or later,"
+            " or omit it."
+        )
+        raise Conflict(msg)
+    newest = max((each for each in namings if each.branch == branch), key=lambda each: each.number, default=None)
+    if newest and not (write.named or write.at) and newest.digest != digest and rank(semver) < rank(newest.semver):
+        semver = next_semver(newest.semver, "patch")
+    return free_semver(semver, taken)
 
 
 def _activate(transaction: Transaction, tenant: str, slug: str, event: PromptEvent) -> Branch:

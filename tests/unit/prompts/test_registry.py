@@ -71,8 +71,8 @@ def test_a_built_registry_parses_and_matches_its_files():
     assert render(registry.entries) == files["registry.json"]
     assert check(registry, files) == []
     assert [(entry.name, entry.path) for entry in registry.entries] == [
-        ("persona/kind_helper@main:1", object_path(write_file(cue()[0]))),
-        ("persona/kind_helper@main:2", "default/persona/kind_helper.md"),
+        ("persona/kind_helper@main:1", "default/persona/kind_helper.md"),
+        ("persona/kind_helper@main:2", object_path(write_file(cue()[1]))),
         ("persona/kind_helper@trial:1", "default/persona/kind_helper@trial.md"),
         ("system/base@main:1", "system/base.md"),
     ]

@@ -4,8 +4,8 @@
 | --- | --- | --- | --- |
 | same | equal | - | - |
 | new | the database has no such branch | stores it, with the history in its registry | - |
-| changed | the file was edited | stores a version | skips it |
-| behind | the database has newer versions | skips it | writes the file |
+| changed | the file was edited | stores a version, or restores the earlier one that it is | skips it |
+| behind | another version is active in the database | skips it | writes the file |
 | missing | there is no file | - | writes the file |
 | both | both changed since the last synchronization | refuses | refuses |
 
@@ -35,20 +35,22 @@ _PAGE = 200
 
 
 class BranchState(Struct, frozen=True, kw_only=True):
-    """A branch's file and head. `file` is the version to store, None if the file was not parsed again."""
+    """A branch's file and active version. `file` is the version to store, None if the file was not parsed again."""
 
     place: Place
     path: str
     state: State
     source: PromptFile | None = None
     file: Version | None = None
-    head: Version | None = None
+    active: Version | None = None
+    newest: int = 0  # the branch's newest version, 0 for no branch; after a rollback it is not the active one
+    restores: int = 0  # the earlier version that a changed file is
     text: str = ""  # SHA-256 of the file's content
 
     @property
     def display_version(self) -> Version | None:
-        """The version to show: the head, or the file without a head."""
-        return self.head or self.file
+        """The version to show: the active one, or the file of a new branch."""
+        return self.active or self.file
 
     @property
     def base(self) -> Base:
@@ -74,59 +76,53 @@ async def compare(
     services: Services, shelf: PromptFolder, contents: Contents, families: Mapping[str, Family], agreed: Agreed
 ) -> list[BranchState]:
     """Return the state of each branch in the folder or of these prompts."""
-    heads = await _heads(services, families)
+    branches = {(slug, each.name): each for slug, family in families.items() for each in family.branches}
     files = {each.place: each for each in contents.prompts}
     standings = []
-    for place in sorted({*files, *heads}):
-        source, head = files.get(place), heads.get(place)
+    for place in sorted({*files, *branches}):
+        source, active = files.get(place), families[place[0]].version(place[1]) if place in branches else None
+        newest = branches[place].head if place in branches else 0
         if source is None:
-            standings.append(BranchState(place=place, path=path_of(*place), state="missing", head=head))
+            path = path_of(*place)
+            standings.append(BranchState(place=place, path=path, state="missing", active=active, newest=newest))
             continue
-        if head is None and source.version is None:  # not the database that it was pushed to
+        if active is None and source.version is None:  # not the database that it was pushed to
             source = await asyncio.to_thread(shelf.reread, source)
-        file = wanted(source, head)
+        file = wanted(source, active)
         base = agreed.get(place)
         text = text_hash(file) if file else base.text if base else ""
-        state = await _state(services, text, head, base.text if base else None)
-        standings.append(
-            BranchState(place=place, path=source.path, state=state, source=source, file=file, head=head, text=text)
-        )
+        state, restores = await _state(services, text, active, base.text if base else None)
+        entry = BranchState(place=place, path=source.path, state=state, source=source, file=file, active=active)
+        standings.append(replace(entry, newest=newest, restores=restores, text=text))
     return standings
 
 
-def wanted(source: PromptFile, head: Version | None) -> Version | None:
-    """Return the version that a file would become on top of the head, which supplies omitted fields."""
+def wanted(source: PromptFile, active: Version | None) -> Version | None:
+    """Return the version that a file would become on top of the active one, which supplies omitted fields.
+
+    A file without a `version`, or with that of the active text, gets the semantic version that its change requires.
+    """
     version = source.version
-    if version is None or head is None:
+    if version is None or active is None:
         return version
     if not source.said:
-        version = replace(head, sections=version.sections, override_sections={})
-    if "version" in source.said:
+        version = replace(active, sections=version.sections, override_sections={})
+    if "version" in source.said and version.semver != active.semver:
         return version
-    return replace(version, semver=next_semver(head.semver, bump(difference(head, version))))
+    return replace(version, semver=next_semver(active.semver, bump(difference(active, version))))
 
 
-async def _heads(services: Services, families: Mapping[str, Family]) -> dict[Place, Version]:
-    """Return the newest version of each branch."""
-    heads: dict[Place, Version] = {}
-    for slug, family in families.items():
-        for branch in family.branches:
-            head = family.version(branch.name)
-            if head is None or head.number != branch.head:  # rolled back
-                [head] = await services.prompts.versions(Scope(), slug, branch=branch.name, numbers=[branch.head])
-            heads[slug, branch.name] = head
-    return heads
-
-
-async def _state(services: Services, text: str, head: Version | None, base: str | None) -> State:
-    if head is None:
-        return "new"
-    theirs = text_hash(head)
+async def _state(services: Services, text: str, active: Version | None, base: str | None) -> tuple[State, int]:
+    """Return a branch's state and the earlier version that a changed file is, 0 for none."""
+    if active is None:
+        return "new", 0
+    theirs = text_hash(active)
     if text == theirs:
-        return "same"
-    if base is None:
-        older = await services.prompts.versions(Scope(), head.slug, branch=head.branch)
-        return "behind" if text in {text_hash(each) for each in older} else "changed"
-    if theirs == base:
-        return "changed"
-    return "behind" if text == base else "both"
+        return "same", 0
+    if base is not None and theirs != base:
+        return ("behind" if text == base else "both"), 0
+    versions = await services.prompts.versions(Scope(), active.slug, branch=active.branch)
+    numbers = [each.number for each in versions if text_hash(each) == text]
+    if base is None and numbers:
+        return "behind", 0
+    return "changed", max((each for each in numbers if each < active.number), default=0)

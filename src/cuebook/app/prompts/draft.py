@@ -103,7 +103,6 @@ class PromptDraft(Struct, frozen=True, kw_only=True):
     base: int
     text: str
     before: Version | None = None
-    newest: str = ""  # the head's semantic version; after a rollback it differs from that of `before`
 
 
 async def draft_of(services: Services, slug: str, branch: str | None = None, *, new: bool = False) -> PromptDraft:
@@ -119,15 +118,8 @@ async def draft_of(services: Services, slug: str, branch: str | None = None, *, 
     family = await prompts.family(slug)
     before = await prompts.get(family.slug, branch=branch)
     stands = family.branch(before.branch)
-    head = before if stands is None else await prompts.get(family.slug, branch=before.branch, version=stands.head)
-    return PromptDraft(
-        slug=before.slug,
-        branch=before.branch,
-        base=head.number,
-        text=write_file(before),
-        before=before,
-        newest=head.semver,
-    )
+    base = stands.head if stands else before.number
+    return PromptDraft(slug=before.slug, branch=before.branch, base=base, text=write_file(before), before=before)
 
 
 def read_draft(draft: PromptDraft, text: str | bytes, *, name: str = "") -> Version:
@@ -149,7 +141,7 @@ def read_draft(draft: PromptDraft, text: str | bytes, *, name: str = "") -> Vers
     version = replace(version, slug=draft.slug, branch=draft.branch)
     if draft.before is None:
         return version
-    return _numbered(version, draft.before, said_version="version" in keys, newest=draft.newest)
+    return _numbered(version, draft.before, said_version="version" in keys)
 
 
 def changes(draft: PromptDraft, version: Version) -> bool:
@@ -157,11 +149,10 @@ def changes(draft: PromptDraft, version: Version) -> bool:
     return draft.before is None or write_file(version) != write_file(draft.before)
 
 
-def _numbered(version: Version, before: Version, *, said_version: bool, newest: str = "") -> Version:
+def _numbered(version: Version, before: Version, *, said_version: bool) -> Version:
     if said_version and version.semver != before.semver:
         return version
-    asked = bump(difference(before, version))
-    return replace(version, semver=before.semver if asked == "none" else next_semver(newest or before.semver, asked))
+    return replace(version, semver=next_semver(before.semver, bump(difference(before, version))))
 
 
 async def save_draft(services: Services, draft: PromptDraft, version: Version, *, by: str = "") -> Version:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
-from cuebook.app.prompts.base import Agreed, BaseFile, base_file_of, text_hash
+from cuebook.app.prompts.base import Agreed, Base, BaseFile, base_file_of, text_hash
 from cuebook.app.prompts.compare import BranchState, State, compare, families_of, wanted
 from cuebook.app.prompts.draft import PlannedVersion, check_planned, save_planned
 from cuebook.app.prompts.folder import CachedFile, Contents, Place, PromptFolder, data_hash
@@ -24,8 +24,10 @@ from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput
 from cuebook.prompts import registry as registry_drift
-from cuebook.prompts.difference import Bump, bump, difference, next_semver
-from cuebook.prompts.registry import FILE, path_of
+from cuebook.prompts.difference import Bump, bump, difference
+from cuebook.prompts.digest import digest_of
+from cuebook.prompts.files import with_semver
+from cuebook.prompts.registry import FILE, Registry, path_of
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 
@@ -35,8 +37,7 @@ _log = logging.getLogger("cuebook.prompts")
 class SyncChange(Struct, frozen=True, kw_only=True):
     """A change of push or pull to a branch, made or planned, or the difference of its file and head.
 
-    `version` and `semver` are those afterwards. `bump` is the semantic version change required, and `suggested` the
-    fitting version if the file still has the old one.
+    `version` and `semver` are those afterwards. `bump` is the semantic version change required.
     """
 
     path: str
@@ -46,7 +47,6 @@ class SyncChange(Struct, frozen=True, kw_only=True):
     version: int = 0
     semver: str = ""
     bump: Bump = "none"
-    suggested: str = ""
     message: str = ""
 
 
@@ -67,8 +67,9 @@ class PromptFiles:
     async def push(self, folder: Path | None = None, *, dry_run: bool = False, force: bool = False) -> list[SyncChange]:
         """Store the files that were edited or added, all or nothing, and return the changes.
 
-        Raises InvalidInput or BackendError naming the invalid file, and Conflict if the database changed too; `force`
-        then stores the file's text as the newest version.
+        A file without a `version`, or with that of another text, gets its own. Raises InvalidInput or BackendError
+        naming the invalid file, and Conflict if the database changed too; `force` then stores the file's text as the
+        newest version.
         """
         shelf, base = self._shelf(folder)
         contents, agreed = await asyncio.to_thread(_read, shelf, base)
@@ -78,18 +79,28 @@ class PromptFiles:
             _refuse_clash(shelf, standings, "`push --force` keeps the file, `pull --force` keeps the stored version")
         over = ("new", "changed", *(("both", "behind") if force else ()))
         due = [await self._filled(shelf, each) for each in standings if each.state in over]
-        planned = [one for each in due for one in await self._planned(shelf, contents, each)]
+        registry = contents.registry
+        if registry is None and due:
+            registry = await asyncio.to_thread(shelf.rebuilt, contents.prompts)
+        restored = [Pointers(place=each.place, active=each.restores) for each in due if each.restores]
+        planned = [one for each in due if not each.restores for one in await self._planned(shelf, registry, each)]
         await check_planned(self._services, planned)
         numbers = {(each.version.slug, each.version.branch): each.number for each in planned}
         pushed = [_pushed(each, numbers.get(each.place, 1)) for each in due]
         if dry_run:
             return pushed
+        stored: dict[tuple[str, str, str], Version] = {}
         if planned:
-            await save_planned(self._services, planned, families)
-            await self._point([brought(contents.registry, each.file, each.state) for each in due if each.file])
-        agreed |= {each.place: each.base for each in (*(one for one in standings if one.state == "same"), *due)}
+            saved = await save_planned(self._services, planned, families)
+            stored = {(*_place(each), each.digest): each for each in saved}
+            await self._point([brought(registry, each.file, each.state) for each in due if each.file])
+        await self._point(restored)
+        semvers = {each.place: _semver_of(each, stored) for each in due}
+        fine = [each for each in standings if each.state == "same"]
+        agreed |= await asyncio.to_thread(lambda: {each.place: _stated(shelf, each, semvers) for each in (*fine, *due)})
         await asyncio.to_thread(base.write, agreed)
-        if planned or (contents.registry is None and os.access(shelf.root, os.W_OK)):
+        pushed = [replace(each, semver=semvers[each.slug, each.branch]) for each in pushed]
+        if planned or restored or (contents.registry is None and os.access(shelf.root, os.W_OK)):
             await self._list_anew(shelf, contents, {each.place[0] for each in due})
         return pushed
 
@@ -101,7 +112,7 @@ class PromptFiles:
         dry_run: bool = False,
         force: bool = False,
     ) -> list[SyncChange]:
-        """Write the files of the heads, older versions to `.objects`, and the registry. Return the changes.
+        """Write the files of the active versions, the others to `.objects`, and the registry. Return the changes.
 
         `slugs` limits it to these prompts. An edited file is kept; if the database changed too, this raises Conflict,
         unless `force` overwrites both.
@@ -122,11 +133,11 @@ class PromptFiles:
         fresh = {each.place for each in due}
         files = await self._lay_out(shelf, contents, None if slugs is None else set(families), fresh)
         for each in standings:
-            if each.place in fresh and each.head is not None:
+            if each.place in fresh and each.active is not None:
                 data = data_hash(files[each.path].encode())
-                agreed[each.place] = replace(each.base, text=text_hash(each.head), data=data)
+                agreed[each.place] = replace(each.base, text=text_hash(each.active), data=data)
             elif each.state == "same":
-                agreed[each.place] = each.base
+                agreed[each.place] = await asyncio.to_thread(_stated, shelf, each, {})
         await asyncio.to_thread(base.write, agreed)
         return changes
 
@@ -161,6 +172,13 @@ class PromptFiles:
                 )
         return sync_changes
 
+    async def restore(self, slug: str) -> None:
+        """Write a prompt's active versions to their files after a rollback. Log a failure: the rollback stands."""
+        try:
+            await self.pull(slugs=[slug])
+        except CuebookError as error:
+            _log.warning("%s (version restored in the database only)", error)
+
     async def edited(self, slug: str, branch: str) -> tuple[str, Version] | None:
         """Return the path and the content of a branch's file if it has unpushed edits.
 
@@ -192,21 +210,22 @@ class PromptFiles:
         if standing.file is not None or standing.source is None:
             return standing
         source = await asyncio.to_thread(shelf.reread, standing.source)
-        return replace(standing, source=source, file=wanted(source, standing.head))
+        return replace(standing, source=source, file=wanted(source, standing.active))
 
-    async def _planned(self, shelf: PromptFolder, contents: Contents, standing: BranchState) -> list[PlannedVersion]:
+    async def _planned(
+        self, shelf: PromptFolder, registry: Registry | None, standing: BranchState
+    ) -> list[PlannedVersion]:
         """Return the versions to store for a file: those its registry lists beyond the database, then its own."""
         if standing.file is None:
             return []
-        past = await asyncio.to_thread(history_of, shelf, contents.registry, standing.file, standing.head)
-        first = standing.head.number if standing.head else 0
+        past = await asyncio.to_thread(history_of, shelf, registry, standing.file, standing.active, standing.newest)
         return [
             PlannedVersion(version=version, base=base, origin=past.origin, at=at)
-            for base, (version, at) in enumerate((*past.versions, (standing.file, past.at)), first)
+            for base, (version, at) in enumerate(past.versions, standing.newest)
         ]
 
     async def _point(self, pointers: Sequence[Pointers]) -> None:
-        """Restore labels and rollbacks of prompts that were stored with their history."""
+        """Restore the labels and the active versions that files and registry have."""
         for each in pointers:
             slug, branch = each.place
             known = {one.number for one in await self._services.prompts.versions(Scope(), slug, branch=branch)}
@@ -214,7 +233,7 @@ class PromptFiles:
                 if number in known:
                     await self._prompts.label(slug, name, branch=branch, version=number)
             if each.active in known and each.active != max(known):
-                await self._prompts.roll_back(slug, branch=branch, to=each.active, reason="as the registry has it")
+                await self._prompts.roll_back(slug, branch=branch, to=each.active, reason="its file has this version")
 
     async def _list_anew(self, shelf: PromptFolder, contents: Contents, slugs: Collection[str]) -> None:
         """Write the derived files: registry and older versions. A read-only folder is not an error."""
@@ -226,7 +245,7 @@ class PromptFiles:
     async def _lay_out(
         self, shelf: PromptFolder, contents: Contents, slugs: Collection[str] | None, fresh: Collection[Place] = ()
     ) -> Mapping[str, str]:
-        """Write the files of the `fresh` heads, the objects of older versions and the registry, of all or some prompts.
+        """Write the files of the `fresh` branches, other versions' objects and the registry, of all or some prompts.
 
         Return all files of these prompts by path.
         """
@@ -281,8 +300,8 @@ def _read(shelf: PromptFolder, base: BaseFile) -> tuple[Contents, Agreed]:
 def _refuse_clash(shelf: PromptFolder, standings: Sequence[BranchState], way_out: str) -> None:
     """Raise Conflict if file and database both changed."""
     for each in standings:
-        if each.state == "both" and each.head is not None:
-            where = each.head.source.removeprefix("prompt:")
+        if each.state == "both" and each.active is not None:
+            where = each.active.source.removeprefix("prompt:")
             raise Conflict(f"{shelf.display_name(each.path)}: changed on disk and in the database ({where}). {way_out}")
 
 
@@ -298,17 +317,43 @@ def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[BranchSta
 
 
 def _pushed(standing: BranchState, number: int) -> SyncChange:
-    file, head = standing.file, standing.head
-    if file is None or head is None:
+    file, active = standing.file, standing.active
+    if file is None or active is None:
         return replace(_change(standing), version=number)
-    asked = bump(difference(head, file))
-    stays = asked != "none" and file.semver == head.semver
-    return replace(
-        _change(standing, file),
-        version=number,
-        bump=asked,
-        suggested=next_semver(head.semver, asked) if stays else "",
-    )
+    number = standing.restores or number
+    return replace(_change(standing, file), version=number, bump=bump(difference(active, file)))
+
+
+def _place(version: Version) -> Place:
+    return version.slug, version.branch
+
+
+def _semver_of(standing: BranchState, stored: Mapping[tuple[str, str, str], Version]) -> str:
+    """Return the semantic version that a file's text was stored with."""
+    file = standing.file
+    found = stored.get((*standing.place, digest_of(file))) if file else None
+    return found.semver if found else file.semver if file else ""
+
+
+def _stated(shelf: PromptFolder, standing: BranchState, semvers: Mapping[Place, str]) -> Base:
+    """Write the stored semantic version into a file with another one or none. Return the state to store. Blocks."""
+    source, file = standing.source, standing.file
+    if source is None or source.version is None or file is None:
+        return standing.base
+    semver = semvers.get(standing.place, file.semver)
+    base = replace(standing.base, text=text_hash(replace(file, semver=semver)))
+    if not source.said or ("version" in source.said and source.version.semver == semver):
+        return base
+    data = shelf.bytes_of(source.path)
+    if data_hash(data) != source.data:  # edited meanwhile
+        return base
+    text = with_semver(data, semver, path=source.path)
+    try:
+        shelf.write(source.path, text)
+    except BackendError as error:
+        _log.warning("%s (the push itself succeeded)", error)
+        return base
+    return replace(base, data=data_hash(text.encode()))
 
 
 def _change(standing: BranchState, version: Version | None = None) -> SyncChange:

@@ -11,7 +11,8 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -127,10 +128,21 @@ class PromptFolder:
 
     def texts(self) -> dict[str, bytes]:
         """Return the bytes of all files that a registry may list, prompts and objects, by path."""
+        return {name: self.bytes_of(name) for name in self._paths()} | self._objects()
+
+    def _objects(self) -> dict[str, bytes]:
         objects = self.root / registries.OBJECTS
         listed = sorted(objects.glob("*/*")) if objects.is_dir() else []
-        names = [*self._paths(), *(file.relative_to(self.root).as_posix() for file in listed)]
-        return {name: self.bytes_of(name) for name in names}
+        return {name: self.bytes_of(name) for name in (file.relative_to(self.root).as_posix() for file in listed)}
+
+    def rebuilt(self, prompts: Iterable[PromptFile]) -> registries.Registry:
+        """Return the registry that the front matter of these files and of all objects implies; skip invalid objects."""
+        texts = {each.path: each.version for each in prompts if each.version is not None}
+        for path, data in self._objects().items():
+            with suppress(InvalidInput):
+                if registries.is_object(path, data):
+                    texts[path] = read_file(data, path=path)
+        return registries.rebuilt(texts)
 
     def bytes_of(self, path: str) -> bytes:
         """Return the bytes of a file of this folder. Raises InvalidInput, BackendError naming it."""

@@ -30,42 +30,48 @@ class Pointers(Struct, frozen=True, kw_only=True):
 
 
 class Past(Struct, frozen=True, kw_only=True):
-    """A branch's history in a registry: older versions with their times, oldest first, and its origin.
+    """The versions to store for a branch's file, with their times (0: unknown), oldest first, and its origin."""
 
-    `at` is when the file's own text was written; 0 if unknown.
-    """
-
-    versions: tuple[tuple[Version, float], ...] = ()
+    versions: tuple[tuple[Version, float], ...]
     origin: tuple[str, int] | None = None
-    at: float = 0.0
 
 
-def history_of(shelf: PromptFolder, registry: Registry | None, file: Version, head: Version | None) -> Past:
-    """Return the versions of a branch between the database's head (None: no branch) and its file. Blocks.
+def history_of(
+    shelf: PromptFolder, registry: Registry | None, file: Version, active: Version | None, newest: int
+) -> Past:
+    """Return the versions of a registry after the database's `newest` (0: no branch), the file's among them. Blocks.
 
-    Returns none if the registry is incomplete, an object's text does not match its name, or the registry's history
-    differs from the database's. Then the file is simply one more version after the head.
+    Returns only the file's if the registry is incomplete, an object's text does not match its name, or the registry's
+    history differs from the database's. Then the file is simply one more version after the newest.
     """
     place = (file.slug, file.branch)
     entries = _entries(registry, place)
-    last = entries[-1] if entries else None
-    same = last is not None and last.head and last.digest == digest_of(file)
-    past = Past(origin=_origin(entries[0]) if entries else None, at=_time(last) if last and same else 0.0)
+    own = _own(entries)
+    same = own is not None and own.digest == digest_of(file)
+    origin = _origin(entries[0]) if entries else None
+    alone = Past(versions=((file, _time(own) if own and same else 0.0),), origin=origin)
     numbers = [entry.number for entry in entries]
     if not numbers or numbers[0] != 1 or any(after != before + 1 for before, after in pairwise(numbers)):
-        return past
-    if head is not None:
-        known = len(entries) > head.number and entries[head.number - 1].digest == head.digest
+        return alone
+    if active is not None:
+        known = len(entries) > newest and entries[active.number - 1].digest == active.digest
         if not (same and known):
-            return past
-        entries = entries[head.number :]
+            return alone
+        entries = entries[newest:]
+    elif not same and own is not entries[-1]:  # an edited file that replaced a restored version
+        return alone
     versions = []
-    for entry in (each for each in entries if not each.head):
-        version = _object(shelf, entry, place)
+    for entry in entries:
+        version = file if entry is own else _object(shelf, entry, place)
         if version is None:
-            return past
-        versions.append((version, _time(entry)))
-    return replace(past, versions=tuple(versions))
+            return alone
+        versions.append((version, 0.0 if entry is own and not same else _time(entry)))
+    return Past(versions=tuple(versions), origin=origin) if versions else alone
+
+
+def _own(entries: Sequence[RegistryEntry]) -> RegistryEntry | None:
+    """Return the entry of a branch's working file: its active version."""
+    return next((each for each in reversed(entries) if not each.path.startswith(registries.OBJECTS)), None)
 
 
 def _object(shelf: PromptFolder, entry: RegistryEntry, place: Place) -> Version | None:
@@ -96,10 +102,10 @@ def brought(registry: Registry | None, file: Version, state: str) -> Pointers:
     pointers = pointers_of(registry, place)
     if state == "new":
         return pointers
-    last = next(reversed(_entries(registry, place)), None)
-    if last is None or not last.head or last.digest != digest_of(file):
+    own = _own(_entries(registry, place))
+    if own is None or own.digest != digest_of(file):
         return Pointers(place=place)
-    return replace(pointers, labels=tuple(each for each in pointers.labels if each[1] == last.number))
+    return replace(pointers, labels=tuple(each for each in pointers.labels if each[1] == own.number))
 
 
 def astray(registry: Registry, family: Family) -> list[str]:

@@ -165,7 +165,7 @@ class PromptLearningApi(PromptReading):
         by: str = "",
         idempotency_key: str | None = None,
     ) -> Branch:
-        """Make an earlier version active again. The rolled-back one is not selected again until `clear`.
+        """Make an earlier version active again, and write it to its file. The other is not selected until `clear`.
 
         `to` defaults to the version before the active one. Raises InvalidInput if there is none.
         """
@@ -189,7 +189,9 @@ class PromptLearningApi(PromptReading):
                 at=services.clock.now(),
             )
             record = receipt(services, active, "rollback", agent=by, context={"to": target, "reason": reason})
-            return await services.prompts.activate(Scope(), active.slug, event, audit=record, once=asking)
+            stands = await services.prompts.activate(Scope(), active.slug, event, audit=record, once=asking)
+            await services.restore_file(active.slug)
+            return stands
 
         return await run_once(services, idempotency_key, ["rollback", slug, branch, to, reason], Branch, work, user=by)
 

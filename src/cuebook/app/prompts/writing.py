@@ -114,8 +114,8 @@ class PromptWriting(PromptReading):
     ) -> Version:
         """Store a new version of a prompt, or a new prompt; omitted fields keep their values.
 
-        `base` is the version that the edit started from: raises Conflict if the head is newer. `semver` defaults to the
-        increment that the changes require, `author` to `by`. Raises InvalidInput.
+        `base` is the version that the edit started from: raises Conflict if the head is newer, or if another text has
+        the given `semver` (default: the increment that the changes require). `author` defaults to `by`.
         """
         check_slug(slug)
         check_branch(branch)
@@ -147,7 +147,7 @@ class PromptWriting(PromptReading):
                 **{name: value for name, value in changes.items() if value is not None},
             )
             ready = await _numbered(version, before, semver)
-            return (await self._store([ready], base=base, by=author or by, asking=asking))[0]
+            return (await self._store([ready], base=base, by=author or by, asking=asking, named=semver is not None))[0]
 
         asked = ["save", slug, branch, changes, inherits, semver, base, author]
         return await stored_once(self._services, idempotency_key, asked, write, user=by)
@@ -287,12 +287,17 @@ class PromptWriting(PromptReading):
         by: str,
         if_changed: bool = False,
         asking: StoredKey | None = None,
+        named: bool = False,
     ) -> list[Version]:
         await self.check(versions)
         ready = [sealed(each) for each in versions]
         writes = [
             Write(
-                version=each, base=base, if_changed=if_changed, audit=receipt(self._services, each, "write", agent=by)
+                version=each,
+                base=base,
+                if_changed=if_changed,
+                named=named,
+                audit=receipt(self._services, each, "write", agent=by),
             )
             for each in ready
         ]

@@ -14,7 +14,7 @@ from cuebook.app.setup.project_files import load_compaction, load_personas, load
 from cuebook.config import BudgetConfig, Config, ModelConfig, languages_of
 from cuebook.engine.core.conversation_queue import ConversationQueue
 from cuebook.engine.core.drafts import PostFactory
-from cuebook.engine.core.services import Services, Settings
+from cuebook.engine.core.services import Services, Settings, nothing_restored
 from cuebook.engine.core.time_zones import read_zone
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.dice import Clock, Dice
@@ -72,6 +72,8 @@ def services_of(services: Services, tenant: str, *, most_waiting: int) -> Servic
     store = cast("Store", Within(services.store, tenant))
     queue = services.queue if tenant == DEFAULT_TENANT else ConversationQueue(most_waiting)
     ports: dict[str, Any] = {"store": store, "prompts": store.prompts, "audit": store.audit, "queue": queue}
+    if tenant != DEFAULT_TENANT:  # only the default tenant has prompt files
+        ports["restore_file"] = nothing_restored
     settings = structs.replace(services.settings, audit_mirror=None)
     return structs.replace(services, **ports, settings=settings, caches=services.caches.for_tenant())
 

@@ -217,7 +217,6 @@ def rollback(
         version = await lookup.find(cue.prompts, prompt, branch=branch)
         at = {"branch": version.branch, "by": whoever(by)}
         stands = await cue.prompts.roll_back(version.slug, to=to, reason=reason, **at)
-        await write_through(cue, version.slug)
         active = await cue.prompts.get(version.slug, branch=version.branch, version=stands.active)
         return shapes.rolled_back(active, stands)
 

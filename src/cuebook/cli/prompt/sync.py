@@ -40,8 +40,6 @@ def push(
         return
     for each in sync_changes:
         screen.say(f"{each.path}: {'would be ' * dry_run}{_pushed(each)}")
-        if each.suggested:
-            screen.say(f"  still version {each.semver}; a {each.bump} change should be {each.suggested}")
     if not sync_changes:
         screen.say("no changes on disk")
 
@@ -114,6 +112,4 @@ def _wire(each: SyncChange) -> Wire:
         "state": each.state,
         "bump": each.bump,
     }
-    if each.suggested:
-        data["suggested"] = each.suggested
     return data | ({"message": each.message} if each.message else {})

@@ -228,6 +228,10 @@ async def nothing_changed() -> None:
     """Do nothing: without a project directory there are no files to check."""
 
 
+async def nothing_restored(_: str) -> None:
+    """Do nothing: prompts have no files."""
+
+
 async def nothing_logged(_: Collection[str]) -> bool:
     """Return True: there are no prompt logs to erase from."""
     return True
@@ -260,6 +264,7 @@ class Services(Struct, kw_only=True):
     experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None  # their current content; None = off
     catch_up: Callable[[], Awaitable[None]] = nothing_changed  # reloads changed persona and preset files
     log_prompt: Callable[[Any], None] | None = None  # queues a `prompt_logs.PromptLog` for writing; None = off
+    restore_file: Callable[[str], Awaitable[None]] = nothing_restored  # writes a prompt's files after a rollback
     # by erased kinds; returns False while data remains
     erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged
     other_tenant: Callable[[str], "Services"] | None = None  # returns the services of a tenant by name

@@ -105,6 +105,7 @@ async def _review(services: Services, slug: str, branch: Branch) -> RollbackStat
         return RollbackStatus(decision="lost", reason="another process changed the branch first")
     finally:
         services.caches.trials.pop((slug, branch.name), None)
+    await services.restore_file(slug)
     return found
 
 
