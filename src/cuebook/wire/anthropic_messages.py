@@ -57,7 +57,7 @@ class ConvertedMessage(Struct, frozen=True):
 
 
 # ---------------------------------------------------------------- reading
-def read_turned(raws: Sequence[Raw]) -> list[ConvertedMessage]:
+def convert_messages(raws: Sequence[Raw]) -> list[ConvertedMessage]:
     """Parse a request's messages. Raises InvalidInput naming the field as `messages[n].…`."""
     messages = [load_json(raw, f"messages[{at}]") for at, raw in enumerate(raws)]
     starts = [at for at, message in enumerate(messages) if at == 0 or _role(message) != SYSTEM]

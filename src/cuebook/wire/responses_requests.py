@@ -95,7 +95,7 @@ def continued(data: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return previous, conversation
 
 
-def read_asked(body: bytes) -> ResponseRequest:
+def read_response_request(body: bytes) -> ResponseRequest:
     """Parse a request. Raises InvalidInput naming the field."""
     try:
         data = msgspec.json.decode(body, type=dict[str, Any])

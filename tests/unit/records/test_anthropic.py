@@ -12,7 +12,7 @@ from msgspec import Raw
 from cuebook.engine.proxy.messages_wire import user_of
 from cuebook.errors import InvalidInput
 from cuebook.wire.anthropic_answers import MessagesReader
-from cuebook.wire.anthropic_messages import read_reply, read_system, read_turned, write_blocks
+from cuebook.wire.anthropic_messages import convert_messages, read_reply, read_system, write_blocks
 from cuebook.wire.chat_messages import digest, read_message
 
 IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
@@ -36,7 +36,7 @@ def raw(value: Any) -> Raw:
 
 
 def turned(*messages: Any) -> list[dict[str, Any]]:
-    return [json.loads(each.chat) for each in read_turned([raw(each) for each in messages])]
+    return [json.loads(each.chat) for each in convert_messages([raw(each) for each in messages])]
 
 
 def user(*blocks: Any) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def user(*blocks: Any) -> dict[str, Any]:
 )
 def test_a_user_message_splits_into_results_and_text(blocks: list[dict[str, Any]], roles: list[str]) -> None:
     assert [each["role"] for each in turned(user(*blocks))] == roles
-    whole = read_turned([raw(user(*blocks))])
+    whole = convert_messages([raw(user(*blocks))])
     assert [json.loads(bytes(block)) for each in whole for block in each.blocks] == blocks  # no block is lost
 
 
@@ -79,7 +79,7 @@ def test_text_that_an_agent_program_adds_is_not_the_users() -> None:
     ],
 )
 def test_a_parsed_message_is_written_back_unchanged(blocks: list[dict[str, Any]]) -> None:
-    [told] = read_turned([raw(user(*blocks))])
+    [told] = convert_messages([raw(user(*blocks))])
     assert write_blocks(told.chat) == ("user", blocks)
 
 
@@ -116,7 +116,7 @@ def test_chat_messages_of_other_programs_can_be_converted() -> None:
 @pytest.mark.parametrize("wrong", [7, {"role": "robot", "content": ""}, {"role": "user"}, user(7)])
 def test_an_invalid_message_is_rejected(wrong: Any) -> None:
     with pytest.raises(InvalidInput, match=r"messages\[1\]"):
-        read_turned([raw(user(text("Hi"))), raw(wrong)])
+        convert_messages([raw(user(text("Hi"))), raw(wrong)])
     assert read_system(raw([text(""), text("a")])) == [raw(text("a"))]
 
 
@@ -176,7 +176,7 @@ blocks = st.fixed_dictionaries(
 @settings(max_examples=30)
 @given(st.lists(blocks, max_size=4), st.sampled_from(["user", "assistant"]))
 def test_any_content_is_rejected_or_parsed_and_writable(content: list[dict[str, Any]], role: str) -> None:
-    for each in read_turned([raw({"role": role, "content": content})]):
+    for each in convert_messages([raw({"role": role, "content": content})]):
         read_message(each.chat)
         json.dumps(write_blocks(each.chat, thoughts=True))
 

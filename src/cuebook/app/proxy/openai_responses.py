@@ -18,7 +18,7 @@ from cuebook.window.post_forms import whole
 from cuebook.wire.chat_answers import usage_fields
 from cuebook.wire.responses_answers import ResponsesWriter
 from cuebook.wire.responses_items import looks_foreign, may_be_ours, read_item_id
-from cuebook.wire.responses_requests import continued, read_asked, read_id
+from cuebook.wire.responses_requests import continued, read_id, read_response_request
 
 #: Number of posts loaded at a time to find an answer's input.
 PAGE = 200
@@ -38,7 +38,7 @@ class Responses:
         Raises InvalidInput if neither works: it continues a response that the upstream does not know.
         """
         try:
-            request = read_asked(body)
+            request = read_response_request(body)
         except InvalidInput as error:
             if name := await self._continues(body, user):
                 fault = str(error).rstrip(".")

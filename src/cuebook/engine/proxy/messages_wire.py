@@ -32,7 +32,7 @@ from cuebook.wire.anthropic_answers import (
     write_error,
     write_events,
 )
-from cuebook.wire.anthropic_messages import read_system, read_turned, resent_form, write_blocks
+from cuebook.wire.anthropic_messages import convert_messages, read_system, resent_form, write_blocks
 from cuebook.wire.anthropic_requests import chat_fields, left_out, plain_chat
 from cuebook.wire.chat_answers import ChatReader
 
@@ -69,7 +69,7 @@ def read_messages(services: Services, call: RelayCall) -> Request:
     """
     try:
         fields = _fields.decode(call.body)
-        turned = read_turned(_raws.decode(fields["messages"]))
+        turned = convert_messages(_raws.decode(fields["messages"]))
         system = read_system(fields["system"]) if "system" in fields else []
     except (KeyError, InvalidInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"Unsupported Anthropic request: {error}"

@@ -20,7 +20,7 @@ from cuebook.wire.answer import Answer, AnswerWriter, StreamReader
 from cuebook.wire.chat_messages import write_message
 from cuebook.wire.responses_answers import ResponsesReader, ResponsesWriter
 from cuebook.wire.responses_items import looks_foreign, may_be_ours
-from cuebook.wire.responses_requests import AnswerId, is_stored, read_asked, read_id, write_id
+from cuebook.wire.responses_requests import AnswerId, is_stored, read_id, read_response_request, write_id
 
 #: Requests that call a model.
 PATH: Final = "/responses"
@@ -39,7 +39,7 @@ class ResponsesAsChat(TranslatedWire):
     def __init__(self, services: Services, upstream: Upstream | None, call: RelayCall) -> None:
         """Parse the request. Raises InvalidInput naming the field."""
         super().__init__(services, upstream, call)
-        self._request = read_asked(call.body)
+        self._request = read_response_request(call.body)
         self.streams = self._request.fields.get("stream") is True
 
     async def load(self) -> Request:
@@ -144,7 +144,7 @@ class ResponsesWire(ChatWire):
 
         Raises InvalidInput for content that a chat completion cannot represent, or for an unknown previous answer.
         """
-        services, request = self.services, read_asked(self.call.body)
+        services, request = self.services, read_response_request(self.call.body)
         if request.conversation is not None:
             msg = "conversation: its items are stored by the provider. Use previous_response_id or send all items."
             raise InvalidInput(msg, where="conversation")

@@ -123,7 +123,7 @@ async def answer_of(
     async with aclosing(pieces):  # type: ignore[type-var]
         try:
             async for piece in pieces:
-                begun = begun or (isinstance(piece, Head) and _streams(piece))
+                begun = begun or (isinstance(piece, Head) and piece.is_stream)
                 yield piece
         except CuebookError as error:
             if not begun or isinstance(error, UpstreamError):
@@ -136,17 +136,12 @@ def _said(fault: Failure) -> bytes:
     return b"data: " + _encode(fault.openai())
 
 
-def _streams(head: Head) -> bool:
-    """Return whether an answer is an event stream."""
-    return head.headers.get("content-type", "").lower().startswith("text/event-stream")
-
-
 def begin(head: Head) -> Start:
     """Return an upstream's head with headers for the stored turn and its branch."""
     ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)} if head.turn else {}
     if head.side:
         ours["x-cuebook-branch"] = SIDE
-    return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not _streams(head))
+    return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not head.is_stream)
 
 
 @get("/v1/models", responses=wire.openai_answers(dict[str, Any]))
