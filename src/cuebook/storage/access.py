@@ -10,9 +10,9 @@ from cuebook.errors import Conflict, NotFound
 from cuebook.interfaces.prompts import StoredKey
 from cuebook.records.conversation import Conversation
 from cuebook.records.digest import digest_of
-from cuebook.records.memory import Correction, Memory, Scope
+from cuebook.records.memory import Correction, Memory, Place, Scope
 from cuebook.storage.database.record import columns, record
-from cuebook.storage.database.transaction import Row, Transaction
+from cuebook.storage.database.transaction import Transaction
 
 T = TypeVar("T")
 
@@ -192,9 +192,9 @@ def raise_epoch(transaction: Transaction, tenant: str, kind: str = "", owner: st
     return int(transaction.value("epoch_raise", tenant=tenant, kind=kind, owner=_named(kind, owner)))
 
 
-def bar_epoch(transaction: Transaction, tenant: str, row: Row, no: int, post: str) -> None:
+def bar_epoch(transaction: Transaction, place: Place, category: str, *, tenant: str, no: int, post: str) -> None:
     """Block a post from adding a memory of a category to a place again, because that memory was erased."""
-    raise_epoch(transaction, tenant, "source", _source(row["kind"], row["owner"], row["category"], no, post))
+    raise_epoch(transaction, tenant, "source", _source(place.kind, place.id, category, no, post))
 
 
 def is_barred(transaction: Transaction, tenant: str, memory: Memory) -> bool:

@@ -21,7 +21,8 @@ from cuebook.storage.access import (
     raise_epoch,
     unuse,
 )
-from cuebook.storage.database.transaction import Noun, Row, Transaction, read, write
+from cuebook.storage.database.record import record
+from cuebook.storage.database.transaction import Noun, Transaction, read, write
 from cuebook.storage.memories import deliver_anew
 from cuebook.storage.tree import tip_at
 
@@ -108,12 +109,12 @@ def _save(transaction: Transaction, scope: Scope, corrected: SummaryCorrection) 
     return True
 
 
-def rows_said_in(transaction: Transaction, row: ConversationRow, posts: Sequence[str]) -> list[Row]:
+def rows_said_in(transaction: Transaction, row: ConversationRow, posts: Sequence[str]) -> list[memories.MemoryRow]:
     """Return memory rows of users and personas with sources among these posts of a conversation."""
-    results: dict[int, Row] = {}
+    results: dict[int, memories.MemoryRow] = {}
     for each in transaction.rows("memories_from", **row.key):
-        if each.pop("post") in posts and each["kind"] in OWN:
-            results[each["no"]] = each
+        if each["post"] in posts and each["kind"] in OWN:
+            results[each["no"]] = record(memories.MemoryRow, each)
     return list(results.values())
 
 

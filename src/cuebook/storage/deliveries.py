@@ -22,6 +22,7 @@ from cuebook.storage.access import ConversationRow, corrections_of, current_epoc
 from cuebook.storage.corrections import CorrectionStore
 from cuebook.storage.database.record import record
 from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
+from cuebook.storage.memories import MemoryRow
 from cuebook.storage.search import SearchCache
 from cuebook.storage.tree import Runs, on_path, runs_to
 from cuebook.storage.tree import after as behind
@@ -127,31 +128,30 @@ def _fork(runs: Runs, others: Runs) -> int:
     return max(shared, default=0)
 
 
-def _lose(transaction: Transaction, row: ConversationRow, lost: Sequence[Row], *, now: float) -> None:
+def _lose(transaction: Transaction, row: ConversationRow, no: int, gone: set[int], *, now: float) -> None:
     """Remove sources from a memory; delete it if none are left."""
     # read again: a memory deleted just before may have changed what this one ends
-    memory = transaction.one("memory_at", tenant=row.tenant, no=lost[0]["no"])
+    memory = transaction.record(MemoryRow, "memory_at", tenant=row.tenant, no=no)
     if memory is None:
         return
-    gone = {each["seq"] for each in lost}
-    sources = transaction.rows("source_times", tenant=row.tenant, memory=memory["no"])
+    sources = transaction.rows("source_times", tenant=row.tenant, memory=memory.no)
     rest = [each for each in sources if each["conversation"] != row.no or each["seq"] not in gone]
-    place = memories.place_values(row.tenant, Place(memory["kind"], memory["owner"]))
+    place = memory.place_key
     if rest:
         for each in sources:
             if each not in rest:
-                transaction.run("memory_source_drop", **row.key, memory=memory["no"], post=each["post"])
-        sure = max(min(memory["confidence"], FIRST), memory["confidence"] - REPEAT * (len(sources) - len(rest)))
+                transaction.run("memory_source_drop", **row.key, memory=memory.no, post=each["post"])
+        sure = max(min(memory.confidence, FIRST), memory.confidence - REPEAT * (len(sources) - len(rest)))
         times = [each["created_at"] for each in rest if each["created_at"] is not None]
-        since = max(memory["valid_from"], min(times, default=memory["valid_from"]))
+        since = max(memory.valid_from, min(times, default=memory.valid_from))
         values = {"confidence": round(sure, 6), "valid_from": since, "repeated_at": max(times, default=since)}
-        transaction.run("memory_rests", no=memory["no"], now=now, **values)
+        transaction.run("memory_rests", no=memory.no, now=now, **values)
     else:
-        values = {"id": memory["id"], "now": now}
-        ended = {"valid_to": memory["valid_to"], "next": memory["ended_by"]}
+        values = {"id": memory.id, "now": now}
+        ended = {"valid_to": memory.valid_to, "next": memory.ended_by}
         transaction.run("memory_holds_on", **place, **values, **ended)
-        transaction.run("memory_follows", **place, **values, before=memory["supersedes"])
-        memories.remove(transaction, row.tenant, memory["no"])
+        transaction.run("memory_follows", **place, **values, before=memory.supersedes)
+        memories.remove(transaction, row.tenant, memory.no)
     transaction.run("place_changed", **place)
 
 
@@ -236,12 +236,12 @@ class MemoryStore(Noun):
         if mark is None or (mark["seq"], mark["version"]) != left.done:
             return False
         runs = runs_to(transaction, row, row.head)
-        results: dict[int, list[Row]] = {}
+        lost: dict[int, set[int]] = {}
         for each in transaction.rows("sources_in", **row.key):
             if not on_path(runs, each["seq"]):
-                results.setdefault(each["no"], []).append(each)
-        for lost in results.values():
-            _lose(transaction, row, lost, now=now)
+                lost.setdefault(each["no"], set()).add(each["seq"])
+        for memory, seqs in lost.items():
+            _lose(transaction, row, memory, seqs, now=now)
         seq, version = left.done
         fork = _fork(runs, runs_to(transaction, row, seq))
         line = summaries.lineage(transaction, row, summaries.head_summary(transaction, row))
@@ -269,8 +269,8 @@ class MemoryStore(Noun):
     ) -> list[tuple[str, Memory]]:
         """Return memories unchanged since a time, each with its tenant: of all tenants, or of an authenticated one."""
         values = {"tenant": scope.tenant if scope.proven else None, "before": before, "limit": limit}
-        items = transaction.rows("memory_idle", categories=json.dumps(list(categories)), **values)
-        return [(row["tenant"], memory) for row in items for memory in memories.memories_of(transaction, [row])]
+        rows = transaction.records(MemoryRow, "memory_idle", categories=json.dumps(list(categories)), **values)
+        return [(row.tenant, memory) for row in rows for memory in memories.memories_of(transaction, [row])]
 
     @read
     def places(self, transaction: Transaction, scope: Scope, user: str) -> list[Place]:
@@ -316,11 +316,11 @@ class MemoryStore(Noun):
         """List memories of places, by default of all, in order of creation, after a number."""
         values = {"tenant": scope.tenant, "after": after, "ended": ended, "category": category, "limit": limit}
         if places is None:
-            return memories.memories_of(transaction, transaction.rows("memory_page_of_all", **values))
-        items: list[Row] = []
+            return memories.memories_of(transaction, transaction.records(MemoryRow, "memory_page_of_all", **values))
+        items: list[MemoryRow] = []
         for place in places:
-            items += transaction.rows("memory_page", kind=place.kind, owner=place.id, **values)
-        items.sort(key=lambda each: each["no"])
+            items += transaction.records(MemoryRow, "memory_page", kind=place.kind, owner=place.id, **values)
+        items.sort(key=lambda each: each.no)
         return memories.memories_of(transaction, items[:limit])
 
     @read
@@ -333,7 +333,9 @@ class MemoryStore(Noun):
         places: Sequence[Place] | None = None,
     ) -> list[Memory]:
         """Return the memories with an id, one per place."""
-        found = memories.memories_of(transaction, transaction.rows("memory_by_id", tenant=scope.tenant, id=id))
+        found = memories.memories_of(
+            transaction, transaction.records(MemoryRow, "memory_by_id", tenant=scope.tenant, id=id)
+        )
         return [each for each in found if places is None or each.place in places]
 
     @read

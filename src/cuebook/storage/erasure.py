@@ -28,8 +28,8 @@ from cuebook.records.prompt import Observation
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, raise_epoch
 from cuebook.storage.corrections import conversation_of, forgotten
-from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
-from cuebook.storage.memories import ErasedMemories, take, unlearn
+from cuebook.storage.database.transaction import Database, Noun, Transaction, read, write
+from cuebook.storage.memories import ErasedMemories, MemoryRow, take, unlearn
 from cuebook.storage.prompts import nameless
 from cuebook.storage.reads import ConversationReader
 from cuebook.storage.redact import ErasedData, redact, redact_posts, stop
@@ -87,7 +87,7 @@ class ErasureRun:
         self.rows: Counter[str] = Counter()
         self.more: Counter[str] = Counter()
         self.touched: list[AffectedConversation] = []
-        self.gone: list[Row] = []  # memories
+        self.gone: list[MemoryRow] = []  # memories
         self.stays: Counter[Staying] = Counter()
         self._whole: set[int] = set()  # erased conversations
         self._others: list[set[int]] = []  # by erased memory: the conversations that also mention it
@@ -128,7 +128,7 @@ class ErasureRun:
         if user not in ROLES:
             for row in conversations_of_others(transaction, tenant, user):
                 self.take_posts(row, user, weigh)
-        memories = transaction.rows("memories_of_user", tenant=tenant, user=user)
+        memories = transaction.records(MemoryRow, "memories_of_user", tenant=tenant, user=user)
         self.took(take(transaction, tenant, memories, anew=False))
         transaction.run("embedded_of_user", tenant=tenant, user=user)
         transaction.run("places_of_user", tenant=tenant, user=user)
@@ -356,7 +356,7 @@ class _ErasureSubject(Struct, frozen=True):
     """The resolved targets of an erasure."""
 
     conversations: list[ConversationRow]
-    memories: list[Row]
+    memories: list[MemoryRow]
     told: list[tuple[ConversationRow, Correction]]  # facts that conversations must no longer mention
 
     def reached(self) -> list[ConversationRow]:
@@ -424,7 +424,7 @@ def _would_forget(transaction: Transaction, scope: Scope, erasing: ErasureInput)
             conversations=tuple(taking.touched[:NAMED]),
             more_conversations=len(taking.touched[NAMED:]),
             memories=tuple(
-                MemoryToErase(memory_id=row["id"], scope=row["kind"], category=row["category"], text=row["text"])
+                MemoryToErase(memory_id=row.id, scope=row.kind, category=row.category, text=row.text)
                 for row in seen[:NAMED]
             ),
             more_memories=len(taking.gone) - len(seen[:NAMED]),
@@ -465,30 +465,32 @@ def _named_rows(transaction: Transaction, scope: Scope, target: Target) -> Itera
                 yield from conversations_of_others(transaction, scope.tenant, user)
 
 
-def _named_memories(transaction: Transaction, scope: Scope, target: Target) -> list[Row]:
+def _named_memories(transaction: Transaction, scope: Scope, target: Target) -> list[MemoryRow]:
     """Return memories of a persona or an organization, or by id; users can only name their own."""
     tenant, user = scope.tenant, scope.user
-    items: list[Row] = []
+    items: list[MemoryRow] = []
     for name in target.ids:
         if target.kind == "persona":
-            items += transaction.rows("memories_of_persona", tenant=tenant, persona=name, user=user)
+            items += transaction.records(MemoryRow, "memories_of_persona", tenant=tenant, persona=name, user=user)
         elif target.kind == "organization" and user is None:
-            items += transaction.rows("memory_of_place", tenant=tenant, kind="organization", owner=name)
+            items += transaction.records(MemoryRow, "memory_of_place", tenant=tenant, kind="organization", owner=name)
         elif target.kind == "memory":
-            items += transaction.rows("memory_by_id", tenant=tenant, id=name.removeprefix("memory:"))
+            items += transaction.records(MemoryRow, "memory_by_id", tenant=tenant, id=name.removeprefix("memory:"))
     if target.kind == "memory" and user is not None:
-        own = {row["no"] for row in transaction.rows("memories_of_user", tenant=tenant, user=user)}
-        items = [row for row in items if row["no"] in own]
+        own = {row.no for row in transaction.records(MemoryRow, "memories_of_user", tenant=tenant, user=user)}
+        items = [row for row in items if row.no in own]
     return items
 
 
-def _users_of(memory: Row) -> list[str]:
+def _users_of(memory: MemoryRow) -> list[str]:
     """Return the users that a memory belongs to: its owner, or the user that a persona knows it from."""
-    owner, _, user = memory["owner"].partition("\x1f")
-    return [*([owner] if memory["kind"] == "user" else []), *([user] if user else [])]
+    owner, _, user = memory.owner.partition("\x1f")
+    return [*([owner] if memory.kind == "user" else []), *([user] if user else [])]
 
 
-def _concerned(scope: Scope, target: Target, results: Iterable[ConversationRow], memories: Iterable[Row]) -> set[str]:
+def _concerned(
+    scope: Scope, target: Target, results: Iterable[ConversationRow], memories: Iterable[MemoryRow]
+) -> set[str]:
     """Return the users whose data is erased, and the requesting user."""
     asking = {scope.user} if scope.user else set()
     if target.kind == "user":

@@ -14,11 +14,11 @@ from cuebook.memory.recall import Query, akin_among, match_expression, read_quer
 from cuebook.memory.scopes import KEPT, Participants, effective, read_places
 from cuebook.memory.supersede import nearest
 from cuebook.records.digest import digest_of
-from cuebook.records.memory import Dense, Memory, Place, Scope, Source
+from cuebook.records.memory import Dense, Memory, Place, Scope, Source, Trust
 from cuebook.records.turn import Manifest
 from cuebook.storage.access import ConversationRow, bar_epoch, by_id, is_barred, raise_epoch, unuse
 from cuebook.storage.database.record import columns, record
-from cuebook.storage.database.transaction import Row, Transaction
+from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.search import OwnerMatches, SearchCache, rarest_words, words_at
 from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
 
@@ -26,6 +26,52 @@ from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, s
 ALL = 500
 #: this many of the most similar to each text.
 ALIKE = 24
+
+
+class MemoryRow(Struct, frozen=True, kw_only=True):
+    """A memory's row: the columns of its record, its place, and the number of its text."""
+
+    tenant: str
+    kind: str
+    owner: str
+    no: int
+    id: str
+    category: str
+    name: str
+    text: str
+    subject: str
+    status: str
+    trust: Trust
+    confidence: float
+    weight: float
+    uses: int
+    used_at: float
+    decayed_at: float
+    valid_from: float
+    valid_to: float | None
+    supersedes: str | None
+    ended_by: str | None
+    repeated_at: float
+    written: bool
+    said: int
+    created_at: float
+    updated_at: float
+
+    @property
+    def place(self) -> Place:
+        """Return the memory's place."""
+        return Place(self.kind, self.owner)
+
+    @property
+    def place_key(self) -> dict[str, str]:
+        """Return the key of the memory's place."""
+        return {"tenant": self.tenant, "kind": self.kind, "owner": self.owner}
+
+    def record(self, sources: Sequence[Source]) -> Memory:
+        """Return the public record."""
+        values = {name: getattr(self, name) for name in Memory.__struct_fields__ if name != "sources"}
+        return Memory(**values, sources=tuple(sources))
+
 
 # ---- in the turn ----------------------------------------------------------------------------------------------------
 
@@ -60,7 +106,7 @@ def memory_context(
     matched = find(transaction, scope.tenant, places, memory_query, search_cache)
     memories = list(matched.memories)
     for id_ in set(keep) - {each.id for each in memories}:
-        again = memories_of(transaction, transaction.rows("memory_by_id", tenant=scope.tenant, id=id_))
+        again = memories_of(transaction, transaction.records(MemoryRow, "memory_by_id", tenant=scope.tenant, id=id_))
         memories += [each for each in again if each.place in places]
     fields = msgspec.structs.asdict(matched) | {"memories": tuple(memories)}
     return MemoryContext(policy=policy, places=places, settings=settings, **fields)
@@ -90,7 +136,7 @@ def find(
     cosines, vectors = 0.0, 0
     held, frequencies = 0, Counter[str]()
     keys: dict[int, str] = {}
-    known: dict[int, Row] = {}
+    known: dict[int, MemoryRow] = {}
     close: dict[Place, Close] = {}
     for place in places:
         owner_matches = (
@@ -103,12 +149,17 @@ def find(
             close[place] = near
             cosines, vectors = cosines + near.total, vectors + len(near.seqs)
         closest = _closest(transaction, tenant, place, memory_query, near)
-        known |= {each["no"]: each for each in closest}
-        results += in_turn(owner_matches.found, [each["no"] for each in closest])
-        for each in transaction.rows("memory_standing", limit=memory_query.standing, **place_values(tenant, place)):
-            known[each["no"]] = each
+        known |= {each.no: each for each in closest}
+        results += in_turn(owner_matches.found, [each.no for each in closest])
+        for each in transaction.records(
+            MemoryRow, "memory_standing", limit=memory_query.standing, **place_values(tenant, place)
+        ):
+            known[each.no] = each
     if left := [no for no in results if no not in known]:
-        known |= {each["no"]: each for each in transaction.rows("memories_by_no", tenant=tenant, nos=json.dumps(left))}
+        known |= {
+            each.no: each
+            for each in transaction.records(MemoryRow, "memories_by_no", tenant=tenant, nos=json.dumps(left))
+        }
     _add_newer(transaction, tenant, known, memory_query.at)
     return MemoryMatches(
         memories=tuple(memories_of(transaction, list(known.values()))),
@@ -122,18 +173,18 @@ def find(
     )
 
 
-def _add_newer(transaction: Transaction, tenant: str, known: dict[int, Row], at: float | None) -> None:
+def _add_newer(transaction: Transaction, tenant: str, known: dict[int, MemoryRow], at: float | None) -> None:
     """Add the quotes that superseded the hits, if they were stated by the time `at`."""
-    ids = {row["id"] for row in known.values()}
-    todo = [row["ended_by"] for row in known.values() if row["ended_by"] is not None]
+    ids = {row.id for row in known.values()}
+    todo = [row.ended_by for row in known.values() if row.ended_by is not None]
     while todo:
         id_ = todo.pop()
         if id_ not in ids:
             ids.add(id_)
-            for row in transaction.rows("memory_by_id", tenant=tenant, id=id_):
-                if at is None or row["valid_from"] <= at:
-                    known[row["no"]] = row
-                    todo += [row["ended_by"]] if row["ended_by"] is not None else []
+            for row in transaction.records(MemoryRow, "memory_by_id", tenant=tenant, id=id_):
+                if at is None or row.valid_from <= at:
+                    known[row.no] = row
+                    todo += [row.ended_by] if row.ended_by is not None else []
 
 
 def matching(
@@ -180,33 +231,36 @@ def _close(
 
 def _closest(
     transaction: Transaction, tenant: str, place: Place, memory_query: MemoryQuery, close: Close | None
-) -> list[Row]:
+) -> list[MemoryRow]:
     """Return the rows of a place's memories with the highest cosine similarity to the query, closest first."""
     if close is None:
         return []
     values, most = place_values(tenant, place), min(memory_query.limit, CLOSEST)
-    count, items = most, list[Row]()
+    count, items = most, list[MemoryRow]()
     while True:
         best = close.best(count, EVERYWHERE)
-        by_said = {each["said"]: each for each in transaction.rows("memories_by_said", said=json.dumps(best), **values)}
+        by_said = {
+            each.said: each
+            for each in transaction.records(MemoryRow, "memories_by_said", said=json.dumps(best), **values)
+        }
         items = [by_said[said] for said in best if said in by_said and _held(by_said[said], memory_query.at)]
         if len(items) >= most or count >= len(close.seqs):
             return items[:most]
         count *= 4  # the closest are no longer valid
 
 
-def _held(row: Row, at: float | None) -> bool:
+def _held(row: MemoryRow, at: float | None) -> bool:
     """Return whether a memory is valid now or was at a time."""
     if at is None:
-        return row["valid_to"] is None
-    return bool(row["valid_from"] <= at and (row["valid_to"] is None or row["valid_to"] > at))
+        return row.valid_to is None
+    return bool(row.valid_from <= at and (row.valid_to is None or row.valid_to > at))
 
 
-def _cosines(results: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, float]:
+def _cosines(results: Iterable[MemoryRow], close: Mapping[Place, Close]) -> dict[int, float]:
     """Return the cosines of memories with the query by number; memories without a vector are omitted."""
     by_place: dict[Place, dict[int, int]] = {}
     for row in results:
-        by_place.setdefault(Place(row["kind"], row["owner"]), {})[row["said"]] = row["no"]
+        by_place.setdefault(row.place, {})[row.said] = row.no
     return {
         nos[said]: cosine
         for place, nos in by_place.items()
@@ -234,9 +288,9 @@ def like(
             results = nearest(near, [text for _, text in some], ALIKE)
             wanted |= {some[at][0] for at in results}
         return memories_of(
-            transaction, transaction.rows("memories_by_no", tenant=tenant, nos=json.dumps(sorted(wanted)))
+            transaction, transaction.records(MemoryRow, "memories_by_no", tenant=tenant, nos=json.dumps(sorted(wanted)))
         )
-    return memories_of(transaction, transaction.rows("memory_of_place", **values))
+    return memories_of(transaction, transaction.records(MemoryRow, "memory_of_place", **values))
 
 
 def place_token(tenant: str, place: Place) -> str:
@@ -275,12 +329,12 @@ def _keep(transaction: Transaction, tenant: str, memory: Memory, *, number: int,
         return 0
     if is_barred(transaction, tenant, memory):
         return 0
-    before = transaction.one("memory_told", no=memory.no) if memory.no else None
+    before = transaction.record(MemoryRow, "memory_at", tenant=tenant, no=memory.no) if memory.no else None
     if before is not None:
-        if (memory.name, memory.text) == (before["name"], before["text"]):
-            number = before["said"]
+        if (memory.name, memory.text) == (before.name, before.text):
+            number = before.said
         else:
-            drop(transaction, tenant, memory.place, before["said"])
+            drop(transaction, tenant, memory.place, before.said)
     place = place_values(tenant, memory.place)
     values = columns(memory) | {"said": number, "updated_at": now}
     if memory.no:
@@ -301,26 +355,23 @@ def _keep(transaction: Transaction, tenant: str, memory: Memory, *, number: int,
 
 def remove(transaction: Transaction, tenant: str, no: int) -> int:
     """Delete a memory with its index entry, vectors and sources."""
-    data = transaction.one("memory_told", no=no)
-    if data is not None:
-        drop(transaction, data["tenant"], Place(data["kind"], data["owner"]), data["said"])
+    row = transaction.record(MemoryRow, "memory_at", tenant=tenant, no=no)
+    if row is not None:
+        drop(transaction, tenant, row.place, row.said)
     transaction.run("memory_sources_delete", tenant=tenant, no=no)
     transaction.run("memory_text_delete", no=no)
     return transaction.run("memory_delete", no=no).rowcount
 
 
-def memories_of(transaction: Transaction, results: Sequence[Row]) -> list[Memory]:
+def memories_of(transaction: Transaction, results: Sequence[MemoryRow]) -> list[Memory]:
     """Return memories from their rows, with their sources."""
     if not results:
         return []
     sources: dict[int, list[Source]] = {}
-    nos = json.dumps([each["no"] for each in results])
-    for each in transaction.rows("memory_sources", tenant=results[0]["tenant"], nos=nos):
-        sources.setdefault(each["memory"], []).append(Source(each["id"], each["post"]))
-    return [
-        record(Memory, row, place=Place(row["kind"], row["owner"]), sources=tuple(sources.get(row["no"], ())))
-        for row in results
-    ]
+    nos = json.dumps([each.no for each in results])
+    for no, post, conversation in transaction.run("memory_sources", tenant=results[0].tenant, nos=nos):
+        sources.setdefault(no, []).append(Source(conversation, post))
+    return [row.record(sources.get(row.no, ())) for row in results]
 
 
 def settings_of(transaction: Transaction, tenant: str, organization: str) -> Mapping[str, Any]:
@@ -351,7 +402,7 @@ class ErasedMemories(Struct):
 
     counts: Counter[str]
     running: set[int]
-    gone: list[Row] = []  # the memories
+    gone: list[MemoryRow] = []  # the memories
     anew: list[set[int]] = []  # conversations of further sources of these memories
     by_hand: int = 0  # lost a source and remain
     sources: int = 0  # remaining posts that must not restore a memory
@@ -359,57 +410,56 @@ class ErasedMemories(Struct):
 
 def unlearn(transaction: Transaction, tenant: str, no: int, posts: Collection[str] | None = None) -> ErasedMemories:
     """Erase memories from a conversation, or from some of its posts (ids)."""
-    results: dict[int, Row] = {}
+    results: dict[int, MemoryRow] = {}
     counts: Counter[str] = Counter()
-    for row in transaction.rows("memories_from", tenant=tenant, no=no):
-        post = row.pop("post")
+    for found in transaction.rows("memories_from", tenant=tenant, no=no):
+        post = found["post"]
         if posts is None or post in posts:
-            results[row["no"]] = row
-            gone = transaction.run("memory_source_drop", tenant=tenant, memory=row["no"], no=no, post=post)
+            row = results[found["no"]] = record(MemoryRow, found)
+            gone = transaction.run("memory_source_drop", tenant=tenant, memory=row.no, no=no, post=post)
             counts["memorySources"] += gone.rowcount
-    by_hand = [row for row in results.values() if row["written"]]
+    by_hand = [row for row in results.values() if row.written]
     for row in by_hand:
-        transaction.run("place_changed", **_place_of(row))
-    erased_memories = take(transaction, tenant, [row for row in results.values() if not row["written"]], anew=True)
+        transaction.run("place_changed", **row.place_key)
+    erased_memories = take(transaction, tenant, [row for row in results.values() if not row.written], anew=True)
     erased_memories.counts.update(counts)
     erased_memories.by_hand = len(by_hand)
     return erased_memories
 
 
-def take(transaction: Transaction, tenant: str, results: Iterable[Row], *, anew: bool) -> ErasedMemories:
+def take(transaction: Transaction, tenant: str, results: Iterable[MemoryRow], *, anew: bool) -> ErasedMemories:
     """Delete memories, and their text from windows that showed them.
 
     `anew`: deliver their remaining sources again. Otherwise their sources never restore them.
     """
     waiting = deque(results)
-    gone: dict[int, Row] = {}
+    gone: dict[int, MemoryRow] = {}
     again: set[int] = set()
     others: list[set[int]] = []
     barred = 0
     while waiting:
         row = waiting.popleft()
-        if row["no"] in gone:
+        if row.no in gone:
             continue
-        gone[row["no"]] = row
-        sources = transaction.rows("sources_of", tenant=tenant, no=row["no"])
+        gone[row.no] = row
+        sources = transaction.run("sources_of", tenant=tenant, no=row.no).fetchall()
         if anew:
-            values = {each["conversation"] for each in sources}
-            again |= values
-            others += [values] if values else []
-            ended = {"before": row["supersedes"], "id": row["id"]}  # their validity is derived again
-            waiting += transaction.rows("memories_superseded", **_place_of(row), **ended)
+            conversations = {no for no, _ in sources}
+            again |= conversations
+            others += [conversations] if conversations else []
+            ended = {"before": row.supersedes, "id": row.id}  # their validity is derived again
+            waiting += transaction.records(MemoryRow, "memories_superseded", **row.place_key, **ended)
         else:
             barred += len(sources)
-            for each in sources:
-                bar_epoch(transaction, tenant, row, each["conversation"], each["post"])
-    ids: dict[tuple[str, str], list[str]] = {}
+            for no, post in sources:
+                bar_epoch(transaction, row.place, row.category, tenant=tenant, no=no, post=post)
+    ids: dict[Place, list[str]] = {}
     for row in gone.values():
-        remove(transaction, tenant, row["no"])
-        ids.setdefault((row["kind"], row["owner"]), []).append(row["id"])
-    for (kind, owner), of_place in ids.items():
-        place = {"tenant": tenant, "kind": kind, "owner": owner}
-        transaction.run("memory_forgets", **place, ids=json.dumps(of_place))
-        transaction.run("place_changed", **place)
+        remove(transaction, tenant, row.no)
+        ids.setdefault(row.place, []).append(row.id)
+    for place, of_place in ids.items():
+        transaction.run("memory_forgets", **place_values(tenant, place), ids=json.dumps(of_place))
+        transaction.run("place_changed", **place_values(tenant, place))
     for no in sorted(again):
         deliver_anew(transaction, tenant, no)
     erased_memories = ErasedMemories(
@@ -427,13 +477,11 @@ def deliver_anew(transaction: Transaction, tenant: str, no: int) -> None:
     transaction.run("delivery_anew", tenant=tenant, no=no, epoch=epoch)
 
 
-def _place_of(row: Row) -> dict[str, str]:
-    return place_values(row["tenant"], Place(row["kind"], row["owner"]))
-
-
-def _from_windows(transaction: Transaction, tenant: str, gone: list[Row], erased_memories: ErasedMemories) -> None:
+def _from_windows(
+    transaction: Transaction, tenant: str, gone: list[MemoryRow], erased_memories: ErasedMemories
+) -> None:
     """Remove the text of memories from the windows that showed them."""
-    names = {f"memory:{row['id']}" for row in gone}
+    names = {f"memory:{row.id}" for row in gone}
     owners = {_owner(row) for row in gone}
     user = owners.pop() if len(owners) == 1 else None
     for step in transaction.rows("windows_naming", tenant=tenant, user=user):
@@ -446,8 +494,8 @@ def _from_windows(transaction: Transaction, tenant: str, gone: list[Row], erased
             erased_memories.running.add(step["no"])
 
 
-def _owner(row: Row) -> str | None:
+def _owner(row: MemoryRow) -> str | None:
     """Return the only user whose conversations may show a memory; None if others' may."""
-    if row["kind"] == "user":
-        return str(row["owner"])
-    return str(row["owner"].partition("\x1f")[2]) if row["kind"] == "persona" else None
+    if row.kind == "user":
+        return str(row.owner)
+    return str(row.owner.partition("\x1f")[2]) if row.kind == "persona" else None

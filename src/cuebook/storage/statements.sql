@@ -592,10 +592,6 @@ SELECT m.* FROM json_each(:said) j CROSS JOIN memory m
 -- Count the index rows of a place with a word.
 SELECT count(*) FROM memory_text WHERE memory_text MATCH :match;
 
--- name: memory_told
--- Select a memory's text and its number.
-SELECT tenant, kind, owner, said, name, text FROM memory WHERE no = :no;
-
 -- name: memory_held
 -- Count the valid memories of a place.
 SELECT count(*) FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL;
