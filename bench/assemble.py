@@ -17,10 +17,12 @@ from bench.peers import install
 from bench.stores import CONVERSATION, SCOPE, reading, store
 from cuebook import Ask, Cuebook
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
-from cuebook.engine.core.drafts import Posted
-from cuebook.engine.turn.opening import look_of
-from cuebook.engine.turn.plan import plan
-from cuebook.engine.turn.turn import wish_of
+from cuebook.engine.core.recall import recall_query
+from cuebook.engine.turn.history import align_history
+from cuebook.engine.turn.plan import plan_window, window_request
+from cuebook.engine.turn.request import read_ask
+from cuebook.engine.turn.scene import path_query
+from cuebook.engine.turn.system_prompt import SystemPrompt
 from cuebook.interfaces.model import Model
 from cuebook.records.turn import Window
 from cuebook.storage.database.sqlite import SQL
@@ -104,14 +106,16 @@ def _ours(cue: Cuebook, *, cold: bool = False) -> AsyncRound:
 async def _in_memory(cue: Cuebook) -> AsyncRound:
     """Plan and render with everything already loaded."""
     services = cue.services
-    scene = await services.store.scene(SCOPE, look_of(services, CONVERSATION, _ASK.text, parent=None, budget=None))
-    said = Posted(sender="user", recipient="assistant", message=_ASK.text, role="user")
-    query = services.writer.posted(said, id="query", now=services.clock.now(), persona=None, user=None)
-    wish = wish_of(services, _ASK, scene, (query,))
+    scene = await services.store.scene(SCOPE, path_query(services, CONVERSATION, _ASK.text, parent=None, budget=None))
+    request = read_ask(services, _ASK, post="query")
+    place = await align_history(services, SCOPE, request)
+    query = recall_query(services, scene, _ASK)
+    content = window_request(services, scene, request, place, SystemPrompt(), query=query)
+    terms: Any = {"limits": services.settings.limits, "count": services.count, "key": services.settings.key}
 
     async def one() -> float:
         began = time.process_time()
-        plan(scene, wish, turn=1, limits=services.settings.limits, count=services.count, key=services.settings.key)
+        plan_window(scene, content, turn=1, **terms)
         return time.process_time() - began
 
     return one

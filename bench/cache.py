@@ -12,8 +12,8 @@ from bench.random_text import TextGenerator
 from bench.stores import BEGINNING
 from cuebook import Cuebook
 from cuebook.config import BudgetConfig, Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
-from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.request import RelayCall
+from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
 from cuebook.interfaces.model import RelayAnswer, RelayRequest
 from cuebook.testing import FrozenClock, LoadedDice

@@ -42,6 +42,38 @@ asyncio.run(main())
 """
 
 
+#: Prints how many functions and files of the package one `ask` and one `/v1` call pass through. A first pair of calls
+#: warms the process up, so that work done once does not count. The second pair uses a fresh database.
+TURN = """
+import asyncio, json, sys, threading
+from cuebook import Ask, Cuebook
+from cuebook.app.cuebook import RelayCall
+
+touched, tracing = set(), False
+
+def trace(frame, event, _):
+    code = frame.f_code
+    if tracing and event == "call" and "/src/cuebook/" in code.co_filename and not code.co_name.startswith("<"):
+        touched.add((code.co_filename, code.co_qualname))
+
+async def calls():
+    global tracing
+    async with Cuebook.open(worker=False) as cue:
+        tracing = calls.warm
+        await cue.ask(Ask("Hello", "one"))
+        body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello"}]}).encode()
+        async for _ in cue.relay(RelayCall(body=body, headers={}, conversation="two")):
+            pass
+        tracing = False
+
+threading.setprofile(trace)
+sys.setprofile(trace)
+for calls.warm in (False, True):
+    asyncio.run(calls())
+print(len(touched), len({name for name, _ in touched}))
+"""
+
+
 def tracked(pattern: str) -> list[Path]:
     """Return the files git tracks or would track; generated ones are ignored by git."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern]
@@ -123,6 +155,13 @@ def prose(path: Path) -> Iterator[str]:
             yield from (each for each in re.split(r"(?<=[.!?:;])\s+", " ".join(block.split())) if each)
 
 
+def turn() -> Iterator[tuple[str, object]]:
+    """Yield the measure of what a reader of one turn has to follow."""
+    ran = subprocess.run([sys.executable, "-c", TURN], capture_output=True, text=True, check=True)
+    names, files = ran.stdout.split()
+    yield "names, files that one ask and one /v1 call touch", f"{names}, {files}"
+
+
 def costs() -> Iterator[tuple[str, object]]:
     """Yield the measures of time. Each is CPU time, so a busy machine changes them little."""
     recorded = ROOT / ".cache" / "test-cpu-seconds"
@@ -136,7 +175,7 @@ def main() -> None:
     """Print all measures."""
     began = time.monotonic()
     trees = {path: ast.parse(path.read_text("utf-8")) for path in tracked("src/cuebook") if path.suffix == ".py"}
-    for name, value in (*size(trees), *words(trees), *costs()):
+    for name, value in (*size(trees), *words(trees), *turn(), *costs()):
         print(f"{name:<58} {value}")
     print(f"({time.monotonic() - began:.0f} s)")
 

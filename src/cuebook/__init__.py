@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from cuebook.app.cuebook import Cuebook, Reply
     from cuebook.config import Config
     from cuebook.engine.core.drafts import Posted
-    from cuebook.engine.turn.turn import Chunk
+    from cuebook.engine.turn.chat import Chunk
     from cuebook.errors import BackendError, Busy, Conflict, CuebookError, InvalidInput, NotFound
     from cuebook.memory.schema import MEMORY_SCHEMA
     from cuebook.records.conversation import Conversation, Part, Post, Round
@@ -49,7 +49,7 @@ _PLACES = {
     "Block": "cuebook.records.turn",
     "BlockingCuebook": "cuebook.app.blocking",
     "Busy": "cuebook.errors",
-    "Chunk": "cuebook.engine.turn.turn",
+    "Chunk": "cuebook.engine.turn.chat",
     "Config": "cuebook.config",
     "Conflict": "cuebook.errors",
     "Conversation": "cuebook.records.conversation",

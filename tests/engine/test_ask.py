@@ -8,8 +8,8 @@ import pytest
 from turn_helpers import NAME, all_texts, count_tokens, cue_on, path
 
 from cuebook import Ask, Busy, Cuebook, NotFound
-from cuebook.engine.turn.opening import open_step
-from cuebook.engine.turn.turn import asking
+from cuebook.engine.turn.request import read_ask
+from cuebook.engine.turn.turn import open_turn
 from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused, LeaseLost, UpstreamError
 from cuebook.providers.clock_and_ids import SystemClock
 from cuebook.records.conversation import Part
@@ -386,7 +386,7 @@ async def test_a_turn_waits_for_another_processes_turn(tmp_path):
 async def test_a_lease_from_a_wrong_clock_expires_in_time(tmp_path):
     clock = FrozenClock(time.time() + 10_000_000)
     async with cue_on(tmp_path, clock=clock) as wrong:
-        lost = await open_step(wrong.services, Scope(), asking(wrong.services, Ask("a", NAME), None))
+        lost = await open_turn(wrong.services, Scope(), read_ask(wrong.services, Ask("a", NAME)))
         assert lost.lease.until > clock.now()
         async with cue_on(tmp_path, clock=SystemClock(), dice=Other(), work__lease_s=0.5) as right:
             async with asyncio.timeout(10):
@@ -465,13 +465,15 @@ async def test_two_processes_answer_an_idempotency_key_once(tmp_path):
         assert sum(len(model.requests) for model in models) == 1
 
 
-async def test_an_idempotency_key_of_a_failed_turn_reports_the_failure(cue, model):
+async def test_a_failed_request_is_answered_when_repeated_with_its_idempotency_key(cue, model):
     model.say(UpstreamError("overloaded"))
     ask = Ask("hi", NAME, idempotency_key="k1")
-    for _ in range(2):
-        with pytest.raises(BackendError, match="overloaded"):
-            await cue.ask(ask)
-    assert len(model.requests) == 1
+    with pytest.raises(BackendError, match="overloaded"):
+        await cue.ask(ask)
+    model.say("hello")
+    replies = [await cue.ask(ask) for _ in range(2)]
+    assert [(reply.text, reply.turn) for reply in replies] == [("hello", 2)] * 2
+    assert len(model.requests) == 2
 
 
 async def test_an_idempotency_key_belongs_to_its_user(cue, model):

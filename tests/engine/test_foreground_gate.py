@@ -10,7 +10,7 @@ from typing import Any
 from turn_helpers import cue_on
 
 from cuebook import Ask, Cuebook, Posted
-from cuebook.engine.core.foreground_gate import MAX_WAIT_S, ForegroundGate
+from cuebook.engine.core.scheduling import MAX_WAIT_S, ForegroundGate
 from cuebook.engine.jobs.job import Job, run_due
 from cuebook.engine.jobs.optimizer import OPTIMIZER
 from cuebook.engine.jobs.worker import Worker

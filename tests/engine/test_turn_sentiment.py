@@ -10,7 +10,7 @@ from cuebook import Ask, Cuebook
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.jobs.embedding import TASK_EXAMPLES
 from cuebook.engine.jobs.job import DueQuery, run_due
-from cuebook.engine.turn.message_signals import heard_of
+from cuebook.engine.turn.turn_signals import heard_of
 from cuebook.errors import BackendError
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.conversation import Part

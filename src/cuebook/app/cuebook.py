@@ -34,17 +34,17 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import keep_mirror
 from cuebook.engine.jobs.embedding import load
 from cuebook.engine.jobs.worker import Worker
-from cuebook.engine.proxy.chat_completions import relay
-from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.messages_wire import with_marks
+from cuebook.engine.proxy.relay import relay
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.responses_wire import ResponsesAsChat
 from cuebook.engine.proxy.shadow import Shadow
 from cuebook.engine.proxy.shadow_ledger import CallAccounting
-from cuebook.engine.proxy.wire import ChatWire
-from cuebook.engine.turn import turn as turning
+from cuebook.engine.proxy.wire import ChatWire, Head
+from cuebook.engine.turn.chat import ChatSpeaker, Chunk, preview
 from cuebook.engine.turn.prompt_logs import PromptLogs
-from cuebook.engine.turn.turn import Chunk
+from cuebook.engine.turn.request import read_ask
+from cuebook.engine.turn.turn import answer
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.dice import Clock, Dice
 from cuebook.interfaces.embedder import Embedder
@@ -234,7 +234,9 @@ class Cuebook(Parts):
         """Yield the answer in chunks: METADATA_UPDATE, text_delta…, final_response. An early stop keeps its text."""
         check_ask(ask)
         digest = digest_of_ask(ask, self.services.settings.key) if ask.idempotency_key else b""
-        chunks = turning.stream(self.services, Scope(user=ask.user), ask, request_digest=digest)
+        await self.services.catch_up()
+        request = read_ask(self.services, ask, digest=digest)
+        chunks = answer(self.services, Scope(user=ask.user), request, ChatSpeaker(self.services))
         async with aclosing(chunks):  # on an early stop, close the turn before returning
             async for chunk in chunks:
                 yield chunk
@@ -242,12 +244,13 @@ class Cuebook(Parts):
     async def assemble(self, ask: Ask) -> Window:
         """Return the prompt that `ask` would send, without storing anything."""
         check_ask(ask)
-        return (await turning.assemble(self.services, Scope(user=ask.user), ask))[0]
+        return (await self.assemble_with_metadata(ask))[0]
 
     async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
         """Return the prompt that `ask` would send, and the `metadata` that its reply would have."""
         check_ask(ask)
-        return await turning.assemble(self.services, Scope(user=ask.user), ask)
+        await self.services.catch_up()
+        return await preview(self.services, Scope(user=ask.user), ask)
 
     async def append(
         self,

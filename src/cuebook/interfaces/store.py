@@ -28,9 +28,9 @@ __all__ = [
     "Batch",
     "CompactionInput",
     "CompactionResult",
+    "Decision",
     "DueConversation",
     "Lease",
-    "Opening",
     "PageOfConversations",
     "PathPost",
     "PathQuery",
@@ -123,7 +123,7 @@ class Appended(Struct, frozen=True):
     last_seq: int
 
 
-class Opening(Struct, frozen=True, kw_only=True):
+class Decision(Struct, frozen=True, kw_only=True):
     """A step to open, based on the head and last seq of a scene."""
 
     conversation: str

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import Busy, LeaseLost
-from cuebook.interfaces.store import Lease, Opening, StepEnd
+from cuebook.interfaces.store import Decision, Lease, StepEnd
 from cuebook.memory.knowledge import USE
 from cuebook.memory.scopes import KEPT
 from cuebook.records.conversation import Draft
@@ -108,7 +108,7 @@ class TurnStore(Noun):
         super().__init__(database)
         self._watch = LeaseWatch()
 
-    async def open(self, scope: Scope, opening: Opening) -> Lease:
+    async def open(self, scope: Scope, opening: Decision) -> Lease:
         """Open a step and take the lease. Raises Busy while another turn runs, Conflict if the scene is outdated."""
         lease = await self._open(scope, opening)
         if lease is None:
@@ -116,7 +116,7 @@ class TurnStore(Noun):
         return lease
 
     @write
-    def _open(self, transaction: Transaction, scope: Scope, opening: Opening) -> Lease | None:
+    def _open(self, transaction: Transaction, scope: Scope, opening: Decision) -> Lease | None:
         """Store the caller's posts, the step and its manifest, and take the lease; the query is durable from here on.
 
         A turn whose lease expired, or whose process is gone, is ended first. If that stored a post, return None: only
@@ -209,7 +209,7 @@ class TurnStore(Noun):
         return ended
 
 
-def _compare(row: ConversationRow, opening: Opening, holders: Holders) -> None:
+def _compare(row: ConversationRow, opening: Decision, holders: Holders) -> None:
     """Raise Busy while another turn holds the lease, Conflict if the state has changed since it was read."""
     if row.lease_until and row.lease_until >= opening.now and not holders.gone(row.lease_holder):
         msg = f"A turn is running in conversation {opening.conversation!r}. Try again after it has ended."
@@ -218,7 +218,7 @@ def _compare(row: ConversationRow, opening: Opening, holders: Holders) -> None:
         raise access.moved(opening.conversation)
 
 
-def _place(transaction: Transaction, row: ConversationRow, opening: Opening) -> Tip:
+def _place(transaction: Transaction, row: ConversationRow, opening: Decision) -> Tip:
     """Store the caller's posts and move the head as requested; return the post to be answered."""
     start = tip_at(transaction, row, opening.parent)
     tip = grow(transaction, row, opening.drafts, start)
@@ -232,7 +232,13 @@ def _place(transaction: Transaction, row: ConversationRow, opening: Opening) -> 
 
 
 def _begin_step(
-    transaction: Transaction, scope: Scope, row: ConversationRow, opening: Opening, *, base_seq: int, holder: str | None
+    transaction: Transaction,
+    scope: Scope,
+    row: ConversationRow,
+    opening: Decision,
+    *,
+    base_seq: int,
+    holder: str | None,
 ) -> Lease:
     turn, step, round_ = _begin_turn(transaction, row, opening, fence=row.fence + 1)
     values = {"manifest": msgspec.json.encode(opening.manifest), "moves_head": int(opening.moves_head)}
@@ -253,7 +259,7 @@ def _begin_step(
 
 
 def _begin_turn(
-    transaction: Transaction, row: ConversationRow, opening: Opening, *, fence: int
+    transaction: Transaction, row: ConversationRow, opening: Decision, *, fence: int
 ) -> tuple[int, int, int]:
     """Open a turn, or continue a waiting one; return the numbers of turn, step and round."""
     values = row.key | {"fence": fence, "metadata": encode_json(opening.metadata)}

@@ -29,8 +29,8 @@ from cuebook.app.replay import (
 )
 from cuebook.app.transcripts import Transcript, read_transcripts
 from cuebook.config import Config, MemoryConfig, SecretsConfig, Settings, StoreConfig
-from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.request import RelayCall as Request
+from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Item, Summary

@@ -19,10 +19,10 @@ from cuebook.app.turns.analysis import MemoryAnalysis
 from cuebook.config import Config
 from cuebook.engine.core.conversation_items import items_at_head, line_of
 from cuebook.engine.core.query_vector import sense
+from cuebook.engine.core.recall import rank_found
 from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.jobs.delivery import deliver
-from cuebook.engine.turn.recall_results import rank_found
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import SearchLook
 from cuebook.memory.compress import compress, compress_batch

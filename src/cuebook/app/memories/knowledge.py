@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from cuebook.app.memories.reading import FOUND, PROJECT, MemoriesAt
 from cuebook.app.memories.writing import RETRIES, MemoryWriting, busy
 from cuebook.app.paging import check_limit, read_cursor, write_cursor
-from cuebook.engine.core.memory_selection import answers
 from cuebook.engine.core.query_vector import sense
+from cuebook.engine.core.recall import answers
 from cuebook.engine.jobs.delivery import decay
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.memories import MemoryQuery, PlaceChange

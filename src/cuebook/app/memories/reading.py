@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from cuebook.app.paging import LIMIT, Cursor, Number, Paged, check_limit, read_cursor, write_cursor
 from cuebook.engine.core.conversation_items import as_memory, is_guest, item_of, parted
-from cuebook.engine.core.memory_selection import answers
 from cuebook.engine.core.query_vector import sense
+from cuebook.engine.core.recall import answers
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import Denied, InvalidInput, NotFound

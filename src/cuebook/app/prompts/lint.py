@@ -9,7 +9,7 @@ from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.front import own_names
+from cuebook.engine.turn.system_prompt import own_names
 from cuebook.errors import NotFound
 from cuebook.prompts.lint import MOST_TOKENS, RULES, LintFinding, lint
 from cuebook.prompts.names import candidates

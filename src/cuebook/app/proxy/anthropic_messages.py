@@ -9,11 +9,11 @@ import msgspec
 
 from cuebook.config import Config
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.chat_completions import relay
-from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.messages_wire import PATH, MessagesAsChat, MessagesWire, NotReadError, count_messages
+from cuebook.engine.proxy.relay import relay
 from cuebook.engine.proxy.request import RelayCall, model_in
 from cuebook.engine.proxy.shadow_ledger import CallAccounting
+from cuebook.engine.proxy.wire import Head
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.providers.llama import LlamaModel

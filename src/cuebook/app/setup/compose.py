@@ -12,8 +12,8 @@ from cuebook.app.setup.builtin_prompts import builtin_prompts
 from cuebook.app.setup.experience_files import ExperienceFiles, Reader
 from cuebook.app.setup.project_files import load_compaction, load_personas, load_profiles
 from cuebook.config import BudgetConfig, Config, ModelConfig, languages_of
-from cuebook.engine.core.conversation_queue import ConversationQueue
 from cuebook.engine.core.drafts import PostFactory
+from cuebook.engine.core.scheduling import ConversationQueue
 from cuebook.engine.core.services import Services, Settings, nothing_restored
 from cuebook.engine.core.time_zones import read_zone
 from cuebook.errors import InvalidInput

@@ -7,8 +7,8 @@ from cuebook.app.prompts.idempotency import run_once
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.observation import spoke_in, teach
-from cuebook.engine.turn.message_signals import SENTIMENT
-from cuebook.engine.turn.reply_metadata import iso
+from cuebook.engine.turn.decision import iso
+from cuebook.engine.turn.turn_signals import SENTIMENT
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.prompts import StoredKey
 from cuebook.prompts.learn import score as score_of

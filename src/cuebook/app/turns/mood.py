@@ -8,8 +8,8 @@ from msgspec import Struct
 from cuebook.app.json_shapes import Wire, iso
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.reflection import reflect_on
-from cuebook.engine.turn.message_signals import heard_to_wire
 from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mind_of, mind_to_wire
+from cuebook.engine.turn.turn_signals import heard_to_wire
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import PathQuery

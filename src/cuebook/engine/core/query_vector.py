@@ -4,12 +4,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-import msgspec
-
 from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError
 from cuebook.interfaces.embedder import Embedder
-from cuebook.interfaces.store import PathQuery
 from cuebook.languages import reads
 from cuebook.records.memory import Dense
 
@@ -84,10 +81,3 @@ def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
         dimensions = ", ".join(map(str, sorted(sizes)))
         msg = f"Embedder {embedder.name} returned vectors of dimension {dimensions} instead of {embedder.dimension}."
         raise BackendError(msg)
-
-
-async def with_sense(services: Services, path_query: PathQuery) -> PathQuery:
-    """Return a turn's store query with the vector of its text."""
-    if path_query.search is None or (dense := await sense(services, path_query.search.text)) is None:
-        return path_query
-    return msgspec.structs.replace(path_query, search=msgspec.structs.replace(path_query.search, dense=dense))

@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuebook.engine.core.conversation_queue import ConversationQueue
 from cuebook.engine.core.drafts import PostFactory
-from cuebook.engine.core.foreground_gate import ForegroundGate
 from cuebook.engine.core.judgement_cache import Ledgers
+from cuebook.engine.core.scheduling import ConversationQueue, ForegroundGate
 from cuebook.errors import NotFound
 from cuebook.interfaces.dice import Clock, Dice
 from cuebook.interfaces.embedder import Embedder

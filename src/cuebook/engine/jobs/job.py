@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.engine.core.foreground_gate import MAX_WAIT_S
+from cuebook.engine.core.scheduling import MAX_WAIT_S
 from cuebook.engine.core.services import Services
 from cuebook.errors import CuebookError
 

@@ -27,8 +27,8 @@ from cuebook.engine.core.model_call import said_by
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
-from cuebook.engine.turn.message_signals import counters_on, heard_of, judged_on, persona_in, tracking_in
 from cuebook.engine.turn.mood import BY_HAND, BY_MODEL, RESET, calls_of
+from cuebook.engine.turn.turn_signals import counters_on, heard_of, judged_on, persona_in, tracking_in
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces.model import Model, ModelRequest
 from cuebook.interfaces.reflections import DueReflection, MetapromptTask, ReflectionInput

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from cuebook.engine.proxy.request import Request
-from cuebook.engine.turn.opening import Opened
-from cuebook.engine.turn.plan import Planned
+from cuebook.engine.turn.plan import WindowPlan
+from cuebook.engine.turn.step import OpenTurn
 from cuebook.records.conversation import ASSISTANT, SYSTEM
 from cuebook.window.post_forms import JOIN
 from cuebook.window.window import MOST_ANCHORS, Sheet
@@ -43,19 +43,19 @@ class _OutgoingMessage(Struct):
 
 
 def body_of(
-    body: bytes, request: Request, opened: Opened, *, model: str | None, marks: bool, hour: bool = False
+    body: bytes, request: Request, turn: OpenTurn, *, model: str | None, marks: bool, hour: bool = False
 ) -> bytes:
     """Return a request's body with the window as its system text and messages. All other bytes stay the same.
 
     If the window equals the request, the whole body stays the same.
     """
-    fields, planned = _fields.decode(body), opened.planned
-    front = len(planned.messages) - len(planned.sheet.partition.kept)
-    system, own_alone = _system(fields, planned.messages[:front], planned.sheet)
-    messages, places = _messages(request, opened, front)
+    fields, plan = _fields.decode(body), turn.plan
+    front = len(plan.messages) - len(plan.sheet.partition.kept)
+    system, own_alone = _system(fields, plan.messages[:front], plan.sheet)
+    messages, places = _messages(request, turn, front)
     if marks and MARK.encode() not in body:
         mark = {"type": "ephemeral"} | ({"ttl": "1h"} if hour else {})
-        system, own_alone = _mark(planned, system, messages, places, mark), False
+        system, own_alone = _mark(plan, system, messages, places, mark), False
         if not system and "tools" in fields:
             fields["tools"] = _marked_tools(fields["tools"], mark)
     if system and not own_alone:
@@ -88,18 +88,18 @@ def _system(fields: Mapping[str, Raw], front: Sequence[bytes], sheet: Sheet) -> 
 
 
 def _messages(
-    request: Request, opened: Opened, front: int
+    request: Request, turn: OpenTurn, front: int
 ) -> tuple[list[_OutgoingMessage], dict[int, tuple[int, int]]]:
     """Return the path's messages, and by number of the window's message the position of its last stable block."""
-    planned = opened.planned
-    sheet = planned.sheet
+    plan, numbers = turn.plan, turn.place.messages_by_seq(turn.choice.decision.expected_last_seq)
+    sheet = plan.sheet
     messages: list[_OutgoingMessage] = []
     places: dict[int, tuple[int, int]] = {}
     for number, post_in_form in enumerate(sheet.partition.kept, front):
-        seq, chat, recalled = post_in_form.post.seq, planned.messages[number], ""
+        seq, chat, recalled = post_in_form.post.seq, plan.messages[number], ""
         if seq == sheet.query and sheet.volatile:
             chat, recalled = _parted(chat, sheet.fence)
-        sent = opened.sent.get(seq)
+        sent = numbers.get(seq)
         turned = request.turned[sent] if sent is not None and post_in_form.form == "full" else None
         if turned is not None:
             _add(messages, turned.role, list(turned.blocks), at=turned.at)
@@ -171,16 +171,16 @@ def _pieces(turned: Sequence[ConvertedMessage]) -> dict[int, int]:
 
 
 def _mark(
-    planned: Planned,
+    plan: WindowPlan,
     system: list[Any],
     messages: Sequence[_OutgoingMessage],
     places: Mapping[int, tuple[int, int]],
     mark: Mapping[str, str],
 ) -> list[Any]:
     """Set cache markers in messages at the window's anchors. Return the marked system text."""
-    for anchor in planned.window.anchors:
+    for anchor in plan.window.anchors:
         if anchor.name in ("system", "summary"):
-            stable = 2 if planned.sheet.summary and len(planned.window.anchors) < MOST_ANCHORS else 1
+            stable = 2 if plan.sheet.summary and len(plan.window.anchors) < MOST_ANCHORS else 1
             system = [*system[:-stable], *(_with_mark(each, mark) for each in system[-stable:])]
         elif anchor.after in places:
             at, block = places[anchor.after]

@@ -12,12 +12,11 @@ import msgspec
 from msgspec import Raw
 
 from cuebook.engine.core.services import Services, Settings
-from cuebook.engine.proxy.idempotent_replay import StoredReply
-from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.messages_window import body_of
 from cuebook.engine.proxy.request import RelayCall, Request, model_in, read_request
-from cuebook.engine.proxy.wire import TranslatedWire, Wire
-from cuebook.engine.turn.opening import Opened
+from cuebook.engine.proxy.wire import Head, TranslatedWire, Wire
+from cuebook.engine.turn.step import OpenTurn
+from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.window.anchors import with_cache_marks
@@ -129,17 +128,17 @@ class MessagesWire(Wire):
         """Parse the request. Raises NotReadError for unsupported content, InvalidInput for invalid headers."""
         return read_messages(self.services, self.call)
 
-    def outgoing(self, request: Request, opened: Opened, *, model: str | None) -> RelayRequest:
+    def outgoing(self, request: Request, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the request with the window or with its own messages."""
         body, name = self.call.body, model or request.model
         if not self.sends_window:
             if model is not None:
                 body = _encode(_fields.decode(body) | {"model": Raw(_encode(model))})
             return with_marks(self.services.settings, self.base_url, self.request_to(body))
-        rule, tokens = _rule(self.base_url, name), opened.planned.window.tokens
+        rule, tokens = _rule(self.base_url, name), turn.plan.window.tokens
         marks = self.sends_marks(name) and not (rule is not None and tokens < rule.minimum)
         hour = _lasts_an_hour(self.services.settings)
-        return self.request_to(body_of(body, request, opened, model=model, marks=marks, hour=hour))
+        return self.request_to(body_of(body, request, turn, model=model, marks=marks, hour=hour))
 
     def sends_marks(self, model: str) -> bool:
         """Return whether to send cache breakpoints: by setting, or if the provider itself answers."""
@@ -220,12 +219,12 @@ class MessagesAsChat(TranslatedWire):
         usage = Raw(b'{"include_usage":true}')
         return msgspec.structs.replace(request, fields={**request.fields, "stream_options": usage})
 
-    def outgoing(self, request: Request, opened: Opened, *, model: str | None) -> RelayRequest:
+    def outgoing(self, request: Request, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the window as a chat completion."""
         fields = chat_fields(self._fields)
         if "max_tokens" in fields and urlsplit(self.base_url).hostname == _OPENAI:
             fields["max_completion_tokens"] = fields.pop("max_tokens")
-        fields["messages"] = [Raw(each) for each in plain_chat(opened.planned.messages)]
+        fields["messages"] = [Raw(each) for each in plain_chat(turn.plan.messages)]
         fields["model"] = request.model if model is None else model
         own = self.call.headers
         headers = {name: value for name, value in own.items() if not name.startswith(_THEIRS) and name != _KEY}

@@ -1,6 +1,6 @@
-"""Parse a chat-completions request and find the stored path that its messages continue."""
+"""Parse a chat-completions request, and build the request of its turn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -8,31 +8,19 @@ from msgspec import Raw, Struct
 
 from cuebook.engine.core.drafts import check_name
 from cuebook.engine.core.services import Key, Services
-from cuebook.engine.proxy.history_alignment import (
-    Continuation,
-    anchors,
-    continue_at,
-    same_conversation,
-    same_items,
-    same_request,
-)
+from cuebook.engine.turn.request import ResentMessage, TurnRequest
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.store import Alignment
 from cuebook.memory.scopes import read_control
-from cuebook.records.conversation import ASSISTANT, SYSTEM
+from cuebook.records.conversation import SYSTEM
 from cuebook.records.digest import digest_of
 from cuebook.records.key import no_organization
 from cuebook.records.memory import Scope
+from cuebook.records.turn import Ask
 from cuebook.window.window import ClientSystem, client_system
 from cuebook.wire import chat_messages as openai_messages
 from cuebook.wire.anthropic_messages import ConvertedMessage
-from cuebook.wire.chat_messages import MessageContent, read_message
-from cuebook.wire.responses_items import may_be_ours
+from cuebook.wire.chat_messages import read_message
 
-#: Newest answers searched for a history without a conversation id.
-ANCHORS = 32
-#: Seconds for which a call may belong to a conversation that its client created and filled just before.
-LISTED_S = 60.0
 #: Request fields besides messages that a provider charges as input.
 _CHARGED = ("tools", "functions", "response_format")
 #: Fields that control the format of an answer, not its content.
@@ -72,21 +60,6 @@ class RelayCall(Struct, frozen=True, kw_only=True):
     def retried(self) -> bool:
         """Return whether the client marks this as a retry: OpenAI's and Anthropic's libraries count retries."""
         return self.headers.get("x-stainless-retry-count", "0") != "0"
-
-
-class ResentMessage(Struct, frozen=True):
-    """A message of a request: its bytes, role, digest of its stored form, and whether it contains secrets."""
-
-    raw: bytes
-    role: str
-    digest: bytes
-    secret: bool
-    read: MessageContent | None = None  # if parsed for this request, without secrets
-
-    @property
-    def content(self) -> MessageContent:
-        """Return the parsed content."""
-        return self.read or read_message(self.raw)
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -141,6 +114,45 @@ def key_of(services: Services, call: RelayCall, request: Request) -> Key | None:
     return call.idempotency_key, services.settings.request_digest(
         b"\x00".join([places, *sorted(asked)])
     )  # JSON contains no NUL
+
+
+def turn_request(
+    services: Services, scope: Scope, call: RelayCall, request: Request, *, quotes: bool = False, shadow: bool = False
+) -> TurnRequest:
+    """Return the request of a turn. With `shadow`, its window is stored and never sent."""
+    user = request.user or scope.user
+    ask = Ask(
+        request.query,
+        request.conversation or "",
+        user=user,
+        persona=request.model if request.model in services.settings.personas else None,
+        project=call.project,
+        time_zone=call.time_zone,
+        organization=request.organization,
+        memory_control=request.memory_control,
+        may_publish=call.may_publish,
+        key=call.key,
+        authenticated=call.authenticated and user is not None,
+    )
+    return TurnRequest(
+        ask=ask,
+        key=key_of(services, call, request),
+        choices=request.choices,
+        relayed=True,
+        history=request.history,
+        only_new=call.server_history,
+        parent=call.parent,
+        lists=call.lists,
+        retried=call.retried,
+        client=request.client,
+        live_client=request.live_client,
+        tools=request.tools,
+        live_tools=request.live_tools,
+        quotes=quotes,
+        asks_model=not shadow,
+        shadow=shadow,
+        metadata=call.told,
+    )
 
 
 def read_request(services: Services, call: RelayCall) -> Request:
@@ -265,74 +277,3 @@ def _value(fields: Mapping[str, Raw], name: str) -> Any:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-# ---- Position in the tree -------------------------------------------------------------------------------------------
-
-
-class HistoryPlace(Struct, frozen=True, kw_only=True):
-    """The position of a request's new messages."""
-
-    conversation: str
-    parent: int | None = None  # None: the head of a conversation, or its start
-    first_new: int = 0
-    seqs: Mapping[int, int] = {}  # message number -> the stored post with the same content
-    side: bool = False  # continues no path: stored apart, without observations
-    owner: str | None = None  # of the conversation, if it exists
-    begins: bool = False  # a conversation whose client resends its whole history
-
-
-async def place_of(services: Services, scope: Scope, request: Request, call: RelayCall) -> HistoryPlace:
-    """Find the stored path that a resent history continues."""
-    history = request.history
-    name = request.conversation
-    if call.server_history:
-        owner = request.user or scope.user
-        return HistoryPlace(conversation=name or services.dice.new_id("conv"), parent=call.parent, owner=owner)
-    digests = [each.digest for each in history]
-    answers = frozenset(n for n, each in enumerate(history) if each.role == ASSISTANT)
-    if name is not None:
-        alignments = await services.store.align(scope, digests, conversation=name)
-        if alignments and alignments[0].conversation.last_seq:
-            return _place(continue_at(alignments[0], answers))
-        return HistoryPlace(conversation=name, owner=request.user or scope.user, begins=True)
-    return await _recognised(services, scope, request, call, answers)
-
-
-async def _recognised(
-    services: Services, scope: Scope, request: Request, call: RelayCall, answers: frozenset[int]
-) -> HistoryPlace:
-    """Find the path that a history without a conversation id continues, or start a new one."""
-    history = request.history
-    digests = [each.digest for each in history]
-    sought = anchors(digests, answers, most=ANCHORS)
-    if not sought and call.retried:  # a retry after an unanswered call: its conversation has only these messages
-        alignments = _unnamed(await services.store.align(scope, digests, conversation=None, anchors=digests[-1:]))
-        if continuation := same_request(alignments, len(history)):
-            return _place(continuation)
-    looked = sought or (digests[-1:] if call.lists else ())
-    every = await services.store.align(scope, digests, conversation=None, anchors=looked) if looked else []
-    if call.lists and history[-1].role != ASSISTANT:
-        begun = [each for each in every if may_be_ours(each.conversation.id)]
-        if kept := same_items(begun, len(history), since=services.clock.now() - LISTED_S):
-            return _place(kept)
-    alignments = _unnamed(every) if sought else []
-    if continuation := same_conversation(alignments, answers):
-        return _place(continuation)
-    return HistoryPlace(conversation=services.dice.new_id("conv"), owner=request.user or scope.user, begins=True)
-
-
-def _unnamed(alignments: Sequence[Alignment]) -> list[Alignment]:
-    """Return the candidate conversations of a history. A conversation created by a client is named by its id."""
-    return [each for each in alignments if not may_be_ours(each.conversation.id)]
-
-
-def _place(continuation: Continuation) -> HistoryPlace:
-    return HistoryPlace(
-        conversation=continuation.alignment.conversation.id,
-        parent=continuation.parent,
-        first_new=continuation.first_new,
-        seqs=continuation.seqs,
-        side=continuation.side,
-        owner=continuation.alignment.conversation.user,
-    )

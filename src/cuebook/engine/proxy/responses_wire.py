@@ -7,9 +7,8 @@ import msgspec
 from msgspec import Raw
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.request import RelayCall, Request
-from cuebook.engine.proxy.wire import ChatWire, TranslatedWire
+from cuebook.engine.proxy.wire import ChatWire, Head, TranslatedWire
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.interfaces.model import Upstream
 from cuebook.interfaces.store import Lease

@@ -9,7 +9,7 @@ import logging
 import time
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -20,18 +20,17 @@ from msgspec import Struct, field
 from cuebook.engine.core.model_call import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.erasure import forgotten_since
-from cuebook.engine.proxy.answer_relay import relay_answer
-from cuebook.engine.proxy.chat_completions import meaning, unsaid
-from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.messages_wire import PATH as MESSAGES_PATH
 from cuebook.engine.proxy.messages_wire import MessagesWire
-from cuebook.engine.proxy.request import HistoryPlace, RelayCall, Request, place_of
+from cuebook.engine.proxy.relay import relay_answer
+from cuebook.engine.proxy.request import RelayCall, Request, turn_request
 from cuebook.engine.proxy.responses_wire import PATH as RESPONSES_PATH
 from cuebook.engine.proxy.responses_wire import ResponsesWire
 from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
-from cuebook.engine.proxy.wire import ChatWire, Wire
-from cuebook.engine.turn.opening import Intent, open_step
+from cuebook.engine.proxy.wire import ChatWire, Head, Wire
+from cuebook.engine.turn.history import HistoryPlace, align_history, name_conversation
 from cuebook.engine.turn.step import OpenStep
+from cuebook.engine.turn.turn import open_turn
 from cuebook.errors import CuebookError, InvalidInput, UpstreamError
 from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.interfaces.store import Lease
@@ -280,28 +279,32 @@ class Shadow:
         call = msgspec.structs.replace(record.call, body=_unpacked(record.call.body, record.call.headers))
         wire = self._wire(record, call)
         request = await wire.load()
-        call = wire.call
-        scope = Scope(user=call.user or request.user)
-        place = await place_of(services, scope, request, call)
-        name = request.conversation or place.conversation
-        request = msgspec.structs.replace(request, conversation=name)
+        scope = Scope(user=wire.call.user or request.user)
+        asked = turn_request(services, scope, wire.call, request, shadow=True)
+        asked = await name_conversation(services, scope, msgspec.structs.replace(asked, key=None))
+        name = asked.ask.conversation
         async with services.queue.hold(scope.tenant, name):
-            place = await place_of(services, scope, request, call)
+            place = await align_history(services, scope, asked)
             truncated = await _truncated(services, scope, request, place)
-            meant = _unless_forgotten(record, scope, name, meaning(services, scope, request, call, name))
-            opened = await open_step(services, scope, unsaid(meant), waits=False)
-            if opened is None:
+
+            async def check() -> None:
+                if await forgotten_since(services, scope, record.at, user=scope.user, conversation=name):
+                    msg = "its conversation was erased before it was stored"
+                    raise _ConversationErased(msg)
+
+            turn = await open_turn(services, scope, asked, waits=False, check=check)
+            if turn is None:
                 return
-            async with OpenStep(services, opened.lease, zone=opened.zone, timed=False) as step:
+            async with OpenStep(services, turn, timed=False) as step:
                 marks = wire.sends_marks(request.model)
                 refused = record.status if record.status >= HTTPStatus.BAD_REQUEST else 0
                 reckoned = partial(
-                    self._ledger.entry, services, request, place, opened, now=record.at, marks=marks, refused=refused
+                    self._ledger.entry, services, request, turn, now=record.at, marks=marks, refused=refused
                 )
                 entry = await asyncio.to_thread(reckoned)
                 added = round(record.added_s * 1000, 3)
                 entry = msgspec.structs.replace(entry, added_ms=added, lost=dict(lost), truncated_seqs=truncated)
-                values = {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(entry)}
+                values = {**turn.choice.decision.metadata[SHADOW], str(turn.lease.step): msgspec.to_builtins(entry)}
                 step.metadata = {SHADOW: values}
                 if not record.status:
                     await step.finish(state="failed", error=record.broken)
@@ -312,7 +315,7 @@ class Shadow:
                         async for _ in pieces:
                             pass
                 if isinstance(wire, ResponsesWire):
-                    wire.remember(reader.answer, opened.lease)
+                    wire.remember(reader.answer, turn.lease)
 
     def _wire(self, record: ShadowedCall, call: RelayCall) -> Wire:
         if record.path == RESPONSES_PATH:
@@ -325,27 +328,12 @@ class Shadow:
         log.warning("Shadow mode: a call was not stored (%s): %s", reason, type(error).__name__)
 
 
-def _unless_forgotten(
-    record: ShadowedCall, scope: Scope, conversation: str, intend: Callable[[], Awaitable[Intent]]
-) -> Callable[[], Awaitable[Intent]]:
-    """Rebuild an intent on each attempt, unless its call's data was erased since it arrived."""
-
-    async def intended() -> Intent:
-        intent = await intend()
-        if await forgotten_since(record.services, scope, record.at, user=scope.user, conversation=conversation):
-            msg = "its conversation was erased before it was stored"
-            raise _ConversationErased(msg)
-        return intent
-
-    return intended
-
-
 async def _truncated(services: Services, scope: Scope, request: Request, place: HistoryPlace) -> tuple[int, ...]:
     """Return the stored posts that new messages replace with truncated copies."""
     new = request.history[place.first_new :]
     if not place.parent or not new or place.side:
         return ()
-    before = await services.store.posts_in(scope, place.conversation, [(place.parent + 1, place.parent + len(new))])
+    before = await services.store.posts_in(scope, place.ask.conversation, [(place.parent + 1, place.parent + len(new))])
     return cut_short(before, [(each.role, each.content.message) for each in new])
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.request import HistoryPlace, Request
+from cuebook.engine.proxy.request import Request
 from cuebook.engine.turn.compare import chunks_of
-from cuebook.engine.turn.opening import Opened
+from cuebook.engine.turn.step import OpenTurn
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.model import Upstream
 from cuebook.records.conversation import PathPost
@@ -52,8 +52,7 @@ class CallAccounting:
         self,
         services: Services,
         request: Request,
-        place: HistoryPlace,
-        opened: Opened,
+        turn: OpenTurn,
         *,
         now: float,
         marks: bool,
@@ -66,14 +65,14 @@ class CallAccounting:
         """
         body = bytes(request.fields["messages"])
         messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
-        window, tools = opened.planned.window, request.live_tools or request.tools
+        window, tools = turn.plan.window, request.live_tools or request.tools
         rule = None if refused else _rule(services, self._upstream, request.model)
         client = ours = None
         with self._alone:
             weights = [self._weigh(services, raw, message) for raw, message in zip(raws, messages, strict=True)]
             tool_tokens = services.count(tools) if tools else 0
             if rule is not None:
-                caches, own_marks = self._caches_of(opened, rule), rule.name in _MARKED_ALONE
+                caches, own_marks = self._caches_of(turn, rule), rule.name in _MARKED_ALONE
                 marked_tools = _MARKS[1].decode() in tools
                 chunks = [CacheChunk(tool_tokens, digest_of(tools.encode()), "tools", marked_tools)] if tools else []
                 own = {n for n, each in enumerate(request.turned, len(raws) - len(request.turned)) if each.marked}
@@ -94,7 +93,7 @@ class CallAccounting:
             client=client,
             ours=ours,
             parted=parted(messages),
-            **_posts(opened, place),
+            **_posts(turn),
         )
 
     def _weigh(self, services: Services, raw: bytes, message: Mapping[str, Any]) -> int:
@@ -106,9 +105,9 @@ class CallAccounting:
                 self._weights.popitem(last=False)
         return known
 
-    def _caches_of(self, opened: Opened, rule: CacheRule) -> tuple[CacheSimulator, CacheSimulator]:
+    def _caches_of(self, turn: OpenTurn, rule: CacheRule) -> tuple[CacheSimulator, CacheSimulator]:
         """Return a conversation's simulated provider caches: for the client's prompts and for ours."""
-        name = (opened.lease.scope.tenant, opened.lease.conversation)
+        name = (turn.lease.scope.tenant, turn.lease.conversation)
         caches = self._caches.get(name)
         if caches is None or caches[0].rule != rule:
             caches = self._caches[name] = (CacheSimulator(rule), CacheSimulator(rule))
@@ -122,17 +121,16 @@ async def reckoned(
     ledger: CallAccounting,
     services: Services,
     request: Request,
-    place: HistoryPlace,
-    opened: Opened,
+    turn: OpenTurn,
     *,
     began: float,
     marks: bool,
 ) -> dict[str, Any]:
     """Return the ledger metadata of a call about to be sent. `began`: its `perf_counter` at arrival."""
-    entry = partial(ledger.entry, services, request, place, opened, now=services.clock.now(), marks=marks)
+    entry = partial(ledger.entry, services, request, turn, now=services.clock.now(), marks=marks)
     shadowed = await asyncio.to_thread(entry)
     shadowed = msgspec.structs.replace(shadowed, added_ms=round((time.perf_counter() - began) * 1000, 3))
-    return {SHADOW: {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(shadowed)}}
+    return {SHADOW: {**turn.choice.decision.metadata[SHADOW], str(turn.lease.step): msgspec.to_builtins(shadowed)}}
 
 
 def _rule(services: Services, upstream: Upstream, model: str) -> CacheRule | None:
@@ -154,12 +152,12 @@ def _reckoned(
     return CacheEstimate(uncached=use.uncached_tokens, read=use.read_tokens, write=use.write_tokens)
 
 
-def _posts(opened: Opened, place: HistoryPlace) -> dict[str, Any]:
+def _posts(turn: OpenTurn) -> dict[str, Any]:
     """Count the posts stored before a call by the prompts that contain them."""
-    scene, planned = opened.scene, opened.planned
-    sent = set(place.seqs.values())
-    entries = {post_in_form.post.seq for post_in_form in planned.sheet.partition.kept if post_in_form.form != "cut"}
-    entries |= {hit.seq for hit in planned.hits if hit.seq}
+    scene, plan = turn.plan.scene, turn.plan
+    sent = set(turn.place.seqs.values())
+    entries = {post_in_form.post.seq for post_in_form in plan.sheet.partition.kept if post_in_form.form != "cut"}
+    entries |= {hit.seq for hit in plan.hits if hit.seq}
     path = [post.seq for post in scene.path]
     unread = [(each, {seq for seq in sent if each.first <= seq <= each.last}) for each in scene.unread]
     first = min([*path[:1], *(each.first for each in scene.unread)], default=None)

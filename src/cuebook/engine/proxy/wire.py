@@ -4,18 +4,17 @@ Each wire reads its requests as equivalent chat completions, so that alignment, 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from typing import ClassVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.idempotent_replay import StoredReply
-from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.request import RelayCall, Request, read_request
-from cuebook.engine.turn.opening import Opened
+from cuebook.engine.turn.step import OpenTurn
+from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import CuebookError
 from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.window.anchors import with_breakpoints
@@ -28,6 +27,30 @@ from cuebook.wire.event_stream import ByteLines, Events, read_event
 #: A part added by a client program, stored from Anthropic's wire. On this wire it is a text.
 _REMINDED, _TEXT = f'"type":"{REMINDED}"'.encode(), b'"type":"text"'
 _encode = msgspec.json.Encoder().encode
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """Status and headers of an answer, sent before its body, and where it is stored."""
+
+    status: int
+    headers: Mapping[str, str]
+    conversation: str = ""
+    turn: int = 0
+    step: int = 1
+    side: bool = False  # the request continues no path and is stored apart
+    tokens: int = 0  # of the prompt, by our count
+
+    @property
+    def is_stream(self) -> bool:
+        """Return whether the body is a stream of events."""
+        return self.headers.get("content-type", "").lower().startswith("text/event-stream")
+
+
+def local_head(*, stream: bool) -> Head:
+    """Return the head of a local answer."""
+    return Head(
+        status=200, headers={"content-type": "text/event-stream; charset=utf-8" if stream else "application/json"}
+    )
 
 
 class Wire(ABC):
@@ -51,7 +74,7 @@ class Wire(ABC):
         """Parse the request. Raises InvalidInput naming the field."""
 
     @abstractmethod
-    def outgoing(self, request: Request, opened: Opened, *, model: str | None) -> RelayRequest:
+    def outgoing(self, request: Request, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the request to send. `model` replaces the request's model."""
 
     @abstractmethod
@@ -84,13 +107,13 @@ class ChatWire(Wire):
         """Parse the request. Raises InvalidInput naming the field."""
         return read_request(self.services, self.call)
 
-    def outgoing(self, request: Request, opened: Opened, *, model: str | None) -> RelayRequest:
+    def outgoing(self, request: Request, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the request with the window as its messages."""
         fields = dict(request.fields)
-        messages = tuple(each.replace(_REMINDED, _TEXT) for each in opened.planned.messages)
+        messages = tuple(each.replace(_REMINDED, _TEXT) for each in turn.plan.messages)
         if self.sends_marks(model or request.model):
-            messages = with_breakpoints(messages, opened.planned.window.anchors, opened.planned.sheet)
-            fields.setdefault("prompt_cache_key", Raw(_encode(opened.lease.conversation)))
+            messages = with_breakpoints(messages, turn.plan.window.anchors, turn.plan.sheet)
+            fields.setdefault("prompt_cache_key", Raw(_encode(turn.lease.conversation)))
             fields.setdefault("prompt_cache_options", Raw(b'{"mode":"explicit"}'))
         fields["messages"] = Raw(b"[" + b",".join(messages) + b"]")
         if model is not None:

@@ -6,12 +6,12 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.engine.core.memory_selection import SelectedMemories, retrieve
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.query_vector import sense
+from cuebook.engine.core.recall import SelectedMemories, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, RecordedTurn, policy_of, read_recorded
-from cuebook.engine.turn.front import own_prompt, spoken, values_of
+from cuebook.engine.turn.system_prompt import own_prompt, spoken, values_of
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryQuery
 from cuebook.memory.scopes import SHARED_WITH, SPOKEN_WITH, Participants, read_places
@@ -66,7 +66,7 @@ async def apply(services: Services, scope: Scope, recorded: RecordedTurn, change
 
 def instead(version: Version, recorded: RecordedTurn) -> OtherVersion:
     """Return the change to a version, in place of the branch that the turn used."""
-    sources = [text.source.removeprefix(_PROMPT) for text in recorded.wish.front if text.source.startswith(_PROMPT)]
+    sources = [text.source.removeprefix(_PROMPT) for text in recorded.request.front if text.source.startswith(_PROMPT)]
     stood = next((each for each in map(parse_reference, sources) if each.slug == version.slug), None)
     return OtherVersion(version, frozenset({version.branch, *([stood.branch] if stood and stood.branch else [])}))
 
@@ -83,11 +83,11 @@ async def _with_version(services: Services, recorded: RecordedTurn, change: Othe
         user=recorded.conversation.user,
         mode=mode if isinstance(mode, str) else None,
         now=recorded.turn.created_at,
-        zone=recorded.wish.zone,
+        zone=recorded.request.zone,
     )
     front: list[Text] = []
     is_used, tokens, unsaid = False, 0, ""
-    for text in recorded.wish.front:
+    for text in recorded.request.front:
         resolved = await _find(services, change, text.source)
         if resolved is None:
             front.append(text)
@@ -104,11 +104,13 @@ async def _with_version(services: Services, recorded: RecordedTurn, change: Othe
             source = change.version.source if is_own else text.source
             front.append(replace(text, source=source, text=rendered, tokens=0))
     if not is_used:
-        there = ", ".join(text.source for text in recorded.wish.front) or "none"
+        there = ", ".join(text.source for text in recorded.request.front) or "none"
         msg = f"with: turn {recorded.turn.n} did not use prompt {change.version.slug!r}. Its prompts: {there}."
         raise InvalidInput(msg, where="withPrompt")
-    wish = replace(recorded.wish, front=tuple(front))
-    return replace(recorded, wish=wish, prompt_tokens=recorded.prompt_tokens + tokens, unsaid=unsaid or recorded.unsaid)
+    request = replace(recorded.request, front=tuple(front))
+    return replace(
+        recorded, request=request, prompt_tokens=recorded.prompt_tokens + tokens, unsaid=unsaid or recorded.unsaid
+    )
 
 
 async def _find(services: Services, change: OtherVersion, source: str) -> ResolvedVersion | CuebookError | None:
@@ -150,7 +152,7 @@ def _rendered(result: ResolvedVersion | CuebookError, values: Mapping[str, str])
 
 def _persona_of(services: Services, recorded: RecordedTurn) -> Persona:
     """Return a turn's persona: the one in its system prompt, else its conversation's, or the default one."""
-    sources = [text.source for text in recorded.wish.front]
+    sources = [text.source for text in recorded.request.front]
     for persona in services.settings.personas.values():
         own = (f"persona:{persona.id}@", *(f"{_PROMPT}{there}{own_prompt(persona)}@" for there in ("", DEFAULT)))
         if any(source.startswith(own) for source in sources):
@@ -164,26 +166,28 @@ def _persona_of(services: Services, recorded: RecordedTurn) -> Persona:
 
 def _without(recorded: RecordedTurn, sources: Sequence[str]) -> RecordedTurn:
     """Remove sources from a turn's recalled context. Raises InvalidInput naming the available sources."""
-    wish, scene = recorded.wish, recorded.scene
+    request, scene = recorded.request, recorded.scene
     gone = {source if ":" in source else f"{MEMORY}{source}" for source in sources}
-    known = [text.source for text in (*wish.advice, *([wish.mind] if wish.mind else []))]
-    known += [hit.memory_id for hit in wish.memories.hits]
+    known = [text.source for text in (*request.advice, *([request.mind] if request.mind else []))]
+    known += [hit.memory_id for hit in request.memories.hits]
     results = [f"{_POST}{each.id}" for each in scene.found.found]
     if missing := sorted(gone - {*known, *results}):
         lines = [text.source for text in recorded.manifest.volatile]
         there = ", ".join(lines) or "nothing"
         msg = f"without: turn {recorded.turn.n} did not use {missing[0]}. Its recalled sources: {there}."
         raise InvalidInput(msg, where="without")
-    memories = replace(wish.memories, hits=tuple(each for each in wish.memories.hits if each.memory_id not in gone))
+    memories = replace(
+        request.memories, hits=tuple(each for each in request.memories.hits if each.memory_id not in gone)
+    )
     left = tuple(each for each in scene.found.found if f"{_POST}{each.id}" not in gone)
     return replace(
         recorded,
         scene=replace(scene, found=replace(scene.found, found=left)),
-        wish=replace(
-            wish,
+        request=replace(
+            request,
             memories=memories,
-            advice=tuple(text for text in wish.advice if text.source not in gone),
-            mind=None if wish.mind and wish.mind.source in gone else wish.mind,
+            advice=tuple(text for text in request.advice if text.source not in gone),
+            mind=None if request.mind and request.mind.source in gone else request.mind,
         ),
     )
 
@@ -199,10 +203,10 @@ async def _as_of(services: Services, scope: Scope, recorded: RecordedTurn, when:
             services, scope, recorded.conversation, recorded.turn, summary_version=version
         )
         recorded = replace(
-            recorded, scene=recorded_turn.scene, wish=replace(recorded_turn.wish, front=recorded.wish.front)
+            recorded, scene=recorded_turn.scene, request=replace(recorded_turn.request, front=recorded.request.front)
         )
     memories = await _memories_at(services, scope, recorded, when)
-    return replace(recorded, wish=replace(recorded.wish, memories=memories))
+    return replace(recorded, request=replace(recorded.request, memories=memories))
 
 
 async def _summary_at(services: Services, scope: Scope, recorded: RecordedTurn, when: float) -> int:
@@ -247,8 +251,7 @@ async def _memories_at(services: Services, scope: Scope, recorded: RecordedTurn,
     scene = replace(
         recorded.scene, known=MemoryContext(policy=policy, places=places, settings=settings, **fields), told={}
     )
-    every, hits = services.settings.review_every, services.settings.recall_hits
-    return retrieve(scene, query, turn=turn.n, every=every, hits=hits, count=services.count) or SelectedMemories()
+    return select_memories(services, scene, query, turn=turn.n)
 
 
 async def _organization(services: Services, scope: Scope, recorded: RecordedTurn) -> str | None:

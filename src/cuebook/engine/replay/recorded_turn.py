@@ -12,13 +12,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.memory_selection import SelectedMemories
-from cuebook.engine.core.query_vector import with_sense
+from cuebook.engine.core.recall import SelectedMemories
 from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
-from cuebook.engine.turn.opening import CANDIDATES, look_of
-from cuebook.engine.turn.plan import Planned, Wish, plan
-from cuebook.interfaces.store import Scene, SearchLook
+from cuebook.engine.turn.plan import WindowPlan, WindowRequest, plan_window
+from cuebook.engine.turn.scene import CANDIDATES, embed_query, path_query
+from cuebook.interfaces.store import Scene
 from cuebook.memory.item_keys import said_of
 from cuebook.memory.recall import Query, read_query
 from cuebook.memory.scopes import KEPT, Policy, effective
@@ -40,13 +39,13 @@ _OPENS, _SHUTS = "- [", "] "
 
 
 class RecordedTurn(Struct, frozen=True, kw_only=True):
-    """A turn and the inputs of its first step. `wish` has the sent system prompt."""
+    """A turn and the inputs of its first step. `request` has the sent system prompt."""
 
     conversation: Conversation
     turn: Turn
     manifest: Manifest
     scene: Scene
-    wish: Wish
+    request: WindowRequest
     query: Query | None  # the query, also if nothing of the conversation is recalled
     prompt_tokens: int = 0  # of prompt texts replaced by a change
     unsaid: str = ""  # why a changed prompt could not be rendered
@@ -63,12 +62,12 @@ async def read_recorded(
     said = await services.store.posts(scope, conversation.id, head=query, last=1) if query else []
     asked = said[-1].message if said else ""
     parent = said[-1].parent if said else posts[-1].seq if posts else 0
-    path_query = look_of(services, conversation.id, asked, parent=parent, budget=manifest.budget)
+    dense = await embed_query(services, asked)
+    seek = path_query(services, conversation.id, asked, parent=parent, budget=manifest.budget, dense=dense)
     newer = min(conversation.last_seq - parent, NEWER)
-    search = SearchLook(text=asked, limit=CANDIDATES + newer) if path_query.search else None
+    search = msgspec.structs.replace(seek.search, limit=CANDIDATES + newer) if seek.search else None
     version = manifest.summary_version if summary_version is None else summary_version
-    path_query = msgspec.structs.replace(path_query, search=search, summary_version=version)
-    scene = await services.store.scene(scope, await with_sense(services, path_query))
+    scene = await services.store.scene(scope, msgspec.structs.replace(seek, search=search, summary_version=version))
     search_result = (
         msgspec.structs.replace(scene.found, posts=query - 1) if query else scene.found
     )  # as many as in the turn
@@ -76,7 +75,7 @@ async def read_recorded(
     zone = zone_of(None, conversation, services.settings.zone)
     words = read_query(asked, speakers=scene.speakers, now=turn.created_at, zone=zone) if search else None
     memories = await _memories(services, scope, turn, sheet.volatile, zone)
-    wish = Wish(
+    request = WindowRequest(
         conversation=conversation.id,
         drafts=(),
         user=conversation.user,
@@ -93,7 +92,9 @@ async def read_recorded(
         mind=next((text for text in sheet.volatile if text.kind == "mind"), None),
     )
     scene = msgspec.structs.replace(scene, path=(*scene.path, *drafts), found=search_result, previous=None)
-    return RecordedTurn(conversation=conversation, turn=turn, manifest=manifest, scene=scene, wish=wish, query=words)
+    return RecordedTurn(
+        conversation=conversation, turn=turn, manifest=manifest, scene=scene, request=request, query=words
+    )
 
 
 def policy_of(turn: Turn) -> Policy:
@@ -101,13 +102,13 @@ def policy_of(turn: Turn) -> Policy:
     return effective({}, turn.metadata.get(KEPT), Policy())
 
 
-def plan_again(services: Services, recorded: RecordedTurn) -> Planned:
+def plan_again(services: Services, recorded: RecordedTurn) -> WindowPlan:
     """Build a recorded window from its inputs. Raises InvalidInput if they do not fit."""
     settings, scene = services.settings, recorded.scene
     marks = in_force(scene.tuning, recorded.turn.metadata)
-    return plan(
+    return plan_window(
         scene,
-        recorded.wish,
+        recorded.request,
         turn=recorded.turn.n,
         limits=settings.limits,
         count=services.count,

@@ -88,7 +88,7 @@ def _reproduced(services: Services, recorded: RecordedTurn, window: Window | Non
 
 
 def _texts(recorded: RecordedTurn) -> list[str]:
-    return [text.text for text in recorded.wish.front]
+    return [text.text for text in recorded.request.front]
 
 
 def _compared(was: Window, would: Window) -> WindowDiff:
@@ -147,7 +147,7 @@ async def ask_model(
         messages=window.messages,
         purpose=PURPOSE,
         conversation=recorded.conversation.id,
-        zone=recorded.wish.zone,
+        zone=recorded.request.zone,
         temperature=temperature,
         max_tokens=max_tokens,
     )

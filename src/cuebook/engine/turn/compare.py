@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from cuebook.engine.core.services import Last, Services
-from cuebook.engine.turn.plan import Planned
+from cuebook.engine.turn.plan import WindowPlan
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Scene
 from cuebook.records.digest import digest_of
@@ -17,39 +17,29 @@ from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.window import MOST_ANCHORS, Text, common_prefix, render
 
 
-async def compare(
-    services: Services, scope: Scope, scene: Scene, planned: Planned, conversation: str
-) -> tuple[Window, dict[str, Any], Last]:
-    """Return the window with its stable prefix ratio and cache use, and the data to compare the next one with."""
-    last = await last_window(services, scope, scene, conversation)
-    window = planned.window
-    ratio = prefix_ratio(last.messages if last else None, window.messages)
-    simulator = (last.simulator if last else None) or (
-        CacheSimulator(services.settings.cache_rule) if services.settings.cache_rule else None
-    )
-    use = None
+def compare(services: Services, plan: WindowPlan, before: Last | None) -> tuple[WindowPlan, Last]:
+    """Add the stable prefix ratio and the simulated cache use to a window. Return also what the next one needs."""
+    window, rule, use = plan.window, services.settings.cache_rule, None
+    ratio = prefix_ratio(before.messages if before else None, window.messages)
+    simulator = (before.simulator if before else None) or (CacheSimulator(rule) if rule else None)
     if simulator is not None:
         simulator = simulator.copy()
-        use = simulator.request(chunks_of(window, tools=_tools(planned)), services.clock.now())
-    cache = cache_metadata(services.settings.cache_rule, use)
-    window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=cache)
-    return window, cache, Last(planned.remembered.manifest.digest, window.messages, simulator)
+        use = simulator.request(chunks_of(window, tools=plan.request.tools), services.clock.now())
+    window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=cache_metadata(rule, use))
+    last = Last(plan.remembered.manifest.digest, window.messages, simulator)
+    return msgspec.structs.replace(plan, window=window), last
 
 
-def _tools(planned: Planned) -> str:
-    digest = planned.remembered.manifest.tools_digest
-    return planned.remembered.texts.get(digest, "") if digest else ""
-
-
-async def last_window(services: Services, scope: Scope, scene: Scene, conversation: str) -> Last | None:
+async def last_window(services: Services, scope: Scope, scene: Scene) -> Last | None:
     """Return the conversation's last window, from the cache or re-rendered from its manifest."""
-    if scene.conversation is None or scene.previous is None:
+    conversation = scene.conversation
+    if conversation is None or scene.previous is None:
         return None
-    last = services.caches.windows.get((scope.tenant, conversation))
+    last = services.caches.windows.get((scope.tenant, conversation.id))
     if last is not None and last.digest == scene.previous.digest:
         return last
     try:
-        window = await render_again(services, scope, conversation, scene.previous, owner=scene.conversation.user)
+        window = await render_again(services, scope, conversation.id, scene.previous, owner=conversation.user)
     except NotFound:
         return None
     return Last(scene.previous.digest, window.messages)

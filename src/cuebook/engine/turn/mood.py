@@ -1,12 +1,13 @@
 """Mood state in a turn: load it for the path, select its text for the prompt, and request reflections."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.front import Front
-from cuebook.engine.turn.message_signals import heard_of, persona_in, speaker_in, tracking_in
+from cuebook.engine.turn.turn_signals import heard_of, persona_in, speaker_in, tracking_in
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import Scene
@@ -30,8 +31,16 @@ LASTS = 5
 MIND = "mind"
 
 
-def with_mind(services: Services, scene: Scene, ask: Ask, front: Front) -> Front:
-    """Return the system prompt with the path's mood state and its requested reflection.
+class TurnMood(Struct, frozen=True, kw_only=True):
+    """The mood state of a turn: its text for the prompt, the tasks of its reflection, and its metadata."""
+
+    text: Text | None = None
+    tasks: tuple[MetapromptTask, ...] = ()
+    metadata: Mapping[str, Any] = {}
+
+
+def mood_in_turn(services: Services, scene: Scene, ask: Ask, signals: TurnSignals | None) -> TurnMood:
+    """Return the path's mood state and its requested reflection.
 
     Only for a persona that tracks sentiment or has metaprompts, or after a manual change of the mood. A regenerated
     answer requests no second reflection.
@@ -39,10 +48,9 @@ def with_mind(services: Services, scene: Scene, ask: Ask, front: Front) -> Front
     persona = speaker_in(services, scene, ask)
     tracking = tracking_in(services, scene, persona, ask.mode)
     if not (metaprompts_of(persona.metaprompts, tracking) or tracking.enabled or _is_by_hand(scene)):
-        return front
-    metadata = {**front.metadata, MIND: mind_to_wire(mind_of(scene))}
-    calls = () if front.heard is None or is_heard(scene, front.heard) else calls_of(persona, tracking, front.heard)
-    return replace(front, mind=said_of(scene), calls=calls, metadata=metadata)
+        return TurnMood()
+    tasks = () if signals is None or is_heard(scene, signals) else calls_of(persona, tracking, signals)
+    return TurnMood(text=said_of(scene), tasks=tasks, metadata={MIND: mind_to_wire(mind_of(scene))})
 
 
 def _is_by_hand(scene: Scene) -> bool:

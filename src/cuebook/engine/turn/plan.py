@@ -9,10 +9,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.memory_selection import SelectedMemories, line_of
+from cuebook.engine.core.recall import SelectedMemories, line_of, rank_found, shown_of
+from cuebook.engine.core.services import Services
+from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.turn.experiences import fit_advice
+from cuebook.engine.turn.history import HistoryPlace
 from cuebook.engine.turn.mood import fit_mind
-from cuebook.engine.turn.recall_results import rank_found, shown_of
+from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.system_prompt import SystemPrompt
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import Scene
 from cuebook.memory.recall import Query
@@ -21,13 +25,13 @@ from cuebook.memory.tokenizer import day_of
 from cuebook.records.conversation import Draft, PathPost
 from cuebook.records.digest import fence_of
 from cuebook.records.memory import Hit, Summary
-from cuebook.records.turn import Dropped, Window
+from cuebook.records.turn import Dropped, Turn, Window
 from cuebook.window.budget import Allotment, Limits, allot
 from cuebook.window.manifest import StoredManifest, anchored, dropped_ranges, remember
 from cuebook.window.partition import Partition, least, partition
-from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, cut_down
+from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, cut_down, whole
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter, cut
-from cuebook.window.tuning_marks import NO_MARKS, Marks, lighten, limited, marks_metadata
+from cuebook.window.tuning_marks import NO_MARKS, Marks, in_force, lighten, limited, moves, newest
 from cuebook.window.window import (
     ClientSystem,
     Sheet,
@@ -44,14 +48,14 @@ TOO_OLD = "older than the token budget allows"
 OF_LITTLE_USE = "low relevance, and the window is nearly full"
 
 
-class Wish(Struct, frozen=True, kw_only=True):
-    """The request for a window, before anything of it is stored."""
+class WindowRequest(Struct, frozen=True, kw_only=True):
+    """The contents of a window, before the token budget is divided."""
 
     conversation: str
     drafts: tuple[Draft, ...]
     user: str | None
     front: tuple[Text, ...] = ()  # persona, sections and add-ons, as rendered
-    unsaid: tuple[Dropped, ...] = ()  # errors of those that failed to render
+    dropped: tuple[Dropped, ...] = ()  # errors of those that failed to render
     query: Query | None  # None: no recall
     recall_hits: int = 12
     quotes: bool = False  # no model call: return memories for the query, whether in the window or not
@@ -60,8 +64,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     live_client: tuple[ClientSystem, ...] = ()  # the original, if `client` has redacted secrets
     tools: str = ""
     live_tools: str = ""  # the original, if `tools` has redacted secrets
-    live: Mapping[int, bytes] = {}  # by seq: the live message of a stored post
-    live_drafts: Mapping[int, bytes] = {}  # by number: the live message of a draft
+    live: Mapping[int, bytes] = {}  # by seq: the message as sent, if the stored one has redacted secrets
     frozen: tuple[Text, ...] | None = None  # in a later step of a turn: the volatile block of the first
     query_seq: int | None = None  # the open turn's query; None = the newest user post
     memories: SelectedMemories = SelectedMemories()  # cross-conversation memories
@@ -70,40 +73,96 @@ class Wish(Struct, frozen=True, kw_only=True):
     zone: tzinfo = UTC  # time zone of dates
 
 
-class Planned(Struct, frozen=True, kw_only=True):
-    """The plan of a step: its window and the rows to store."""
+def window_request(
+    services: Services,
+    scene: Scene,
+    request: TurnRequest,
+    place: HistoryPlace,
+    prompt: SystemPrompt,
+    *,
+    query: Query | None = None,
+    memories: SelectedMemories | None = None,
+    frozen: tuple[Text, ...] | None = None,
+) -> WindowRequest:
+    """Return the contents of a step's window. Without recall in the conversation, its posts are not recalled."""
+    ask, conversation = place.ask, scene.conversation
+    recalls = scene.known is None or scene.known.policy.recalls
+    owner = conversation.user if conversation else ask.user
+    return WindowRequest(
+        conversation=ask.conversation,
+        drafts=place.drafts,
+        user=owner,
+        front=prompt.texts,
+        dropped=prompt.dropped,
+        query=query if recalls else None,
+        recall_hits=services.settings.recall_hits,
+        quotes=request.quotes,
+        token_budget=ask.token_budget,
+        client=request.client,
+        live_client=request.live_client,
+        tools=request.tools,
+        live_tools=request.live_tools,
+        live=_live_messages(scene, request, place, owner),
+        frozen=frozen,
+        query_seq=place.waiting.query_seq if place.waiting else None,
+        memories=memories or SelectedMemories(),
+        advice=prompt.advice.texts,
+        mind=prompt.mood.text,
+        zone=zone_of(ask.time_zone, conversation, services.settings.zone),
+    )
 
+
+def _live_messages(scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None) -> dict[int, bytes]:
+    """Return the messages with secrets as the caller sent them, by the seq of their stored post."""
+    last = scene.conversation.last_seq if scene.conversation else 0
+    if request.live is not None:
+        return {last + 1: whole(path_of(scene, (request.live,))[-1], owner)}
+    if not any(each.secret for each in request.history):
+        return {}
+    numbers = place.messages_by_seq(last)
+    return {seq: request.history[n].raw for seq, n in numbers.items() if request.history[n].secret}
+
+
+class WindowPlan(Struct, frozen=True, kw_only=True):
+    """The plan of a step: its window and how it came about."""
+
+    scene: Scene
+    request: WindowRequest
     window: Window  # as stored and shown
     messages: tuple[bytes, ...]  # as sent: with the live request's own bytes
     remembered: StoredManifest
     query_seq: int
     hits: tuple[Hit, ...]
     quotes: tuple[Hit, ...]
-    allotment: Allotment
-    summary: Summary | None
     sheet: Sheet
     marks: Marks = NO_MARKS  # the conversation's tuning in this window
-    retrieved: SelectedMemories = SelectedMemories()
 
     @property
     def uses(self) -> tuple[int, ...]:
         """Return the numbers of memories that this window uses for the first time."""
         values = {text.source for text in self.sheet.volatile}
-        return tuple(no for source, no in self.retrieved.uses.items() if source in values)
+        return tuple(no for source, no in self.request.memories.uses.items() if source in values)
 
 
-def plan(
-    scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter, key: bytes, marks: Marks = NO_MARKS
-) -> Planned:
+def plan_window(
+    scene: Scene,
+    request: WindowRequest,
+    *,
+    turn: int,
+    limits: Limits,
+    count: Counter,
+    key: bytes,
+    marks: Marks = NO_MARKS,
+) -> WindowPlan:
     """Build a step's window. Raises InvalidInput, with the least sufficient budget, if the required
     parts do not fit.
     """
-    path = path_of(scene, wish.drafts)
-    query = _query(path) if wish.query_seq is None else wish.query_seq
+    path = path_of(scene, request.drafts)
+    query = _query(path) if request.query_seq is None else request.query_seq
     limits = limited(limits, marks)
-    room = _Room(scene, wish, fence_of(key, wish.conversation, turn), limits, count)
+    room = _Room(scene, request, fence_of(key, request.conversation, turn), limits, count)
     fitted = _fit_front(room, least(path, query), sum(post.tokens for post in path))
-    owner = scene.conversation.user if scene.conversation else wish.user
+    owner = scene.conversation.user if scene.conversation else request.user
     parted = _cut_down(
         partition(path, fitted.allotment.posts, limits, query=query, begins=not scene.unread), owner, count
     )
@@ -119,31 +178,48 @@ def plan(
         query=query,
         owner=owner,
         held=anchored(scene.previous) if scene.previous else frozenset(),
-        frozen=wish.frozen is not None,
+        frozen=request.frozen is not None,
     )
-    dropped = [*wish.unsaid, *_left_out(scene, parted, of_little_use), *fitted.dropped, *no_room]
+    dropped = [*request.dropped, *_left_out(scene, parted, of_little_use), *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
     standing = scene.summary.version if scene.summary else 0  # the summary covers its posts, shown or not
-    return Planned(
+    return WindowPlan(
+        scene=scene,
+        request=request,
         window=window,
-        messages=_live(sheet, wish, scene, window),
-        remembered=remember(window, sheet, summary_version=standing, tools=wish.tools),
+        messages=_live(sheet, request, window),
+        remembered=remember(window, sheet, summary_version=standing, tools=request.tools),
         query_seq=query,
         hits=hits,
-        quotes=(*wish.memories.answers, *_hits(scene, wish, {query})) if wish.quotes else (),
-        allotment=fitted.allotment,
-        summary=scene.summary,
+        quotes=(*request.memories.answers, *_hits(scene, request, {query})) if request.quotes else (),
         sheet=sheet,
         marks=marks,
-        retrieved=wish.memories,
     )
+
+
+def plan_tuned(
+    services: Services, scene: Scene, request: WindowRequest, *, turn: int, waiting: Turn | None = None
+) -> WindowPlan:
+    """Build a step's window with the conversation's tuning. Raises InvalidInput as `plan_window` does."""
+    settings = services.settings
+    terms: Any = {"turn": turn, "limits": settings.limits, "count": services.count, "key": settings.key}
+    before = in_force(scene.tuning, waiting.metadata if waiting else scene.told)
+    now = newest(scene.tuning) if settings.tunes else newest(None)
+    if waiting is None and scene.previous is None:
+        before = now
+    plan = plan_window(scene, request, **terms, marks=before)
+    if waiting is not None or now.run == before.run or scene.previous is None:
+        return plan
+    if not moves(scene.previous, plan.remembered.manifest):
+        return plan
+    return plan_window(scene, request, **terms, marks=now)
 
 
 class _Room(Struct, frozen=True):
     """Input for fitting a window."""
 
     scene: Scene
-    wish: Wish
+    request: WindowRequest
     fence: str
     limits: Limits
     count: Counter
@@ -254,20 +330,22 @@ def _fit_front(room: _Room, least: int, path: int) -> _FixedBlocks:
 
     `least` and `path` are the tokens of the required posts and of all posts.
     """
-    wish, count = room.wish, room.count
-    front, client = weigh_front(wish.front, wish.client, count)
-    if wish.live_client:  # the larger count, because the live message is sent
-        live = weigh_front((), wish.live_client, count)[1]
+    request, count = room.request, room.count
+    front, client = weigh_front(request.front, request.client, count)
+    if request.live_client:  # the larger count, because the live message is sent
+        live = weigh_front((), request.live_client, count)[1]
         sizes = [max(own.tokens, other.tokens) for own, other in zip(client, live, strict=True)]
         client = tuple(msgspec.structs.replace(own, tokens=size) for own, size in zip(client, sizes, strict=True))
     own = sum(text.tokens for text in front) + sum(system.tokens for system in client)
-    tools = max(count(text) if text else 0 for text in (wish.tools, wish.live_tools))
-    frozen = sum(text.tokens for text in weigh_volatile(wish.frozen or (), room.fence, count))
+    tools = max(count(text) if text else 0 for text in (request.tools, request.live_tools))
+    frozen = sum(text.tokens for text in weigh_volatile(request.frozen or (), room.fence, count))
 
     def allotted(size: int) -> Allotment:
-        return allot(room.limits, front=size, tools=tools, least=least, frozen=frozen, token_budget=wish.token_budget)
+        return allot(
+            room.limits, front=size, tools=tools, least=least, frozen=frozen, token_budget=request.token_budget
+        )
 
-    summary = _summary_text(room.scene.summary, wish.zone)
+    summary = _summary_text(room.scene.summary, request.zone)
     if summary is None:
         return _FixedBlocks(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
     frame = 0 if own else MESSAGE_OVERHEAD
@@ -295,27 +373,29 @@ def _volatile(
     room: _Room, tokens: int, parted: Partition, query: int
 ) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
     """Return recalled text: the best posts outside the window, within their token budget."""
-    scene, wish, count = room.scene, room.wish, room.count
-    if wish.frozen is not None:
-        return _frozen(wish.frozen, room, tokens)
+    scene, request, count = room.scene, room.request, room.count
+    if request.frozen is not None:
+        return _frozen(request.frozen, room, tokens)
     left = tokens - volatile_overhead(count)
-    texts, dropped, left = fit_mind(wish.mind, left, count)
-    advice, unfit, left = fit_advice(wish.advice, left, count)
+    texts, dropped, left = fit_mind(request.mind, left, count)
+    advice, unfit, left = fit_advice(request.advice, left, count)
     dropped += unfit
     used: list[Hit] = []
     if scene.summary and scene.summary.tainted and left > 2 * LEAST_TEXT:
         source, content = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
         texts.append(Text(kind="memory", source=source, text=content, role="user"))
         left -= count(content) + 1
-    left = _say_memories(wish, left, count, (texts, used, dropped))
+    left = _say_memories(request, left, count, (texts, used, dropped))
     entries = (
-        {post_in_form.post.seq for post_in_form in parted.kept if post_in_form.form == "full"} if wish.query else set()
+        {post_in_form.post.seq for post_in_form in parted.kept if post_in_form.form == "full"}
+        if request.query
+        else set()
     )
-    for hit in _hits(scene, wish, {*entries, query}):
+    for hit in _hits(scene, request, {*entries, query}):
         text = Text(
             kind="memory",
             source=hit.memory_id,
-            text=shown_of(hit, wish.query, left, count, zone=wish.zone),
+            text=shown_of(hit, request.query, left, count, zone=request.zone),
             role="user",
         )
         size = count(text.text) + 1
@@ -333,12 +413,14 @@ def _volatile(
     return tuple(used), weighed, dropped
 
 
-def _say_memories(wish: Wish, left: int, count: Counter, values: tuple[list[Text], list[Hit], list[Dropped]]) -> int:
+def _say_memories(
+    request: WindowRequest, left: int, count: Counter, values: tuple[list[Text], list[Hit], list[Dropped]]
+) -> int:
     """Select cross-conversation memories for half of the room. Return the rest of the room too."""
     texts, used, dropped = values
     room = most = max(0, left // 2)
-    for hit in wish.memories.hits:
-        text = line_of(hit, wish.zone)
+    for hit in request.memories.hits:
+        text = line_of(hit, request.zone)
         size = count(text) + 1
         if size > room:
             dropped.append(_no_room(hit.memory_id, hit.tokens, most))
@@ -349,10 +431,10 @@ def _say_memories(wish: Wish, left: int, count: Counter, values: tuple[list[Text
     return left
 
 
-def _hits(scene: Scene, wish: Wish, entries: set[int]) -> list[Hit]:
-    if wish.query is None:
+def _hits(scene: Scene, request: WindowRequest, entries: set[int]) -> list[Hit]:
+    if request.query is None:
         return []
-    return rank_found(scene.found, wish.query, limit=wish.recall_hits, skip=entries)
+    return rank_found(scene.found, request.query, limit=request.recall_hits, skip=entries)
 
 
 def _frozen(
@@ -373,30 +455,14 @@ def _no_room(source: str, tokens: int, most: int, kind: str = "memory") -> Dropp
 # ---- As sent --------------------------------------------------------------------------------------------------------
 
 
-def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window) -> tuple[bytes, ...]:
+def _live(sheet: Sheet, request: WindowRequest, window: Window) -> tuple[bytes, ...]:
     """Return the messages to send: the caller's original words where stored text has redacted secrets."""
-    last = scene.conversation.last_seq if scene.conversation else 0
-    live = {**wish.live, **{last + 1 + number: raw for number, raw in wish.live_drafts.items()}}
-    if not live and not wish.live_client:
+    if not request.live and not request.live_client:
         return window.messages
-    whole = {post_in_form.post.seq for post_in_form in sheet.partition.kept if post_in_form.form == "full"}
-    live = {seq: raw for seq, raw in live.items() if seq in whole}
-    own = msgspec.structs.replace(sheet, live=live, client=wish.live_client or sheet.client)
+    full = {post_in_form.post.seq for post_in_form in sheet.partition.kept if post_in_form.form == "full"}
+    live = {seq: raw for seq, raw in request.live.items() if seq in full}
+    own = msgspec.structs.replace(sheet, live=live, client=request.live_client or sheet.client)
     return render(own, (), budget=window.budget, tools_tokens=0).messages
-
-
-def window_metadata(planned: Planned, cache: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `metadata.window` of a reply."""
-    window = planned.window
-    return {
-        "tokens": window.tokens,
-        "budget": window.budget,
-        "stablePrefixRatio": window.stable_prefix_ratio,
-        "cache": dict(cache),
-        "anchors": [{"name": anchor.name, "after": anchor.after} for anchor in window.anchors],
-        "dropped": [dropped_to_wire(each) for each in window.dropped],
-        **marks_metadata(planned.marks),
-    }
 
 
 def dropped_to_wire(each: Dropped) -> dict[str, Any]:

@@ -25,7 +25,8 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.opening import Opened
+from cuebook.engine.turn.step import OpenTurn
+from cuebook.engine.turn.turn_signals import speaker_in
 from cuebook.errors import CuebookError, NotFound
 from cuebook.interfaces.store import PathQuery
 from cuebook.records.digest import keyed_digest
@@ -149,17 +150,17 @@ class PromptLogs:
         return conversation.no != index.no
 
 
-def logging_of(services: Services, opened: Opened) -> Callable[[int], None] | None:
+def logging_of(services: Services, turn: OpenTurn) -> Callable[[int], None] | None:
     """Return the function to call with the seq of a step's stored reply, or None without prompt logs."""
-    keep = services.log_prompt
-    if keep is None:
+    keep, lease, plan = services.log_prompt, turn.lease, turn.plan
+    if keep is None or turn.request.shadow:
         return None
-    lease, planned = opened.lease, opened.planned
+    role = speaker_in(services, plan.scene, turn.place.ask).role
     index = Index(
         tenant=lease.scope.tenant,
         conversation=lease.conversation,
         no=lease.no,
-        quotes=any(text.source.startswith("memory:") for text in planned.sheet.volatile),
+        quotes=any(text.source.startswith("memory:") for text in plan.sheet.volatile),
     )
 
     def closed(seq: int) -> None:
@@ -167,10 +168,10 @@ def logging_of(services: Services, opened: Opened) -> Callable[[int], None] | No
         keep(
             PromptLog(
                 index=index,
-                name=f"{plain_name(opened.role) or 'assistant'}_{{}}_log_{planned.query_seq}_{post}.json",
-                messages=planned.window.messages,
-                selection=opened.asked,
-                epoch=opened.scene.epoch,
+                name=f"{plain_name(role) or 'assistant'}_{{}}_log_{plan.query_seq}_{post}.json",
+                messages=plan.window.messages,
+                selection=turn.choice.prompt.advice.asked,
+                epoch=plan.scene.epoch,
             )
         )
 

@@ -1,21 +1,24 @@
 """An open step of a turn: collect the streamed answer, renew the lease, and close exactly once."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import UTC, tzinfo
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
 from cuebook.engine.core.drafts import recipient_of
-from cuebook.engine.core.services import Services
+from cuebook.engine.core.services import Last, Services
 from cuebook.engine.core.time_zones import dated
+from cuebook.engine.turn.history import HistoryPlace
+from cuebook.engine.turn.plan import WindowPlan
+from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.system_prompt import SystemPrompt
 from cuebook.errors import BackendError, InvalidInput, LeaseLost
-from cuebook.interfaces.store import Lease, StepEnd
-from cuebook.records.audit import Record
+from cuebook.interfaces.store import Decision, Lease, StepEnd
 from cuebook.records.conversation import ASSISTANT, Draft
 from cuebook.records.turn import TurnState, Usage
 from cuebook.wire.chat_messages import MessageContent, read_message
@@ -30,6 +33,29 @@ class BrokenOffError(BackendError):
     """An answer ended before it was complete."""
 
 
+class TurnChoice(Struct, frozen=True, kw_only=True):
+    """What was decided for a step: the system prompt, the window, and the rows to store."""
+
+    prompt: SystemPrompt
+    plan: WindowPlan
+    decision: Decision
+    last: Last  # to compare the next window with
+
+
+class OpenTurn(Struct, frozen=True, kw_only=True):
+    """A turn with a stored step, ready for the model."""
+
+    request: TurnRequest
+    place: HistoryPlace
+    choice: TurnChoice
+    lease: Lease
+
+    @property
+    def plan(self) -> WindowPlan:
+        """Return the window of the step."""
+        return self.choice.plan
+
+
 class OpenStep:
     """A step between `open` and `close`.
 
@@ -40,24 +66,25 @@ class OpenStep:
     def __init__(
         self,
         services: Services,
-        lease: Lease,
-        renders: Sequence[Record] = (),
+        turn: OpenTurn,
         *,
-        zone: tzinfo = UTC,
         timed: bool = True,
+        on_closed: Callable[[int], None] | None = None,
     ) -> None:
-        """Start with an opened step. `timed`: its answer is streamed, so the time of its first piece is measured."""
-        self.lease = lease
+        """Start with an opened step. `timed`: its answer is streamed, so the time of its first piece is measured.
+
+        `on_closed` gets the reply's seq, 0 for none, once everything is stored.
+        """
+        self.lease = turn.lease
         self._timed = timed
-        self._zone = zone
-        self._renders = renders
+        self._zone = turn.plan.request.zone
+        self._renders = turn.choice.decision.audit
+        self._on_closed = on_closed
         self.text: list[str] = []
         #: Partial answer of more than text.
         self.so_far: Callable[[], MessageContent | None] | None = None
         #: Data about the answer for the turn's metadata.
         self.metadata: dict[str, Any] = {}
-        #: Called with the reply's seq, 0 for none, once everything is stored.
-        self.on_closed: Callable[[int], None] | None = None
         self._services = services
         self._began = services.clock.now()
         self._first_ms: int | None = None  # until the first piece of a streamed answer
@@ -127,14 +154,14 @@ class OpenStep:
             error=self._services.writer.clean(error),
             metadata=self.metadata | ({FIRST_PIECE: self._first_ms} if self._first_ms is not None else {}),
             others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
-            audit=answered(self._services, self._renders, reply.message if reply else ""),
+            audit=answered(self._services, self._renders, reply.message) if self._renders and reply else (),
         )
         self._closed = True
         await self._stop_beat()
         seq = await self._services.store.close(self.lease, closing)
         self._services.notify_jobs()
-        if self.on_closed is not None:
-            self.on_closed(seq)
+        if self._on_closed is not None:
+            self._on_closed(seq)
         return seq
 
     def _whole(self, wire: bytes, id_: str) -> Draft:

@@ -1,192 +1,154 @@
-"""Run one turn: load once, decide without side effects, open, stream, close. Background jobs do the rest (`worker`)."""
+"""One turn: read the state once, decide without side effects, open, stream the answer, close.
+
+A turn answers one request. Its steps are calls of the model: the first one is decided here, later ones of a tool loop
+in `decide_step`. The turns of a conversation form a queue, and background jobs give priority to a waiting caller.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing, nullcontext, suppress
+from typing import Protocol, TypeVar
 
-import msgspec
-from msgspec import Struct
-
-from cuebook.engine.core.drafts import Posted
-from cuebook.engine.core.model_call import closing
-from cuebook.engine.core.services import Key, Services
-from cuebook.engine.core.time_zones import zone_of
-from cuebook.engine.turn.compare import compare
-from cuebook.engine.turn.opening import POLL_S, Intent, Opened, decide, open_step
-from cuebook.engine.turn.plan import Wish, path_of
+from cuebook.engine.core.recall import recall_query, select_memories
+from cuebook.engine.core.services import Services
+from cuebook.engine.turn.compare import compare, last_window
+from cuebook.engine.turn.decide_step import decide_step
+from cuebook.engine.turn.decision import decision_of
+from cuebook.engine.turn.history import HistoryPlace, align_history, name_conversation
+from cuebook.engine.turn.plan import plan_tuned, window_request
 from cuebook.engine.turn.prompt_logs import logging_of
-from cuebook.engine.turn.reply_metadata import metadata_of
-from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, OpenStep
-from cuebook.errors import BackendError, KeyReused
-from cuebook.interfaces.model import ModelRequest
-from cuebook.interfaces.store import Scene, StoredAnswer
-from cuebook.memory.recall import read_query
-from cuebook.records.conversation import Draft
-from cuebook.records.memory import NO_MODEL, Scope
-from cuebook.records.plain_text import plain
-from cuebook.records.turn import Ask, Turn, Window
-from cuebook.window.post_forms import whole
-from cuebook.wire.anthropic_requests import plain_chat
+from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.scene import embed_query, load_scene
+from cuebook.engine.turn.step import OpenStep, OpenTurn, TurnChoice, to_the_end
+from cuebook.engine.turn.stored_reply import POLL_S, StoredReply, find_reply
+from cuebook.engine.turn.system_prompt import system_prompt
+from cuebook.engine.turn.turn_signals import detect_signals, outcome_before
+from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost
+from cuebook.interfaces.store import Decision, Lease, StepEnd
+from cuebook.records.memory import Scope
+
+Piece_co = TypeVar("Piece_co", covariant=True)
+
+#: Retries after concurrent writes before the caller gets an error.
+RETRIES = 50
 
 
-class Chunk(Struct, frozen=True, kw_only=True):
-    """A chunk of `stream`: the turn's metadata, a piece of text, or the final answer."""
+class Speaker(Protocol[Piece_co]):
+    """Who answers: the configured model or the client's upstream, in the format of the client."""
 
-    type: str  # METADATA_UPDATE | text_delta | final_response
-    text: str = ""
-    plain: str = ""
-    turn: int = 0
-    metadata: dict[str, Any] = {}
-    window: Window | None = None
+    def stream(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Piece_co, None]:
+        """Stream the answer of an open turn, and finish its step."""
+        ...
 
-
-async def stream(
-    services: Services, scope: Scope, ask: Ask, *, request_digest: bytes = b""
-) -> AsyncGenerator[Chunk, None]:
-    """Stream an answer. The query is durable before the model is called, and the answer at the end."""
-    key = (ask.idempotency_key, request_digest) if ask.idempotency_key else None
-    await services.catch_up()
-    async with services.queue.hold(scope.tenant, ask.conversation):
-        came_before = key and await services.answered(scope, key)
-        opened = None if came_before else await open_step(services, scope, asking(services, ask, key))
-        if opened is None:
-            for chunk in await repeat(services, scope, ask, key):
-                yield chunk
-            return
-        async with OpenStep(services, opened.lease, opened.renders, zone=opened.zone) as step:
-            step.on_closed = logging_of(services, opened)
-            yield _chunk("METADATA_UPDATE", opened)
-            async with aclosing(speak(services, opened, step)) as texts:
-                async for text in texts:
-                    yield Chunk(type="text_delta", text=text, turn=opened.lease.turn)
-        yield _chunk("final_response", opened, "".join(step.text))
+    def replay(self, reply: StoredReply) -> Iterable[Piece_co]:
+        """Return the stored answer of a repeated request."""
+        ...
 
 
-async def assemble(services: Services, scope: Scope, ask: Ask) -> tuple[Window, dict[str, Any]]:
-    """Return the window that an ask would get. Nothing is stored, and the same state gives the same bytes."""
-    await services.catch_up()
-    intent = msgspec.structs.replace(await asking(services, ask, None, post="query")(), asks_model=False)
-    ask = intent.ask
-    scene, planned, front, turn = await decide(services, scope, intent)
-    window, cache, _ = await compare(services, scope, scene, planned, ask.conversation)
-    window = msgspec.structs.replace(window, messages=planned.messages)
-    planned = msgspec.structs.replace(planned, window=window)
-    return window, metadata_of(services, scene, planned, front, cache=cache, turn=turn, mode=ask.mode)
+async def answer(
+    services: Services, scope: Scope, request: TurnRequest, speaker: Speaker[Piece_co]
+) -> AsyncGenerator[Piece_co, None]:
+    """Answer a request. The query is durable before the model is called, and the answer before the last piece.
+
+    A repeated Idempotency-Key gets the stored answer. Raises Busy, Conflict, InvalidInput, KeyReused, and the errors of
+    the speaker.
+    """
+    reply = await find_reply(services, scope, request)
+    if reply is None:
+        request = await name_conversation(services, scope, request)
+        async with services.queue.hold(scope.tenant, request.ask.conversation):
+            turn = await open_turn(services, scope, request)
+            if turn is not None:
+                step = OpenStep(services, turn, on_closed=logging_of(services, turn))
+                async with step, aclosing(speaker.stream(turn, step)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+        reply = await find_reply(services, scope, request)  # the same request was first, in another process
+        if reply is None:
+            msg = f"Conversation {request.ask.conversation!r} was changed by another request. Try again."
+            raise Conflict(msg)
+    for piece in speaker.replay(reply):
+        yield piece
 
 
-# ---- Request --------------------------------------------------------------------------------------------------------
+async def open_turn(
+    services: Services,
+    scope: Scope,
+    request: TurnRequest,
+    *,
+    waits: bool = True,
+    check: Callable[[], Awaitable[None]] | None = None,
+) -> OpenTurn | None:
+    """Decide and store a step, again after each concurrent write. Return None if another request used its key.
+
+    `waits`: a caller waits for the first token, so background jobs pause. `check` runs before each attempt. Raises
+    InvalidInput, LeaseLost if the conversation was erased meanwhile, and Conflict after too many concurrent writes.
+    """
+    name, number = request.ask.conversation, 0
+    with services.foreground.priority() if waits else nullcontext():
+        for _ in range(RETRIES):
+            place = await align_history(services, scope, request)
+            if check is not None:
+                await check()
+            choice = await decide_turn(services, scope, request, place)
+            conversation = choice.plan.scene.conversation
+            if number not in (0, conversation.no if conversation else 0):
+                msg = f"Conversation {name!r} was erased during this request, with its message."
+                raise LeaseLost(msg)
+            number = conversation.no if conversation else 0
+            try:
+                lease = await _store(services, scope, choice.decision)
+            except Busy:
+                await _wait_until_free(services, scope, name)
+            except Conflict:
+                if request.key and await services.answered(scope, request.key):
+                    return None
+            else:
+                services.caches.keep_window((scope.tenant, name), choice.last)
+                return OpenTurn(request=request, place=place, choice=choice, lease=lease)
+    msg = f"Conversation {name!r} has too many concurrent changes. Try again."
+    raise Conflict(msg)
 
 
-def asking(services: Services, ask: Ask, key: Key | None, *, post: str = "") -> Callable[[], Awaitable[Intent]]:
-    """Return an ask as an intent: its query after the head's path. Raises InvalidInput, NotFound."""
-    posted = Posted(
-        sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user"
-    )
-    services.settings.persona(ask.persona)
-    ask = msgspec.structs.replace(ask, mode=ask.mode and services.writer.clean(ask.mode))
-    id_, now, live = post or services.dice.new_id("post"), services.clock.now(), None
-    query = services.writer.posted(posted, id=id_, now=now, persona=None, user=ask.user)
-    if query.message != ask.text or query.parts != ask.attachments:  # stored text has secrets redacted
-        live = msgspec.structs.replace(services.writer, redactor=None).posted(
-            posted, id=id_, now=now, persona=None, user=ask.user
-        )
-        query = msgspec.structs.replace(query, tokens=max(query.tokens, live.tokens))
-    intent = Intent(
-        ask=ask, drafts=(query,), wish=lambda scene: wish_of(services, ask, scene, (query,), live=live), idempotency=key
-    )
-
-    async def intend() -> Intent:
-        return intent
-
-    return intend
+async def decide_turn(services: Services, scope: Scope, request: TurnRequest, place: HistoryPlace) -> TurnChoice:
+    """Load the state once and decide the next step on it, without side effects."""
+    if place.waiting is not None:
+        return await decide_step(services, scope, request, place, place.waiting)
+    ask = place.ask
+    dense = await embed_query(services, ask.text)
+    scene = await load_scene(services, scope, ask, parent=place.parent, dense=dense)
+    turn = scene.conversation.turns + 1 if scene.conversation else 1
+    signals = None if place.side else await detect_signals(services, scene, ask, place.drafts)
+    outcome = None if place.side else outcome_before(services, scene, ask, place.drafts, signals)
+    prompt = await system_prompt(services, scope, scene, request, ask, signals=signals)
+    query = recall_query(services, scene, ask)
+    memories = select_memories(services, scene, query, turn=turn)
+    content = window_request(services, scene, request, place, prompt, query=query, memories=memories)
+    plan = plan_tuned(services, scene, content, turn=turn)
+    plan, last = compare(services, plan, await last_window(services, scope, scene))
+    decision = decision_of(services, request, place, prompt, plan, turn=turn, outcome=outcome)
+    return TurnChoice(prompt=prompt, plan=plan, decision=decision, last=last)
 
 
-def wish_of(
-    services: Services, ask: Ask, scene: Scene, drafts: tuple[Draft, ...], *, live: Draft | None = None
-) -> Wish:
-    """Return an ask as a wish. `live` is its query in the caller's words."""
-    conversation = scene.conversation
-    owner = conversation.user if conversation else ask.user
-    zone, asked = zone_of(ask.time_zone, conversation, services.settings.zone), services.settings.recall and ask.text
-    return Wish(
-        conversation=ask.conversation,
-        drafts=drafts,
-        user=owner,
-        query=read_query(ask.text, speakers=scene.speakers, now=services.clock.now(), zone=zone) if asked else None,
-        zone=zone,
-        recall_hits=services.settings.recall_hits,
-        quotes=services.model.name == NO_MODEL,
-        token_budget=ask.token_budget,
-        live_drafts={0: whole(path_of(scene, (live,))[-1], owner)} if live else {},
-    )
+async def _store(services: Services, scope: Scope, decision: Decision) -> Lease:
+    """Open the step. If the caller disconnects meanwhile, the turn ends as interrupted and its lease is released."""
+    opening = asyncio.ensure_future(services.store.open(scope, decision))
+
+    async def interrupt() -> None:
+        end = StepEnd(state="interrupted", now=services.clock.now(), error="the caller went away")
+        await services.store.close(await opening, end)
+
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with suppress(CuebookError):
+            await to_the_end(interrupt())
+        raise
 
 
-def _chunk(kind: str, opened: Opened, text: str = "") -> Chunk:
-    return Chunk(
-        type=kind,
-        text=text,
-        plain=plain(text),
-        turn=opened.lease.turn,
-        metadata=opened.metadata,
-        window=opened.planned.window,
-    )
-
-
-# ---- Idempotent replay ----------------------------------------------------------------------------------------------
-
-
-async def repeat(services: Services, scope: Scope, ask: Ask, key: Key | None) -> list[Chunk]:
-    """Return the stored answer of an Idempotency-Key; wait while its turn runs. Raises KeyReused, BackendError."""
-    name, request_digest = key or ("", b"")
-    answered = await services.answered(scope, key) if key else None
-    if answered is None or answered.digest != request_digest or not answered.turn:
-        msg = f"Idempotency-Key {name!r} was used with a different request. Choose a new key."
-        raise KeyReused(msg, where="Idempotency-Key")
-    turn = await _ended(services, scope, answered)
-    if turn.state != "finished":
-        reason = turn.steps[-1].error if turn.steps else ""
-        msg = f"Turn {turn.n} of conversation {ask.conversation!r} {turn.state}: {reason}. Retry with a new key."
-        raise BackendError(msg)
-    reply = await services.store.posts_in(scope, answered.conversation, [(turn.reply_seq, turn.reply_seq)])
-    text = reply[0].message or "" if reply else ""
-    data = {name: value for name, value in turn.metadata.items() if name != FIRST_PIECE}  # the first answer lacked it
-    return [
-        Chunk(type="METADATA_UPDATE", turn=turn.n, metadata=data),
-        *([Chunk(type="text_delta", text=text, turn=turn.n)] if text else []),
-        Chunk(type="final_response", text=text, plain=plain(text), turn=turn.n, metadata=data),
-    ]
-
-
-async def _ended(services: Services, scope: Scope, answered: StoredAnswer) -> Turn:
-    """Wait for the turn of a key."""
-    while True:
-        turn = await services.store.turn(scope, answered.conversation, answered.turn)
-        if turn.state != "running":
-            return turn
+async def _wait_until_free(services: Services, scope: Scope, conversation: str) -> None:
+    """Wait until a conversation's lease is free. End an expired one."""
+    while (await services.store.conversation(scope, conversation)).lease_until > 0:
         await services.expire()
         await asyncio.sleep(POLL_S)
-
-
-async def speak(services: Services, opened: Opened, step: OpenStep) -> AsyncGenerator[str, None]:
-    """Stream the model's answer. After the last piece it is durable. Raises the model's errors."""
-    lease, quotes = opened.lease, opened.planned.quotes
-    request = ModelRequest(
-        messages=plain_chat(opened.planned.messages),
-        conversation=lease.conversation,
-        recalled=tuple(quotes),
-        zone=opened.zone,
-    )
-    usage, finish = None, ""
-    async with closing(services.model.stream(request)) as pieces:
-        async for piece in pieces:
-            usage, finish = piece.usage or usage, piece.finish or finish
-            if piece.text:
-                step.hear(piece.text)
-                yield piece.text
-    if not finish:
-        msg = f"Incomplete answer from model {services.model.name}. The partial answer was stored."
-        raise BrokenOffError(msg, retryable=True)
-    if finish != "stop" and "answer" in step.metadata:
-        step.metadata["answer"]["finishReasons"] = [finish]
-    await step.finish(usage=usage)

@@ -1,21 +1,26 @@
-"""Select cross-conversation memories for a turn: durable ones, cached for some turns, and others by relevance to the
-query (L6).
-"""
+"""Recall for a turn: select cross-conversation memories (L6), and rank the posts found by search."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 
 from msgspec import Struct
 
+from cuebook.engine.core.drafts import unlearned
+from cuebook.engine.core.services import Services
+from cuebook.engine.core.time_zones import zone_of
 from cuebook.interfaces.memories import MemoryMatches
 from cuebook.interfaces.store import Scene
+from cuebook.memory.excerpt import excerpt
 from cuebook.memory.item_keys import memory_key, normal, said_of
 from cuebook.memory.knowledge import KNOWLEDGE, standing
-from cuebook.memory.recall import Corpus, Query, RecallCandidate, rank
+from cuebook.memory.recall import Corpus, Query, RecallCandidate, rank, read_query
 from cuebook.memory.tokenizer import day_of
-from cuebook.records.memory import Hit, Memory, Place
+from cuebook.records.memory import Hit, Memory, Place, SearchResult
+from cuebook.records.turn import Ask
 from cuebook.window.tokens import Counter
 
+#: A recalled post with more tokens is quoted by its best passage.
+QUOTE = 160
 #: Most durable memories in a turn.
 DURABLE = 8
 #: Kinds of places, narrowest first.
@@ -33,16 +38,20 @@ class SelectedMemories(Struct, frozen=True, kw_only=True):
     uses: Mapping[str, int] = {}
 
 
-def retrieve(
-    scene: Scene, query: Query | None, *, turn: int, every: int, hits: int, count: Counter
-) -> SelectedMemories | None:
-    """Select memories. Durable ones are selected again after a number of turns and after a compaction.
+def recall_query(services: Services, scene: Scene, ask: Ask) -> Query | None:
+    """Return the words and dates of a request to recall by, or None without recall."""
+    if not (services.settings.recall and ask.text):
+        return None
+    zone = zone_of(ask.time_zone, scene.conversation, services.settings.zone)
+    return read_query(ask.text, speakers=scene.speakers, now=services.clock.now(), zone=zone)
 
-    Return None if the policy allows no cross-conversation memories.
-    """
+
+def select_memories(services: Services, scene: Scene, query: Query | None, *, turn: int) -> SelectedMemories:
+    """Select memories. Durable ones are selected again after a number of turns and after a compaction."""
+    every, hits, count = services.settings.review_every, services.settings.recall_hits, services.count
     memory_context = scene.known
     if memory_context is None or not memory_context.places:
-        return None
+        return SelectedMemories()
     value = scene.told.get("longTermMemoryRetrieval")
     previous = _kept(value, turn=turn, every=every, compacted=_compacted(scene)) if isinstance(value, Mapping) else None
     holding = [each for each in memory_context.memories if each.valid_to is None]
@@ -182,3 +191,66 @@ def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
         why=why,
         conversation=conversations.pop() if len(conversations) == 1 else "",
     )
+
+
+# ---- Posts ----------------------------------------------------------------------------------------------------------
+
+
+def rank_found(
+    search_result: SearchResult,
+    query: Query,
+    *,
+    limit: int,
+    skip: Collection[int] = (),
+) -> list[Hit]:
+    """Rank search results, best first, as hits of kind `post`."""
+    if all(each.seq in skip for each in search_result.found):
+        return []  # usual case: a window shows a whole short path
+    by_place = {(each.no << 32) | each.seq: each for each in search_result.found}
+    candidates = [
+        RecallCandidate(
+            place,
+            each.sender,
+            each.created_at,
+            each.key,
+            (each.no << 32) | each.previous if each.previous else None,
+            each.no,
+            each.cosine,
+        )
+        for place, each in by_place.items()
+    ]
+    corpus = Corpus(search_result.posts, search_result.frequencies, search_result.mean_cosine, search_result.akin)
+    hits: list[Hit] = []
+    for ranked in rank(query, candidates, corpus, limit=limit + len(skip)):
+        each = by_place[ranked.seq]
+        if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
+            continue
+        hits.append(
+            Hit(
+                memory_id=f"post:{each.id}",
+                kind="post",
+                text=each.text,
+                score=round(ranked.score, 6),
+                scope="conversation",
+                sources=(each.id,),
+                tokens=each.tokens,
+                timestamp=each.created_at,
+                seq=each.seq,
+                speaker=each.sender,
+                why=ranked.why,
+                conversation=each.conversation,
+            )
+        )
+    return hits
+
+
+def shown_of(hit: Hit, query: Query | None, room: int, count: Counter, *, zone: tzinfo = UTC) -> str:
+    """Return a hit's line in the volatile block: day, speaker, and the text or its best passage. Empty if there is no
+    room.
+    """
+    day = day_of(hit.timestamp, zone)
+    most = min(room, QUOTE)
+    text = hit.text
+    if hit.tokens > most and query is not None:
+        text = excerpt(hit.text, query, most - 12, count) if most > 24 else ""
+    return f"- [{day}] {hit.speaker}: {' '.join(text.split())}" if text else ""

@@ -17,11 +17,14 @@ from msgspec import Struct
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import drawn
 from cuebook.engine.core.prompt_reading import resolved_of, select_from
-from cuebook.engine.core.services import Services
+from cuebook.engine.core.services import Services, Settings
 from cuebook.engine.core.time_zones import zone_of
+from cuebook.engine.turn.experiences import Advice, advise
+from cuebook.engine.turn.mood import TurnMood, mood_in_turn
+from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.turn_signals import SENTIMENT, heard_to_wire, mode_of, signals_for, speaker_in
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.prompts import Family
-from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import Scene
 from cuebook.memory.tokenizer import day_of
 from cuebook.prompts.inherit import text_of
@@ -34,17 +37,15 @@ from cuebook.records.memory import Scope
 from cuebook.records.mind import TurnSignals
 from cuebook.records.persona import CHAIN, Persona
 from cuebook.records.prompt import MAIN, ResolvedVersion, Version
-from cuebook.records.turn import CLIENT, Ask, BlockKind, Dropped, Manifest
+from cuebook.records.turn import CLIENT, Ask, BlockKind, Dropped, Turn
 from cuebook.window.window import Text
 
-#: Default mode of a conversation, for rules and defaults that name a mode (A).
-GENERAL = "general"
 #: Block type of each link of a chain.
 _KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
 #: Metadata key of turns in which only the client's own system text was used.
 SILENT = "personaSilent"
 #: Metadata keys that later steps of a turn copy from the first.
-_TOLD = (
+_OF_THE_TURN = (
     SILENT,
     "promptProject",
     "promptProfile",
@@ -56,34 +57,61 @@ _TOLD = (
 )
 
 
-class Front(Struct, frozen=True, kw_only=True):
-    """System texts, errors of those that failed to render, and the selection for the reply's metadata."""
+class SystemPrompt(Struct, frozen=True, kw_only=True):
+    """The system prompt of a turn, and what goes beside its query: mood state and experiences."""
+
+    texts: tuple[Text, ...] = ()
+    dropped: tuple[Dropped, ...] = ()  # errors of those that failed to render
+    metadata: Mapping[str, Any] = {}  # the selection, for the reply
+    audit: tuple[Record, ...] = ()  # of rendered prompts
+    mood: TurnMood = TurnMood()
+    advice: Advice = Advice()
+
+
+class _Rendered(Struct, frozen=True, kw_only=True):
+    """Rendered system texts."""
 
     texts: tuple[Text, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     metadata: Mapping[str, Any] = {}
-    renders: tuple[Record, ...] = ()  # their audit records
-    asked: tuple[bytes, ...] = ()  # messages to the model that selected experiences
-    mind: Text | None = None  # the path's mood state, if the persona uses it and it is not neutral
-    calls: tuple[MetapromptTask, ...] = ()  # tasks of the turn's reflection
-    heard: TurnSignals | None = None  # signals of the answered message, in a new turn that needs them
+    audit: tuple[Record, ...] = ()
 
 
-async def front_of(
-    services: Services, scene: Scene, ask: Ask, *, turn: int, signals: Mapping[str, float] | None = None
-) -> Front:
-    """Build a turn's system prompt. Select variants by these signals, else by the caller's."""
-    signals = ask.signals or {} if signals is None else signals
+async def system_prompt(
+    services: Services, scope: Scope, scene: Scene, request: TurnRequest, ask: Ask, *, signals: TurnSignals | None
+) -> SystemPrompt:
+    """Build a turn's system prompt. Where only the client's own text applies, there is no mood state either."""
+    silent = request.relayed and _is_silent(services, scene, ask, own_text=request.has_system_text)
+    if silent:
+        rendered, mood = _Rendered(metadata={SILENT: True}), TurnMood()
+    else:
+        rendered = await _render(services, scene, ask, signals_for(ask, signals))
+        mood = mood_in_turn(services, scene, ask, signals)
+    advises = rendered.texts or not request.relayed
+    advice = await advise(services, scope, scene, ask, asks_model=request.asks_model) if advises else Advice()
+    heard = {SENTIMENT: heard_to_wire(signals)} if signals else {}
+    return SystemPrompt(
+        texts=rendered.texts,
+        dropped=rendered.dropped,
+        metadata={**rendered.metadata, **heard, **mood.metadata, **advice.metadata},
+        audit=rendered.audit,
+        mood=mood,
+        advice=advice,
+    )
+
+
+async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[str, float]) -> _Rendered:
+    """Render the persona, its chain and add-ons. Select variants by these signals."""
     conversation = scene.conversation
-    persona = services.settings.persona(ask.persona or (conversation.persona if conversation else None))
-    profile = _profile(services, scene, ask, turn)
+    persona = speaker_in(services, scene, ask)
+    profile = _profile(services, scene, ask)
     addons = profile.addon_keys if profile else ()
     project = project_of(
         ask.project, conversation.metadata.get("project") if conversation else None, services.settings.project
     )
     own = _first(own_names(persona, project), scene.families)
     if not (addons or persona.chain or own):
-        return Front(texts=_base(persona), metadata=_told(profile, project, {}))
+        return _Rendered(texts=_base(persona), metadata=_selection(profile, project, {}))
     fresh = profile is not None and profile.was_reviewed
     speaker = _Speaker(services, scene, ask, persona, project, fresh=fresh, signals=signals)
     links = {speaker.resolve_name(slug) for slug in persona.chain.values()}
@@ -93,16 +121,16 @@ async def front_of(
         texts += [own_text] if own_text else _base(persona)
     texts += [await speaker.link(persona, key) for key in CHAIN if key != "fallback" and key in persona.chain]
     texts += [await speaker.addon(key) for key in addons]
-    kept = tuple(text for text in texts if text is not None)
-    return Front(
-        texts=kept,
+    rendered = tuple(text for text in texts if text is not None)
+    return _Rendered(
+        texts=rendered,
         dropped=tuple(speaker.dropped),
-        metadata=_told(profile, project, speaker.chosen) | _variant(kept, speaker.chosen, signals),
-        renders=tuple(speaker.renders),
+        metadata=_selection(profile, project, speaker.chosen) | _variant(rendered, speaker.chosen, signals),
+        audit=tuple(speaker.renders),
     )
 
 
-def is_silent(services: Services, scene: Scene, ask: Ask, *, own_text: bool) -> bool:
+def _is_silent(services: Services, scene: Scene, ask: Ask, *, own_text: bool) -> bool:
     """Return whether only the client's own system text applies. It came with this request, or with an earlier one after
     which persona and add-ons stayed silent. A request for a persona overrides it.
     """
@@ -123,26 +151,26 @@ def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[
     return {}
 
 
-async def front_again(services: Services, scope: Scope, manifest: Manifest, metadata: Mapping[str, Any]) -> Front:
-    """Return the system prompt of an earlier step of the turn."""
-    manifest_texts = [text for text in manifest.front if text.source != CLIENT and text.kind != "summary"]
-    texts = await services.store.texts(scope, [text.digest for text in manifest_texts])
-    return Front(
+async def first_system_prompt(services: Services, scope: Scope, turn: Turn) -> SystemPrompt:
+    """Load the system prompt of a turn's first step, for a later step."""
+    stored = [text for text in turn.steps[0].manifest.front if text.source != CLIENT and text.kind != "summary"]
+    texts = await services.store.texts(scope, [text.digest for text in stored])
+    return SystemPrompt(
         texts=tuple(
             Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
-            for text in manifest_texts
+            for text in stored
             if text.digest in texts
         ),
-        metadata={key: metadata[key] for key in _TOLD if key in metadata},
+        metadata={key: turn.metadata[key] for key in _OF_THE_TURN if key in turn.metadata},
     )
 
 
-def wanted(services: Services, persona: str | None) -> tuple[str, ...]:
+def candidate_prompts(settings: Settings, persona: str | None) -> tuple[str, ...]:
     """Return the prompts that the system prompt may need: of one persona, or of all if it is not known yet."""
-    named = services.settings.personas.get(persona or "")
-    personas = [named] if named else list(services.settings.personas.values())
+    named = settings.personas.get(persona or "")
+    personas = [named] if named else list(settings.personas.values())
     links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
-    keys = [key for preset in services.settings.presets.presets.values() for key in preset.addon_prompt_keys]
+    keys = [key for preset in settings.presets.presets.values() for key in preset.addon_prompt_keys]
     addons = [name for key in keys for name in candidates(key)]
     own = [name for each in personas for name in own_names(each)]
     return tuple(dict.fromkeys([*own, *links, *addons]))
@@ -172,21 +200,20 @@ def _base(persona: Persona) -> tuple[Text, ...]:
     return (Text(kind="persona", source=f"persona:{persona.id}@{persona.version}", text=persona.base_system_prompt),)
 
 
-def _profile(services: Services, scene: Scene, ask: Ask, turn: int) -> Profile | None:
+def _profile(services: Services, scene: Scene, ask: Ask) -> Profile | None:
     if not services.settings.presets.presets:
         return None
     value = scene.told.get("promptProfile")
     state = None
     if isinstance(value, Mapping) and isinstance(value.get("reviewedAt"), int):
         state = ProfileState(preset_id=str(value.get("presetId", "")), reviewed=value["reviewedAt"])
-    kept = scene.conversation.metadata.get("mode") if scene.conversation else None
     before = scene.previous.summary_version if scene.previous else 0
     compacted = scene.summary is not None and scene.summary.version != before
-    mode = ask.mode or (kept if isinstance(kept, str) else None) or GENERAL
+    mode, turn = mode_of(scene, ask.mode), scene.conversation.turns + 1 if scene.conversation else 1
     return route(services.settings.presets, message=ask.text, mode=mode, turn=turn, state=state, compacted=compacted)
 
 
-def _told(profile: Profile | None, project: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+def _selection(profile: Profile | None, project: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     data: dict[str, Any] = {"promptProject": project} if project else {}
     if profile is not None:
         data["promptProfile"] = {

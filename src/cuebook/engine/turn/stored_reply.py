@@ -6,10 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.services import Key, Services
-from cuebook.engine.proxy.local_answer import Head, local_head
-from cuebook.engine.proxy.request import Request
-from cuebook.engine.turn.opening import POLL_S
+from cuebook.engine.core.services import Services
+from cuebook.engine.turn.request import TurnRequest
 from cuebook.errors import KeyReused
 from cuebook.interfaces.store import StoredAnswer
 from cuebook.records.memory import Scope
@@ -18,6 +16,8 @@ from cuebook.window.post_forms import whole
 from cuebook.window.tokens import Counter
 from cuebook.wire.chat_messages import read_message
 
+#: Seconds between checks of a lease held by another process.
+POLL_S = 0.05
 #: Content of an answer that ended without text.
 _NOTHING = b'{"role":"assistant","content":""}'
 
@@ -45,11 +45,6 @@ class StoredReply(Struct, frozen=True, kw_only=True):
             stored[n] if n < len(stored) and stored[n] else _finish(message) for n, message in enumerate(self.messages)
         ]
 
-    def head(self, *, stream: bool) -> Head:
-        """Return the answer's head."""
-        place: Any = {"conversation": self.conversation, "turn": self.turn.n, "step": self.step.n}
-        return msgspec.structs.replace(local_head(stream=stream), **place, tokens=self.step.manifest.tokens)
-
     def usage(self, count: Counter | None) -> Usage | None:
         """Return the provider's token counts. Without them return None, or our own by `count`."""
         usage = self.step.usage
@@ -66,13 +61,16 @@ def _finish(message: bytes) -> str:
     return "tool_calls" if value.get("tool_calls") else "function_call" if value.get("function_call") else "stop"
 
 
-async def find_reply(services: Services, scope: Scope, key: Key, request: Request) -> StoredReply | None:
-    """Return the stored answer of a key, waiting while its step runs, or None for a new or missing key.
+async def find_reply(services: Services, scope: Scope, request: TurnRequest) -> StoredReply | None:
+    """Return the stored answer of a request's key, waiting while its step runs, or None for a new or missing key.
 
-    Raises KeyReused if the key belongs to another request.
+    A step without a complete answer counts as none, so that the request can be repeated. Raises KeyReused if the key
+    belongs to another request.
     """
-    name, digest = key
-    answered = await services.answered(scope, key)
+    if request.key is None:
+        return None
+    name, digest = request.key
+    answered = await services.answered(scope, request.key)
     if answered is None:
         return None
     if answered.digest != digest or not answered.turn:

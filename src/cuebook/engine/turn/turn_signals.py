@@ -17,8 +17,6 @@ import msgspec
 from cuebook.engine.core.model_call import BROKEN
 from cuebook.engine.core.query_vector import sense_all
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.front import GENERAL, Front
-from cuebook.engine.turn.task_examples import kind_of
 from cuebook.interfaces.store import Scene, TurnOn
 from cuebook.memory.scopes import SPOKEN_WITH
 from cuebook.prompts.learn import score
@@ -34,11 +32,14 @@ from cuebook.signals.message_signals import hear
 from cuebook.signals.outcome import word_on
 from cuebook.signals.profiles import tracking_of
 from cuebook.signals.sentiment import FALLBACK
+from cuebook.signals.task_examples import nearest
 from cuebook.signals.tool_errors import failed
 from cuebook.window.post_forms import parts_of
 
 log = logging.getLogger("cuebook.sentiment")
 
+#: Default mode of a conversation, for rules and defaults that name a mode (A).
+GENERAL: Final = "general"
 #: Key of the signals in a turn's metadata (A).
 SENTIMENT: Final = "sentiment"
 #: Earlier user messages that the topic is compared with.
@@ -51,12 +52,8 @@ _LEFT: Final = ("", "the caller went away")
 _MARKS: Final = (b'"code_error"', b'"execution_status"')
 
 
-async def hear_turn(
-    services: Services, scene: Scene, ask: Ask, drafts: Sequence[Draft], *, aside: bool = False
-) -> TurnSignals | None:
-    """Return the signals of the answered message, or None if nothing needs them or for a request beside the path."""
-    if aside:
-        return None
+async def detect_signals(services: Services, scene: Scene, ask: Ask, drafts: Sequence[Draft]) -> TurnSignals | None:
+    """Return the signals of the answered message, or None if nothing needs them."""
     persona, last = speaker_in(services, scene, ask), scene.last_turn
     tracking = tracking_in(services, scene, persona, ask.mode)
     if not (tracking.enabled or persona.metaprompts or _serves(services, scene)):
@@ -92,10 +89,13 @@ def persona_in(services: Services, conversation: Conversation, turn: TurnOn | No
 
 def tracking_in(services: Services, scene: Scene, persona: Persona, mode: str | None) -> SentimentTracking:
     """Return the sentiment tracking of a persona in a turn."""
-    kept = scene.conversation.metadata.get("mode") if scene.conversation else None
-    return tracking_of(
-        persona, mode or (kept if isinstance(kept, str) else None) or GENERAL, services.settings.profiles
-    )
+    return tracking_of(persona, mode_of(scene, mode), services.settings.profiles)
+
+
+def mode_of(scene: Scene, mode: str | None) -> str:
+    """Return the effective mode: the request's, else the conversation's, else the default."""
+    stored = scene.conversation.metadata.get("mode") if scene.conversation else None
+    return mode or (stored if isinstance(stored, str) else None) or GENERAL
 
 
 def counters_on(scene: Scene) -> Counters:
@@ -159,15 +159,6 @@ def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tupl
         matches.append(last.state == "failed" or (last.state == "interrupted" and last.error not in _LEFT))
     matches += [failed(each.message, each.parts) for each in drafts if each.role == TOOL]
     return tuple(matches[-TRACE:])
-
-
-def with_heard(front: Front, turn_signals: TurnSignals | None) -> Front:
-    """Return the system prompt with a message's signals, which also go into the turn's metadata."""
-    if turn_signals is None:
-        return front
-    return msgspec.structs.replace(
-        front, heard=turn_signals, metadata={**front.metadata, SENTIMENT: heard_to_wire(turn_signals)}
-    )
 
 
 def heard_to_wire(turn_signals: TurnSignals) -> dict[str, Any]:
@@ -254,9 +245,19 @@ def _given(post: PathPost) -> str:
 
 
 async def _kind(services: Services, text: str) -> str:
-    """Return the task type closest to a message's meaning, "" without an embedder."""
-    sensed = await sense_all(services, [text])
-    return kind_of(services, sensed[0]) if sensed else ""
+    """Return the task type closest to a message's meaning, "" without an embedder or before its examples are embedded.
+
+    They are embedded once, in the background, when first needed.
+    """
+    sensed, kinds = await sense_all(services, [text]), services.caches.task_means
+    if not sensed:
+        return ""
+    dense = sensed[0]
+    if kinds.space != dense.model:
+        kinds.wanted = True
+        return ""
+    own = array("f", dense.vector)
+    return nearest({task: sum(map(mul, own, mean)) for task, mean in kinds.means.items()}, akin=dense.akin)
 
 
 async def _drift(services: Services, text: str, earlier: Sequence[str]) -> float | None:

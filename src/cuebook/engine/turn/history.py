@@ -1,4 +1,4 @@
-"""Align a resent message history with the stored tree by longest common run, to find the post that it continues.
+"""Align a resent history with the stored tree by longest common run, to find the post that a request continues.
 
 A run is a series of messages stored one after another in the tree. The longest run selects the branch, and the messages
 after it are new, with two exceptions. If the middle of a history was cut out, it continues with a run further down the
@@ -7,14 +7,43 @@ the history continues before them as a new branch. Fewer messages than posts mea
 replaced them with a summary, which is no edit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from cuebook.interfaces.store import Alignment, PostSpot
+from cuebook.engine.core.services import Services
+from cuebook.engine.turn.request import TurnRequest
+from cuebook.interfaces.store import Alignment, PathQuery, PostSpot
+from cuebook.memory.profiles import RELAY
+from cuebook.records.conversation import ASSISTANT, TOOL, Draft
+from cuebook.records.memory import Scope
+from cuebook.records.turn import Ask, Turn
+from cuebook.wire.responses_items import may_be_ours
 
+#: Newest answers searched for a history without a conversation id.
+ANCHORS = 32
+#: Seconds for which a call may belong to a conversation that its client created and filled just before.
+LISTED_S = 60.0
 #: Least length of a run further down: a single "ok" does not determine a position.
 TAIL = 2
+
+
+class HistoryPlace(Struct, frozen=True, kw_only=True):
+    """Where a request continues its conversation, and its new posts."""
+
+    ask: Ask  # as asked there: a side request asks nothing of the conversation
+    drafts: tuple[Draft, ...] = ()
+    parent: int | None = None  # the post they follow; None: the head of a conversation, or its start
+    first_new: int = 0  # number of the message that is the first draft
+    seqs: Mapping[int, int] = {}  # message number -> the stored post with the same content
+    side: bool = False  # continues no path: stored apart, without observations
+    waiting: Turn | None = None  # the open turn that waits for these tool results
+
+    def messages_by_seq(self, last_seq: int) -> dict[int, int]:
+        """Return the message number of each post of the request, stored or to be stored after `last_seq`."""
+        new = {last_seq + 1 + n: self.first_new + n for n in range(len(self.drafts))}
+        return {seq: number for number, seq in self.seqs.items()} | new
 
 
 class Continuation(Struct, frozen=True):
@@ -32,6 +61,126 @@ class Continuation(Struct, frozen=True):
     side: bool = False
     matched: int = 0
     answered: bool = False
+
+
+async def name_conversation(services: Services, scope: Scope, request: TurnRequest) -> TurnRequest:
+    """Return a request with its conversation: the one that its history continues, or a new one."""
+    if request.ask.conversation:
+        return request
+    continuation = None if request.only_new else await _recognize(services, scope, request)
+    name = continuation.alignment.conversation.id if continuation else services.dice.new_id("conv")
+    return replace(request, ask=replace(request.ask, conversation=name))
+
+
+async def align_history(services: Services, scope: Scope, request: TurnRequest) -> HistoryPlace:
+    """Return where a request with a named conversation continues it."""
+    ask, history = request.ask, request.history
+    if not request.relayed:
+        return HistoryPlace(ask=ask, drafts=request.drafts, parent=request.parent)
+    if request.only_new:
+        return await _place(services, scope, request, None, parent=request.parent)
+    digests = [each.digest for each in history]
+    alignments = await services.store.align(scope, digests, conversation=ask.conversation)
+    if alignments and alignments[0].conversation.last_seq:
+        return await _place(services, scope, request, continue_at(alignments[0], _answers(request)))
+    ask = replace(ask, mode=RELAY)  # a conversation whose client resends its whole history
+    return await _place(services, scope, replace(request, ask=ask), None)
+
+
+async def _place(
+    services: Services,
+    scope: Scope,
+    request: TurnRequest,
+    continuation: Continuation | None,
+    *,
+    parent: int | None = None,
+) -> HistoryPlace:
+    """Return the place of a continuation or, without one, of messages that are all new, after `parent`."""
+    first_new, seqs, side = 0, dict[int, int](), False
+    owner = request.ask.user
+    if continuation is not None:
+        parent, first_new, seqs, side = (
+            continuation.parent, continuation.first_new, continuation.seqs, continuation.side,
+        )  # fmt: skip
+        owner = continuation.alignment.conversation.user
+    drafts = tuple(
+        services.writer.message(
+            each.raw,
+            each.content,
+            id=services.dice.new_id("post"),
+            user=request.ask.user,
+            now=services.clock.now(),
+            owner=owner,
+            clean=not each.secret,
+        )
+        for each in request.history[first_new:]
+    )
+    waiting = None
+    if not side and parent != 0 and all(draft.role == TOOL for draft in drafts):
+        caller = parent if drafts else _caller(request, seqs)
+        if drafts or caller is not None:
+            waiting = await _waiting(services, scope, request.ask.conversation, parent=parent, caller=caller)
+    return HistoryPlace(
+        ask=replace(request.ask, text="") if side else request.ask,
+        drafts=drafts,
+        parent=parent,
+        first_new=first_new,
+        seqs=seqs,
+        side=side,
+        waiting=waiting,
+    )
+
+
+async def _waiting(
+    services: Services, scope: Scope, conversation: str, *, parent: int | None, caller: int | None
+) -> Turn | None:
+    """Return the turn that waits for the results of the calls in post `caller`, by default the head."""
+    scene = await services.store.scene(scope, PathQuery(conversation=conversation, parent=parent, use_summary=False))
+    turn = scene.open_turn
+    return turn if turn is not None and turn.waiting and turn.reply_seq == (caller or scene.parent) else None
+
+
+def _caller(request: TurnRequest, seqs: Mapping[int, int]) -> int | None:
+    """Return the post whose calls the stored results at the end of a history answer, or None."""
+    number = last = len(request.history) - 1
+    while number >= 0 and request.history[number].role == TOOL:
+        number -= 1
+    return seqs.get(number) if number < last else None
+
+
+def _answers(request: TurnRequest) -> frozenset[int]:
+    return frozenset(n for n, each in enumerate(request.history) if each.role == ASSISTANT)
+
+
+async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> Continuation | None:
+    """Return the path that a history without a conversation id continues, or None."""
+    history, answers = request.history, _answers(request)
+    digests = [each.digest for each in history]
+    sought = anchors(digests, answers, most=ANCHORS)
+    if not sought and request.retried:  # a retry after an unanswered call: its conversation has only these messages
+        alignments = _unnamed(await services.store.align(scope, digests, conversation=None, anchors=digests[-1:]))
+        if continuation := same_request(alignments, len(history)):
+            return continuation
+    looked = sought or (digests[-1:] if request.lists else ())
+    every = await services.store.align(scope, digests, conversation=None, anchors=looked) if looked else []
+    if request.lists and history[-1].role != ASSISTANT:
+        begun = [each for each in every if may_be_ours(each.conversation.id)]
+        if listed := same_items(begun, len(history), since=services.clock.now() - LISTED_S):
+            return listed
+    return same_conversation(_unnamed(every) if sought else [], answers)
+
+
+def anchors(digests: Sequence[bytes], answers: frozenset[int], *, most: int) -> list[bytes]:
+    """Return the digests of the newest answers, newest first, by which a conversation is searched."""
+    return [digests[number] for number in sorted(answers, reverse=True)[:most]]
+
+
+def _unnamed(alignments: Sequence[Alignment]) -> list[Alignment]:
+    """Return the candidate conversations of a history. A conversation created by a client is named by its id."""
+    return [each for each in alignments if not may_be_ours(each.conversation.id)]
+
+
+# ---- The longest common run -----------------------------------------------------------------------------------------
 
 
 class _Run(Struct, frozen=True):
@@ -220,8 +369,3 @@ class _AlignmentTree:
             remaining.update(members)
             number, depth = run.last + 1, first.depth - 1 + run.length
         return remaining
-
-
-def anchors(digests: Sequence[bytes], answers: frozenset[int], *, most: int) -> list[bytes]:
-    """Return the digests of the newest answers, newest first, by which a conversation is searched."""
-    return [digests[number] for number in sorted(answers, reverse=True)[:most]]

@@ -1,0 +1,89 @@
+"""Order of turns and priority over background jobs: a FIFO queue per conversation, and a gate that pauses jobs.
+
+Turns and jobs share one process, and a job would delay streams that are about to start. Between their parts, jobs wait
+for a limited time, so that a busy server does not starve them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+from cuebook.errors import Busy
+
+#: Seconds that each part of a job waits for foreground calls at most. Decision a turn takes less.
+MAX_WAIT_S = 0.05
+
+
+class ConversationQueue:
+    """Queues of this process, one per conversation. Across processes, the store's lease has the same effect."""
+
+    def __init__(self, most: int) -> None:
+        """`most` turns may wait in a conversation, in addition to the running one."""
+        self._most = most
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._waiting: dict[tuple[str, str], int] = {}
+
+    @asynccontextmanager
+    async def hold(self, tenant: str, conversation: str) -> AsyncIterator[None]:
+        """Wait for the turn's place in the queue and hold it. Raises Busy if the queue is full."""
+        place = (tenant, conversation)
+        lock = self._locks.setdefault(place, asyncio.Lock())
+        waiting = self._waiting.get(place, 0)
+        if waiting > self._most:
+            msg = f"Queue full: {self._most} turns already wait in conversation {conversation!r}. Try again later."
+            raise Busy(msg, retry_after=2.0)
+        self._waiting[place] = waiting + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._waiting[place] -= 1
+            if not self._waiting[place]:
+                del self._waiting[place]
+                self._locks.pop(place, None)
+
+
+class ForegroundGate:
+    """Counter of calls waiting for their first token."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    @property
+    def count(self) -> int:
+        """Return the number of waiting calls."""
+        return self._count
+
+    def begin(self) -> Callable[[], None]:
+        """Count one more waiting call. Return an idempotent function that ends its wait."""
+        waits = True
+
+        def over() -> None:
+            nonlocal waits
+            if waits:
+                waits = False
+                self._count -= 1
+                if not self._count:
+                    self._none.set()
+
+        self._count += 1
+        self._none.clear()
+        return over
+
+    @contextmanager
+    def priority(self) -> Iterator[None]:
+        """Count one more waiting call."""
+        over = self.begin()
+        try:
+            yield
+        finally:
+            over()
+
+    async def wait_until_free(self, most_s: float) -> None:
+        """Wait until no call waits for its first token, at most `most_s` seconds."""
+        if self._count:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(most_s):
+                    await self._none.wait()

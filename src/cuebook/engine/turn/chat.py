@@ -1,0 +1,96 @@
+"""Answer `/api/chat` with the configured model, in chunks, or only preview its window."""
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.engine.core.model_call import closing
+from cuebook.engine.core.services import Services
+from cuebook.engine.turn.decision import reply_metadata
+from cuebook.engine.turn.history import align_history
+from cuebook.engine.turn.request import read_ask
+from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, OpenStep, OpenTurn
+from cuebook.engine.turn.stored_reply import StoredReply
+from cuebook.engine.turn.turn import decide_turn
+from cuebook.interfaces.model import ModelRequest
+from cuebook.records.memory import Scope
+from cuebook.records.plain_text import plain
+from cuebook.records.turn import Ask, Window
+from cuebook.wire.anthropic_requests import plain_chat
+from cuebook.wire.chat_messages import read_message
+
+
+class Chunk(Struct, frozen=True, kw_only=True):
+    """A chunk of `stream`: the turn's metadata, a piece of text, or the final answer."""
+
+    type: str  # METADATA_UPDATE | text_delta | final_response
+    text: str = ""
+    plain: str = ""
+    turn: int = 0
+    metadata: dict[str, Any] = {}
+    window: Window | None = None
+
+
+class ChatSpeaker:
+    """Answers with the configured model, in chunks."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def stream(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Chunk, None]:
+        """Yield the turn's metadata, the pieces of the answer, and the complete answer once it is durable."""
+        place: Any = {"turn": turn.lease.turn, "metadata": turn.choice.decision.metadata, "window": turn.plan.window}
+        yield Chunk(type="METADATA_UPDATE", **place)
+        async with aclosing(speak(self._services, turn, step)) as texts:
+            async for text in texts:
+                yield Chunk(type="text_delta", text=text, turn=turn.lease.turn)
+        whole = "".join(step.text)
+        yield Chunk(type="final_response", text=whole, plain=plain(whole), **place)
+
+    def replay(self, reply: StoredReply) -> Iterator[Chunk]:
+        """Yield the stored answer of a repeated request."""
+        turn, text = reply.turn, read_message(reply.messages[0]).message
+        data = {name: value for name, value in turn.metadata.items() if name != FIRST_PIECE}  # the first one lacked it
+        yield Chunk(type="METADATA_UPDATE", turn=turn.n, metadata=data)
+        if text:
+            yield Chunk(type="text_delta", text=text, turn=turn.n)
+        yield Chunk(type="final_response", text=text, plain=plain(text), turn=turn.n, metadata=data)
+
+
+async def speak(services: Services, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[str, None]:
+    """Stream the model's answer. After the last piece it is durable. Raises the model's errors."""
+    plan = turn.plan
+    request = ModelRequest(
+        messages=plain_chat(plan.messages),
+        conversation=turn.lease.conversation,
+        recalled=tuple(plan.quotes),
+        zone=plan.request.zone,
+    )
+    usage, finish = None, ""
+    async with closing(services.model.stream(request)) as pieces:
+        async for piece in pieces:
+            usage, finish = piece.usage or usage, piece.finish or finish
+            if piece.text:
+                step.hear(piece.text)
+                yield piece.text
+    if not finish:
+        msg = f"Incomplete answer from model {services.model.name}. The partial answer was stored."
+        raise BrokenOffError(msg, retryable=True)
+    if finish != "stop" and "answer" in step.metadata:
+        step.metadata["answer"]["finishReasons"] = [finish]
+    await step.finish(usage=usage)
+
+
+async def preview(services: Services, scope: Scope, ask: Ask) -> tuple[Window, dict[str, Any]]:
+    """Return the window that a request would get, and the metadata of its reply. Nothing is stored.
+
+    The same state gives the same bytes.
+    """
+    request = replace(read_ask(services, ask, post="query"), asks_model=False)
+    choice = await decide_turn(services, scope, request, await align_history(services, scope, request))
+    plan, turn = choice.plan, choice.decision.metadata["turn"]
+    metadata = reply_metadata(services, choice.prompt, plan, turn=turn, mode=request.ask.mode)
+    return replace(plan.window, messages=plan.messages), metadata

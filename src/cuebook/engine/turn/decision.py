@@ -1,0 +1,215 @@
+"""Build the decision of a step: the rows that `open` stores, with the `metadata` of the reply (AgentOS's names)."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from cuebook.engine.core.services import Services
+from cuebook.engine.core.time_zones import dated
+from cuebook.engine.turn.experiences import experiences_in
+from cuebook.engine.turn.history import HistoryPlace
+from cuebook.engine.turn.plan import WindowPlan, dropped_to_wire
+from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.system_prompt import SystemPrompt
+from cuebook.interfaces.store import Decision, Scene
+from cuebook.memory.profiles import CompactionProfile, choose
+from cuebook.memory.scopes import (
+    BROUGHT,
+    KEPT,
+    SHARED_BY,
+    SHARED_WITH,
+    SHARING,
+    SPOKEN_WITH,
+    Participants,
+    personal_places,
+    policy_to_wire,
+    published_place,
+    unshared,
+)
+from cuebook.records.outcome import Outcome
+from cuebook.records.turn import ASKED, SHADOW, Ask
+from cuebook.window.tuning_marks import marks_metadata
+
+
+def decision_of(
+    services: Services,
+    request: TurnRequest,
+    place: HistoryPlace,
+    prompt: SystemPrompt,
+    plan: WindowPlan,
+    *,
+    turn: int,
+    outcome: tuple[int, Outcome] | None = None,
+) -> Decision:
+    """Return the rows to write when a step opens. `outcome` is the message's feedback on an earlier turn."""
+    scene, ask, stored = plan.scene, place.ask, plan.remembered
+    conversation = scene.conversation
+    metadata = reply_metadata(services, prompt, plan, turn=turn, mode=ask.mode)
+    metadata |= _memory_terms(scene, place) | _request_terms(request, place)
+    return Decision(
+        conversation=ask.conversation,
+        expected_head=conversation.head if conversation else 0,
+        expected_last_seq=conversation.last_seq if conversation else 0,
+        parent=scene.parent,
+        drafts=dated(place.drafts, plan.request.zone),
+        manifest=replace(stored.manifest, stable_prefix_ratio=plan.window.stable_prefix_ratio),
+        texts=stored.texts,
+        now=services.clock.now(),
+        lease_s=services.settings.lease_s,
+        user=ask.user,
+        persona=ask.persona,
+        turn=place.waiting.n if place.waiting else 0,
+        query_seq=plan.query_seq,
+        moves_head=not place.side,
+        metadata=metadata,
+        mode=ask.mode,
+        time_zone=ask.time_zone,
+        policy=_new_policy(scene, ask),
+        delivers=_delivers(scene, ask),
+        uses=() if request.shadow else plan.uses,
+        project=ask.project,
+        idempotency=services.settings.keyed_digest_of(request.key),
+        audit=() if request.shadow else prompt.audit,
+        calls=() if place.side else prompt.mood.tasks,
+        outcome=outcome,
+        epoch=scene.epoch,
+    )
+
+
+# ---- Memory ---------------------------------------------------------------------------------------------------------
+
+
+def _new_policy(scene: Scene, ask: Ask) -> dict[str, Any] | None:
+    """Return the conversation's new policy, or None without one in the request. A guest's request cannot change it."""
+    conversation = scene.conversation
+    guest = conversation is not None and ask.user is not None and conversation.user not in (None, ask.user)
+    return policy_to_wire(scene.known.policy) if scene.known and ask.memory_control is not None and not guest else None
+
+
+def _delivers(scene: Scene, ask: Ask) -> bool:
+    if scene.known is None:
+        return False
+    return bool(personal_places(scene.known.policy, _participants(scene, ask))) or bool(_published(scene, ask))
+
+
+def _published(scene: Scene, ask: Ask) -> str:
+    known = scene.known
+    if known is None:
+        return ""
+    place = published_place(known.policy, _participants(scene, ask), known.settings, may_publish=ask.may_publish)
+    return place.id if place else ""
+
+
+def _participants(scene: Scene, ask: Ask) -> Participants:
+    user = scene.conversation.user if scene.conversation else ask.user
+    return Participants(user=user, persona=ask.persona or "-", organization=ask.organization)
+
+
+def _memory_terms(scene: Scene, place: HistoryPlace) -> dict[str, Any]:
+    """Return the memory policy and the new posts of a turn's metadata. Later steps use the first step's policy."""
+    ask = place.ask
+    if place.waiting is not None:
+        data = place.waiting.metadata
+        return {name: data[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SHARING, SPOKEN_WITH) if name in data}
+    first = scene.conversation.last_seq + 1 if scene.conversation else 1
+    shared = _published(scene, ask)
+    values = {
+        SHARED_WITH: shared,
+        SHARED_BY: ask.key if shared else "",
+        SPOKEN_WITH: ask.persona,
+        BROUGHT: first if len(place.drafts) > 1 else None,
+        SHARING: _sharing(scene, ask),
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def _sharing(scene: Scene, ask: Ask) -> dict[str, Any] | None:
+    """Return a turn's request to share with an organization, or None without one."""
+    known = scene.known
+    if known is None or not known.policy.share:
+        return None
+    reason = unshared(known.policy, _participants(scene, ask), known.settings, may_publish=ask.may_publish)
+    return {"shared": False, "reason": reason} if reason else {"shared": True}
+
+
+# ---- The request ----------------------------------------------------------------------------------------------------
+
+
+def _request_terms(request: TurnRequest, place: HistoryPlace) -> dict[str, Any]:
+    """Return the marks of a shadow turn, and the request fields of a turn's steps by step number."""
+    earlier: Mapping[str, Any] = place.waiting.metadata if place.waiting else {}
+    step = str(len(place.waiting.steps) + 1 if place.waiting else 1)
+    asked = {**earlier.get(ASKED, {}), **({step: dict(request.metadata)} if request.metadata else {})}
+    shadow = {SHADOW: earlier.get(SHADOW) or {}} if request.shadow or SHADOW in earlier else {}
+    return shadow | ({ASKED: asked} if asked else {})
+
+
+# ---- The reply's metadata -------------------------------------------------------------------------------------------
+
+
+def reply_metadata(
+    services: Services, prompt: SystemPrompt, plan: WindowPlan, *, turn: int, mode: str | None
+) -> dict[str, Any]:
+    """Return AgentOS's `metadata` of a reply."""
+    scene, window, memories, volatile = plan.scene, plan.window, plan.request.memories, plan.sheet.volatile
+    stored = scene.conversation.metadata.get("mode") if scene.conversation else None
+    profile = choose(services.settings.compaction, mode or stored)
+    durable = {"durable": list(memories.durable), "reviewedAt": memories.reviewed_at} if memories.reason else {}
+    retrieval = {
+        "didRetrieve": bool(plan.hits),
+        "reviewReason": memories.reason or "query",
+        **durable,
+        "hits": [
+            {
+                "memoryId": hit.memory_id,
+                "score": hit.score,
+                "scope": hit.scope,
+                "sources": list(hit.sources),
+                "why": hit.why,
+            }
+            for hit in plan.hits
+        ],
+        "contextTokens": sum(text.tokens for text in volatile if text.kind == "memory"),
+    }
+    return {
+        "turn": turn,
+        **({"mode": mode} if mode else {}),
+        **prompt.metadata,
+        "rollingSummary": rolling_summary(scene, profile),
+        **({"longTermMemoryPolicy": policy_to_wire(scene.known.policy)} if scene.known else {}),
+        "longTermMemoryRetrieval": retrieval,
+        "experiences": experiences_in(volatile),
+        "window": {
+            "tokens": window.tokens,
+            "budget": window.budget,
+            "stablePrefixRatio": window.stable_prefix_ratio,
+            "cache": dict(window.cache),
+            "anchors": [{"name": anchor.name, "after": anchor.after} for anchor in window.anchors],
+            "dropped": [dropped_to_wire(each) for each in window.dropped],
+            **marks_metadata(plan.marks),
+        },
+    }
+
+
+def rolling_summary(scene: Scene, profile: CompactionProfile) -> dict[str, Any]:
+    """Return `metadata.rollingSummary`. `didCompact` is true on the first turn with a new summary."""
+    summary = scene.summary
+    before = scene.previous.summary_version if scene.previous else 0
+    did = summary is not None and summary.version != before
+    state: dict[str, Any] = {"profileId": profile.id, "enabled": profile.enabled, "didCompact": did}
+    if summary is not None:
+        state |= {
+            "summaryText": summary.markdown,
+            "summaryJson": summary.memory_json,
+            "summaryUptoTimestamp": iso(summary.upto_at),
+            "summaryUptoSeq": summary.upto_seq,
+        }
+    reasons = {True: "compacted", False: "current" if summary else "below_threshold" if profile.enabled else "disabled"}
+    return state | {"reason": reasons[did]}
+
+
+def iso(when: float) -> str:
+    """Return a Unix time as ISO 8601 UTC."""
+    return datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

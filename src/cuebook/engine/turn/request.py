@@ -1,0 +1,75 @@
+"""The request of a turn: `TurnRequest`, from `/api/chat` or from the client of a provider."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.engine.core.drafts import Posted
+from cuebook.engine.core.services import Key, Services
+from cuebook.records.conversation import Draft
+from cuebook.records.memory import NO_MODEL
+from cuebook.records.turn import Ask
+from cuebook.window.window import ClientSystem
+from cuebook.wire.chat_messages import MessageContent, read_message
+
+
+class ResentMessage(Struct, frozen=True):
+    """A message of a client's request: its bytes, role, digest of its stored form, and whether it contains secrets."""
+
+    raw: bytes
+    role: str
+    digest: bytes
+    secret: bool
+    read: MessageContent | None = None  # if parsed for this request, without secrets
+
+    @property
+    def content(self) -> MessageContent:
+        """Return the parsed content."""
+        return self.read or read_message(self.raw)
+
+
+class TurnRequest(Struct, frozen=True, kw_only=True):
+    """A request before anything is loaded: a client's `history`, or `drafts` that follow the conversation's head."""
+
+    ask: Ask  # without a conversation, the history identifies it
+    key: Key | None = None  # its Idempotency-Key
+    choices: int = 1  # number of requested answers
+    drafts: tuple[Draft, ...] = ()
+    live: Draft | None = None  # the draft as sent, if the stored one has redacted secrets
+    relayed: bool = False  # from a provider's client: `history` instead of `drafts`
+    history: tuple[ResentMessage, ...] = ()
+    only_new: bool = False  # the history has no stored posts; it follows `parent`
+    parent: int | None = None  # by default the head
+    lists: bool = False  # the client may store its messages as items of a conversation that it created
+    retried: bool = False  # the client marks the request as a retry
+    client: tuple[ClientSystem, ...] = ()  # the client's system messages
+    live_client: tuple[ClientSystem, ...] = ()  # the original, if `client` has redacted secrets
+    tools: str = ""
+    live_tools: str = ""  # the original, if `tools` has redacted secrets
+    quotes: bool = False  # no model answers: the answer quotes memories
+    asks_model: bool = True  # a model may be called before the step opens
+    shadow: bool = False  # decide and store a window that is never sent
+    metadata: Mapping[str, Any] = {}  # request fields that the answer repeats, stored with the step
+
+    @property
+    def has_system_text(self) -> bool:
+        """Return whether the client sent its own system text."""
+        return any(each.text.strip() for each in self.client)
+
+
+def read_ask(services: Services, ask: Ask, *, digest: bytes = b"", post: str = "") -> TurnRequest:
+    """Return the request of `/api/chat`. `post` is the id of its query. Raises InvalidInput, NotFound."""
+    services.settings.persona(ask.persona)
+    ask = replace(ask, mode=ask.mode and services.writer.clean(ask.mode))
+    posted = Posted(
+        sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user"
+    )
+    where: Any = {"id": post or services.dice.new_id("post"), "now": services.clock.now(), "persona": None}
+    query, live = services.writer.posted(posted, **where, user=ask.user), None
+    if query.message != ask.text or query.parts != ask.attachments:  # stored text has secrets redacted
+        live = replace(services.writer, redactor=None).posted(posted, **where, user=ask.user)
+        query = replace(query, tokens=max(query.tokens, live.tokens))
+    key = (ask.idempotency_key, digest) if ask.idempotency_key else None
+    return TurnRequest(ask=ask, key=key, drafts=(query,), live=live, quotes=services.model.name == NO_MODEL)
