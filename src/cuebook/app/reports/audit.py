@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from cuebook.engine.core.instructions import own_versions
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
-from cuebook.engine.jobs.audit_mirror import keep_mirror, verifying_key
+from cuebook.engine.jobs.audit_mirror import first_cut, keep_mirror, verifying_key
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.prompts.chain import read_mirror, verify
 from cuebook.prompts.inherit import text_of
@@ -116,13 +116,19 @@ class Audit:
     async def verify(self, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
         """Verify the hash chain against its signed checkpoints and those `kept` elsewhere, then the mirror file.
 
-        The mirror file is updated first: a missing end, after a crash or a truncation, is written again.
+        A mirror without records that a checkpoint covers was truncated: this is reported before they are written again.
         """
         kept = tuple(kept)
         verdict = await self._verify(kept)
         file = self._services.settings.audit_mirror
         if not verdict.ok or file is None:
             return verdict
+        if cut := await first_cut(self._services):
+            reason = (
+                f"in {file.name}: the records from {cut} on are missing, which a signed checkpoint covers: it was"
+                " truncated; the database is intact, and the file is completed from it now."
+            )
+            return structs.replace(verdict, ok=False, first_bad=cut, reason=reason)
         try:
             await keep_mirror(self._services)
             mirrored = await self.verify_mirror(file, kept=kept)

@@ -105,16 +105,37 @@ async def _keep(services: Services, scope: Scope, *, closing: bool) -> bool:
         last, root = await services.audit.last(scope)
         if not last:
             return False
-        if await _is_unsigned(services, last, closing=closing):
-            await _sign(services, scope, last, root)
-        if file is None or progress.end == (last, _size(file)):
-            return True
         try:
-            progress.end = await _appended(services, scope, file, closing=closing)
+            if file is not None and progress.end != (last, _size(file)):
+                progress.end = await _appended(services, scope, file, closing=closing)
         except OSError as error:
-            msg = f"Cannot write audit mirror {file.name!r}: {error.strerror}."
+            name = file.name if file else ""
+            msg = f"Cannot write audit mirror {name!r}: {error.strerror}."
             raise BackendError(msg) from error
-        return progress.end is not None and progress.end[0] >= last
+        finally:  # after the file: what a checkpoint covers and the file lacks was removed from the file
+            if await _is_unsigned(services, last, closing=closing):
+                await _sign(services, scope, last, root)
+        return file is None or (progress.end is not None and progress.end[0] >= last)
+
+
+async def first_cut(services: Services) -> int:
+    """Return the first record that a signed checkpoint covers and the mirror lacks; 0 for none or without a mirror."""
+    file = services.settings.audit_mirror
+    if file is None or not file.is_file():
+        return 0
+    opened = await asyncio.to_thread(_locked, file, 1)
+    if opened is None:  # another process is writing it
+        return 0
+    with opened:
+        record, _ = await asyncio.to_thread(_last, opened)
+        return 0 if record and not await _is_ours(services, Scope(), record) else await _cut(services, record)
+
+
+async def _cut(services: Services, record: Record | None) -> int:
+    """Return the first record after the mirror's last that a checkpoint covers, 0 for none."""
+    checkpoints = await services.audit.checkpoints(Scope())
+    seq = record.seq if record else 0
+    return seq + 1 if checkpoints and checkpoints[-1].size > seq else 0
 
 
 async def erase_mirror(services: Services) -> bool:
@@ -168,6 +189,8 @@ async def _appended(services: Services, scope: Scope, file: Path, *, closing: bo
                 "or the table was truncated. Move the file elsewhere and keep it; a new one will be written."
             )
             raise BackendError(msg)
+        if record and (cut := await _cut(services, record)):
+            log.warning("Audit mirror %r lacked the records from %d on; they are written again", file.name, cut)
         while records := await services.audit.records(scope, after=seq, limit=_PAGE):
             await asyncio.to_thread(_append, opened, records)
             seq = records[-1].seq
