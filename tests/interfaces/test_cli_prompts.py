@@ -198,6 +198,13 @@ def test_merge_writes_a_version_or_reports_conflicts(kind: CommandRunner) -> Non
     assert kind("prompt", "merge", ID, "trial").startswith(f"wrote {ID}@main:4")
     assert "-Welcome $user_name" in kind("prompt", "diff", ID, "1", "4")
     assert "no differences" not in kind("prompt", "diff", ID, "main", "trial")
+    kind("prompt", "new", "other", "--text", "Other.")
+    kind("prompt", "branch", "other", "try")
+    between = kind("prompt", "diff", ID, "other@try")
+    assert between.startswith(f"{ID} main:4 → other@try:1")
+    assert "+Other." in between
+    assert kind("prompt", "diff", ID, f"{ID}@trial").startswith(f"{ID} main:4 → trial:")
+    assert kind.json("prompt", "diff", "other", f"{ID}@main:1", "@try")["slugA"] == ID
     table = kind("prompt", "branch", ID)
     assert re.search(r"^main +4 +4 ", table, re.MULTILINE)
     assert re.search(r"^trial +2 +2 ", table, re.MULTILINE)

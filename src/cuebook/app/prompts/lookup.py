@@ -52,7 +52,9 @@ async def find(
 
 
 async def find_beside(prompts: Prompts, other: Version, text: str) -> Version:
-    """Return another version of the same prompt: `3`, `trial`, `trial:2` or a label."""
+    """Return another version of the same prompt: `3`, `trial`, `trial:2` or a label; or any as `persona/b@trial`."""
+    if "@" in text or "/" in text:
+        return await find(prompts, text if text.partition("@")[0] else f"{other.slug}{text}")
     branch, _, number = text.partition(":")
     if branch.isdecimal() and not number:
         return await find(prompts, f"{other.slug}@{other.branch}:{branch}")
@@ -64,18 +66,20 @@ async def compare(
 ) -> Wire:
     """Return the difference between two versions, and the tokens of both whole texts.
 
-    With `turns` above 0, also the impact on the last turns that used the prompt. With `user`, only turns of their
-    conversations are listed.
+    With `turns` above 0, also the impact on the last turns that used the prompt, unless they are two prompts. With
+    `user`, only turns of their conversations are listed.
     """
     tokens = [services.count(await whole_text(services, each)) for each in (before, after)]
     change = shapes.difference(await differ(before, after))
-    measured = await impact.measure(services, before, after, turns=turns, user=user) if turns else None
+    apart = before.slug != after.slug
+    measured = await impact.measure(services, before, after, turns=turns, user=user) if turns and not apart else None
     return {
         "slug": after.slug,
         "branch": after.branch,
         "a": before.number,
         "b": after.number or None,
-        **({"branchA": before.branch} if before.branch != after.branch else {}),
+        **({"slugA": before.slug} if apart else {}),
+        **({"branchA": before.branch} if apart or before.branch != after.branch else {}),
         **change,
         "tokens": {"before": tokens[0], "after": tokens[1], "change": tokens[1] - tokens[0]},
         **({"impact": impact.to_wire(measured)} if measured else {}),

@@ -171,6 +171,7 @@ def _what(event: Wire) -> str:
     "cuebook prompt diff persona/kind",
     "cuebook prompt diff persona/kind 1 3",
     "cuebook prompt diff persona/kind main trial",
+    "cuebook prompt diff persona/kind persona/helper@trial",
     name="diff",
 )
 def diff(
@@ -191,9 +192,10 @@ def diff(
 ) -> None:
     """Compare two versions, and measure the token cost.
 
-    A and B are version numbers, branches (`trial`, `trial:2`) or labels. Without A and B, an edited file that is not
-    pushed yet is compared with the stored version. The cost is the token difference, inherited sections included, and
-    what the change would have left out of the last turns that used the prompt. Nothing is stored.
+    A and B are version numbers, branches (`trial`, `trial:2`), labels or versions of another prompt (`helper@trial`),
+    which alone is compared with PROMPT. Without A and B, an edited file that is not pushed yet is compared with the
+    stored version. The cost is the token difference, inherited sections included, and what the change would have left
+    out of the last turns that used the prompt. Nothing is stored.
     """
 
     async def read(cue: Cuebook) -> Wire:
@@ -202,6 +204,10 @@ def diff(
         if edited:
             path, draft = edited
             return await lookup.compare(cue.services, version, draft, turns=turns) | {"file": path}
+        if a is not None and b is None and ("@" in a or "/" in a):
+            return await lookup.compare(
+                cue.services, version, await lookup.find_beside(cue.prompts, version, a), turns=turns
+            )
         after = await lookup.find_beside(cue.prompts, version, b) if b else version
         if a is None and after.number == 1:
             msg = (
@@ -217,7 +223,8 @@ def diff(
         return
     first = f"{data.get('branchA', data['branch'])}:{data['a']}"
     second = data.get("file") or f"{data['branch']}:{data['b']}"
-    screen.heading(f"{data['slug']} {first} → {second}")
+    other = f"{data['slug']}@" if "slugA" in data else ""
+    screen.heading(f"{data.get('slugA', data['slug'])} {first} → {other}{second}")
     draw_difference(data)
     tokens = data["tokens"]
     asked = "" if data["bump"] == "none" else f"; a {data['bump']} change"
