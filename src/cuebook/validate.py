@@ -6,7 +6,7 @@ from the struct itself. Struct options and metadata that it follows:
 - `forbid_unknown_fields`: an unknown key is a fault, and the nearest known name is suggested. Where a `Document`
   switches it off, only a key that is close to a field name is a fault: other programs' fields are allowed.
 - `IGNORED`, a class variable: keys without an effect here, as in files written for other programs.
-- `msgspec.Meta` of a field: ranges and lengths; for a text with a `pattern`, `description` names the expected form.
+- `msgspec.Meta` of a field: ranges and lengths; a `description` that is no sentence names the expected form.
 
 `null` counts as absent where a field has a default. Keys that begin with `$` or `_` are comments.
 """
@@ -279,7 +279,8 @@ def _may_be_null(kind: inspect.Type) -> bool:
 def _describe(kind: inspect.Type) -> str:
     """Return a description of the values that a field accepts."""
     if isinstance(kind, inspect.Metadata):
-        return str((kind.extra_json_schema or {}).get("description") or _describe(kind.type))
+        form = str((kind.extra_json_schema or {}).get("description") or ".")
+        return _describe(kind.type) if form.endswith(".") else form
     if isinstance(kind, inspect.UnionType):
         words = [_describe(each) for each in kind.types if not isinstance(each, inspect.NoneType)]
         return " or ".join(dict.fromkeys(words))

@@ -77,7 +77,7 @@ async def test_a_killed_forget_is_complete_after_the_restart(tmp_path: Path, fai
     async with open_database(tmp_path) as cue:
         await cue.settle()
         names = {each.id for each in (await cue.conversations.list()).items}
-        receipts = await cue.receipts.list()
+        receipts = await cue.memory.receipts()
         assert (await cue.audit.verify()).ok
         if not happened:
             assert names == {"c", "other"}
@@ -85,7 +85,7 @@ async def test_a_killed_forget_is_complete_after_the_restart(tmp_path: Path, fai
             assert len(await cue.conversations.posts("c")) == 32
             receipts = [await cue.memory.forget(user="ann")]
         assert [each.state for each in receipts] == ["done"]
-        assert cue.receipts.verify(receipts[0], name="ann").ok
+        assert cue.memory.verify_receipt(receipts[0], name="ann").ok
         assert files_with_canary(tmp_path) == set()
         assert {each.id for each in (await cue.conversations.list()).items} == {"other"}
         assert (await cue.audit.verify()).ok

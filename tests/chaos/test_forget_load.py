@@ -150,11 +150,11 @@ async def test_a_user_is_forgotten_under_load(tmp_path: Path, kind: str, number:
                 await other.wait()
         assert await cue.settle() == {}
         for receipt in (first, second):
-            signed = await cue.receipts.get(receipt.id)
+            signed = await cue.memory.receipt(receipt.id)
             assert signed.state == "done"
-            assert cue.receipts.verify(signed).ok
+            assert cue.memory.verify_receipt(signed).ok
         assert files_with(tmp_path) == {}
-        assert (await cue.memories.page(user=ANN)).items == ()
+        assert (await cue.memory.list(user=ANN)).items == ()
         assert (await cue.audit.verify()).ok
         assert (await cue.audit.verify_mirror(tmp_path / "logs/prompts_audit.jsonl")).ok
         for name, expected in load.stored.items():

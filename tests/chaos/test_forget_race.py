@@ -41,11 +41,11 @@ async def test_another_process_writes_no_forgotten_data_back(tmp_path: Path, own
         assert b"LeaseLost" in out
         assert other.returncode == 0
         await cue.settle()
-        assert (await cue.receipts.get(receipt.id)).state == "done"
+        assert (await cue.memory.receipt(receipt.id)).state == "done"
         names = {each.id for each in (await cue.conversations.list()).items}
         assert names == ({"other"} if owner == "ann" else {"c", "other"})
         assert files_with_canary(tmp_path) == set()
-        assert (await cue.memories.page(user="ann")).items == ()
+        assert (await cue.memory.list(user="ann")).items == ()
     assert files_with_canary(tmp_path) == set()
     assert audit(str(tmp_path / "cuebook.db"), integrity=True) == []
     with closing(sqlite3.connect(tmp_path / "cuebook.db")) as connection:

@@ -45,7 +45,7 @@ PURE_PACKAGES = {
     "signals",
     "validate",
 }
-OPEN_TO_ENTRY_POINTS = {"app", "config", "errors", "records", "validate"}
+OPEN_TO_ENTRY_POINTS = {"app", "config", "errors", "operations", "records", "validate"}
 ENTRY_POINTS = {"cli", "server"}
 
 # Assembled from parts, so that this file does not break its own rule.

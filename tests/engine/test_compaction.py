@@ -527,7 +527,7 @@ async def test_a_correction_makes_a_window_use_the_newest_summary(cue):
     await append_posts(cue, 20, start=40)
     await newest(cue)
     [item, *_] = [each for each in await cue.memory.items(NAME) if "Oslo" in each.text]
-    await cue.memories.correct(f"item:{NAME}:{item.id}", "I live in Bergen.")
+    await cue.memory.update(f"item:{NAME}:{item.id}", "I live in Bergen.")
     assert await summary_version_used(cue) > first
 
 

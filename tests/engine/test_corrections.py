@@ -3,7 +3,6 @@
 from turn_helpers import cue_on
 
 from cuebook import Ask
-from cuebook.memory.recall import read_query
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.testing import FrozenClock, ScriptedModel
 from cuebook.testing.embedder import HashingEmbedder
@@ -26,21 +25,22 @@ async def test_a_corrected_fact_appears_in_no_other_conversations_window(tmp_pat
             return str(reply.window.messages)
 
         await say(f"I live in {WRONG}.", "c1")
-        await cue.memories.put("user_preference", "home", WRONG, user="ann")
+        await cue.memory.put_knowledge("user_preference", "home", WRONG, user="ann")
         for conversation in ("c2", "c3"):  # two conversations continue and keep the durable memories in their prompts
             assert WRONG in await say("Where do I live?", conversation)
-        for each in (await cue.memories.page(user="ann")).items:
+        for each in (await cue.memory.list(user="ann")).items:
             if WRONG in each.text:
-                await cue.memories.correct(each.id, each.text.replace(WRONG, "Bergen"), user="ann")
+                await cue.memory.update(each.id, each.text.replace(WRONG, "Bergen"), user="ann")
         for conversation in ("c2", "c3", "c4"):
             for text in ("Where do I live?", "What is my home?", "Hello again"):
                 prompt = await say(text, conversation)
                 assert WRONG not in prompt, (conversation, text)
             assert "Bergen" in await say("Where do I live?", conversation)
-        hits = await cue.memories.search(read_query("Where do I live?"), user="ann")
+        hits = await cue.memory.search("Where do I live?", user="ann", limit=200)
+        hits = [each for each in hits if each.memory_id.startswith("memory:")]
         assert hits
         assert not [each for each in hits if WRONG in each.text]
-        assert WRONG not in str(await cue.memories.knowledge(user="ann"))
-        assert not [each async for each in cue.memories.export(user="ann") if WRONG in each.text]
+        assert WRONG not in str(await cue.memory.list_knowledge(user="ann"))
+        assert not [each async for each in cue.memory.export(user="ann") if WRONG in each.text]
         replay = await cue.turns.replay("c2", 1)
         assert replay.verdict == "identical", "the turn record keeps the original prompt"

@@ -41,7 +41,7 @@ async def test_a_dry_run_predicts_the_erasure_and_changes_nothing(tmp_path):
     clock = FrozenClock()
     async with cue_on(tmp_path, model=ScriptedModel(default="Noted."), clock=clock, memory__user=True) as cue:
         await store_conversations(cue, clock)
-        [nuts] = [each.id for each in (await cue.memories.page(user="ann")).items if "nuts" in each.text]
+        [nuts] = [each.id for each in (await cue.memory.list(user="ann")).items if "nuts" in each.text]
         before = rows_of(tmp_path)
         requests = {
             "memory": {"memories": [nuts], "by": "ann"},
@@ -51,7 +51,7 @@ async def test_a_dry_run_predicts_the_erasure_and_changes_nothing(tmp_path):
         }
         previews = {name: await cue.memory.would_forget(**named) for name, named in requests.items()}
         assert rows_of(tmp_path) == before, "nothing is changed"
-        assert await cue.receipts.list() == []
+        assert await cue.memory.receipts() == []
 
         assert [each.text for each in previews["memory"].memories] == ["I am allergic to nuts."]
         assert previews["memory"].stays == {"sourcePosts": 1}

@@ -16,6 +16,7 @@ from cuebook import Ask, Cuebook, InvalidInput, NotFound, Part, Posted
 from cuebook.errors import LeaseLost
 from cuebook.interfaces.memories import DeliveryResult, PlaceChange
 from cuebook.providers.clock_and_ids import SystemDice
+from cuebook.records.answer import Page
 from cuebook.records.memory import Memory, Place, Scope, Source
 from cuebook.testing import FrozenClock, Script, ScriptedModel
 from storage.audit import audit
@@ -89,11 +90,11 @@ async def test_forgetting_a_conversation_deletes_every_byte_and_signs_a_receipt(
         assert receipt.counts["conversations"] == 1
         assert receipt.counts["posts"] > 30
         assert receipt.counts["auditTexts"] > 0
-        assert cue.receipts.verify(receipt, name="c").ok
-        assert not cue.receipts.verify(receipt, name="d").ok
+        assert cue.memory.verify_receipt(receipt, name="c").ok
+        assert not cue.memory.verify_receipt(receipt, name="d").ok
         for wrong in ({"counts": {"posts": 0}}, {"asked": ()}, {"origin": "00" * 32}, {"state": "pending"}):
             fields = {name: getattr(receipt, name) for name in receipt.__struct_fields__} | wrong
-            assert not cue.receipts.verify(type(receipt)(**fields)).ok, wrong
+            assert not cue.memory.verify_receipt(type(receipt)(**fields)).ok, wrong
         with pytest.raises(NotFound):
             await cue.conversations.get("c")
         verdict = await cue.audit.verify()
@@ -112,7 +113,7 @@ async def test_forgetting_twice_returns_a_receipt_of_zeros(tmp_path):
         assert sorted((first.counts.get("posts", 0) > 0, second.counts.get("posts", 0) > 0)) == [False, True]
         third = await cue.memory.forget(conversation="c")
         assert sum(third.counts.values()) == 0
-        assert (await cue.receipts.list())[0].id == third.id
+        assert (await cue.memory.receipts())[0].id == third.id
         with pytest.raises(NotFound):
             await cue.conversations.delete("c")
 
@@ -174,7 +175,7 @@ async def test_forgetting_a_user_deletes_transcripts_and_words_elsewhere(tmp_pat
         receipt = await cue.memory.forget(user="ann")
         assert occurrences(tmp_path) == {}
         assert receipt.counts["conversations"] == 2
-        assert cue.receipts.verify(receipt, name="ann").ok
+        assert cue.memory.verify_receipt(receipt, name="ann").ok
         assert {each.id for each in (await cue.conversations.list()).items} == {"shared"}
         posts = {each.id: each for each in await cue.conversations.posts("shared")}
         assert [posts[name].state for name in ("b1", "a1", "x2", "b2", "x3")] == [
@@ -308,14 +309,14 @@ async def test_a_reading_process_keeps_the_receipt_pending(tmp_path):
             reader.execute("SELECT count(*) FROM post").fetchone()
             receipt = await cue.memory.forget(conversation="c")
             assert (receipt.state, receipt.signature) == ("pending", "")
-            assert not cue.receipts.verify(receipt).ok
+            assert not cue.memory.verify_receipt(receipt).ok
             assert occurrences(tmp_path), "the reader still needs it"
             assert (await cue.settle(timeout=1))["forget"] == 1
-            assert (await cue.receipts.get(receipt.id)).state == "pending"
+            assert (await cue.memory.receipt(receipt.id)).state == "pending"
         assert await cue.settle() == {}
-        signed = await cue.receipts.get(receipt.id)
+        signed = await cue.memory.receipt(receipt.id)
         assert signed.state == "done"
-        assert cue.receipts.verify(signed, name="c").ok
+        assert cue.memory.verify_receipt(signed, name="c").ok
         assert occurrences(tmp_path) == {}
 
 
@@ -327,7 +328,7 @@ async def test_a_large_file_is_rewritten_before_the_receipt_is_signed(tmp_path):
         receipt = await cue.memory.forget(conversation="c")
         assert receipt.state == "pending"
         assert await cue.settle(timeout=120) == {}
-        assert cue.receipts.verify(await cue.receipts.get(receipt.id), name="c").ok
+        assert cue.memory.verify_receipt(await cue.memory.receipt(receipt.id), name="c").ok
         assert occurrences(tmp_path) == {}
 
 
@@ -372,7 +373,7 @@ async def ask_and_settle(cue, clock, text, conversation, **ask):
 
 
 async def memory_texts(cue, **owner):
-    return [each.text for each in (await cue.memories.page(**(owner or {"user": "ann"}))).items]
+    return [each.text for each in (await cue.memory.list(**(owner or {"user": "ann"}))).items]
 
 
 def open_with_memory(folder, clock, **settings):
@@ -404,8 +405,8 @@ async def test_a_memory_with_other_sources_is_derived_again(tmp_path):
         await ask_and_settle(cue, clock, "I live in Oslo.", "c2")
         await cue.memory.forget(conversation="c1")
         await cue.settle()
-        [memory] = (await cue.memories.page(user="ann")).items
-        assert (memory.text, {each.conversation for each in memory.sources}) == ("I live in Oslo.", {"c2"})
+        [memory] = (await cue.memory.list(user="ann")).items
+        assert (memory.text, {each.conversation_id for each in memory.sources}) == ("I live in Oslo.", {"c2"})
 
 
 async def test_a_memory_superseded_by_a_forgotten_one_is_current_again(tmp_path):
@@ -414,12 +415,12 @@ async def test_a_memory_superseded_by_a_forgotten_one_is_current_again(tmp_path)
         await ask_and_settle(cue, clock, "My rent is 900 euros.", "c1")
         clock.advance(DAY)
         await ask_and_settle(cue, clock, f"My rent is 950 euros now, says {CANARY}.", "c2")
-        old = (await cue.memories.page(user="ann")).items[0]
-        assert (old.text, old.ended_by is not None) == ("My rent is 900 euros.", True)
+        old = (await cue.memory.list(user="ann")).items[0]
+        assert (old.text, old.superseded_by is not None) == ("My rent is 900 euros.", True)
         await cue.memory.forget(conversation="c2")
         await cue.settle()
-        [old] = (await cue.memories.page(user="ann")).items
-        assert (old.text, old.ended_by) == ("My rent is 900 euros.", None)
+        [old] = (await cue.memory.list(user="ann")).items
+        assert (old.text, old.superseded_by) == ("My rent is 900 euros.", None)
         assert occurrences(tmp_path) == {}
 
 
@@ -428,7 +429,7 @@ async def test_a_memory_forgotten_by_id_returns_only_if_repeated(tmp_path):
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "I live in Oslo.", "c1")
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
-        memory = next(each for each in (await cue.memories.page(user="ann")).items if "Oslo" in each.text)
+        memory = next(each for each in (await cue.memory.list(user="ann")).items if "Oslo" in each.text)
         assert (await cue.memory.forget(memories=[memory.id], by="bob")).counts.get("memories", 0) == 0
         receipt = await cue.memory.forget(memories=[f"memory:{memory.id}"], by="ann")
         assert receipt.counts["memories"] == 1
@@ -511,7 +512,7 @@ async def test_retention_forgets_old_conversations(tmp_path):
         clock.advance(11 * DAY)
         await cue.work()
         assert {each.id for each in (await cue.conversations.list()).items} == {"young"}
-        [receipt] = await cue.receipts.list()
+        [receipt] = await cue.memory.receipts()
         assert (receipt.reason, receipt.state, receipt.counts["conversations"]) == ("retention", "done", 1)
         assert await cue.settle() == {}
 
@@ -520,18 +521,18 @@ async def test_retention_forgets_unused_memories(tmp_path):
     clock = FrozenClock()
     async with open_with_memory(tmp_path, clock, retention__memories_days=30) as cue:
         await ask_and_settle(cue, clock, f"I live in {CANARY}.", "c1")
-        await cue.memories.put("domain", "api.rate", "100 a minute")
-        await cue.memories.put("user_preference", "tone", "short", user="ann")
+        await cue.memory.put_knowledge("domain", "api.rate", "100 a minute")
+        await cue.memory.put_knowledge("user_preference", "tone", "short", user="ann")
         clock.advance(20 * DAY)
-        tone = next(each for each in (await cue.memories.page(user="ann")).items if each.name == "tone")
-        await cue.memories.use(tone.id, user="ann")
+        tone = next(each for each in (await cue.memory.list(user="ann")).items if each.key == "tone")
+        await cue.memory.use_knowledge(tone.id, user="ann")
         clock.advance(11 * DAY)
         assert await cue.settle() == {}
         assert await memory_texts(cue) == ["short"]
-        assert await cue.memories.knowledge() == ([], None), "also the project's own memories"
-        [receipt] = [each for each in await cue.receipts.list() if each.kind == "memory"]
+        assert await cue.memory.list_knowledge() == Page(items=()), "also the project's own memories"
+        [receipt] = [each for each in await cue.memory.receipts() if each.kind == "memory"]
         assert (receipt.reason, receipt.state, receipt.counts["memories"]) == ("retention", "done", 2)
-        assert cue.receipts.verify(receipt).ok
+        assert cue.memory.verify_receipt(receipt).ok
         assert CANARY in (await cue.conversations.posts("c1"))[0].message, (
             "posts stay: they have a setting of their own"
         )
@@ -546,5 +547,5 @@ async def test_a_user_may_forget_only_themselves(tmp_path):
         assert sum(receipt.counts.values()) == 0
         assert await cue.conversations.get("c")
         with pytest.raises(NotFound, match="Unknown receipt"):
-            await cue.receipts.get(receipt.id, user="ann")
-        assert await cue.receipts.get(receipt.id, user="bob") == receipt
+            await cue.memory.receipt(receipt.id, user="ann")
+        assert await cue.memory.receipt(receipt.id, user="bob") == receipt

@@ -39,8 +39,8 @@ async def test_remaining_memories_do_not_link_to_forgotten_ones(tmp_path):
         store = cue.services.store.memories
         assert await store.save(Scope(), PlaceChange(place=ANN, generation=0, memories=tuple(memories(6))), now=1.0)
         await cue.memory.forget(memories=["m1", "m2", "m4"])
-        remaining = (await cue.memories.page(user="ann", ended=True)).items
-        assert [(each.id, each.supersedes, each.ended_by) for each in remaining] == [
+        remaining = (await cue.memory.list(user="ann", ended=True)).items
+        assert [(each.id, each.supersedes, each.superseded_by) for each in remaining] == [
             ("m0", None, None),
             ("m3", None, None),
             ("m5", None, None),

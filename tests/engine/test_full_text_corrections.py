@@ -39,7 +39,7 @@ async def test_writes_corrections_and_erasures_of_another_process_apply_at_once(
         await fill(one, ["The lamp stands in the hall.", "Bread is baked at six."])
         assert await search_texts(one, "lamp") == await search_texts(other, "lamp") == ["The lamp stands in the hall."]
         lamp = memory_id(ANN, "facts", "The lamp stands in the hall.")
-        await other.memories.correct(lamp, "The lantern stands in the hall.", user="ann")
+        await other.memory.update(lamp, "The lantern stands in the hall.", user="ann")
         assert await search_texts(one, "lamp") == []
         assert await search_texts(one, "lantern") == ["The lantern stands in the hall."]
         await other.memory.forget(user="ann")
@@ -49,7 +49,7 @@ async def test_writes_corrections_and_erasures_of_another_process_apply_at_once(
 async def test_a_tenants_forgotten_words_leave_memory_at_the_next_search(tmp_path):
     async with open_database(tmp_path) as cue:
         await fill(cue, ["The lamp stands in the hall."])
-        await cue.memories.put("domain", "bob's", "a boat", user="bob")
+        await cue.memory.put_knowledge("domain", "bob's", "a boat", user="bob")
         with connect(str(tmp_path / "cuebook.db"), read_only=True) as connection:
             words = PlaceWords()
             assert "lamp" in str(words.of(transaction_on(connection), COLUMNS).keys)

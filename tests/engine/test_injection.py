@@ -74,7 +74,7 @@ async def test_others_words_never_become_the_users_memory(tmp_path, voice):
             await cue.append(f"c{n}", posts, user="ann")
         clock.advance(60)
         await cue.settle()
-        exported = [each.text async for each in cue.memories.export()]
+        exported = [each.text async for each in cue.memory.export()]
         assert not [text for text in exported if CANARY in text]
         window = await cue.assemble(Ask("What do you know of me, my name and my home?", "fresh", user="ann"))
         assert CANARY.encode() not in b"".join(window.messages)
@@ -112,7 +112,7 @@ async def test_messages_between_agents_never_become_the_users_memory(tmp_path, f
             await cue.append(f"c{n}", [{"role": "user", "content": f"My locker number is {n}."}], user="ann")
         clock.advance(60)
         await cue.settle()
-        exported = [each.text async for each in cue.memories.export()]
+        exported = [each.text async for each in cue.memory.export()]
         assert any("locker" in text for text in exported), "the user's own statement is remembered"
         assert {f"My desk number is {n}." for n in range(3)} <= {*exported}, "as User, as user and by id"
         assert not [text for text in exported if CANARY in text]
@@ -127,7 +127,7 @@ async def test_a_users_own_words_stay_quoted_data(tmp_path):
             await cue.append(f"c{n}", [{"role": "user", "content": payload}], user="ann")
         clock.advance(60)
         await cue.settle()
-        assert [each async for each in cue.memories.export(user="ann")], "the window contains memories"
+        assert [each async for each in cue.memory.export(user="ann")], "the window contains memories"
         for n, question in enumerate(("Where do I live?", "What is my name?", "What did we decide?", CANARY)):
             window = await cue.assemble(Ask(question, f"fresh {n}", user="ann"))
             assert not [text for text in system_text(window) if CANARY in str(text)], "never in a system role"

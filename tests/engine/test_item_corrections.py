@@ -56,11 +56,11 @@ async def test_a_correction_applies_to_its_own_conversation(tmp_path, clock, by)
         before = await summary_of(cue)
         assert "nuts" in before.markdown
         if by == "memory":
-            memory = next(each for each in (await cue.memories.page(user="ann")).items if "nuts" in each.text)
+            memory = next(each for each in (await cue.memory.list(user="ann")).items if "nuts" in each.text)
             name = memory.id
         else:
             name = f"item:c1:{(await item_of(cue, 'nuts')).id}"
-        await cue.memories.correct(name, RIGHT, user="ann")
+        await cue.memory.update(name, RIGHT, user="ann")
         after = await summary_of(cue)
         assert (after.upto_seq, after.path_digest, after.made_by) == (before.upto_seq, before.path_digest, "quotes")
         assert after.version == before.version + 1
@@ -69,14 +69,14 @@ async def test_a_correction_applies_to_its_own_conversation(tmp_path, clock, by)
         item = await item_of(cue, "peanuts")
         assert (item.trust, item.sources) == ("user", (await item_of(cue, "peanuts", ended=True)).sources)
         assert not [each for each in await cue.memory.items("c1", ended=True) if each.text == WRONG]
-        texts = [each.text for each in (await cue.memories.page(user="ann", ended=True)).items if "nuts" in each.text]
+        texts = [each.text for each in (await cue.memory.list(user="ann", ended=True)).items if "nuts" in each.text]
         assert texts == [RIGHT]
         window = str((await say(cue, clock, "What am I allergic to?")).window.messages[0])
         assert "peanuts" in window
         assert "allergic to nuts" not in window
         await continue_conversation(cue, clock)
         assert WRONG.rstrip(".") not in (await summary_of(cue)).markdown
-        texts = [each.text for each in (await cue.memories.page(user="ann", ended=True)).items if "nuts" in each.text]
+        texts = [each.text for each in (await cue.memory.list(user="ann", ended=True)).items if "nuts" in each.text]
         assert texts == [RIGHT]
         assert (await cue.turns.replay("c1", 30)).verdict == "identical"
 
@@ -89,7 +89,7 @@ async def continue_conversation(cue, clock):
 async def test_a_correction_applies_when_a_later_pass_reads_the_posts(tmp_path, clock):
     async with open_database(tmp_path, clock) as cue:
         await say(cue, clock, WRONG)
-        await cue.memories.correct(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT)
+        await cue.memory.update(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT)
         assert [each.text for each in await cue.memory.items("c1")] == [RIGHT]
         await say(cue, clock, *FILLER, *(f"Step {n} of the garden plan is done." for n in range(30)))
         await cue.settle()
@@ -100,7 +100,7 @@ async def test_a_correction_applies_when_a_later_pass_reads_the_posts(tmp_path, 
 async def test_a_statement_repeated_after_a_correction_is_new(tmp_path, clock):
     async with open_database(tmp_path, clock) as cue:
         await store_long_conversation(cue, clock)
-        await cue.memories.correct(f"item:c1:{(await item_of(cue, 'nuts')).id}", "Allergic to strawberries.")
+        await cue.memory.update(f"item:c1:{(await item_of(cue, 'nuts')).id}", "Allergic to strawberries.")
         await say(cue, clock, "I moved on: I am allergic to nuts.")
         assert [each for each in await cue.memory.items("c1") if "nuts" in each.text]
 
@@ -109,11 +109,11 @@ async def test_a_correction_can_be_corrected(tmp_path, clock):
     async with open_database(tmp_path, clock, memory__user=True) as cue:
         await store_long_conversation(cue, clock)
         name = f"item:c1:{(await item_of(cue, 'nuts')).id}"
-        correction = await cue.memories.correct(name, "Allergic to walnuts.")
-        assert (await cue.memories.get(correction.id)).text == "Allergic to walnuts."
+        correction = await cue.memory.update(name, "Allergic to walnuts.")
+        assert (await cue.memory.get(correction.id)).text == "Allergic to walnuts."
         with pytest.raises(NotFound):
-            await cue.memories.get(name)
-        await cue.memories.correct(correction.id, RIGHT)
+            await cue.memory.get(name)
+        await cue.memory.update(correction.id, RIGHT)
         summary = (await summary_of(cue)).markdown
         assert "peanuts" in summary
         assert "walnuts" not in summary
@@ -129,7 +129,7 @@ async def test_another_branch_is_corrected_when_it_continues(tmp_path, clock):
         other = posts[-3].id
         await say(cue, clock, *(f"Bed {n} of the garden has tulips." for n in range(30)))
         await cue.settle()
-        await cue.memories.correct(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT)
+        await cue.memory.update(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT)
         await cue.conversations.move_head("c1", other)
         window = str((await say(cue, clock, "What now?")).window.messages[0])
         assert "peanuts" in window
@@ -186,7 +186,7 @@ async def test_a_pass_does_not_overwrite_a_concurrent_correction(tmp_path, clock
 
     async def during():
         if not done:
-            done.append(await cue.memories.correct(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT))
+            done.append(await cue.memory.update(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT))
 
     async with open_database(tmp_path, clock) as cue:
         cue.services.work_model = Slow(during)
@@ -202,7 +202,7 @@ async def test_a_forgotten_item_does_not_return(tmp_path, clock):
         await store_long_conversation(cue, clock)
         await say(cue, clock, "What do you know?")
         name = f"item:c1:{(await item_of(cue, 'nuts')).id}"
-        receipt = await cue.memories.remove(name, user="ann")
+        receipt = await cue.memory.delete(name, user="ann")
         assert (receipt.state, receipt.counts["items"], receipt.counts["memories"]) == ("done", 1, 1)
         await cue.settle()
         for _ in range(2):
@@ -210,11 +210,11 @@ async def test_a_forgotten_item_does_not_return(tmp_path, clock):
             assert "Ida" in f"{summary.markdown}{summary.memory_json}"
             assert "nuts" not in f"{summary.markdown}{summary.memory_json}{summary.tainted}"
             assert not [each for each in await cue.memory.items("c1", ended=True) if "nuts" in each.text]
-            assert not [each for each in (await cue.memories.page(user="ann")).items if "nuts" in each.text]
+            assert not [each for each in (await cue.memory.list(user="ann")).items if "nuts" in each.text]
             await continue_conversation(cue, clock)
         assert WRONG in str([post.message for post in await cue.conversations.posts("c1")])
         with pytest.raises(NotFound):
-            await cue.memories.get(name)
+            await cue.memory.get(name)
         second = await cue.memory.forget(memories=[name], by="ann")
         assert not any(second.counts.values())
 
@@ -222,11 +222,11 @@ async def test_a_forgotten_item_does_not_return(tmp_path, clock):
 async def test_a_forgotten_memory_leaves_its_source_summary(tmp_path, clock):
     async with open_database(tmp_path, clock, memory__user=True) as cue:
         await store_long_conversation(cue, clock)
-        memory = next(each for each in (await cue.memories.page(user="ann")).items if "nuts" in each.text)
-        await cue.memories.remove(memory.id, user="ann")
+        memory = next(each for each in (await cue.memory.list(user="ann")).items if "nuts" in each.text)
+        await cue.memory.delete(memory.id, user="ann")
         await cue.settle()
         assert "nuts" not in (await summary_of(cue)).markdown
-        assert not [each for each in (await cue.memories.page(user="ann")).items if "nuts" in each.text]
+        assert not [each for each in (await cue.memory.list(user="ann")).items if "nuts" in each.text]
 
 
 async def test_another_users_item_does_not_exist(tmp_path, clock):
@@ -234,9 +234,9 @@ async def test_another_users_item_does_not_exist(tmp_path, clock):
         await store_long_conversation(cue, clock)
         name = f"item:c1:{(await item_of(cue, 'nuts')).id}"
         for call in (
-            cue.memories.get(name, user="bob"),
-            cue.memories.correct(name, RIGHT, user="bob"),
-            cue.memories.remove(name, user="bob"),
+            cue.memory.get(name, user="bob"),
+            cue.memory.update(name, RIGHT, user="bob"),
+            cue.memory.delete(name, user="bob"),
         ):
             with pytest.raises(NotFound):
                 await call
@@ -244,14 +244,14 @@ async def test_another_users_item_does_not_exist(tmp_path, clock):
         assert (await item_of(cue, "nuts")).text == WRONG
         for wrong in ("item:c1:0000000000000000", "item:nowhere:0000000000000000", "item:", "item:c1"):
             with pytest.raises(NotFound):
-                await cue.memories.get(wrong)
+                await cue.memory.get(wrong)
 
 
 @pytest.mark.parametrize("owner", ["conversation", "user"])
 async def test_corrections_are_erased_with_their_owner(tmp_path, clock, owner):
     async with open_database(tmp_path, clock, memory__user=owner == "user") as cue:
         await store_long_conversation(cue, clock)
-        await cue.memories.correct(f"item:c1:{(await item_of(cue, 'nuts')).id}", "Allergic to zanzibarquokkas.")
+        await cue.memory.update(f"item:c1:{(await item_of(cue, 'nuts')).id}", "Allergic to zanzibarquokkas.")
         await cue.memory.forget(**{owner: "c1" if owner == "conversation" else "ann"})
     for file in tmp_path.rglob("*"):
         if file.is_file():

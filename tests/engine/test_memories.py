@@ -10,8 +10,8 @@ from turn_helpers import ask_and_settle, cue_on, open_with_memory
 from cuebook import Ask
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.memories import MemoryQuery
-from cuebook.memory.scopes import persona_place
 from cuebook.providers.file_sink import FileSink
+from cuebook.records.answer import Page
 from cuebook.records.memory import Place, Scope
 
 DAY = 86_400.0
@@ -22,7 +22,7 @@ def memory_blocks(reply):
 
 
 async def texts(cue, *, ended=False, **owner):
-    page = await cue.memories.page(ended=ended, **(owner or {"user": "ann"}))
+    page = await cue.memory.list(ended=ended, **(owner or {"user": "ann"}))
     return [each.text for each in page.items]
 
 
@@ -68,14 +68,14 @@ async def test_a_repeat_adds_a_source_and_a_change_supersedes(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "My rent is 900 euros.", "c1")
         await ask_and_settle(cue, clock, "My rent is 900 euros.", "c2")
-        [memory] = (await cue.memories.page(user="ann")).items
-        assert {each.conversation for each in memory.sources} == {"c1", "c2"}
+        [memory] = (await cue.memory.list(user="ann")).items
+        assert {each.conversation_id for each in memory.sources} == {"c1", "c2"}
         assert memory.confidence == pytest.approx(0.65), "0.5, a repeat, and its use in the second conversation"
         before = clock.now()
         clock.advance(DAY)
         await ask_and_settle(cue, clock, "My rent is 950 euros now.", "c3")
-        old, new = (await cue.memories.page(user="ann")).items
-        assert (old.text, new.supersedes, old.ended_by) == ("My rent is 900 euros.", old.id, new.id)
+        old, new = (await cue.memory.list(user="ann")).items
+        assert (old.text, new.supersedes, old.superseded_by) == ("My rent is 900 euros.", old.id, new.id)
         assert (old.valid_to, new.valid_to) == (None, None)
         [hit, *_] = await cue.memory.search("How high is the rent?", user="ann", scopes=["user"], as_of=before)
         assert (hit.kind, hit.text) == ("item", "My rent is 900 euros.")
@@ -114,15 +114,15 @@ async def test_durable_memories_stay_between_reviews_then_refresh(tmp_path, cloc
             retrieval = reply.metadata["longTermMemoryRetrieval"]
             reviews.append((retrieval["reviewReason"], any("nuts" in text for text in memory_blocks(reply))))
         assert reviews == [("first", True), ("kept", True), ("kept", True), ("review", True), ("kept", True)]
-        [memory] = [each for each in (await cue.memories.page(user="ann")).items if "nuts" in each.text]
-        assert memory.uses == 2, "counted where it was selected, not where it was kept"
+        [memory] = [each for each in (await cue.memory.list(user="ann")).items if "nuts" in each.text]
+        assert memory.usage_count == 2, "counted where it was selected, not where it was kept"
 
 
 async def test_a_persona_memory_is_known_to_that_persona_only(tmp_path, clock):
     async with open_with_memory(tmp_path, clock, memory__user=False, memory__persona=True) as cue:
         await ask_and_settle(cue, clock, "I live in Oslo.", "c1")
-        places = {each.place for each in (await cue.memories.page(user="ann")).items}
-        assert places == {persona_place("ann", cue.services.settings.default_persona)}
+        owners = {(each.scope, each.user_id, each.persona_id) for each in await cue.memory.list(user="ann")}
+        assert owners == {("persona", "ann", cue.services.settings.default_persona)}
         assert memory_blocks(await ask_and_settle(cue, clock, "Where do I live?", "c2"))
 
 
@@ -174,7 +174,7 @@ async def test_parallel_workers_deliver_a_memory_once(tmp_path, clock):
         for n in range(6):
             await one.ask(Ask(f"My locker number is {n}{n}{n}. I live in Oslo.", f"c{n}", user="ann"))
         await asyncio.gather(*(cue.work() for cue in (one, two) * 4))
-        memories = (await two.memories.page(user="ann")).items
+        memories = (await two.memory.list(user="ann")).items
         [oslo] = [each for each in memories if "Oslo" in each.text]
         assert len(oslo.sources) == 6
         assert await one.services.store.memories.undelivered() == []
@@ -183,12 +183,12 @@ async def test_parallel_workers_deliver_a_memory_once(tmp_path, clock):
 async def test_a_correction_deletes_the_wrong_text(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
-        [memory] = (await cue.memories.page(user="ann")).items
+        [memory] = (await cue.memory.list(user="ann")).items
         with pytest.raises(NotFound):
-            await cue.memories.correct(memory.id, "x", user="bob")
-        fixed = await cue.memories.correct(memory.id, "I am allergic to hazelnuts.", user="ann")
+            await cue.memory.update(memory.id, "x", user="bob")
+        fixed = await cue.memory.update(memory.id, "I am allergic to hazelnuts.", user="ann")
         assert await texts(cue, ended=True, user="ann") == ["I am allergic to hazelnuts."]
-        assert (await cue.memories.get(fixed.id, user="ann")).sources == memory.sources
+        assert (await cue.memory.get(fixed.id, user="ann")).sources == memory.sources
         assert any(
             "hazelnuts" in each
             for each in memory_blocks(await ask_and_settle(cue, clock, "What am I allergic to?", "c2"))
@@ -197,21 +197,21 @@ async def test_a_correction_deletes_the_wrong_text(tmp_path, clock):
 
 async def test_knowledge_is_unique_by_category_and_key_and_decays_once(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
-        put = cue.memories.put
+        put = cue.memory.put_knowledge
         first = await put("domain", "api.rate", "100 a minute")
         repeat = await put("domain", "api.rate", "100 a  Minute")
-        assert (first.confidence, repeat.confidence, repeat.uses, repeat.id) == (0.5, 0.6, 2, first.id)
-        assert (await cue.memories.use(first.id)).confidence == 0.65
+        assert (first.confidence, repeat.confidence, repeat.usage_count, repeat.id) == (0.5, 0.6, 2, first.id)
+        assert (await cue.memory.use_knowledge(first.id)).confidence == 0.65
         other = await put("domain", "api.rate", "200 a minute")
         assert (other.id, other.confidence) == (first.id, 0.5)
-        assert [each.text for each in (await cue.memories.knowledge())[0]] == ["200 a minute"]
-        assert [each.text for each in (await cue.memories.knowledge("rate"))[0]] == ["200 a minute"]
+        assert [each.value for each in await cue.memory.list_knowledge()] == ["200 a minute"]
+        assert [each.value for each in await cue.memory.list_knowledge(query="rate")] == ["200 a minute"]
         assert (await put("domain", "api.rate", "ann's", user="ann")).id != first.id
         clock.advance(35 * DAY)
-        assert [(await cue.memories.decay()).lost for _ in range(3)] == [2, 0, 0]
+        assert [(await cue.memory.decay_knowledge()).lost for _ in range(3)] == [2, 0, 0]
         clock.advance(200 * DAY)
-        assert (await cue.memories.decay()).gone == 2
-        assert (await cue.memories.knowledge())[0] == []
+        assert (await cue.memory.decay_knowledge()).gone == 2
+        assert await cue.memory.list_knowledge() == Page(items=())
         for wrong in (("nonsense", "k", "v"), ("domain", "", "v"), ("domain", "k", " "), ("domain", "k" * 300, "v")):
             with pytest.raises(InvalidInput):
                 await put(*wrong)
@@ -219,14 +219,14 @@ async def test_knowledge_is_unique_by_category_and_key_and_decays_once(tmp_path,
 
 async def test_concurrent_repeats_all_count(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
-        await asyncio.gather(*(cue.memories.put("domain", "k", "v") for _ in range(6)))
-        [entry] = (await cue.memories.knowledge())[0]
-        assert (entry.uses, entry.confidence) == (6, pytest.approx(1.0))
+        await asyncio.gather(*(cue.memory.put_knowledge("domain", "k", "v") for _ in range(6)))
+        [entry] = await cue.memory.list_knowledge()
+        assert (entry.usage_count, entry.confidence) == (6, pytest.approx(1.0))
 
 
 async def test_other_users_memories_do_not_affect_recall(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
-        dice, put = random.Random(4), cue.memories.put
+        dice, put = random.Random(4), cue.memory.put_knowledge
         await put("domain", "harbour", "the lamp burns at night", user="ann")
         for n in range(300):
             await put("domain", f"harbour {dice.random()}", "the lamp burns at night", user=f"u{n}")

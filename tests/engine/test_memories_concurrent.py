@@ -15,7 +15,7 @@ DAY = 86_400.0
 
 
 async def texts(cue, *, ended=False, **owner):
-    page = await cue.memories.page(ended=ended, limit=1000, **(owner or {"user": "ann"}))
+    page = await cue.memory.list(ended=ended, limit=1000, **(owner or {"user": "ann"}))
     return [each.text for each in page.items]
 
 
@@ -31,8 +31,8 @@ async def compact_conversation(cue, clock, conversation):
 async def test_a_pass_does_not_restore_corrected_text(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
-        [memory] = (await cue.memories.page(user="ann")).items
-        await cue.memories.correct(memory.id, "I am allergic to hazelnuts.", user="ann")
+        [memory] = (await cue.memory.list(user="ann")).items
+        await cue.memory.update(memory.id, "I am allergic to hazelnuts.", user="ann")
         await compact_conversation(cue, clock, "c1")
         matches = [each for each in await texts(cue, ended=True) if "allergic" in each]
         assert matches == ["I am allergic to hazelnuts."]
@@ -43,10 +43,10 @@ async def test_a_pass_does_not_restore_corrected_text(tmp_path, clock):
 async def test_a_pass_does_not_restore_corrected_text_among_many_memories(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
-        [memory] = (await cue.memories.page(user="ann")).items
-        await cue.memories.correct(memory.id, "Nothing grows in Ruritania.", user="ann")
+        [memory] = (await cue.memory.list(user="ann")).items
+        await cue.memory.update(memory.id, "Nothing grows in Ruritania.", user="ann")
         for n in range(510):
-            await cue.memories.put("domain", f"k{n}", f"allergic v{n}", user="ann")
+            await cue.memory.put_knowledge("domain", f"k{n}", f"allergic v{n}", user="ann")
         await compact_conversation(cue, clock, "c1")
         assert "I am allergic to nuts." not in await texts(cue, ended=True)
 
@@ -55,11 +55,11 @@ async def test_a_correction_to_a_known_fact_merges_the_memories(tmp_path, clock)
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "I live in Oslo.", "c1")
         await ask_and_settle(cue, clock, "I have been a baker in Oslo for nine years.", "c2")
-        first, second = (await cue.memories.page(user="ann")).items
-        fixed = await cue.memories.correct(second.id, first.text, user="ann")
-        [memory] = (await cue.memories.page(user="ann")).items
+        first, second = (await cue.memory.list(user="ann")).items
+        fixed = await cue.memory.update(second.id, first.text, user="ann")
+        [memory] = (await cue.memory.list(user="ann")).items
         assert (memory.id, memory.text) == (fixed.id, first.text)
-        assert {each.conversation for each in memory.sources} == {"c1", "c2"}
+        assert {each.conversation_id for each in memory.sources} == {"c1", "c2"}
 
 
 async def test_a_pass_delivers_others_words_to_nobody(tmp_path, clock):
@@ -132,57 +132,57 @@ def with_hook(cue, callback, *, after=False):
         def __getattr__(self, name):
             return getattr(cue.services.store, name)
 
-    return Memories(replace(cue.services, store=Slow()))
+    return Memories(replace(cue.services, store=Slow()), cue.config)
 
 
 async def test_a_concurrent_use_or_decay_undoes_no_correction(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
-        memory = await cue.memories.put("domain", "api.rate", "100 a minute")
+        memory = await cue.memory.put_knowledge("domain", "api.rate", "100 a minute")
 
         async def correct():
-            await cue.memories.correct(memory.id, "200 a minute")
+            await cue.memory.update(memory.id, "200 a minute")
 
-        await with_hook(cue, correct).use(memory.id)
+        await with_hook(cue, correct).use_knowledge(memory.id)
         assert await texts(cue, user=None) == ["200 a minute"]
         clock.advance(35 * DAY)
 
         async def correct_again():
-            await cue.memories.correct(memory.id, "300 a minute")
+            await cue.memory.update(memory.id, "300 a minute")
 
-        await with_hook(cue, correct_again).decay()
+        await with_hook(cue, correct_again).decay_knowledge()
         assert await texts(cue, user=None) == ["300 a minute"]
 
 
 async def test_a_correction_survives_a_concurrent_new_memory(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "I live in Oslo.", "c1")
-        [memory] = (await cue.memories.page(user="ann")).items
+        [memory] = (await cue.memory.list(user="ann")).items
 
         async def put():
-            await cue.memories.put("domain", "k", "v", user="ann")
+            await cue.memory.put_knowledge("domain", "k", "v", user="ann")
 
-        await with_hook(cue, put, after=True).correct(memory.id, "I live in Bergen.", user="ann")
+        await with_hook(cue, put, after=True).update(memory.id, "I live in Bergen.", user="ann")
         assert await texts(cue) == ["I live in Bergen.", "v"]
 
 
 async def test_a_memory_forgotten_during_its_correction_stays_forgotten(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
-        memory = await cue.memories.put("domain", "api.rate", "100 a minute")
+        memory = await cue.memory.put_knowledge("domain", "api.rate", "100 a minute")
 
         async def forget():
-            await cue.memories.remove(memory.id)
+            await cue.memory.delete(memory.id)
 
         with pytest.raises(NotFound):
-            await with_hook(cue, forget).correct(memory.id, "a secret number")
+            await with_hook(cue, forget).update(memory.id, "a secret number")
     with closing(sqlite3.connect(tmp_path / "cuebook.db")) as file:
         assert file.execute("SELECT count(*) FROM memory_text").fetchone() == (0,)
 
 
 async def test_decay_affects_one_tenants_knowledge(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
-        await cue.memories.put("domain", "harbour", "the lamp burns", user="ann")
+        await cue.memory.put_knowledge("domain", "harbour", "the lamp burns", user="ann")
         clock.advance(35 * DAY)
-        done = await cue.of("other").memories.decay()
+        done = await cue.of("other").memory.decay_knowledge()
         assert (done.lost, done.gone) == (0, 0)
         assert [hit.text for hit in await cue.memory.search("lamp", user="ann", scopes=["user"])]
 
@@ -200,8 +200,8 @@ async def test_a_corrected_memory_appears_in_an_existing_conversation(tmp_path, 
     async with open_with_memory(tmp_path, clock, memory__review_every=10) as cue:
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         await ask_and_settle(cue, clock, "Hello there.", "c2")
-        [memory] = (await cue.memories.page(user="ann")).items
-        await cue.memories.correct(memory.id, "I am allergic to hazelnuts.", user="ann")
+        [memory] = (await cue.memory.list(user="ann")).items
+        await cue.memory.update(memory.id, "I am allergic to hazelnuts.", user="ann")
         reply = await ask_and_settle(cue, clock, "Tell me something.", "c2")
         blocks = [block.text for block in reply.window.blocks if block.source.startswith("memory:")]
         assert len(blocks) == 1

@@ -11,7 +11,7 @@ DAY = 86_400.0
 
 
 async def memories(cue, *, ended=False):
-    return [each async for each in cue.memories.export(user="ann") if ended or each.valid_to is None]
+    return [each async for each in cue.memory.export(user="ann") if ended or each.valid_to is None]
 
 
 async def texts(cue, *, ended=False):
@@ -71,13 +71,13 @@ async def test_moving_the_head_removes_and_restores_memories(tmp_path, clock):
         await cue.conversations.move_head("c1", posts[before.head])
         await advance_and_settle(cue, clock)
         [oslo] = await memories(cue, ended=True)
-        assert (oslo.text, oslo.valid_to, oslo.ended_by) == ("My rent is 900 euros.", None, None)
+        assert (oslo.text, oslo.valid_to, oslo.superseded_by) == ("My rent is 900 euros.", None, None)
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         assert await texts(cue) == ["My rent is 900 euros.", "I am allergic to nuts."]
         await cue.conversations.move_head("c1", posts[berlin.head])
         await advance_and_settle(cue, clock)
         past, new = await memories(cue, ended=True)
-        assert [past.text, new.text, new.supersedes, past.ended_by] == [
+        assert [past.text, new.text, new.supersedes, past.superseded_by] == [
             "My rent is 900 euros.", "My rent is 950 euros now.", past.id, new.id,
         ]  # fmt: skip
 
@@ -92,7 +92,7 @@ async def test_a_memory_also_stated_elsewhere_stays(tmp_path, clock):
         await cue.conversations.move_head("c2", start)
         await advance_and_settle(cue, clock)
         [oslo] = await memories(cue)
-        assert [each.conversation for each in oslo.sources] == ["c1"]
+        assert [each.conversation_id for each in oslo.sources] == ["c1"]
 
 
 async def test_removing_a_successor_makes_the_older_memory_current(tmp_path, clock):
@@ -108,7 +108,7 @@ async def test_removing_a_successor_makes_the_older_memory_current(tmp_path, clo
         await advance_and_settle(cue, clock)
         oslo, now = await memories(cue, ended=True)
         assert [oslo.text, now.text] == ["My rent is 900 euros.", "My rent is 990 euros now."]
-        assert (oslo.valid_to, oslo.ended_by, now.supersedes) == (None, now.id, oslo.id)
+        assert (oslo.valid_to, oslo.superseded_by, now.supersedes) == (None, now.id, oslo.id)
 
 
 async def test_a_head_moved_during_delivery_leaves_no_old_memory(tmp_path, clock):

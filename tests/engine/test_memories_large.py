@@ -20,7 +20,7 @@ async def append_and_settle(cue, clock, conversation, *texts):
 
 
 async def memories_by_text(cue):
-    return {each.text: each async for each in cue.memories.export(user="ann")}
+    return {each.text: each async for each in cue.memory.export(user="ann")}
 
 
 async def test_many_memories_still_supersede_and_deduplicate(tmp_path, clock):
@@ -33,6 +33,6 @@ async def test_many_memories_still_supersede_and_deduplicate(tmp_path, clock):
         await append_and_settle(cue, clock, "c3", "My rent is 950 euros now.", friends[5], friends[-1])
         memories = await memories_by_text(cue)
         assert memories["My rent is 950 euros now."].supersedes == memories["My rent is 900 euros."].id
-        assert memories["My rent is 900 euros."].ended_by == memories["My rent is 950 euros now."].id
+        assert memories["My rent is 900 euros."].superseded_by == memories["My rent is 950 euros now."].id
         assert [len(memories[each].sources) for each in (friends[5], friends[-1], friends[7])] == [2, 2, 1]
         assert len(memories) == len(friends) + 2

@@ -5,7 +5,6 @@ import itertools
 import pytest
 from turn_helpers import cue_on, user
 
-from cuebook.app.memories.json_shapes import memory
 from cuebook.engine.jobs.delivery import deliver
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
@@ -32,7 +31,7 @@ async def deliver_in_order(cue, clock, texts, order, *, same=False):
 
 
 async def memories_by_time(cue):
-    return sorted([each async for each in cue.memories.export(user="ann")], key=lambda each: each.valid_from)
+    return sorted([each async for each in cue.memory.export(user="ann")], key=lambda each: each.valid_from)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -44,7 +43,7 @@ async def test_the_latest_of_three_dates_is_current(tmp_path, clock, order):
         assert [each.valid_from for each in memories] == times
         assert [each.valid_to for each in memories] == [None] * 3
         assert (second.supersedes, third.supersedes) == (first.id, second.id)
-        assert (first.ended_by, second.ended_by, third.ended_by) == (second.id, third.id, None)
+        assert (first.superseded_by, second.superseded_by, third.superseded_by) == (second.id, third.id, None)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -66,10 +65,10 @@ async def test_a_clock_set_back_keeps_the_order_within_a_conversation(tmp_path, 
         await cue.append("c", [user(EXAMS[1], timestamp=clock.now())], user="ann")
         await cue.settle()
         memories = {each.text: each for each in await memories_by_time(cue)}
-        assert memories[EXAMS[0]].ended_by == memories[EXAMS[1]].id
+        assert memories[EXAMS[0]].superseded_by == memories[EXAMS[1]].id
         assert memories[EXAMS[0]].valid_to is None
         clock.advance(30 * DAY)
-        assert (await cue.memories.decay()).gone == 0
+        assert (await cue.memory.decay_knowledge()).gone == 0
 
 
 async def test_delivering_again_changes_nothing(tmp_path, clock):
@@ -97,9 +96,5 @@ async def test_an_earlier_quote_is_recalled_only_behind_the_newer_one(tmp_path, 
         assert next(hit.text for hit in hits if hit.kind == "item") == EXAMS[2]
         texts = [hit.text for hit in await cue.memory.search("4 March", user="ann", scopes=["user"])]
         assert texts.index(EXAMS[2]) < texts.index(EXAMS[0])
-        superseded_by = {each["text"]: each["supersededBy"] for each in await current(cue)}
+        superseded_by = {each.text: each.superseded_by for each in await cue.memory.list(user="ann")}
         assert (superseded_by[EXAMS[0]] is not None, superseded_by[EXAMS[2]]) == (True, None)
-
-
-async def current(cue):
-    return [memory(each) for each in (await cue.memories.page(user="ann")).items]

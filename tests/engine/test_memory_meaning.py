@@ -11,7 +11,6 @@ from turn_helpers import cue_on
 from cuebook import Ask, Posted
 from cuebook.errors import BackendError
 from cuebook.interfaces.memories import MemoryQuery, PlaceChange
-from cuebook.memory.scopes import persona_place
 from cuebook.records.memory import Dense, Memory, Place, Scope
 from cuebook.storage.vectors import EmbeddedPlace
 from cuebook.testing import FrozenClock
@@ -28,7 +27,7 @@ def meaning(**fields: object) -> HashingEmbedder:
 
 async def put_memories(cue, *texts, user="ann"):
     for n, text in enumerate(texts):
-        await cue.memories.put("domain", f"matter {n}", text, user=user)
+        await cue.memory.put_knowledge("domain", f"matter {n}", text, user=user)
 
 
 def vectors(path: Path, like: str = "p%") -> list[tuple[str, str]]:
@@ -76,10 +75,10 @@ async def test_a_single_memory_is_recalled_by_meaning():
 async def test_each_text_is_embedded_once_and_a_use_embeds_nothing(tmp_path):
     embedder = meaning()
     async with cue_on(tmp_path, embedder=embedder) as cue:
-        memory = await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
+        memory = await cue.memory.put_knowledge("domain", "pet", "Adopted a puppy", user="ann")
         await cue.settle()
-        await cue.memories.use(memory.id)
-        await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
+        await cue.memory.use_knowledge(memory.id)
+        await cue.memory.put_knowledge("domain", "pet", "Adopted a puppy", user="ann")
         await cue.settle()
         assert embedder.asked == ["pet: Adopted a puppy"]
     async with cue_on(tmp_path, embedder=embedder) as cue:
@@ -108,21 +107,21 @@ async def test_memories_of_many_users_are_embedded_in_batches():
 async def test_a_corrected_or_removed_memory_loses_its_vector_in_every_process(tmp_path):
     embedder = meaning()
     async with cue_on(tmp_path, embedder=embedder) as cue, cue_on(tmp_path, embedder=embedder) as other:
-        memory = await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
-        await cue.memories.put("domain", "bill", "Paid the invoice", user="ann")
+        memory = await cue.memory.put_knowledge("domain", "pet", "Adopted a puppy", user="ann")
+        await cue.memory.put_knowledge("domain", "bill", "Paid the invoice", user="ann")
         await cue.settle()
         for each in (cue, other):
             assert texts(await search(each)) == ["Adopted a puppy"]
         [old] = await embedder.embed(["pet: Adopted a puppy"])
         assert is_in_database(tmp_path, old)
-        await cue.memories.correct(memory.id, "Bought a canary", user="ann")
+        await cue.memory.update(memory.id, "Bought a canary", user="ann")
         for each in (cue, other):
             assert await search(each) == []
         await cue.settle()
         assert len(vectors(tmp_path)) == 2
         for each in (cue, other):
             assert texts(await search(each, "canary bought", user="ann")) == ["Bought a canary"]
-        await cue.memories.remove(memory.id, user="ann")
+        await cue.memory.delete(memory.id, user="ann")
         assert len(vectors(tmp_path)) == 1
         assert await search(other, "canary bought") == []
         assert not is_in_database(tmp_path, old)
@@ -175,13 +174,13 @@ async def test_a_memory_forgotten_during_embedding_gets_no_vector(tmp_path):
 
 async def test_a_late_embedding_is_discarded_if_the_text_changed(tmp_path):
     async with cue_on(tmp_path, embedder=meaning()) as cue:
-        memory = await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
+        memory = await cue.memory.put_knowledge("domain", "pet", "Adopted a puppy", user="ann")
         store = cue.services.store.vectors
         [due] = await store.places_due("m")
         [text] = await store.memory_texts(Scope(), ANN, after=due.upto, limit=9)
         rows = ((text.number, 0, bytes(16)),)
         late = EmbeddedPlace(place=ANN, model="m", after=0, upto=due.said, rows=rows, now=1.0)
-        await cue.memories.correct(memory.id, "Bought a canary", user="ann")
+        await cue.memory.update(memory.id, "Bought a canary", user="ann")
         assert await store.keep_of_place(Scope(), late)
         assert vectors(tmp_path) == []
         assert [each.upto for each in await store.places_due("m")] == [due.said], "the new text is due"
@@ -250,10 +249,10 @@ async def test_memories_in_unsupported_languages_are_not_embedded():
 async def test_an_ended_memory_is_recalled_only_as_of_its_validity():
     clock = FrozenClock()
     async with cue_on(embedder=meaning(), clock=clock) as cue:
-        await cue.memories.put("domain", "pet", "Adopted a puppy", user="ann")
+        await cue.memory.put_knowledge("domain", "pet", "Adopted a puppy", user="ann")
         moment = clock.now() + 1
         clock.advance(86_400)
-        await cue.memories.put("domain", "pet", "Bought a canary", user="ann")
+        await cue.memory.put_knowledge("domain", "pet", "Bought a canary", user="ann")
         await cue.settle()
         assert await search(cue) == []
         assert texts(await search(cue, as_of=moment)) == ["Adopted a puppy"]
@@ -299,8 +298,8 @@ async def test_a_fact_of_user_and_persona_is_recalled_once(tmp_path):
     async with cue_on(tmp_path, memory__user=True, memory__persona=True) as cue:
         await cue.ask(Ask("I am allergic to nuts.", "c1", user="ann"))
         await cue.settle()
-        page = await cue.memories.page(user="ann")
-        assert sorted(each.place.kind for each in page.items) == ["persona", "user"]
+        page = await cue.memory.list(user="ann")
+        assert sorted(each.scope for each in page.items) == ["persona", "user"]
         hits = await search(cue, "Who is allergic to nuts?", scopes=("user", "persona"))
         memory_hits = [hit for hit in hits if hit.memory_id.startswith("memory:")]
         assert [hit.scope for hit in memory_hits] == ["persona"], "the narrowest owner wins"
@@ -308,10 +307,8 @@ async def test_a_fact_of_user_and_persona_is_recalled_once(tmp_path):
             reply = await cue.ask(Ask("What am I allergic to?", name, user="ann"))
             blocks = [block.text for block in reply.window.blocks if block.source.startswith("memory:")]
             assert sum("allergic to nuts" in text for text in blocks) == 1
-        persona_memories = [
-            each for each in page.items if each.place == persona_place("ann", cue.services.settings.default_persona)
-        ]
-        await cue.memories.remove(persona_memories[0].id, user="ann")
+        persona_memories = [each for each in page if each.scope == "persona"]
+        await cue.memory.delete(persona_memories[0].id, user="ann")
         hits = await search(cue, "Who is allergic to nuts?", scopes=("user", "persona"))
         assert [hit.scope for hit in hits if hit.memory_id.startswith("memory:")] == ["user"]
 

@@ -32,9 +32,9 @@ async def test_an_organization_never_gets_personal_memories(tmp_path, statement)
             await cue.ask(Ask(text, "c1", user="ann", organization="acme", memory_control=SHARES))
             clock.advance(60)
         await cue.settle()
-        shared = [each.text for each in (await cue.memories.page(organization="acme")).items]
+        shared = [each.text for each in (await cue.memory.list(organization="acme")).items]
         assert shared == ["We decided to ship on Monday."]
-        user_memories = [each.text for each in (await cue.memories.page(user="ann")).items]
+        user_memories = [each.text for each in (await cue.memory.list(user="ann")).items]
         assert statement in user_memories
 
 
@@ -44,7 +44,7 @@ async def test_facts_about_people_are_shared_where_sharing_is_on(tmp_path):
             Ask("My sister Lena works at the port.", "c1", user="ann", organization="acme", memory_control=SHARES)
         )
         await cue.settle()
-        assert [each.category for each in (await cue.memories.page(organization="acme")).items] == ["people"]
+        assert [each.category for each in (await cue.memory.list(organization="acme")).items] == ["people"]
 
 
 def test_a_model_decision_about_health_is_stored_as_a_fact():

@@ -74,7 +74,7 @@ async def test_a_forget_erases_one_tenants_data_only(tmp_path):
             await mine.append("c1", [Posted(sender=ANN, message=f"{n}: I keep boats in {CANARY}.")], user=ANN)
         await mine.ask(Ask(f"I live in {CANARY}.", "c1", user=ANN, persona="helper"))
         await mine.prompts.observe(SLUG, sentiment=1.0, user=ANN, conversation="c1")
-        await mine.memories.put("user_preference", "home", CANARY, user=ANN)
+        await mine.memory.put_knowledge("user_preference", "home", CANARY, user=ANN)
         await cue.settle()
         await mine.append("c3", [Posted(sender="bob", message="Fine.")], user="bob")
         await mine.conversations.participants("c3", [ANN], by="owner")
@@ -83,15 +83,15 @@ async def test_a_forget_erases_one_tenants_data_only(tmp_path):
         await theirs.memory.forget(user=ANN)
         with pytest.raises(NotFound):
             await theirs.conversations.get("c1")
-        assert (await mine.memories.page(user=ANN)).items, "another tenant's forget of the same name deleted nothing"
+        assert (await mine.memory.list(user=ANN)).items, "another tenant's forget of the same name deleted nothing"
         receipt = await mine.memory.forget(user=ANN)
         assert (receipt.state, receipt.counts["conversations"]) == ("done", 2)
         assert receipt.counts["auditTexts"] > 0
         assert occurrences(tmp_path) == {}
-        assert mine.receipts.verify(receipt, name=ANN).ok
-        assert await mine.receipts.get(receipt.id) == receipt
+        assert mine.memory.verify_receipt(receipt, name=ANN).ok
+        assert await mine.memory.receipt(receipt.id) == receipt
         with pytest.raises(NotFound):
-            await cue.receipts.get(receipt.id)
+            await cue.memory.receipt(receipt.id)
         verdict = await mine.audit.verify()
         assert (verdict.ok, verdict.erased > 0) == (True, True)
         assert (await cue.audit.verify()).ok
@@ -112,6 +112,6 @@ async def test_pending_erasures_and_retention_run_for_every_tenant(tmp_path):
         assert await cue.settle() == {}
         assert (await cue.conversations.list()).items == ()
         assert (await mine.conversations.list()).items == ()
-        [done] = await mine.receipts.list()
+        [done] = await mine.memory.receipts()
         assert (done.state, done.reason) == ("done", "retention")
         assert occurrences(tmp_path) == {}

@@ -95,7 +95,7 @@ async def test_proposed_memories_are_pruned_with_a_receipt(tmp_path, clock):
         receipt = await cue.memory.prune(report)
         assert receipt.counts["memories"] == 1
         assert "not useful" in receipt.reason
-        assert [each.text for each in (await cue.memories.page(user="ann")).items] == ["I am allergic to walnuts."]
+        assert [each.text for each in (await cue.memory.list(user="ann")).items] == ["I am allergic to walnuts."]
         assert await cue.memory.prune(await cue.memory.utility()) is None
 
 

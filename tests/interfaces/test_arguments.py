@@ -92,7 +92,7 @@ def test_invalid_search_arguments_are_rejected(cue: BlockingCuebook) -> None:
         assert "limit: expected a whole number from 1 to 200" in rejection_of(
             lambda limit=limit: cue.memory.search("x", limit=limit)
         )  # type: ignore[misc]
-    assert "tokenBudget: expected a number of tokens, got -1" in rejection_of(
+    assert "tokenBudget: expected a whole number from 1 to 2,147,483,648, got -1" in rejection_of(
         lambda: cue.memory.search("x", token_budget=-1)
     )
 

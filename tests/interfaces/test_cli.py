@@ -227,7 +227,7 @@ def test_narrow_terminal_shows_whole_ids(here: CommandRunner, tmp_path: Path, mo
     here("conversation", "import", str(tmp_path / "c1.json"), "--conversation", name)
     monkeypatch.setenv("COLUMNS", "60")
     for arguments, column, wanted in (
-        (("memory", "list", name), "source", ids[0]),
+        (("memory", "list", name), "sources", ids[0]),
         (("conversation", "list"), "conversation", name),
     ):
         output = here(*arguments)

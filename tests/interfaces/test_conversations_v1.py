@@ -53,7 +53,7 @@ def test_conversation_is_created_updated_and_deleted(live: Live, client: openai.
     assert (result["lastSeq"], result["metadata"]["clientMetadata"]) == (1, {"done": "1"})
     gone = client.conversations.delete(made.id)
     assert (gone.id, gone.object, gone.deleted) == (made.id, "conversation.deleted", True)
-    assert live.ask_cue(live.cue.receipts.list)[0].counts["posts"] == 1
+    assert live.ask_cue(live.cue.memory.receipts)[0].counts["posts"] == 1
     for ask in (
         lambda: client.conversations.retrieve(made.id),
         lambda: client.conversations.update(made.id, metadata=None),
@@ -192,7 +192,7 @@ def test_deleting_an_item_erases_its_derived_data(
             client.conversations.items.retrieve(item.id, conversation_id=made.id)
         with pytest.raises(openai.NotFoundError):
             client.conversations.items.delete(item.id, conversation_id=made.id)
-    assert live.ask_cue(live.cue.receipts.list)[0].state == "done"
+    assert live.ask_cue(live.cue.memory.receipts)[0].state == "done"
     files = b"".join(each.read_bytes() for each in tmp_path.iterdir())
     assert not any(word in files for word in (b"Wolpertinger", b"Tatzelwurm"))
     assert b"Be brief." in files

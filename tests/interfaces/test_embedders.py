@@ -127,8 +127,8 @@ async def test_multilingual_model_searches_across_configured_languages() -> None
         for languages, embedded_count in (("", 2), ("de", 1), ("en, de fr", 2)):
             server.embedder.asked.clear()
             async with Cuebook.open(arguments=served(server, languages=languages), worker=False) as cue:
-                await cue.memories.put("domain", "pet", german, user="ann")
-                await cue.memories.put("domain", "animal", french, user="bob")
+                await cue.memory.put_knowledge("domain", "pet", german, user="ann")
+                await cue.memory.put_knowledge("domain", "animal", french, user="bob")
                 assert await cue.settle() == {}
                 assert len([text for text in server.embedder.asked if ":" in text]) == embedded_count
                 assert await user_memories(cue, "puppy") == [f"pet: {german}"]
@@ -142,7 +142,7 @@ async def test_changed_vector_size_reembeds_everything_after_a_restart(
     with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
         settings = served(server) | {"store.url": str(tmp_path / "cuebook.db")}
         async with Cuebook.open(arguments=settings, worker=False) as cue:
-            await cue.memories.put("domain", "pet", "We have a puppy", user="ann")
+            await cue.memory.put_knowledge("domain", "pet", "We have a puppy", user="ann")
             messages = ("I walked the puppy", "The invoice is paid", "Rain again all week")
             await cue.append(
                 "c", [Posted(sender="ann", message=text, id=f"p{n}") for n, text in enumerate(messages, 1)]
@@ -150,7 +150,7 @@ async def test_changed_vector_size_reembeds_everything_after_a_restart(
             await cue.settle()
             assert await user_memories(cue, "hund") == ["pet: We have a puppy"]
             server.embedder = HashingEmbedder(dimension=64, synonyms=DOGS)
-            await cue.memories.put("domain", "bill", "The invoice is paid", user="ann")
+            await cue.memory.put_knowledge("domain", "bill", "The invoice is paid", user="ann")
             assert await cue.settle() == {"embedding": 1}
             assert "sent vectors of 64 numbers where many-tongues had 256: the model has changed" in caplog.text
             assert await user_memories(cue, "chien") == [], "Its vector has the new size."
@@ -170,8 +170,8 @@ async def test_permanently_rejected_text_blocks_no_other_text(tmp_path: Path, ca
         settings = served(server) | {"store.url": str(tmp_path / "cuebook.db")}
         messages = ("I walked the puppy", "A cursed invoice", "Rain again all week")
         async with Cuebook.open(arguments=settings, worker=False) as cue:
-            await cue.memories.put("domain", "bill", "The cursed invoice is paid", user="ann")
-            await cue.memories.put("domain", "pet", "We have a puppy", user="ann")
+            await cue.memory.put_knowledge("domain", "bill", "The cursed invoice is paid", user="ann")
+            await cue.memory.put_knowledge("domain", "pet", "We have a puppy", user="ann")
             for name in ("c", "d"):
                 posts = [Posted(sender="ann", message=each, id=f"{name}{n}") for n, each in enumerate(messages, 1)]
                 await cue.append(name, posts)
@@ -195,20 +195,20 @@ async def test_knowledge_is_found_by_similarity_in_python_and_http() -> None:
     embedder = HashingEmbedder(dimension=256, synonyms=DOGS)
     async with Cuebook.open(embedder=embedder, worker=False) as cue:
         for user in (None, "ann"):
-            await cue.memories.put("domain", "bill", "The invoice is paid", user=user)
-            await cue.memories.put("domain", "pet", "We have a puppy", user=user)
-            await cue.memories.put("user_preference", "food", "The chien eats at noon", user=user)
+            await cue.memory.put_knowledge("domain", "bill", "The invoice is paid", user=user)
+            await cue.memory.put_knowledge("domain", "pet", "We have a puppy", user=user)
+            await cue.memory.put_knowledge("user_preference", "food", "The chien eats at noon", user=user)
         assert await cue.settle() == {}
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app_of(cue)), base_url="http://localhost") as client:
             for user in (None, "ann"):
-                entries, more = await cue.memories.knowledge("hund", user=user)
-                assert ({each.name for each in entries}, more) == ({"pet", "food"}, None)
-                [only], _ = await cue.memories.knowledge("hund", user=user, category="domain", limit=5)
-                assert only.name == "pet"
+                page = await cue.memory.list_knowledge(query="hund", user=user)
+                assert ({each.key for each in page}, page.next) == ({"pet", "food"}, None)
+                [only] = await cue.memory.list_knowledge(query="hund", user=user, category="domain", limit=5)
+                assert only.key == "pet"
                 body = {"q": "hund", "category": "domain"} | ({"userId": user} if user else {})
                 [entry] = (await client.get("/learning/knowledge", params=body)).json()["items"]
                 assert entry["key"] == "pet"
-            assert (await cue.memories.knowledge("quantum chromodynamics"))[0] == []
+            assert not await cue.memory.list_knowledge(query="quantum chromodynamics")
 
 
 @pytest.mark.parametrize("status", [401, 429, 503])

@@ -58,7 +58,7 @@ async def test_dry_run_reports_counts_and_erases_nothing(client: httpx.AsyncClie
         [{"conversationId": "c1", "posts": 1, "left": 0}],
     )
     assert (await client.get("/api/conversations/c1")).status_code == 200
-    assert await cue.receipts.list() == []
+    assert await cue.memory.receipts() == []
 
 
 async def test_user_cannot_forget_conversations_of_others(client: httpx.AsyncClient) -> None:
@@ -109,7 +109,7 @@ async def test_deleted_counts_match_the_receipt(client: httpx.AsyncClient, cue: 
     assert (await client.post("/api/chat", json={"message": "Hm?", "conversationId": "c1", "userId": "ann"})).is_success
     await cue.settle()
     deleted = (await client.delete("/api/conversations/c1?userId=ann")).json()["deleted"]
-    [receipt] = await cue.receipts.list()
+    [receipt] = await cue.memory.receipts()
     assert deleted == dict(receipt.counts)
     assert (deleted["conversations"], deleted["posts"], deleted["turns"]) == (1, 3, 1)
     assert all(name.isalpha() and name[0].islower() for name in deleted), "camelCase"

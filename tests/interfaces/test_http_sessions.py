@@ -109,7 +109,7 @@ async def test_compressed_text_keeps_every_fact(client: httpx.AsyncClient, cue: 
     for source in (text, "short", "", text * 40):
         answer = await client.post("/learning/memory/compress", json={"text": source})
         assert answer.status_code == 200
-        made = cue.memory.compress(source)
+        made = await cue.memory.compress(source)
         assert answer.json() == {
             "text": made.text, "tokensBefore": made.tokens_before, "tokensAfter": made.tokens_after,
         }  # fmt: skip

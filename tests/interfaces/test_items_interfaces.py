@@ -64,7 +64,7 @@ def test_operator_corrects_and_forgets_listed_items(here: CommandRunner) -> None
     [name] = [each["memoryId"] for each in here.json("memory", "list", "c1")["items"] if "nuts" in each["text"]]
     assert name in here("memory", "list", "c1"), "The table must show the whole ID."
     assert WRONG in here("memory", "show", name)
-    assert ": Allergic to peanuts" in here("memory", "correct", name, RIGHT)
+    assert f"\n{RIGHT}\n" in here("memory", "correct", name, RIGHT)
     assert "Unknown memory" in here("memory", "show", name, code=1)
     [name] = [each["memoryId"] for each in here.json("memory", "list", "c1")["items"] if "nuts" in each["text"]]
     assert here.json("memory", "show", name)["memory"]["corrected"] is True

@@ -42,7 +42,7 @@ async def mcp_client(project: Path, *more: str, mode: str = "auto", on_message: 
 async def test_memory_is_remembered_recalled_and_forgotten(project: Path, mode: str) -> None:
     async with mcp_client(project, "--user", "ann", mode=mode) as client:
         tools = {each.name: each for each in (await client.list_tools()).tools}
-        assert list(tools) == ["remember", "recall", "forget", "why", "history"]
+        assert list(tools) == ["remember", "recall", "forget", "why", "history", "correct"]
         assert all("user" not in each.input_schema["properties"] for each in tools.values())
 
         stored = await client.call_tool("remember", {"text": "Ann is allergic to shrimp.", "key": "allergies"})

@@ -74,14 +74,16 @@ async def test_memories_are_paginated_and_odd_queries_work(client):
             "/learning/knowledge", json={"category": "domain", "key": f"k{n}", "value": f"v{n}", "userId": "ann"}
         )
         assert answer.status_code == 201
-        assert set(answer.json()) == {"id", "confidence", "usageCount"}
+        entry = answer.json()
+        assert (entry["key"], entry["value"], entry["userId"]) == (f"k{n}", f"v{n}", "ann")
+        assert (entry["confidence"], entry["usageCount"]) == (0.5, 1)
     page = (await client.get("/api/memories?userId=ann&limit=2")).json()
     rest = (await client.get(f"/api/memories?userId=ann&limit=10&cursor={page['next']}")).json()
     assert [each["key"] for each in (*page["items"], *rest["items"])] == [f"k{n}" for n in range(5)]
     items = (await client.get("/learning/knowledge?userId=ann&q=v3")).json()["items"]
     assert [(each["key"], each["value"]) for each in items] == [("k3", "v3")]
     used = await client.post(f"/learning/knowledge/{items[0]['id']}/use?userId=ann")
-    assert used.json() == {"id": items[0]["id"], "confidence": 0.55, "usageCount": 2}
+    assert used.json() == items[0] | {"confidence": 0.55, "usageCount": 2, "lastUsedAt": used.json()["lastUsedAt"]}
     for path in (
         "/api/memories?category=nonsense",
         "/api/memories?cursor=nonsense",
@@ -113,9 +115,8 @@ def test_operator_lists_corrects_and_exports_memories(here: CommandRunner) -> No
     assert here("memory", "list", "--user", "ann", "--as-of", "2020-01-31") == "no memories at that time\n"
     assert nuts in here("memory", "list", "--user", "ann", "--as-of", "2999-01-31")
     assert here("memory", "list", "c1", "--as-of", "2020-01-31") == "no memories at that time\n"
-    assert ": I am allergic to hazelnuts." in here(
-        "memory", "correct", nuts, "I am allergic to hazelnuts.", "--user", "ann"
-    )
+    corrected = here("memory", "correct", nuts, "I am allergic to hazelnuts.", "--user", "ann")
+    assert "\nI am allergic to hazelnuts.\n" in corrected
     assert "Unknown memory" in here("memory", "correct", nuts, "x", "--user", "ann", code=1)
     assert "hazelnuts" in json.dumps(here.json("memory", "export", "--user", "ann"))
     assert "Run `cuebook settle`" in here("memory", "list", "--user", "bob")
@@ -128,10 +129,10 @@ def test_operator_lists_corrects_and_exports_memories(here: CommandRunner) -> No
 
 
 def test_knowledge_is_stored_listed_used_and_decays(here: CommandRunner) -> None:
-    assert here("knowledge", "put", "domain", "api.rate", "100 a minute").endswith("confidence 0.50\n")
-    assert here("knowledge", "put", "domain", "api.rate", "100 a minute").endswith("confidence 0.60\n")
+    assert here("knowledge", "put", "domain", "api.rate", "100 a minute").endswith("confidence 0.50 after 1 use\n")
+    assert here("knowledge", "put", "domain", "api.rate", "100 a minute").endswith("confidence 0.60 after 2 uses\n")
     [result] = here.json("knowledge", "list", "--search", "rate")["items"]
-    assert here("knowledge", "use", result["id"]) == "api.rate: confidence 0.65 after 3 uses\n"
+    assert here("knowledge", "use", result["id"]).endswith("domain api.rate: confidence 0.65 after 3 uses\n")
     assert "Unknown knowledge 'nope'. List the entries" in here("knowledge", "use", "nope", code=1)
     assert here("knowledge", "decay", "--as-of", "2026-01-01") == "lowered the confidence of 0 facts, deleted 0\n"
     assert here("knowledge", "decay", "--as-of", "2100-01-01") == "lowered the confidence of 0 facts, deleted 1\n"

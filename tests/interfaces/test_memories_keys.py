@@ -13,7 +13,7 @@ PUT = {"category": "domain", "key": "api.rate", "value": "100 a minute"}
 
 async def test_users_cannot_change_project_knowledge() -> None:
     async with served() as keyed:
-        memory = await keyed.cue.memories.put("domain", "api.rate", "100 a minute")
+        memory = await keyed.cue.memory.put_knowledge("domain", "api.rate", "100 a minute")
         where = f"/api/memories/{memory.id}"
         bob = await keyed.client_as("editor", "bob")
         mara = await keyed.client_as("admin", "mara", organizations=["acme"])
@@ -26,7 +26,7 @@ async def test_users_cannot_change_project_knowledge() -> None:
         assert (await mara.delete(f"{where}?organizationId=acme")).status_code == 403
         assert (await bob.post(f"/learning/knowledge/{memory.id}/use")).status_code == 200
         with pytest.raises(Denied, match="belongs to the project"):
-            await keyed.cue.memories.correct(memory.id, "9 a minute", user="bob")
+            await keyed.cue.memory.update(memory.id, "9 a minute", user="bob")
         agent, owner = await keyed.client_as("agent"), await keyed.client_as("owner")
         assert (await agent.patch(where, json={"text": "9 a minute"})).status_code == 403
         assert (await owner.patch(where, json={"text": "90 a minute"})).json()["text"] == "90 a minute"

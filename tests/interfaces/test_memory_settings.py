@@ -46,7 +46,7 @@ async def test_configured_scopes_apply_to_api_keys(settings: Any, on: set[str]) 
         assert await scopes_of(keyed, organizationId="acme") == on
         assert await scopes_of(keyed, talk="c2") == on - {"organization"}, "The request names no organization."
         await keyed.cue.settle()
-        kinds = {each.place.kind for each in (await keyed.cue.memories.page(limit=200)).items}
+        kinds = {each.scope for each in (await keyed.cue.memory.list(limit=200)).items}
         assert kinds == on - {"conversation", "organization"}
 
 
@@ -57,8 +57,8 @@ async def test_request_overrides_the_configured_scopes() -> None:
         asks = {"message": "I live in Oslo.", "memoryControl": {"longTermMemory": {"scopes": {"user": True}}}}
         assert (await on.post("/api/chat", json=asks)).status_code == 200
         await keyed.cue.settle()
-        stored = (await keyed.cue.memories.page(limit=200)).items
-        assert [(each.place.kind, each.text) for each in stored] == [("user", "I live in Oslo.")]
+        stored = (await keyed.cue.memory.list(limit=200)).items
+        assert [(each.scope, each.text) for each in stored] == [("user", "I live in Oslo.")]
 
 
 async def test_configured_organization_scope_works_without_keys(tmp_path: Path) -> None:

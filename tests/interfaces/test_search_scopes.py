@@ -38,11 +38,11 @@ async def test_memory_names_its_only_source_conversation() -> None:
             return {(each.scope, each.conversation) for each in hits if each.kind in ("item", "knowledge")}
 
         assert ("user", "c1") in await memory_sources("Where is our plant?", user="mara")
-        assert ("user", "") in await memory_sources("Where do I live in Oslo?", user="mara"), (
+        assert ("user", None) in await memory_sources("Where do I live in Oslo?", user="mara"), (
             "It has two source conversations."
         )
-        assert ("user", "") in await memory_sources("How many rooms?", user="mara"), "It was stored directly."
-        assert await memory_sources("Where is our plant?", organization="acme") == {("organization", "")}, (
+        assert ("user", None) in await memory_sources("How many rooms?", user="mara"), "It was stored directly."
+        assert await memory_sources("Where is our plant?", organization="acme") == {("organization", None)}, (
             "It must not name a user's conversation."
         )
 

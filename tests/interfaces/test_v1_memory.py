@@ -24,7 +24,7 @@ async def say(client: httpx.AsyncClient, text: str, talk: str, *, headers: Any =
 
 async def scopes(keyed: Keyed) -> set[str]:
     await keyed.cue.settle()
-    return {each.place.kind for each in (await keyed.cue.memories.page(limit=200)).items}
+    return {each.scope for each in (await keyed.cue.memory.list(limit=200)).items}
 
 
 async def window(keyed: Keyed, talk: str, n: int = 1) -> list[str]:
@@ -102,10 +102,10 @@ async def test_ended_admin_key_shares_nothing_more(end: str) -> None:
                 await keys.revoke(made.key.id)
         clock.advance(2 * 86_400.0)
         await keyed.cue.settle()
-        published = (await keyed.cue.memories.page(organization="acme")).items
+        published = (await keyed.cue.memory.list(organization="acme")).items
         assert [each.text for each in published if "mara" in each.text] == []
         assert [each.text for each in published if "nora" in each.text] == ["Our plant of nora is in Quito."]
-        own = (await keyed.cue.memories.page(user="mara")).items
+        own = (await keyed.cue.memory.list(user="mara")).items
         assert any("mara" in each.text for each in own), "Her own memory needs no admin key."
 
 

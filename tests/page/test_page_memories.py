@@ -68,7 +68,7 @@ def test_memory_can_be_found_corrected_and_forgotten(
     seen.screenshot_page("receipt")
     page.click("main a")
     assert "hazelnuts" not in page.inner_text("main")
-    assert served.run(lambda cue: cue.memories.page(user="ann")).items == ()
+    assert served.run(lambda cue: cue.memory.list(user="ann")).items == ()
 
 
 def test_overview_lists_memories_of_recent_conversations(
@@ -93,7 +93,7 @@ def test_memory_shows_its_history_and_is_listed_as_of_a_time(
     clock = FrozenClock()
     served = served_cue(Cuebook.open(config(project(tmp_path)), model=ScriptedModel(default="Noted."), clock=clock))
     for city in ("Bergen", "Oslo", "Lima"):
-        served.run(lambda cue, city=city: cue.memories.put("domain", "city", city, user="ann"))
+        served.run(lambda cue, city=city: cue.memory.put_knowledge("domain", "city", city, user="ann"))
         clock.advance(86_400)
     seen = tab(served)
     page = seen.open("/page/memories?userId=ann&ended=true")
@@ -144,7 +144,7 @@ def test_memory_pages_have_a_valid_layout(
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."), memory__user=True)
     served.run(lambda cue: add_message(cue, "I am allergic to nuts. We decided to use PostgreSQL.", "lunch"))
-    [first, *_] = served.run(lambda cue: cue.memories.page(user="ann")).items
+    [first, *_] = served.run(lambda cue: cue.memory.list(user="ann")).items
     views = ("/page/memories", "/page/memories?q=allergic&userId=ann", f"/page/memories/{first.id}?userId=ann")
     check_layout(served, tab, *views)
 
@@ -155,8 +155,8 @@ def test_viewer_sees_own_memories_and_cannot_change_them(
     served = serve(project(tmp_path), ScriptedModel(default="Noted."), memory__user=True)
     served.run(lambda cue: add_message(cue, "I am allergic to nuts.", "lunch"))
     served.run(lambda cue: add_message(cue, "I am allergic to cats.", "pets", "bob"))
-    [own] = served.run(lambda cue: cue.memories.page(user="ann")).items
-    [other] = served.run(lambda cue: cue.memories.page(user="bob")).items
+    [own] = served.run(lambda cue: cue.memory.list(user="ann")).items
+    [other] = served.run(lambda cue: cue.memory.list(user="bob")).items
     made = served.run(lambda cue: cue.keys.new("viewer", user="ann"))
     page = tab(served, extra_http_headers={"X-Cuebook-Key": made.token}).open("/page/memories")
     assert "nuts" in page.inner_text("main")

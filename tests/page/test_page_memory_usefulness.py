@@ -56,7 +56,7 @@ def test_useless_memories_are_proposed_and_forgotten_when_selected(
     page.check("[name=sure]")
     page.click("button:has-text('Forget selected')")
     page.wait_for_selector("h1:has-text('Forgotten')")
-    kept = [each.text for each in served.run(lambda cue: cue.memories.page(user="ann")).items]
+    kept = [each.text for each in served.run(lambda cue: cue.memory.list(user="ann")).items]
     assert "My cat is called Pixel." in kept
     assert not [text for text in kept if "Oslo" in text]
     assert "something of it was erased" in seen.open(VIEW).inner_text("[role=status]")
@@ -79,9 +79,9 @@ def test_usefulness_over_http_covers_only_the_callers_memories(serve: Callable[.
         assert {each["verdict"] for each in answer["items"][1:]} <= {"seldom", "silent"}
         others = client.post("/api/memories/utility", json={}, headers={"X-Cuebook-Key": keys["bob"]}).json()
         assert others["items"] == []
-        mine = served.run(lambda cue: cue.memories.page(user="ann")).items
+        mine = served.run(lambda cue: cue.memory.list(user="ann")).items
         form = {"memory": [each.id for each in mine], "sure": "on"}
         client.post("/page/memories/of-use/forget", data=form, headers={"X-Cuebook-Key": keys["bob"]})
-        assert served.run(lambda cue: cue.memories.page(user="ann")).items == mine
+        assert served.run(lambda cue: cue.memory.list(user="ann")).items == mine
         none = client.post("/page/memories/of-use/forget", data={}, headers={"X-Cuebook-Key": keys["ann"]})
         assert none.status_code == 400

@@ -10,8 +10,9 @@ from cuebook.storage.database.statements import load_statements
 #: Statements that scan a whole table, and why that is intended.
 WHOLE = {
     # an erasure may have to reach any row
-    "audit_naming", "conversations_heard", "conversations_of_user", "delete_idempotency", "embedded_of_user",
-    "keys_of_user", "memories_of_user", "memory_forgets", "observations_naming", "places_of_user", "windows_naming",
+    "answers_drop", "audit_naming", "conversations_heard", "conversations_of_user", "delete_idempotency",
+    "embedded_of_user", "keys_of_user", "memories_of_user", "memory_forgets", "observations_naming",
+    "places_of_user", "windows_naming",
     # counts and short lists of all rows
     "audit_checkpoints", "audit_last", "conversation_counts", "embedded_counts", "key_any", "keys_of", "optimizations",
     "outsiders", "prompt_observed", "prompt_tenants", "receipts_last",

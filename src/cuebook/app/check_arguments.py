@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from cuebook.config import Config
 from cuebook.engine.core.drafts import Posted, check_name, check_text
@@ -12,19 +12,15 @@ from cuebook.engine.core.time_zones import read_zone
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.model import Analyzer
-from cuebook.memory.scopes import SCOPES
 from cuebook.prompts.names import check_project
 from cuebook.records.turn import Ask
 from cuebook.signals.model_sentiment import NAME as BY_MODEL
-from cuebook.validate import check, format_value, unknown
+from cuebook.validate import check, format_value
 
 _NAMES = ("conversation", "user", "persona", "mode", "organization", "idempotency_key", "time_zone")
-Budget = Annotated[int, Meta(ge=1, description="a number of tokens")]
 #: The first bytes of a SQLite file, and its usual name endings.
 _SQLITE = b"SQLite format 3\x00"
 _DATABASES = frozenset({".db", ".sqlite", ".sqlite3"})
-#: Maximum number of hits per search.
-MOST_HITS = 200
 
 
 def check_ask(ask: object) -> None:
@@ -89,17 +85,6 @@ class _ChatMessage(Struct, frozen=True):
 
     id: str | None = None
     timestamp: float | None = None
-
-
-def check_search(query: object, limit: object, token_budget: object, scopes: object) -> None:
-    """Check the arguments of a search. Raises InvalidInput."""
-    _check(query, str, "query")
-    _check(limit, Annotated[int, Meta(ge=1, le=MOST_HITS)], "limit")
-    _check(token_budget, Budget | None, "tokenBudget")
-    for scope in _check(scopes, tuple[str, ...] | None, "scopes") or ():
-        if scope not in SCOPES:
-            msg = f"scopes: {unknown('scope', scope, SCOPES)}"
-            raise InvalidInput(msg, where="scopes")
 
 
 def check_users(users: object) -> None:

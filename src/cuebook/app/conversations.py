@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from cuebook.app import json_shapes as shapes
 from cuebook.app.check_arguments import check_append, check_users
 from cuebook.app.keys import record_of
-from cuebook.app.paging import LIMIT, Paged, PostsAt, RoundsAt, check_limit, no_cursor, read_cursor, write_cursor
+from cuebook.app.paging import LIMIT, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.session import SessionMessage, session_of
 from cuebook.app.transcript_views.conversation_list import ConversationListing
 from cuebook.engine.core.drafts import Posted, check_text, check_time
@@ -21,6 +21,7 @@ from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused, NotFound
 from cuebook.interfaces.store import Appended, Batch, PageOfConversations
 from cuebook.memory.scopes import Participants, personal_places
+from cuebook.records.answer import Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
@@ -33,8 +34,6 @@ LARGE, MANY = 100_000, 64
 ROUND_POSTS = 200
 #: Seconds between posts without a time, so that sorting by time keeps their order.
 TICK_S = 0.001
-
-A = TypeVar("A", bound=PostsAt)
 
 
 class Conversations:
@@ -174,13 +173,12 @@ class Conversations:
 
     async def listed(
         self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
-    ) -> Paged[dict[str, Any]]:
+    ) -> Page[dict[str, Any]]:
         """Return a page of conversations as JSON objects (INTERFACE's shape), without the state of their summaries."""
         page = await self.list(q=q, user=user, limit=limit, cursor=cursor)
         conversations: Sequence[Conversation] = page.items
-        return Paged(
-            tuple([shapes.conversation(each, head=await self._head(each, user)) for each in conversations]), page.cursor
-        )
+        items = [shapes.conversation(each, head=await self._head(each, user)) for each in conversations]
+        return Page(items=tuple(items), next=page.cursor)
 
     async def _head(self, conversation: Conversation, user: str | None) -> str | None:
         if not conversation.head:
@@ -214,28 +212,31 @@ class Conversations:
         branches: bool = False,
         limit: int = LIMIT,
         cursor: str | None = None,
-    ) -> Paged[Post]:
+    ) -> Page[Post]:
         """Return a page of the posts. Later pages keep the path of the first page, even if the head moves."""
-        found, start = await self._start(conversation, PostsAt, user=user, branches=branches, cursor=cursor)
+        found, head, after = await self._start(conversation, "posts", user=user, branches=branches, cursor=cursor)
         check_limit(limit)
         posts = await self._services.store.posts_behind(
-            Scope(user=user), conversation, after=start.seq, limit=limit + 1, path=not branches, head=start.head
+            Scope(user=user), conversation, after=after, limit=limit + 1, path=not branches, head=head
         )
         shown = tuple(posts[:limit])
-        more = write_cursor(PostsAt(found.no, start.head, shown[-1].seq)) if len(posts) > limit else None
-        return Paged(shown, more)
+        more = write_cursor("posts", head, shown[-1].seq, no=found.no) if len(posts) > limit else None
+        return Page(items=shown, next=more)
 
     async def _start(
-        self, conversation: str, kind: type[A], *, user: str | None, branches: bool, cursor: str | None
-    ) -> tuple[Conversation, A]:
-        """Return the conversation and the position where a page starts. Raises InvalidInput for a foreign cursor."""
+        self, conversation: str, name: str, *, user: str | None, branches: bool, cursor: str | None
+    ) -> tuple[Conversation, int, int]:
+        """Return the conversation, the head of the path (0 for all branches), and the seq after which a page starts.
+
+        Raises InvalidInput for a foreign cursor.
+        """
         found = await self.get(conversation, user=user)
         if cursor is None:
-            return found, kind(found.no, 0 if branches else found.head, 0)
-        start = read_cursor(cursor, kind, no=found.no)
-        if start.head > found.last_seq or bool(start.head) == branches:
+            return found, 0 if branches else found.head, 0
+        head, after = map(int, read_cursor(cursor, name, no=found.no))
+        if head > found.last_seq or bool(head) == branches:
             raise no_cursor(cursor)
-        return found, start
+        return found, head, after
 
     async def ids(self, conversation: str, posts: Sequence[Post], *, user: str | None = None) -> dict[int, str]:
         """Return the ids of posts and of their parents, by `seq`."""
@@ -262,23 +263,24 @@ class Conversations:
         include_failed: bool = True,
         limit: int = LIMIT,
         cursor: str | None = None,
-    ) -> Paged[Round]:
+    ) -> Page[Round]:
         """Return a page of the rounds, loading only the posts that it needs."""
-        found, start = await self._start(conversation, RoundsAt, user=user, branches=False, cursor=cursor)
+        found, head, after = await self._start(conversation, "rounds", user=user, branches=False, cursor=cursor)
         check_limit(limit)
-        scope, after = Scope(user=user), start.seq
+        scope = Scope(user=user)
         states = await self._services.store.round_states(scope, conversation)
         posts: list[Post] = []
         while True:
             read = await self._services.store.posts_behind(
-                scope, conversation, after=after, limit=ROUND_POSTS, head=start.head
+                scope, conversation, after=after, limit=ROUND_POSTS, head=head
             )
             posts += read
             rounds = _seen(rounds_of(posts, states), role, include_failed=include_failed)
             if len(rounds) > limit:  # the last one may be incomplete: leave it out
-                return Paged(tuple(rounds[:limit]), write_cursor(RoundsAt(found.no, start.head, rounds[limit].seq - 1)))
+                more = write_cursor("rounds", head, rounds[limit].seq - 1, no=found.no)
+                return Page(items=tuple(rounds[:limit]), next=more)
             if len(read) < ROUND_POSTS:
-                return Paged(tuple(rounds))
+                return Page(items=tuple(rounds))
             after = read[-1].seq
 
     async def shared_entries(

@@ -1,17 +1,19 @@
 """Delete (forget) data of a user, conversation, persona or organization, and check the signed deletion receipts."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from cuebook.app.arguments import OWNER, CallerOf, IdempotencyKey, User
+from cuebook.app.namespace import Namespace
 from cuebook.engine.core.drafts import check_text
-from cuebook.engine.core.services import Services
 from cuebook.engine.jobs import erasure as forgetting
 from cuebook.engine.jobs.audit_mirror import verifying_key
 from cuebook.errors import InvalidInput
-from cuebook.records.erasure import ERASED, KINDS, Kind, Receipt, Staying, Target, WouldForget, no_receipt, salted
+from cuebook.operations import Argument, operation
+from cuebook.records.erasure import ERASED, Kind, Receipt, Staying, Target, WouldForget, no_receipt, salted
 from cuebook.records.memory import Scope
 
 #: Maximum length of a reason, in characters.
@@ -87,51 +89,91 @@ def target_of(
     return Target(kind, tuple(dict.fromkeys(ids)))
 
 
-async def forget(services: Services, target: Target, *, by: str | None = None, reason: str = "") -> Receipt:
-    """Delete the target's data and return the receipt. Raises InvalidInput, and Conflict naming a hold."""
-    check_text(reason, "reason")
-    if len(reason) > REASON:
-        msg = f"reason: {len(reason)} characters exceed the limit of {REASON}."
-        raise InvalidInput(msg, where="reason")
-    return await forgetting.forget(services, Scope(user=by), target, reason=reason)
+class Forgetting(Namespace):
+    """Forgetting, and the signed receipts, which prove what was deleted without naming the subject."""
 
+    @operation("", role="editor", stores=True)
+    async def forget(
+        self,
+        *,
+        user: str | None = None,
+        conversation: str | Sequence[str] | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        memories: Sequence[str] = (),
+        reason: str = "",
+        by: str | None = None,
+        idempotency_key: IdempotencyKey = None,
+    ) -> Receipt:
+        """Delete one of these with everything derived from it, a user's transcripts included. Return the receipt.
 
-async def would_forget(services: Services, target: Target, *, by: str | None = None) -> WouldForget:
-    """Return what a forget by this caller would delete. Raises InvalidInput."""
-    return await forgetting.would_forget(services, Scope(user=by), target)
-
-
-class Receipts:
-    """The signed receipts of deletions. They prove what was deleted without naming the subject."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    async def get(self, receipt: str, *, user: str | None = None) -> Receipt:
-        """Return a receipt. Try to finish it first if it is pending.
-
-        With `user`, only a receipt of their data or of their request. Raises NotFound.
+        The receipt is `pending` while another process reads the database file; a background job signs it later. An id
+        that is unknown, or not of user `by`, counts as 0. Raises InvalidInput, and Conflict naming a hold.
         """
+        target = target_of(
+            user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
+        )
+        check_text(reason, "reason")
+        if len(reason) > REASON:
+            msg = f"reason: {len(reason)} characters exceed the limit of {REASON}."
+            raise InvalidInput(msg, where="reason")
+        return await forgetting.forget(self._services, Scope(user=by), target, reason=reason)
+
+    async def would_forget(
+        self,
+        *,
+        user: str | None = None,
+        conversation: str | Sequence[str] | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        memories: Sequence[str] = (),
+        by: str | None = None,
+    ) -> WouldForget:
+        """Return what `forget` would delete now, and what would stay.
+
+        Changes nothing, but blocks writes as long as `forget` does. Raises InvalidInput.
+        """
+        target = target_of(
+            user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
+        )
+        return await forgetting.would_forget(self._services, Scope(user=by), target)
+
+    @operation("GET /api/receipts/{receipt}", role="viewer", wrap="receipt")
+    async def receipt(
+        self,
+        receipt: Annotated[str, Meta(description="Receipt ID."), Argument(metavar="RECEIPT")],
+        *,
+        user: User = None,
+        caller: CallerOf = OWNER,
+    ) -> Receipt:
+        """Return a receipt, finished first if it is pending. Verify it with `cuebook memory receipt verify`.
+
+        Admins may read all receipts, users those of their data or their requests. Raises NotFound.
+        """
+        if caller.key and caller.may("admin"):
+            user = None
+        elif user is None and not caller.may("admin"):
+            raise no_receipt(receipt)
         found = await self._services.store.erasure.receipt(Scope(), receipt)
         if user is not None and salted(user, found.salt) not in found.concerns:
             raise no_receipt(receipt)
         return found if found.state == "done" else await forgetting.finish(self._services, Scope(), found)
 
-    async def finish(self) -> int:
-        """Remove the deleted data's bytes from the database file, then sign the receipts. Return how many are pending.
-
-        A background job does this automatically. Writes are blocked meanwhile, about 7 s per GB.
-        """
-        return await forgetting.finish_all(self._services)
-
-    async def list(self, *, limit: int = 100) -> Sequence[Receipt]:
+    async def receipts(self, *, limit: int = 100) -> Sequence[Receipt]:
         """Return the newest receipts, newest first."""
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit}. Must be between 1 and {MOST}."
             raise InvalidInput(msg, where="limit")
         return await self._services.store.erasure.receipts(Scope(), limit=limit)
 
-    def verify(self, receipt: Receipt | bytes | str, *, name: str | None = None) -> ReceiptCheck:
+    async def finish_receipts(self) -> int:
+        """Remove the deleted data's bytes from the database file, then sign the receipts. Return how many are pending.
+
+        A background job does this automatically. Writes are blocked meanwhile, about 7 s per GB.
+        """
+        return await forgetting.finish_all(self._services)
+
+    def verify_receipt(self, receipt: Receipt | bytes | str, *, name: str | None = None) -> ReceiptCheck:
         """Check a receipt (record or JSON) against this project's key; with `name`, also that it covers that id.
 
         Raises InvalidInput if it is not a receipt.
@@ -164,12 +206,6 @@ def read_receipt(raw: bytes | str) -> Receipt:
         raise InvalidInput(msg, where="receipt") from error
 
 
-def receipt_shape(receipt: Receipt) -> dict[str, Any]:
-    """Return a receipt as a JSON object."""
-    data: dict[str, Any] = msgspec.to_builtins(receipt)
-    return data
-
-
 def preview_shape(found: WouldForget) -> dict[str, Any]:
     """Return the preview of a forget as a JSON object, with the reason for everything that stays."""
     data: dict[str, Any] = msgspec.to_builtins(found)
@@ -180,17 +216,3 @@ def preview_shape(found: WouldForget) -> dict[str, Any]:
 def in_words(name: str) -> str:
     """Return the label of a count in a receipt or a preview."""
     return IN_WORDS.get(name) or "".join(f" {each.lower()}" if each.isupper() else each for each in name)
-
-
-__all__ = [
-    "KINDS",
-    "ReceiptCheck",
-    "Receipts",
-    "forget",
-    "in_words",
-    "preview_shape",
-    "receipt_shape",
-    "target_of",
-    "verify_receipt",
-    "would_forget",
-]

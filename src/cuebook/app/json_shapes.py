@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 
 from cuebook.app.session import SessionMessage
-from cuebook.engine.core.conversation_items import named
 from cuebook.engine.turn.plan import dropped_to_wire
 from cuebook.records.conversation import Conversation, Part, Post, Round, SharedEntry
-from cuebook.records.memory import Hit, Item, Summary
+from cuebook.records.memory import Summary
 from cuebook.records.turn import Turn, Window
 
 Wire = dict[str, Any]
@@ -141,39 +140,6 @@ def turn(value: Turn, *, query: str, reply: str, shown: Window | None) -> Wire:
             }
             for step in value.steps
         ],
-    }
-
-
-def hit(value: Hit) -> Wire:
-    """Return a search hit."""
-    return {
-        "memoryId": value.memory_id,
-        "kind": value.kind,
-        "text": value.text,
-        "score": value.score,
-        "scope": value.scope,
-        "conversationId": value.conversation or None,
-        "sources": list(value.sources),
-        "tokens": value.tokens,
-        "timestamp": iso(value.timestamp),
-        "why": value.why,
-    }
-
-
-def item(value: Item, conversation: str = "") -> Wire:
-    """Return a memory item; with `conversation`, also the id used to correct and forget it."""
-    return {
-        "id": value.id,
-        **({"memoryId": named(conversation, value)} if conversation else {}),
-        "category": value.category,
-        "text": value.text,
-        "sources": list(value.sources),
-        "trust": value.trust,
-        "confidence": value.confidence,
-        "validFrom": iso(value.valid_from),
-        "validTo": iso(value.valid_to),
-        "supersedes": value.supersedes,
-        "supersededBy": value.superseded_by,
     }
 
 

@@ -4,10 +4,8 @@ from abc import abstractmethod
 
 from cuebook.app.conversations import Conversations
 from cuebook.app.experiences import Experiences
-from cuebook.app.forgetting import Receipts
 from cuebook.app.keys import Keys
 from cuebook.app.memories import Memories
-from cuebook.app.memories.conversation_memory import ConversationMemory
 from cuebook.app.organizations import Organizations
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.files import PromptFiles
@@ -59,11 +57,6 @@ class Parts:
         return OpenAIConversations(self.services)
 
     @property
-    def memories(self) -> Memories:
-        """Long-term memories across conversations: of users, personas, organizations; and knowledge."""
-        return Memories(self.services)
-
-    @property
     def experiences(self) -> Experiences:
         """Handwritten experiences (few-shot examples): list them, and show the selection for a query."""
         return Experiences(self.services)
@@ -94,9 +87,9 @@ class Parts:
         return Organizations(self.services, self._tenant)
 
     @property
-    def memory(self) -> ConversationMemory:
-        """The memory of conversations: search, items, summary, forget."""
-        return ConversationMemory(self.services, self.config)
+    def memory(self) -> Memories:
+        """The memory of a project: search, add, list, correct and forget memories; knowledge, items and summaries."""
+        return Memories(self.services, self.config)
 
     @property
     def live(self) -> Live:
@@ -117,8 +110,3 @@ class Parts:
     def shadow(self) -> ShadowLedger:
         """The records of shadow mode: what Cuebook would have sent, compared with what clients sent."""
         return ShadowLedger(self.services, self.config, self._shadow)
-
-    @property
-    def receipts(self) -> Receipts:
-        """The signed receipts of deletions: read, verify."""
-        return Receipts(self.services)

@@ -126,7 +126,10 @@ class PlainCommand(TyperCommand):
 
 
 class LazyGroup(TyperGroup):
-    """List commands by name and one line of help; import the module of a command only when it runs."""
+    """List commands by name and one line of help; import the module of a command only when it runs.
+
+    A group without a module has only commands derived from operations.
+    """
 
     modules: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
@@ -138,8 +141,12 @@ class LazyGroup(TyperGroup):
         """Import and return a command; None if the name is unknown."""
         if cmd_name not in self.modules:
             return None
-        module = importlib.import_module(self.modules[cmd_name][0])
-        loaded = typer.main.get_command(module.app)
+        name, line = self.modules[cmd_name]
+        if name:
+            app = importlib.import_module(name).app
+        else:
+            app = importlib.import_module("cuebook.cli.operations").group_of(cmd_name, line)
+        loaded = typer.main.get_command(app)
         loaded.name = cmd_name
         return loaded
 

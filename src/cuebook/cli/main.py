@@ -54,13 +54,21 @@ COMMANDS = {
 }
 
 
+#: Groups whose commands are all derived from operations.
+DERIVED = ("knowledge",)
+
+
+def module_of(name: str) -> str:
+    """Return the module of a command, "" for a derived group."""
+    if name in DERIVED:
+        return ""
+    return f"cuebook.cli.{name}" if name == "prompt" else f"cuebook.cli.commands.{name}"
+
+
 class Root(LazyGroup):
     """Load the commands of `cuebook` on demand."""
 
-    modules: ClassVar = {
-        name: (f"cuebook.cli.{name}" if name == "prompt" else f"cuebook.cli.commands.{name}", line)
-        for name, line in COMMANDS.items()
-    }
+    modules: ClassVar = {name: (module_of(name), line) for name, line in COMMANDS.items()}
 
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an unexpected error. Must come first.")]

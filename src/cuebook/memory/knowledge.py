@@ -6,10 +6,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from cuebook.memory.item_keys import normal
-from cuebook.records.memory import Memory
+from cuebook.records.memory import KNOWLEDGE, Memory
 
-#: BrowserOS's categories of knowledge; memories in them have a key.
-KNOWLEDGE: Final = ("domain", "execution_pattern", "user_preference", "website_knowledge", "error_pattern")
 FIRST: Final = 0.5
 REPEAT: Final = 0.1
 USE: Final = 0.05

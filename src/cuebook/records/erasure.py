@@ -47,6 +47,11 @@ class Receipt(Struct, frozen=True, kw_only=True, rename="camel"):
     origin: str = ""
     signature: str = ""  # "ed25519:" and base64
 
+    @property
+    def pending(self) -> bool:
+        """Return whether bytes may still be left in a file."""
+        return self.state == "pending"
+
 
 class AffectedConversation(Struct, frozen=True, kw_only=True, rename="camel"):
     """A conversation that an erasure would affect: the numbers of posts that would be erased and remain."""

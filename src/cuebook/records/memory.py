@@ -1,9 +1,10 @@
 """Memory records: scopes, summaries, items, long-term memories, and search results."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from cuebook.records.answer import Answer, Time
 from cuebook.records.conversation import Role
 
 DEFAULT_TENANT = "default"
@@ -15,6 +16,12 @@ NO_MODEL_LABEL = "[no model configured · recalled]"
 Category = Literal["facts", "preferences", "people", "projects", "decisions", "open_loops", "todo"]
 #: AgentOS's eight keys of `memory_json`: seven with items, and `tags`, plain strings.
 CATEGORIES: tuple[Category, ...] = ("facts", "preferences", "people", "projects", "decisions", "open_loops", "todo")
+#: BrowserOS's categories of knowledge; memories in them have a key.
+KNOWLEDGE: Final = ("domain", "execution_pattern", "user_preference", "website_knowledge", "error_pattern")
+#: All categories: those of items, and those of knowledge.
+KINDS: Final = (*CATEGORIES, *KNOWLEDGE)
+#: Id of an item among memories: ITEM + conversation + ":" + its id.
+ITEM: Final = "item:"
 Trust = Literal["user", "assistant", "tool"]
 HitKind = Literal["post", "item", "knowledge", "summary"]
 
@@ -137,10 +144,11 @@ class Memory(Struct, frozen=True, kw_only=True):
     no: int = 0  # the row number in the store
 
 
-class Hit(Struct, frozen=True, kw_only=True):
-    """One search hit. `sources` are the ids of posts that the text quotes or was derived from.
+class Hit(Answer, frozen=True, kw_only=True):
+    """One search hit; `why` explains its score. `sources` are the ids of posts that its text quotes or comes from.
 
-    `conversation` contains these posts; "" for several conversations and for an organization's knowledge.
+    `conversationId` contains these posts; null for several conversations and for an organization's knowledge. `day` is
+    the day of its time in the time zone of the search.
     """
 
     memory_id: str
@@ -148,13 +156,14 @@ class Hit(Struct, frozen=True, kw_only=True):
     text: str
     score: float
     scope: str
+    conversation: str | None = field(default=None, name="conversationId")
     sources: tuple[str, ...]
     tokens: int
-    timestamp: float
+    timestamp: Time
+    why: str = ""
     seq: int = 0
     speaker: str = ""
-    why: str = ""
-    conversation: str = ""
+    day: str = ""
 
     @property
     def memory(self) -> str:

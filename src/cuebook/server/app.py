@@ -24,6 +24,7 @@ from litestar.openapi.spec import Components, Schema, SecurityScheme
 from litestar.params import ParameterKwarg
 from litestar.plugins import OpenAPISchemaPlugin
 from litestar.typing import FieldDefinition
+from msgspec import Struct
 
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
@@ -35,7 +36,6 @@ from cuebook.server.api import (
     experiences,
     feedback,
     forgetting,
-    learning,
     memories,
     organizations,
     personas,
@@ -45,11 +45,10 @@ from cuebook.server.api import (
     shadow,
     tuning,
 )
-from cuebook.server.api import long_term_memory as remembered
 from cuebook.server.api import memory_use as utility
 from cuebook.server.api import mood as minds
+from cuebook.server.api import operations as derived
 from cuebook.server.api import what_if as counterfactual
-from cuebook.server.api.types import In
 from cuebook.server.authorization import AnyRequest, admit
 from cuebook.server.concurrency_limits import Measures
 from cuebook.server.error_responses import answer_error
@@ -97,17 +96,16 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
     settings = cue.config.settings.server
     app = Litestar(
         route_handlers=[
+            *derived.routes(),
             *chat.ROUTES,
             *conversations.ROUTES,
             *counterfactual.ROUTES,
             *feedback.ROUTES,
             *sessions.ROUTES,
             *memories.ROUTES,
-            *remembered.ROUTES,
             *utility.ROUTES,
             *forgetting.ROUTES,
             *experiences.ROUTES,
-            *learning.ROUTES,
             *tuning.ROUTES,
             *shadow.ROUTES,
             *minds.ROUTES,
@@ -134,7 +132,7 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
         exception_handlers={Exception: answer_error},
         lifespan=[_opened],
         logging_config=None,
-        plugins=[UnknownFieldsSchema()],
+        plugins=[UnknownFieldsSchema(), derived.TimeSchema()],
         openapi_config=OpenAPIConfig(
             title="Cuebook",
             version=VERSION,
@@ -168,7 +166,8 @@ class UnknownFieldsSchema(OpenAPISchemaPlugin):
     @staticmethod
     def is_plugin_supported_field(field_definition: FieldDefinition) -> bool:
         """Return whether it is a request type."""
-        return not field_definition.is_union and field_definition.is_subclass_of(In)
+        kind = field_definition.annotation
+        return isinstance(kind, type) and issubclass(kind, Struct) and kind.__struct_config__.forbid_unknown_fields
 
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
         """Return Litestar's schema without additional properties."""

@@ -108,6 +108,7 @@ class JsonBody(AbstractDTO[T], Generic[T]):
     """Decodes and validates a route's `data` from bytes, and documents its type."""
 
     _decoder: "msgspec.json.Decoder[T]"
+    _names: dict[str, str]  # of the attributes, by the fields' names in JSON
 
     @classmethod
     def create_for_field_definition(
@@ -115,10 +116,12 @@ class JsonBody(AbstractDTO[T], Generic[T]):
     ) -> None:
         _ = field_definition, handler_id, backend_cls
         cls._decoder = msgspec.json.Decoder(cls.model_type)
+        kind: Any = cls.model_type
+        cls._names = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
 
     def decode_bytes(self, value: bytes) -> T:
         data = read_json(value, self._decoder)
-        user, organization = getattr(data, "user_id", None), getattr(data, "organization_id", None)
+        user, organization = (getattr(data, self._names.get(each, ""), None) for each in ("userId", "organizationId"))
         check_named(cast("AnyRequest", self.asgi_connection), user=user, organization=organization)
         return data
 

@@ -1,9 +1,11 @@
-"""List the least role (permission) of each route. Routes that are not listed need the role owner."""
+"""List the least role (permission) of each route. Operations declare theirs; routes that are not listed need owner."""
 
 import re
 from collections.abc import Mapping
 from typing import Final
 
+from cuebook import Cuebook
+from cuebook.operations import operations_of
 from cuebook.records.key import Role
 
 #: Routes that need no key: health checks, and pages without project data.
@@ -16,7 +18,6 @@ _CONVERSATION: Final = "/api/conversations/{conversation}"
 _TALK: Final = "/v1/conversations/{conversation}"
 _PROMPT: Final = "/api/prompts/{prompt}"
 _AUDIT: Final = "/api/audit"
-_MEMORY: Final = "/api/memories/{memory}"
 
 #: The routes that each role adds to the lower ones.
 ROUTES: Final[Mapping[Role, frozenset[str]]] = {
@@ -37,16 +38,13 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         *(
             f"GET {_CONVERSATION}/{part}"
             for part in (
-                "rounds", "posts", "turns", "turns/{n}", "turns/{n}/replay", "summary", "items", "session",
+                "rounds", "posts", "turns", "turns/{n}", "turns/{n}/replay", "summary", "session",
                 "shared-entries",
             )
         ),
-        "GET /api/receipts/{receipt}",
-        "POST /api/memories/search", "GET /api/memories", f"GET {_MEMORY}", "GET /api/memories/export",
+        "GET /api/memories/export",
         "GET /api/personas", "GET /api/personas/{persona}",
-        "GET /learning/knowledge", "GET /learning/memory/stats", "GET /learning/memory/budget",
         "GET /api/experiences", "GET /api/shadow",
-        "POST /learning/memory/analyze", "POST /learning/memory/compress", "POST /learning/memory/digest",
         f"GET {_CONVERSATION}/mind",
         "GET /learning/optimizer/status", "GET /learning/optimizer/history",
         "GET /api/prompts", "GET /api/prompts/migrate", "GET /api/prompt-clusters", f"GET {_PROMPT}",
@@ -73,8 +71,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         f"POST {_CONVERSATION}/compress", f"POST {_CONVERSATION}/turns/{{n}}/feedback",
         f"POST {_CONVERSATION}/turns/{{n}}/replay",
         f"POST {_CONVERSATION}/mind/run", f"POST {_CONVERSATION}/mind/reset",
-        f"PATCH {_MEMORY}", f"DELETE {_MEMORY}", "POST /api/memories/forget", "POST /api/memories/utility",
-        "POST /learning/knowledge", "POST /learning/knowledge/{knowledge}/use", "POST /learning/optimizer/run",
+        "POST /api/memories/forget", "POST /api/memories/utility", "POST /learning/optimizer/run",
         "POST /api/prompts", f"POST {_PROMPT}/branches", f"POST {_PROMPT}/merge", f"POST {_PROMPT}/observations",
     }),
     "agent": frozenset({"POST /api/settle"}),
@@ -94,12 +91,17 @@ HIDDEN: Final = frozenset({
 })  # fmt: skip
 
 
+#: The declarations of the derived routes.
+DECLARATIONS: Final = tuple(each.declaration for each in operations_of(Cuebook) if each.declaration.path)
 _NAME: Final = re.compile(r"\{[^}]*\}")
-_HIDDEN: Final = frozenset(_NAME.sub("{}", route) for route in HIDDEN)
+_OPERATIONS: Final = {_NAME.sub("{}", each.route): each for each in DECLARATIONS}
+_HIDDEN: Final = frozenset(_NAME.sub("{}", route) for route in HIDDEN) | {
+    route for route, each in _OPERATIONS.items() if each.hidden
+}
 #: The least role by route, with unnamed parameters.
 _NEEDED: Final[Mapping[str, Role]] = {
     _NAME.sub("{}", route): role for role, routes in ROUTES.items() for route in routes
-}
+} | {route: each.role for route, each in _OPERATIONS.items()}
 
 
 def declared(method: str, path: str) -> Role | None:

@@ -176,7 +176,8 @@ class ErasureRun:
         return self.stays + more
 
     def stop(self) -> None:
-        """End the turns that repeat erased data; their late writes are refused."""
+        """End the turns that repeat erased data, whose late writes are refused; delete answers that may repeat it."""
+        self.transaction.run("answers_drop", tenant=self.scope.tenant)
         for no in sorted(self.running):
             row = access.by_no(self.transaction, self.scope.tenant, no)
             if row is not None:

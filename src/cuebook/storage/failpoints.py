@@ -38,6 +38,7 @@ NAMES = (
     "compact.made",
     "reflect.read",
     "reflect.made",
+    "request.finish",
     "migrate.statement",
 )
 _ACTIONS = ("kill", "raise", "delay", "stop")

@@ -304,6 +304,10 @@ WHERE tenant = :tenant AND key = :key AND digest = :digest AND EXISTS (
 -- Replace the stored answer of an idempotency key.
 UPDATE idempotency SET response = :response WHERE tenant = :tenant AND key = :key AND digest = :digest;
 
+-- name: answers_drop
+-- Delete the stored answers of requests that belong to no conversation.
+DELETE FROM idempotency WHERE tenant = :tenant AND conversation = 0 AND turn = 0;
+
 -- name: idempotency_old
 -- Check whether there are idempotency keys older than a time.
 SELECT 1 FROM idempotency WHERE created_at < :before LIMIT 1;

@@ -4,12 +4,13 @@ from typing import Any
 
 from cuebook.records.memory import Scope
 from cuebook.storage import erasure
+from cuebook.storage.access import own_key
 from cuebook.storage.audit import AuditStore
 from cuebook.storage.conversation_list import ConversationListStore, ShadowStore, UsageStore
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.sqlite import SqliteDatabase
 from cuebook.storage.database.sqlite_files import MEMORY
-from cuebook.storage.database.transaction import Database, Transaction, read, write
+from cuebook.storage.database.transaction import Database, KeyedRequest, Transaction, read, write
 from cuebook.storage.deliveries import MemoryStore
 from cuebook.storage.erasure import ErasureStore
 from cuebook.storage.failpoints import Failpoints
@@ -59,6 +60,23 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
     @write
     def _delete(self, transaction: Transaction, scope: Scope, conversation: str) -> dict[str, int]:
         return erasure.delete(transaction, scope, conversation)
+
+    def keyed_request(self, scope: Scope, key: str, digest: bytes, *, at: float) -> KeyedRequest:
+        """Return a request with an Idempotency-Key in its stored form; `digest` identifies the request."""
+        return KeyedRequest(tenant=scope.tenant, key=own_key(scope, key), digest=digest, at=at)
+
+    async def answer_of(self, request: KeyedRequest) -> bytes | None:
+        """Return the stored answer of a request with an Idempotency-Key, None if it must run. Raises KeyReused."""
+        return await self.database.read(request.answer)
+
+    async def finish(self, request: KeyedRequest, answer: bytes) -> bytes:
+        """Store the answer of a request, and return the first one stored. Raises KeyReused."""
+        return await self.database.write(lambda transaction: request.finish(transaction, answer))
+
+    @write
+    def drop_answers(self, transaction: Transaction, scope: Scope) -> None:
+        """Delete the stored answers of requests, which may contain data that is about to be erased."""
+        transaction.run("answers_drop", tenant=scope.tenant)
 
     async def check(self, *, whole: bool = False) -> dict[str, Any]:
         """Check that the store works and return its counts; `whole` runs an integrity check of the database."""

@@ -16,6 +16,7 @@ from cuebook.app import gold
 from cuebook.app import json_shapes as shapes
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.gold import Fact, GoldSurvival, QuestionResult
+from cuebook.app.memories.search import listed_items
 from cuebook.app.replay import (
     RecordedCall,
     RecordedPost,
@@ -32,8 +33,10 @@ from cuebook.config import Config, MemoryConfig, SecretsConfig, Settings, StoreC
 from cuebook.engine.proxy.request import RelayCall as Request
 from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
+from cuebook.records.answer import to_wire as answer_to_wire
 from cuebook.records.digest import digest_of
-from cuebook.records.memory import Item, Summary
+from cuebook.records.memory import Item, Scope, Summary
+from cuebook.records.memory_answers import item_entry
 from cuebook.records.turn import Ask, Window
 from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator, CacheTotals, rule_named
 from cuebook.window.post_forms import weigh
@@ -263,7 +266,7 @@ class Stage:
 
 async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], meter: Meter) -> ReplayReport:
     name, told = transcript.conversation, not transcript.questions
-    items = await cue.memory.items(name, ended=True)
+    items = await listed_items(cue.services, Scope(), name, ended=True)
     summary = await cue.memory.summary(name)
     current = [item for item in items if item.valid_to is None]
     markdown = summary.markdown if summary else ""
@@ -300,7 +303,7 @@ def to_wire(report: ReplayReport) -> dict[str, Any]:
     """Return a report as a JSON object, its parts in the shapes of the HTTP API."""
     dated = report.days is not None
     summary = shapes.summary_state(report.summary) if report.summary else None
-    items = [shapes.item(item) for item in report.items]
+    items = [answer_to_wire(item_entry(item, report.title)) for item in report.items]
     if not dated:  # the times were invented for the replay
         summary = summary and summary | {"updatedAt": None, "summaryUptoTimestamp": None}
         items = [item | {"validFrom": None} for item in items]

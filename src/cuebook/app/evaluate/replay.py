@@ -9,9 +9,10 @@ from cuebook.app.cuebook import Cuebook
 from cuebook.app.evaluate.facts import FactToken, tokens_of
 from cuebook.app.evaluate.recall import some
 from cuebook.app.gold import Fact
+from cuebook.app.memories.search import listed_items
 from cuebook.app.replay import RecordedPost, ReplayClock, calls_of, is_system, said_of
 from cuebook.app.transcripts import Transcript
-from cuebook.records.memory import Hit, Item, Summary
+from cuebook.records.memory import Hit, Item, Scope, Summary
 from cuebook.wire.chat_messages import read_message
 
 # ---- survival -------------------------------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ class Rehearsal:
         await self._cue.settle(conversation=name)
         await self._look()
 
-    async def search(self, query: str, limit: int) -> list[Hit]:
+    async def search(self, query: str, limit: int) -> Sequence[Hit]:
         """Search the conversation as its user does."""
         name, user = self._transcript.conversation, self._transcript.user
         return await self._cue.memory.search(query, conversation=name, user=user, limit=limit)
@@ -209,7 +210,7 @@ class Rehearsal:
         self._covered += [list(self._known(self.covered, summary.upto_seq))]
         self._covered += [[] for _ in range(before + 1, summary.version)]  # two passes at once count as one
         self.summary = summary
-        items = await self._cue.memory.items(self._transcript.conversation, ended=True)
+        items = await listed_items(self._cue.services, Scope(), self._transcript.conversation, ended=True)
         holds = memory_state(summary.markdown, items)
         for version in range(before + 1, summary.version + 1):
             for mark in MARKS:

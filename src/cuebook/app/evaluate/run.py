@@ -21,10 +21,12 @@ from cuebook.app.evaluate.items import Cleanness, cleanness
 from cuebook.app.evaluate.recall import DEPTH, EvidenceRecall, answered, questions_of, recall, some
 from cuebook.app.evaluate.replay import Progress, Rehearsal, Survival, added, on_path
 from cuebook.app.gold import Fact
+from cuebook.app.memories.search import listed_items
 from cuebook.app.replay import ReplayClock, ReplayDice
 from cuebook.app.transcripts import Transcript, read_transcripts
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig
 from cuebook.errors import InvalidInput
+from cuebook.records.memory import Scope
 
 #: Default number of questions per conversation.
 QUESTIONS = 200
@@ -134,7 +136,11 @@ async def _report(
     cue: Cuebook, rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int
 ) -> Evaluation:
     passes = rehearsal.summary.version if rehearsal.summary else 0
-    items = [each for each in await cue.memory.items(transcript.conversation) if each.superseded_by is None]
+    items = [
+        each
+        for each in await listed_items(cue.services, Scope(), transcript.conversation)
+        if each.superseded_by is None
+    ]
     return Evaluation(
         title=transcript.title or transcript.conversation,
         conversations=1,

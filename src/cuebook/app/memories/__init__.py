@@ -1,10 +1,5 @@
-"""Long-term memories across conversations, of users, personas and organizations, and knowledge."""
+"""The memory of a project: `cue.memory`."""
 
-from cuebook.app.memories.knowledge import DecayResult, KnowledgeApi
-from cuebook.app.memories.reading import KINDS
+from cuebook.app.memories.search import Memories
 
-__all__ = ["KINDS", "DecayResult", "Memories"]
-
-
-class Memories(KnowledgeApi):
-    """The long-term memories of a project. Each has an owner, and a user sees only their own."""
+__all__ = ["Memories"]

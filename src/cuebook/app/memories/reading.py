@@ -2,22 +2,28 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Annotated, Any
 
+from msgspec import Meta
 from msgspec.structs import replace
 
-from cuebook.app.paging import LIMIT, Cursor, Number, Paged, check_limit, read_cursor, write_cursor
+from cuebook.app.arguments import OWNER, AsOf, CallerOf, Cursor, Ended, Organization, PageSize, Persona, User
+from cuebook.app.namespace import Namespace
+from cuebook.app.paging import LIMIT, read_cursor, write_cursor
 from cuebook.engine.core.conversation_items import as_memory, is_guest, item_of, parted
-from cuebook.engine.core.query_vector import sense
 from cuebook.engine.core.recall import answers
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.interfaces.memories import MemoryQuery
 from cuebook.memory.corrections import corrected, correction_of, says
-from cuebook.memory.knowledge import KNOWLEDGE
 from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, owner_of, persona_place
-from cuebook.records.memory import CATEGORIES, Correction, Dense, Hit, Item, Memory, Place, Scope
+from cuebook.operations import Argument, operation
+from cuebook.records.answer import Page
+from cuebook.records.key import Caller
+from cuebook.records.memory import KINDS, Correction, Dense, Hit, Item, Memory, Place, Scope
+from cuebook.records.memory_answers import StoredMemory, stored_memory
 
 # ---- a conversation's items -----------------------------------------------------------------------------------------
 
@@ -72,35 +78,29 @@ async def _item(services: Services, name: str, user: str | None) -> tuple[str, I
     return results
 
 
-#: All categories: those of items, and those of knowledge.
-KINDS = (*CATEGORIES, *KNOWLEDGE)
 #: Owner of the project's shared knowledge.
 PROJECT = Place("book", "")
 #: Maximum number of full-text candidates of a search,
 FOUND = 200
 #: and minimum per owner: 64 posts find as much as 200 (docs/design/005).
 LEAST = 64
+#: Most memories of a history.
+MOST_HISTORY = 100
+
+MemoryId = Annotated[str, Meta(description="Memory ID from `cuebook memory list`."), Argument(metavar="MEMORY")]
+Category = Annotated[str | None, Meta(description="Only this category."), Argument(metavar="NAME")]
 
 
-class MemoriesAt(Cursor, frozen=True, array_like=True, tag="memories"):
-    """After the memory numbered `after`."""
-
-    after: Number
-
-
-class MemoryReading:
-    """The read operations of `cue.memories`. A user sees only their own."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
+class MemoryReading(Namespace):
+    """The read operations of `cue.memory`. A user sees only their own memories."""
 
     async def places(
         self, *, user: str | None = None, persona: str | None = None, organization: str | None = None
-    ) -> list[Place] | None:
+    ) -> Sequence[Place] | None:
         """Return the owners to search: a user with all their personas, or the given ones; None = all."""
         if user is None and persona is None and organization is None:
             return None
-        found: list[Place] = []
+        found: Any = []
         if user and persona:
             found = [persona_place(user, persona)]
         elif user:  # including personas that are no longer configured
@@ -113,24 +113,7 @@ class MemoryReading:
             raise InvalidInput(msg, where="persona")
         return [*found, *([Place("organization", organization)] if organization else [])]
 
-    async def search(
-        self,
-        query: Query,
-        *,
-        user: str | None = None,
-        persona: str | None = None,
-        organization: str | None = None,
-        scopes: Sequence[str] | None = None,
-        as_of: float | None = None,
-        limit: int = 10,
-    ) -> list[Hit]:
-        """Return memories that match a query, best first: those valid now, or at `as_of` (Unix seconds)."""
-        dense = await sense(self._services, query.text)
-        return await self.answer(
-            query, dense, user=user, persona=persona, organization=organization, scopes=scopes, as_of=as_of, limit=limit
-        )
-
-    async def answer(
+    async def _matching(
         self,
         query: Query,
         dense: Dense | None,
@@ -141,7 +124,7 @@ class MemoryReading:
         scopes: Sequence[str] | None,
         as_of: float | None,
         limit: int,
-    ) -> list[Hit]:
+    ) -> Sequence[Hit]:
         """Return memories that match a query whose vector is already computed, best first."""
         wanted = SCOPES if scopes is None else scopes
         named = await self.places(user=user, persona=persona, organization=organization) or []
@@ -153,29 +136,28 @@ class MemoryReading:
         memories = tuple(each for each in matched.memories if _holds(each, as_of))
         return answers(replace(matched, memories=memories), query, limit=limit, count=self._services.count)
 
-    async def page(
+    @operation("GET /api/memories", role="viewer")
+    async def list(
         self,
         *,
-        user: str | None = None,
-        persona: str | None = None,
-        organization: str | None = None,
-        category: str | None = None,
-        ended: bool = False,
-        as_of: float | None = None,
-        limit: int = LIMIT,
-        cursor: str | None = None,
-    ) -> Paged[Memory]:
-        """Return a page of memories, oldest first; with `ended`, also those that are no longer valid.
-
-        With `as_of` (Unix seconds), those valid at that time.
-        """
-        check_limit(limit)
+        user: User = None,
+        persona: Persona = None,
+        organization: Organization = None,
+        category: Category = None,
+        ended: Ended = False,
+        as_of: AsOf = None,
+        limit: PageSize = LIMIT,
+        cursor: Cursor = None,
+        caller: CallerOf = OWNER,
+    ) -> Page[StoredMemory]:
+        """List memories across conversations, oldest first."""
         if category is not None and category not in KINDS:
             msg = f"category: unknown category {category!r}. Available: {', '.join(KINDS)}."
             raise InvalidInput(msg, where="category")
-        after = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
+        after = int(read_cursor(cursor, "memories")[0]) if cursor is not None else 0
         places = await self.places(user=user, persona=persona, organization=organization)
-        memories, store, scope = list[Memory](), self._services.store.memories, Scope(user=user)
+        store, scope = self._services.store.memories, Scope(user=user)
+        memories: Any = []
         past, batch = (ended, limit + 1) if as_of is None else (True, max(FOUND, limit + 1))
         while len(memories) <= limit:
             some = await store.page(scope, places, ended=past, category=category, after=after, limit=batch)
@@ -183,33 +165,85 @@ class MemoryReading:
             if len(some) < batch:
                 break
             after = some[-1].no
-        more = write_cursor(MemoriesAt(0, memories[limit - 1].no)) if len(memories) > limit else None
-        return Paged(tuple(memories[:limit]), more)
+        more = write_cursor("memories", memories[limit - 1].no) if len(memories) > limit else None
+        items = tuple(stored_memory(each) for each in memories[:limit] if may_know(caller, each))
+        return Page(items=items, next=more)
 
-    async def get(self, id: str, *, user: str | None = None, organization: str | None = None) -> Memory:  # noqa: A002
-        """Return a memory by its id, or an item of a conversation by `item:CONVERSATION:ID`.
+    @operation("GET /api/memories/{memory}", role="viewer")
+    async def get(
+        self, memory: MemoryId, *, user: User = None, organization: Organization = None, caller: CallerOf = OWNER
+    ) -> StoredMemory:
+        """Return a memory with its source posts, or an item of a conversation by `item:CONVERSATION:ID`.
 
         Raises NotFound, also for another user's memory.
         """
-        if parted(id):
-            return await get_item(self._services, id, user)
+        found = await self._get(memory, user=user, organization=organization)
+        if not may_know(caller, found):
+            raise missing(memory)
+        return stored_memory(found)
+
+    @operation(
+        "GET /api/memories/{memory}/history",
+        role="viewer",
+        cli="memory history",
+        examples=("cuebook memory history 1f0c9a7be2d44c31",),
+    )
+    async def history(
+        self, memory: MemoryId, *, user: User = None, organization: Organization = None, caller: CallerOf = OWNER
+    ) -> Page[StoredMemory]:
+        """Return a memory with those that it superseded and those that superseded it, newest first. Raises NotFound."""
+        found = await self._get(memory, user=user, organization=organization)
+        if not may_know(caller, found):
+            raise missing(memory)
+        after = await self._linked(found, "ended_by", user, organization)
+        newest = after[-1] if after else found
+        chain = [newest, *await self._linked(newest, "supersedes", user, organization)]
+        if found.id not in {each.id for each in chain}:
+            chain = [*reversed(after), found, *await self._linked(found, "supersedes", user, organization)]
+        return Page(items=tuple(map(stored_memory, chain)))
+
+    async def _linked(self, memory: Memory, link: str, user: str | None, organization: str | None) -> Sequence[Memory]:
+        """Return the memories that a link leads to one after the other."""
+        linked = [memory][:0]
+        seen = {memory.id}
+        while (name := getattr(memory, link)) and name not in seen and len(seen) < MOST_HISTORY:
+            seen.add(name)
+            try:
+                memory = await self._get(name, user=user, organization=organization)
+            except NotFound:
+                break
+            linked.append(memory)
+        return linked
+
+    async def _get(self, memory: str, *, user: str | None = None, organization: str | None = None) -> Memory:
+        """Return a memory as it is stored. Raises NotFound."""
+        if parted(memory):
+            return await get_item(self._services, memory, user)
         places = await self.places(user=user, organization=organization)
-        memories = await self._services.store.memories.get(Scope(user=user), id.removeprefix("memory:"))
-        for each in memories:
+        for each in await self._services.store.memories.get(Scope(user=user), memory.removeprefix("memory:")):
             if places is None or each.place in places or each.place == PROJECT:
                 return each
-        raise missing(id)
+        raise missing(memory)
 
-    async def export(self, *, user: str | None = None, organization: str | None = None) -> AsyncGenerator[Memory, None]:
+    async def export(
+        self, *, user: str | None = None, organization: str | None = None, caller: Caller = OWNER
+    ) -> AsyncGenerator[StoredMemory, None]:
         """Yield all memories of a user or an organization with their sources, including ended ones."""
         cursor: str | None = None
         while True:
-            page = await self.page(user=user, organization=organization, ended=True, limit=200, cursor=cursor)
+            page = await self.list(
+                user=user, organization=organization, ended=True, limit=200, cursor=cursor, caller=caller
+            )
             for each in page.items:
                 yield each
-            if page.cursor is None:
+            if page.next is None:
                 return
-            cursor = page.cursor
+            cursor = page.next
+
+
+def may_know(caller: Caller, memory: Memory) -> bool:
+    """Return whether a caller may read a memory; an organization's only with its own keys."""
+    return memory.place.kind != "organization" or caller.belongs_to(memory.place.id)
 
 
 def _holds(memory: Memory, as_of: float | None) -> bool:

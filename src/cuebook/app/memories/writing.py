@@ -1,48 +1,118 @@
-"""Correct and delete long-term memories by hand, with optimistic locking: retry after a concurrent change."""
+"""Add, correct and delete long-term memories by hand, with optimistic locking: retry after a concurrent change."""
 
+import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
 from msgspec.structs import replace
 
-from cuebook.app.memories.reading import PROJECT, MemoryReading, check_item, correct_item, missing, tell
+from cuebook.app.arguments import OWNER, CallerOf, IdempotencyKey, Organization, User
+from cuebook.app.memories.reading import PROJECT, MemoryId, MemoryReading, check_item, correct_item, missing, tell
 from cuebook.engine.core.conversation_items import parted
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
 from cuebook.interfaces.memories import PlaceChange
 from cuebook.memory.corrections import corrections_of
-from cuebook.memory.knowledge import KNOWLEDGE
+from cuebook.memory.knowledge import FIRST, REPEAT, raised, same
 from cuebook.memory.owner_memories import memory_id
+from cuebook.operations import Argument, operation
 from cuebook.records.erasure import Receipt, Target
-from cuebook.records.memory import Correction, Memory, Place, Scope
+from cuebook.records.key import Caller
+from cuebook.records.memory import KNOWLEDGE, Correction, Memory, Place, Scope
+from cuebook.records.memory_answers import StoredMemory, stored_memory
 
 #: Maximum number of attempts after concurrent changes.
 RETRIES = 20
+#: Maximum length of a key, in characters: a longer text is its own key by its beginning and a digest.
+MAX_KEY = 200
+_BEGINNING = 160
+#: Default category: a memory of a user is about that user, one without a user is about the subject matter.
+OF_A_USER, OF_NOBODY = "user_preference", "domain"
+
+Text = Annotated[
+    str,
+    Meta(min_length=1, description="Text to remember, as a self-contained sentence."),
+    Argument(metavar="TEXT"),
+]
 
 
 class MemoryWriting(MemoryReading):
-    """The write operations of `cue.memories`."""
+    """The write operations of `cue.memory`."""
 
-    async def correct(
+    @operation(
+        "POST /api/memories",
+        role="editor",
+        status=201,
+        cli="memory add",
+        stores=True,
+        examples=('cuebook memory add "The printer is on floor 3."', 'cuebook memory add "Prefers tea." --user ann'),
+    )
+    async def add(
         self,
-        id: str,  # noqa: A002  # the wire's name
-        text: str,
+        text: Text,
         *,
-        user: str | None = None,
-        organization: str | None = None,
-    ) -> Memory:
-        """Replace the text of a wrong memory and return the new memory; the old text is deleted.
+        category: Annotated[
+            str | None, Meta(description="Kind of knowledge. Default: user_preference for a user, else domain.")
+        ] = None,
+        key: Annotated[
+            str | None, Meta(description="Subject of the memory. A new text for the same key supersedes the old one.")
+        ] = None,
+        user: User = None,
+        idempotency_key: IdempotencyKey = None,
+    ) -> StoredMemory:
+        """Store a text as a memory of a user, or of the whole project.
+
+        A text with the same `key` replaces the earlier one. Without `key` the text is its own key, and storing it again
+        only raises its confidence. Raises InvalidInput, Conflict.
+        """
+        check_text(text, "text")
+        if not text.strip():
+            msg = "text: empty. Provide the text to remember."
+            raise InvalidInput(msg, where="text")
+        kind = category or (OF_A_USER if user else OF_NOBODY)
+        return stored_memory(await self._put(kind, key or _own_key(text), text, user=user))
+
+    @operation(
+        "PATCH /api/memories/{memory}",
+        role="editor",
+        cli="memory correct",
+        tool="correct",
+        stores=True,
+        examples=(
+            'cuebook memory correct 1f0c9a7be2d44c31 "Lives in Bergen."',
+            'cuebook memory correct item:c1:1f0c9a7be2d44c31 "Lives in Bergen." --user ann',
+        ),
+    )
+    async def update(
+        self,
+        memory: MemoryId,
+        text: Annotated[str, Meta(min_length=1, description="Corrected text."), Argument(metavar="TEXT")],
+        *,
+        user: User = None,
+        organization: Organization = None,
+        caller: CallerOf = OWNER,
+        idempotency_key: IdempotencyKey = None,
+    ) -> StoredMemory:
+        """Correct the text of a memory. The old text is erased, and the ID changes with the text.
 
         Raises NotFound, and Denied for a memory of the project if a user or an organization is given.
         """
+        _check_owner(caller, "Correcting", user, organization)
+        return stored_memory(await self._correct(memory, text, user=user, organization=organization))
+
+    async def _correct(
+        self, memory: str, text: str, *, user: str | None = None, organization: str | None = None
+    ) -> Memory:
         text = self._said(text, "text")
-        if parted(id):
+        if parted(memory):
             return await correct_item(
-                self._services, id, text, user=user, also=lambda each: self.correct(each.id, text)
+                self._services, memory, text, user=user, also=lambda each: self._correct(each.id, text)
             )
-        names = [id]
+        names = [memory]
+        await self._services.store.drop_answers(Scope())  # they may contain the old text
         for _ in range(RETRIES):
             generation, old = await self._at(names, user=user, organization=organization)
             now = self._services.clock.now()
@@ -59,29 +129,74 @@ class MemoryWriting(MemoryReading):
             if await self._save(old.place, generation, changed, corrections):
                 await tell(self._services, corrections)
                 return new
-            names = [id, own]  # a concurrent correction may have the same text
+            names = [memory, own]  # a concurrent correction may have the same text
         raise busy()
 
-    async def remove(self, id: str, *, user: str | None = None, organization: str | None = None) -> Receipt:  # noqa: A002
-        """Delete a memory and its words in stored windows, and return the receipt.
+    @operation("DELETE /api/memories/{memory}", role="editor", wrap="receipt")
+    async def delete(
+        self, memory: MemoryId, *, user: User = None, organization: Organization = None, caller: CallerOf = OWNER
+    ) -> Receipt:
+        """Forget a memory, also in recorded windows. It is not derived from earlier posts again.
 
         Raises NotFound, Conflict naming a hold, and, if a user or an organization is given, Denied for the project's.
         """
-        memory = await self._own(id, user=user, organization=organization)
-        scope = Scope(user=user) if parted(id) else Scope()
-        return await forget(self._services, scope, Target("memory", (memory.id,)))
+        _check_owner(caller, "Forgetting", user, organization)
+        found = await self._own(memory, user=user, organization=organization)
+        scope = Scope(user=user) if parted(memory) else Scope()
+        return await forget(self._services, scope, Target("memory", (found.id,)))
 
-    async def _own(self, id: str, *, user: str | None, organization: str | None) -> Memory:  # noqa: A002
+    async def _put(
+        self, category: str, key: str, value: str, *, user: str | None, confidence: float | None = None
+    ) -> Memory:
+        """Store knowledge under a category and a key. Raises InvalidInput, Conflict."""
+        check_knowledge(category)
+        if not key.strip() or len(key) > MAX_KEY:
+            msg = f"key: expected 1 to {MAX_KEY} characters"
+            raise InvalidInput(msg, where="key")
+        key, value = self._said(key, "key"), self._said(value, "value")
+        place = Place("user", user) if user else PROJECT
+        for _ in range(RETRIES):
+            if (memory := await self._try_put(place, (category, key, value), confidence)) is not None:
+                return memory
+        raise busy()
+
+    async def _try_put(self, place: Place, values: tuple[str, str, str], confidence: float | None) -> Memory | None:
+        category, key, value = values
+        own, now = memory_id(place, category, key), self._services.clock.now()
+        store = self._services.store.memories
+        generation, _ = await store.place(Scope(), place, near=())
+        memories = await store.get(Scope(), own, places=[place])
+        before = memories[0] if memories else None
+        sure = FIRST if confidence is None else confidence
+        fresh = Memory(
+            id=own, place=place, category=category, name=key, text=value, confidence=sure, used_at=now,
+            valid_from=now, written=True, uses=1,
+        )  # fmt: skip
+        if before is None:
+            changed = [fresh]
+        elif same(before.text, value):
+            sure = raised(before.confidence, REPEAT) if confidence is None else max(before.confidence, confidence)
+            fresh = replace(before, confidence=sure, uses=before.uses + 1, used_at=now, valid_to=None)
+            changed = [fresh]
+        else:
+            since = max(now, before.valid_from)  # the clock may be set back, or stand still
+            own = memory_id(place, category, f"{key}|{before.text}|{since}|{generation}")
+            past = replace(before, no=0, id=own, valid_to=since, ended_by=fresh.id)
+            fresh = replace(fresh, no=before.no, supersedes=past.id, created_at=before.created_at, valid_from=since)
+            changed = [past, fresh]
+        return fresh if await self._save(place, generation, changed) else None
+
+    async def _own(self, memory: str, *, user: str | None, organization: str | None) -> Memory:
         """Return a memory if the user or organization may change it: the project's memories are read-only for them.
 
         Raises NotFound, Denied.
         """
-        memory = await self.get(id, user=user, organization=organization)
-        await check_item(self._services, id, user)
-        if memory.place == PROJECT and (user is not None or organization is not None):
-            msg = f"Cannot change memory {id!r}: it belongs to the project. Omit user and organization."
+        found = await self._get(memory, user=user, organization=organization)
+        await check_item(self._services, memory, user)
+        if found.place == PROJECT and (user is not None or organization is not None):
+            msg = f"Cannot change memory {memory!r}: it belongs to the project. Omit user and organization."
             raise Denied(msg)
-        return memory
+        return found
 
     async def _at(self, names: Sequence[str], *, user: str | None, organization: str | None) -> tuple[int, Memory]:
         for name in names[:-1]:
@@ -120,3 +235,25 @@ class MemoryWriting(MemoryReading):
 def busy() -> Conflict:
     """Return the error for too many concurrent changes."""
     return Conflict("Cannot save: these memories were changed concurrently. Try again.")
+
+
+def check_knowledge(category: str) -> None:
+    """Check a category of knowledge. Raises InvalidInput."""
+    if category not in KNOWLEDGE:
+        msg = f"category: unknown category {category!r}. Available: {', '.join(KNOWLEDGE)}."
+        raise InvalidInput(msg, where="category")
+
+
+def _check_owner(caller: Caller, doing: str, user: str | None, organization: str | None) -> None:
+    """Check that the caller may change an organization's memory, or anyone's without a user. Raises Denied."""
+    if organization:
+        caller.need("admin", f"{doing} an organization's memory")
+    elif user is None:
+        caller.need("owner", f"{doing} other users' memories")
+
+
+def _own_key(text: str) -> str:
+    content = " ".join(text.split())
+    if len(content) <= MAX_KEY:
+        return content
+    return f"{content[:_BEGINNING]}… {hashlib.blake2b(content.encode(), digest_size=8).hexdigest()}"

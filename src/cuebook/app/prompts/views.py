@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.paging import LIMIT, Cursor, Number, check_limit, no_cursor, read_cursor, write_cursor
+from cuebook.app.paging import LIMIT, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.prompts import Prompts, lookup
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lint as linting
@@ -25,34 +25,12 @@ Page = tuple[list[Wire], str | None]
 _ALL_EVENTS = 1_000_000
 
 
-class PromptsAt(Cursor, frozen=True, array_like=True, tag="prompts"):
-    """After the prompt `slug`, among those that begin with `prefix`."""
-
-    prefix: str
-    slug: str
-
-
-class KeysAt(Cursor, frozen=True, array_like=True, tag="keys"):
-    """After the row `key` of the list `name`, which is sorted by key."""
-
-    name: str
-    key: str
-
-
-class EventsAt(Cursor, frozen=True, array_like=True, tag="events"):
-    """Before the oldest `left` events of the list `name`."""
-
-    name: str
-    left: Number
-
-
 async def prompts_page(prompts: Prompts, *, prefix: str = "", limit: int = LIMIT, cursor: str | None = None) -> Page:
     """Return a page of prompts, sorted by name."""
-    start = read_cursor(cursor, PromptsAt, no=0) if cursor is not None else PromptsAt(0, prefix, "")
-    if start.prefix != prefix:
-        raise no_cursor(cursor or "")
-    family_page = await prompts.page(prefix=prefix, limit=limit, after=start.slug)
-    more = write_cursor(PromptsAt(0, prefix, family_page.next)) if family_page.next is not None else None
+    name = f"prompts {prefix}"
+    after = str(read_cursor(cursor, name)[0]) if cursor is not None else ""
+    family_page = await prompts.page(prefix=prefix, limit=limit, after=after)
+    more = write_cursor(name, family_page.next) if family_page.next is not None else None
     return [shapes.family(each) for each in family_page.items], more
 
 
@@ -113,14 +91,15 @@ async def history_page(prompts: Prompts, slug: str, *, limit: int | None = None,
     """Return a page of a prompt's change history, newest first."""
     family = await prompts.family(slug)
     prompt_events = await prompts.events(family.slug, limit=_ALL_EVENTS)
-    start = read_cursor(cursor, EventsAt, no=0) if cursor is not None else EventsAt(0, family.slug, len(prompt_events))
-    if start.name != family.slug or start.left > len(prompt_events):
+    name = f"events {family.slug}"
+    count = int(read_cursor(cursor, name)[0]) if cursor is not None else len(prompt_events)
+    if count > len(prompt_events):
         raise no_cursor(cursor or "")
-    left = prompt_events[len(prompt_events) - start.left :]
+    left = prompt_events[len(prompt_events) - count :]
     if limit is None and cursor is None:
         return [shapes.event(each) for each in left], None
     shown = left[: _checked(limit)]
-    more = write_cursor(EventsAt(0, family.slug, len(left) - len(shown))) if len(left) > len(shown) else None
+    more = write_cursor(name, len(left) - len(shown)) if len(left) > len(shown) else None
     return [shapes.event(each) for each in shown], more
 
 
@@ -174,12 +153,10 @@ def _page(
     """Return a page of rows sorted by key."""
     if limit is None and cursor is None:
         return rows, None
-    start = read_cursor(cursor, KeysAt, no=0) if cursor is not None else KeysAt(0, name, "")
-    if start.name != name:
-        raise no_cursor(cursor or "")
-    left = [each for each in rows if key(each) > start.key]
+    after = str(read_cursor(cursor, name)[0]) if cursor is not None else ""
+    left = [each for each in rows if key(each) > after]
     entries = left[: _checked(limit)]
-    return entries, write_cursor(KeysAt(0, name, key(entries[-1]))) if len(left) > len(entries) else None
+    return entries, write_cursor(name, key(entries[-1])) if len(left) > len(entries) else None
 
 
 def _checked(limit: int | None) -> int:

@@ -1,12 +1,13 @@
 """Analyze a conversation's posts, compute its token budget, and count what is stored in memory."""
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
+from cuebook.app.arguments import OWNER, CallerOf, Conversation, OnlyConversation, User
+from cuebook.app.namespace import Namespace
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.optimizer import analyze
 from cuebook.memory.actions import ActionType
+from cuebook.operations import operation
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import TuningState
 from cuebook.window.budget import allot, untuned
@@ -68,13 +69,17 @@ class MemoryStats(Struct, frozen=True, kw_only=True, rename="camel"):
     compressed: int
 
 
-class MemoryAnalysis:
+class MemoryAnalysis(Namespace):
     """The analysis operations of `cue.memory`."""
 
-    _services: Services
-
-    async def analyze(self, conversation: str, *, user: str | None = None) -> Judgement:
-        """Return an analysis of a conversation's posts with suggested actions. Changes nothing. Raises NotFound."""
+    @operation(
+        "POST /learning/memory/analyze",
+        role="viewer",
+        cli="memory analyze",
+        examples=("cuebook memory analyze c1", "cuebook memory analyze c1 --json"),
+    )
+    async def analyze(self, conversation: Conversation, *, user: User = None) -> Judgement:
+        """Find relevant and redundant posts. Suggests actions and changes nothing. Raises NotFound."""
         analysis = await analyze(self._services, Scope(user=user), conversation)
         actions = tuple(
             Suggestion(type=each.type, post_id=analysis.ledger.ids[each.number], reason=each.reason)
@@ -88,22 +93,32 @@ class MemoryAnalysis:
             token_usage=analysis.judged.used,
         )
 
+    @operation(
+        "GET /learning/memory/stats",
+        role="viewer",
+        cli="memory stats",
+        examples=("cuebook memory stats", "cuebook memory stats c1"),
+    )
     async def stats(
-        self, conversation: str | None = None, *, user: str | None = None, organizations: Sequence[str] | None = None
+        self, conversation: OnlyConversation = None, *, user: User = None, caller: CallerOf = OWNER
     ) -> MemoryStats:
-        """Return the counts of stored memory, of a conversation or of all that a user may see. Raises NotFound.
-
-        Without `user`, `organizations` limits which organizations' memories are counted (default: all).
-        """
-        tally = await self._services.store.tuning.tally(Scope(user=user), conversation, organizations=organizations)
+        """Count posts, items and memories by tier, of a conversation or of all. Raises NotFound."""
+        own = None if caller.may("owner") else caller.organizations
+        tally = await self._services.store.tuning.tally(Scope(user=user), conversation, organizations=own)
         return MemoryStats(
             total=tally.short_term + tally.long_term + tally.cross_session,
             by_type=ByType(short_term=tally.short_term, long_term=tally.long_term, cross_session=tally.cross_session),
             compressed=tally.compressed,
         )
 
-    async def budget(self, conversation: str | None = None, *, user: str | None = None) -> Budget:
-        """Return the tokens that posts may use of a prompt, and those that a conversation's use. Raises NotFound."""
+    @operation(
+        "GET /learning/memory/budget",
+        role="viewer",
+        cli="memory budget",
+        examples=("cuebook memory budget", "cuebook memory budget c1 --json"),
+    )
+    async def budget(self, conversation: OnlyConversation = None, *, user: User = None) -> Budget:
+        """Show the token budget for posts and its use. Raises NotFound."""
         tuning, used = untuned(self._services.settings.limits), 0
         if conversation is not None:
             analysis = await analyze(self._services, Scope(user=user), conversation)

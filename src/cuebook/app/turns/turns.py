@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app import json_shapes as shapes
-from cuebook.app.paging import LIMIT, Paged, TurnsAt, check_limit, read_cursor, write_cursor
+from cuebook.app.paging import LIMIT, check_limit, read_cursor, write_cursor
 from cuebook.app.turns import feedback
 from cuebook.app.turns.mood import reflection_shape
 from cuebook.app.turns.what_if import to_wire, what_if
@@ -17,6 +17,7 @@ from cuebook.engine.replay.redecide import WindowDiff
 from cuebook.engine.turn.compare import render_again
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Alignment
+from cuebook.records.answer import Page
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.digest import messages_digest
 from cuebook.records.memory import Scope
@@ -74,17 +75,18 @@ class Turns:
 
     async def page(
         self, conversation: str, *, user: str | None = None, limit: int = LIMIT, cursor: str | None = None
-    ) -> Paged[Turn]:
+    ) -> Page[Turn]:
         """Return a page of all turns, oldest first."""
         scope = Scope(user=user)
         found = await self._services.store.conversation(scope, conversation)
-        start = read_cursor(cursor, TurnsAt, no=found.no) if cursor is not None else TurnsAt(found.no, 0)
+        start = int(read_cursor(cursor, "turns", no=found.no)[0]) if cursor is not None else 0
         check_limit(limit)
-        last = min(start.n + limit, found.turns)
-        turns = [await self._services.store.turn(scope, conversation, n) for n in range(start.n + 1, last + 1)]
+        last = min(start + limit, found.turns)
+        turns = [await self._services.store.turn(scope, conversation, n) for n in range(start + 1, last + 1)]
         if _is_guest(found, scope):
             turns = list(map(_for_guest, turns))
-        return Paged(tuple(turns), write_cursor(TurnsAt(found.no, last)) if last < found.turns else None)
+        more = write_cursor("turns", last, no=found.no) if last < found.turns else None
+        return Page(items=tuple(turns), next=more)
 
     async def show(
         self, conversation: str, n: int, *, step: int | None = None, user: str | None = None

@@ -9,7 +9,7 @@ import typer
 
 from cuebook.app import json_shapes as shapes
 from cuebook.app.blocking import BlockingCuebook
-from cuebook.app.paging import LIMIT, Paged
+from cuebook.app.paging import LIMIT
 from cuebook.app.setup.atomic_files import write_whole
 from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
 from cuebook.app.transcripts.write import Format
@@ -18,6 +18,7 @@ from cuebook.cli.output import screen
 from cuebook.cli.output.post import lines_of
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, InvalidInput
+from cuebook.records.answer import Page
 from cuebook.records.expression import counted
 from cuebook.records.memory import DEFAULT_TENANT
 
@@ -54,7 +55,7 @@ def list_(
     if state.json:
         with state.open() as cue:
             paged = cue.conversations.listed(q=find, user=user, limit=limit, cursor=cursor)
-        screen.say_json({"items": list(paged.items)} | ({"next": paged.cursor} if paged.cursor else {}))
+        screen.say_json({"items": list(paged.items)} | ({"next": paged.next} if paged.next else {}))
         return
     with state.open() as cue:
         page = cue.conversations.list(q=find, user=user, limit=limit, cursor=cursor)
@@ -100,14 +101,16 @@ def show(
         blocking_conversations = cue.conversations
         about = blocking_conversations.describe(conversation, user=user)
         if limit is None and cursor is None:
-            page = Paged(tuple(blocking_conversations.posts(conversation, user=user, branches=branches, last=last)))
+            page: Page[Any] = Page(
+                items=tuple(blocking_conversations.posts(conversation, user=user, branches=branches, last=last))
+            )
         else:
             page = blocking_conversations.posts_page(
                 conversation, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor
             )
         posts, ids = page.items, blocking_conversations.ids(conversation, page.items, user=user)
     if state.json:
-        more = {"next": page.cursor} if page.cursor else {}
+        more = {"next": page.next} if page.next else {}
         screen.say_json(about | {"posts": [shapes.post(each, ids) for each in posts]} | more)
         return
     speakers = ", ".join(filter(None, (about["userId"], about["personaId"])))
@@ -120,8 +123,8 @@ def show(
         half = " (interrupted)" if post.state == "interrupted" else ""
         screen.heading(f"\n{post.seq} {post.sender} {_minute(post.created_at)}{branch}{half}".strip())
         screen.say("\n".join(lines_of(post)))
-    if page.cursor:
-        screen.say(f"\nmore results: --cursor {page.cursor}")
+    if page.next:
+        screen.say(f"\nmore results: --cursor {page.next}")
 
 
 @command(

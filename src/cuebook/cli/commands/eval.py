@@ -12,7 +12,6 @@ from cuebook.app.evaluate import QUESTIONS, CurrentFacts, Evaluation, evaluate, 
 from cuebook.app.evaluate.items import Cleanness
 from cuebook.app.evaluate.recall import EvidenceRecall
 from cuebook.app.evaluate.replay import Survival
-from cuebook.app.forgetting import receipt_shape
 from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, Utilities, Utility, cost_to_wire
 from cuebook.app.reports.memory_use import to_wire as utility_to_wire
 from cuebook.cli.group import User, command, new_app
@@ -141,7 +140,7 @@ def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, y
 
     utilities, receipt = asyncio.run(measured())
     if state.json:
-        screen.say_json(utility_to_wire(utilities) | {"receipt": receipt_shape(receipt) if receipt else None})
+        screen.say_json(utility_to_wire(utilities) | {"receipt": receipt})
     elif receipt:
         screen.say(f"memories forgotten; receipt: {receipt.id}")
     if prune and receipt is None and any(each.prunes for each in utilities.items):

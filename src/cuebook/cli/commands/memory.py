@@ -1,33 +1,23 @@
-"""Commands `cuebook memory`: search, list, correct, export and show memories and summaries; compress text."""
+"""Commands `cuebook memory`: most are derived from operations; these print, read or ask in their own way."""
 
 import sys
-from collections.abc import Mapping
-from datetime import datetime, tzinfo
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from cuebook.app import json_shapes as shapes
 from cuebook.app.blocking import BlockingCuebook
-from cuebook.app.memories import json_shapes as memory_shapes
-from cuebook.app.paging import LIMIT, Paged
-from cuebook.cli.commands import memory_judge
+from cuebook.app.paging import LIMIT
+from cuebook.app.turns.analysis import Budget, Judgement, MemoryStats
 from cuebook.cli.commands.memory_forget import add_to
-from cuebook.cli.group import (
-    DAYS,
-    Conversation,
-    Cursor,
-    Organization,
-    PageLimit,
-    TimeZone,
-    User,
-    command,
-    new_app,
-    seconds,
-)
+from cuebook.cli.group import DAYS, Cursor, Organization, PageLimit, User, command, new_app, seconds
+from cuebook.cli.operations import add_operations, print_answer
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.errors import NotFound
+from cuebook.records.answer import to_wire
+from cuebook.records.expression import counted
 from cuebook.records.memory import Hit
 
 app = new_app(
@@ -35,80 +25,63 @@ app = new_app(
     'cuebook memory search "when does the lease end"',
     "cuebook memory show c1",
 )
-app.registered_commands += memory_judge.app.registered_commands
 
 
-@command(app, 'cuebook memory search "when does the lease end"', "cuebook memory search budget --user ann --scope user")
-def search(
-    state: State,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Question or keywords.", show_default=False)],
+def print_hits(
+    hits: list[Hit],
     *,
-    conversation: Annotated[
-        str | None, typer.Option("--conversation", metavar="ID", help="Search only this conversation.")
-    ] = None,
-    user: User = None,
-    persona: Annotated[
-        str | None, typer.Option("--persona", metavar="ID", help="Include memories of this persona.")
-    ] = None,
-    organization: Organization = None,
-    scope: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--scope",
-            metavar="S",
-            help="Search only this scope: conversation, user, persona, organization; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    as_of: Annotated[
-        datetime | None,
-        typer.Option(
-            "--as-of", metavar="DATE", formats=DAYS, help="Search the memories as of the start of this date (UTC)."
-        ),
-    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show the scores of each result, from 0 to 1: keywords, meaning and others."),
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="Show at most N results.")] = 10,
-    token_budget: Annotated[
-        int | None, typer.Option("--token-budget", metavar="N", min=1, help="Limit the results to N tokens.")
-    ] = None,
-    time_zone: TimeZone = None,
 ) -> None:
-    """Search messages and memories, best match first."""
-    with state.open() as cue:
-        hits = cue.memory.search(
-            query,
-            conversation=conversation,
-            user=user,
-            persona=persona,
-            organization=organization,
-            scopes=scope or None,
-            as_of=seconds(as_of),
-            limit=limit,
-            token_budget=token_budget,
-            time_zone=time_zone,
-        )
-        zone = cue.memory.zone(conversation=conversation, user=user, time_zone=time_zone)
-    if state.json:
-        screen.say_json({"hits": [shapes.hit(hit) for hit in hits]})
-        return
+    """Print search results, best first."""
     if not hits:
         screen.say("no results")
+    one = len({hit.conversation for hit in hits}) == 1
     for number, hit in enumerate(hits, 1):
-        _say_hit(number, hit, zone, explain=explain, named=conversation is not None)
+        source = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
+        within = f" · {hit.conversation}" if not one and hit.conversation else ""
+        sources = f"{within} · {', '.join(hit.sources)}" if hit.sources else ""
+        why = f" · {hit.why}" if explain and hit.why else ""
+        screen.heading(f"{number}. {hit.day} {source}{sources} · {hit.score:.2f}{why}")
+        screen.say(f"   {screen.line_of(hit.text, 300)}")
 
 
-def _say_hit(number: int, hit: Hit, zone: tzinfo, *, explain: bool, named: bool) -> None:
-    """Print a search result; `named` omits the conversation."""
-    when = shapes.day(hit.timestamp, zone)
-    source = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
-    within = f" · {hit.conversation}" if not named and hit.conversation else ""
-    sources = f"{within} · {', '.join(hit.sources)}" if hit.sources else ""
-    why = f" · {hit.why}" if explain and hit.why else ""
-    screen.heading(f"{number}. {when} {source}{sources} · {hit.score:.2f}{why}")
-    screen.say(f"   {screen.line_of(hit.text, 300)}")
+def print_analysis(found: Judgement) -> None:
+    """Print the counts of posts and the suggested actions."""
+    screen.say(
+        f"{counted(found.total_entries, 'post')}, {found.relevant_entries:,} relevant, "
+        f"{found.redundant_entries:,} redundant; {found.token_usage:,} tokens after the summary"
+    )
+    if found.suggested_actions:
+        rows = [(each.type, each.post_id, each.reason) for each in found.suggested_actions]
+        screen.table(("action", "post", "reason"), rows)
+
+
+def print_stats(found: MemoryStats) -> None:
+    """Print the counts by tier."""
+    rows = [
+        ("short-term (posts)", f"{found.by_type.short_term:,}"),
+        ("  of them summarized", f"{found.compressed:,}"),
+        ("long-term (items)", f"{found.by_type.long_term:,}"),
+        ("cross-session (memories)", f"{found.by_type.cross_session:,}"),
+    ]
+    screen.table(("tier", "count"), rows, right=("count",))
+
+
+def print_budget(found: Budget) -> None:
+    """Print the budget as a bar, and the settings that it is computed from."""
+    share = min(1.0, found.usage_percent / 100)
+    screen.say(
+        f"{found.used:,} of {found.budget:,} tokens, {found.usage_percent:g}% {screen.bar(share)}".rstrip()
+        + (" · summarization due" if found.should_compress else "")
+    )
+    screen.say(
+        f"context {found.config.max_context_tokens:,} tokens, {found.config.response_reserve_tokens:,} reserved for "
+        f"the reply and {found.config.system_prompt_tokens:,} for the system prompt; summarization starts at "
+        f"{found.config.compression_trigger_ratio:.0%}; newest {found.config.full_message_window} posts kept verbatim"
+    )
 
 
 @command(
@@ -139,109 +112,32 @@ def list_(
     user: User = None,
 ) -> None:
     """List the memories of a conversation, or the cross-conversation memories."""
-    if conversation is None:
-        asked: dict[str, Any] = {"ended": ended, "as_of": seconds(as_of), "limit": limit or LIMIT, "cursor": cursor}
-        _list_across(state, user, organization, asked)
-        return
-    asked = {"user": user, "ended": ended, "as_of": seconds(as_of)}
+    asked: Any = {"user": user, "ended": ended, "as_of": seconds(as_of), "cursor": cursor}
     with state.open() as cue:
-        if limit is None and cursor is None:
-            page = Paged(tuple(cue.memory.items(conversation, **asked)))
+        if conversation is not None:
+            page: Any = cue.memory.items(conversation, limit=limit, **asked)
         else:
-            page = cue.memory.items_page(conversation, **asked, limit=limit or LIMIT, cursor=cursor)
-    items = page.items
+            page = cue.memory.list(organization=organization, **asked, limit=limit or LIMIT)
     if state.json:
-        screen.say_json(
-            {"items": [shapes.item(each, conversation) for each in items]}
-            | ({"next": page.cursor} if page.cursor else {})
-        )
-        return
-    if not items:
-        screen.say(
-            "no memories at that time"
-            if as_of is not None
-            else "no memories yet. Items are created with the summary; run `cuebook settle` to create them now."
-        )
-        return
-    rows = [
-        (
-            shapes.item(each, conversation)["memoryId"],
-            each.category,
-            (shapes.iso(each.valid_from) or "")[:10],
-            (shapes.iso(each.valid_to) or "")[:10] if each.valid_to is not None else "",
-            ", ".join(each.sources),
-            each.text,
-        )
-        for each in items
-    ]
-    screen.table(("memory", "category", "since", "until", "source", "text"), rows, fold=("memory", "source"))
-    if page.cursor:
-        screen.say(f"more results: --cursor {page.cursor}")
-
-
-def _list_across(state: State, user: str | None, organization: str | None, asked: Mapping[str, Any]) -> None:
-    ended = asked["ended"] or asked["as_of"] is not None  # may be superseded since
-    with state.open() as cue:
-        page = cue.memories.page(user=user, organization=organization, **asked)
-    items = [memory_shapes.memory(each) for each in page.items]
-    if state.json:
-        screen.say_json({"items": items} | ({"next": page.cursor} if page.cursor else {}))
-        return
-    if not items and asked["as_of"] is not None:
-        screen.say("no memories at that time")
-        return
-    if not items:
-        off = "Set `user = true` under [memory] to enable them."
-        on = state.settings().settings.memory.user
-        screen.say(f"no cross-conversation memories yet. {'Run `cuebook settle` to extract them now.' if on else off}")
-        return
-    rows = [
-        (
-            each["id"],
-            " ".join(str(each[name]) for name in ("scope", "personaId", "userId", "organizationId") if each.get(name)),
-            each["category"],
-            (each["validFrom"] or "")[:10],
-            *([(each["validTo"] or "")[:10]] if ended else []),
-            f"{each['confidence']:.2f}",
-            f"{each['key']}: {each['text']}" if each.get("key") else each["text"],
-        )
-        for each in items
-    ]
-    names = ("memory", "owner", "category", "since", *(("until",) if ended else ()), "confidence", "text")
-    screen.table(names, rows, fold=("memory", "text"))
-    if page.cursor:
-        screen.say(f"more results: --cursor {page.cursor}")
-
-
-@command(
-    app,
-    'cuebook memory correct 1f0c9a7be2d44c31 "Lives in Bergen."',
-    'cuebook memory correct item:c1:1f0c9a7be2d44c31 "Lives in Bergen." --user ann',
-    name="correct",
-)
-def correct(
-    state: State,
-    memory: Annotated[str, typer.Argument(metavar="MEMORY", help="Memory ID from `cuebook memory list`.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Corrected text.")],
-    *,
-    user: User = None,
-    organization: Organization = None,
-) -> None:
-    """Correct the text of a memory. The old text is erased."""
-    with state.open() as cue:
-        data = memory_shapes.memory(cue.memories.correct(memory, text, user=user, organization=organization))
-    if state.json:
-        screen.say_json(data)
+        screen.say_json(to_wire(page))
+    elif as_of is not None:
+        print_answer(page, "no memories at that time")
+    elif conversation is not None:
+        hint = "Items are created with the summary; run `cuebook settle` to create them now."
+        print_answer(page, f"no memories yet. {hint}")
     else:
-        screen.say(f"corrected {data['id']}: {screen.line_of(data['text'], 200)}")
+        off = "Set `user = true` under [memory] to enable them."
+        on = not len(page) and state.settings().settings.memory.user
+        hint = "Run `cuebook settle` to extract them now." if on else off
+        print_answer(page, f"no cross-conversation memories yet. {hint}")
 
 
 @command(app, "cuebook memory export --user ann > ann.json", name="export")
 def export(state: State, *, user: User = None, organization: Organization = None) -> None:
     """Export memories as JSON with history and sources. Default: all memories of the project."""
     with state.open() as cue:
-        items = [memory_shapes.memory(each) for each in cue.memories.export(user=user, organization=organization)]
-    screen.say_json({"items": items})
+        items = list(cue.memory.export(user=user, organization=organization))
+    screen.say_json(to_wire({"items": items}))
 
 
 @command(
@@ -267,7 +163,12 @@ def show(
 ) -> None:
     """Show a rolling summary, or one memory with its sources."""
     if conversation.startswith(("item:", "memory:")):
-        _show_memory(state, conversation, user)
+        with state.open() as cue:
+            memory = cue.memory.get(conversation, user=user)
+        if state.json:
+            screen.say_json(to_wire({"memory": memory}))
+        else:
+            screen.say(str(memory))
         return
     with state.open() as cue:
         summary = cue.memory.summary(conversation, user=user, version=version)
@@ -287,21 +188,6 @@ def show(
     screen.say(summary.markdown)
 
 
-def _show_memory(state: State, name: str, user: str | None) -> None:
-    with state.open() as cue:
-        data = memory_shapes.memory(cue.memories.get(name, user=user))
-    if state.json:
-        screen.say_json({"memory": data})
-        return
-    whose = " ".join(str(data[each]) for each in ("scope", "conversationId", "personaId", "userId") if data.get(each))
-    sources = ", ".join(f"{each['conversationId']} {each['postId']}" for each in data["sources"])
-    ended = f" · until {data['validTo'][:10]}" if data["validTo"] else ""
-    screen.heading(f"{data['id']} · {data['category']} · {whose} · since {(data['validFrom'] or '')[:10]}{ended}")
-    screen.say(data["text"])
-    if sources:
-        screen.say(f"from {sources}")
-
-
 def _newest(cue: BlockingCuebook, conversation: str, user: str | None) -> int:
     """Return the version of the newest summary on any branch; 0 if there is none."""
     summary = cue.memory.summary(conversation, user=user)
@@ -309,23 +195,6 @@ def _newest(cue: BlockingCuebook, conversation: str, user: str | None) -> int:
     while cue.memory.summary(conversation, user=user, version=newest + 1):
         newest += 1
     return newest
-
-
-@command(app, "cuebook memory digest c1", "cuebook memory digest c1 --last 40", name="digest")
-def digest(
-    state: State,
-    conversation: Conversation,
-    *,
-    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="Number of posts.")] = 15,
-    user: User = None,
-) -> None:
-    """Summarize the newest posts: actions, results, key facts."""
-    with state.open() as cue:
-        text = cue.memory.digest(conversation, user=user, last=last)
-    if state.json:
-        screen.say_json({"text": text})
-    else:
-        screen.say(text)
 
 
 @command(app, "cuebook memory compress < long.txt", "cuebook memory compress --json < long.txt", name="compress")
@@ -337,11 +206,12 @@ def compress(
     with state.open() as cue:
         compressed = cue.memory.compress(sys.stdin.read() if text == "-" else text)
     if state.json:
-        screen.say_json(
-            {"text": compressed.text, "tokensBefore": compressed.tokens_before, "tokensAfter": compressed.tokens_after}
-        )
+        screen.say_json(to_wire(compressed))
     else:
         screen.say(compressed.text)
 
 
+add_operations(
+    app, "memory", {"search": print_hits, "analyze": print_analysis, "stats": print_stats, "budget": print_budget}
+)
 add_to(app)

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cuebook.app.forgetting import in_words, preview_shape, receipt_shape
+from cuebook.app.forgetting import in_words, preview_shape
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
+from cuebook.records.answer import to_wire
 from cuebook.records.erasure import Receipt, WouldForget
 from cuebook.records.expression import counted
 
@@ -82,10 +83,10 @@ def forget(
     with state.open() as cue:
         receipt = cue.memory.forget(**target, reason=reason)
         if receipt.state == "pending":
-            cue.receipts.finish()  # a background job rewrites a large file; no worker may be running
-            receipt = cue.receipts.get(receipt.id)
+            cue.memory.finish_receipts()  # a background job rewrites a large file; no worker may be running
+            receipt = cue.memory.receipt(receipt.id)
     if state.json:
-        screen.say_json({"receipt": receipt_shape(receipt)})
+        screen.say_json({"receipt": to_wire(receipt)})
         return
     _say(receipt)
 
@@ -143,9 +144,9 @@ def list_(
 ) -> None:
     """List erasure receipts, newest first."""
     with state.open() as cue:
-        found = cue.receipts.list(limit=limit)
+        found = cue.memory.receipts(limit=limit)
     if state.json:
-        screen.say_json({"items": [receipt_shape(each) for each in found]})
+        screen.say_json({"items": to_wire(found)})
     elif not found:
         screen.say("no receipts yet")
     else:
@@ -160,7 +161,7 @@ def list_(
 def show(state: State, receipt: ReceiptId) -> None:
     """Show a signed receipt as JSON."""
     with state.open() as cue:
-        screen.say_json({"receipt": receipt_shape(cue.receipts.get(receipt))})
+        screen.say_json({"receipt": to_wire(cue.memory.receipt(receipt))})
 
 
 @command(
@@ -188,7 +189,7 @@ def verify(
     """Verify the signature of a receipt. Exits with 1 if it was changed or not signed by this database."""
     raw = sys.stdin.buffer.read() if receipt == "-" else Path(receipt).read_bytes() if Path(receipt).is_file() else None
     with state.open() as cue:
-        checked = cue.receipts.verify(raw if raw is not None else cue.receipts.get(receipt), name=about)
+        checked = cue.memory.verify_receipt(raw if raw is not None else cue.memory.receipt(receipt), name=about)
     if state.json:
         screen.say_json({"ok": checked.ok, "reason": checked.reason, "about": checked.names})
     elif checked.ok:

@@ -8,12 +8,10 @@ from cuebook.memory.quotes import quotes_of
 from cuebook.memory.supersede import merge, unmarked
 from cuebook.records.conversation import ASSISTANT, ERROR, TOOL, Post
 from cuebook.records.erasure import GONE
-from cuebook.records.memory import Correction, Item, Line, Memory, Place, Scope, Source
+from cuebook.records.memory import ITEM, Correction, Item, Line, Memory, Place, Scope, Source
 
 #: Posts after the last summary that are scanned for items: the size of one pass.
 UNREAD = 48
-#: Id of an item among memories: ITEM + conversation + ":" + its id.
-ITEM = "item:"
 
 
 async def items_at_head(services: Services, scope: Scope, conversation: str) -> list[Item]:

@@ -12,10 +12,11 @@ from cuebook.interfaces.memories import MemoryMatches
 from cuebook.interfaces.store import Scene
 from cuebook.memory.excerpt import excerpt
 from cuebook.memory.item_keys import memory_key, normal, said_of
-from cuebook.memory.knowledge import KNOWLEDGE, standing
+from cuebook.memory.knowledge import standing
 from cuebook.memory.recall import Corpus, Query, RecallCandidate, rank, read_query
 from cuebook.memory.tokenizer import day_of
-from cuebook.records.memory import Hit, Memory, Place, SearchResult
+from cuebook.records.answer import Time
+from cuebook.records.memory import KNOWLEDGE, Hit, Memory, Place, SearchResult
 from cuebook.records.turn import Ask
 from cuebook.window.tokens import Counter
 
@@ -187,9 +188,9 @@ def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
         scope=memory.place.kind,
         sources=tuple(dict.fromkeys(each.post for each in memory.sources)),
         tokens=count(text),
-        timestamp=memory.valid_from,
+        timestamp=Time(memory.valid_from),
         why=why,
-        conversation=conversations.pop() if len(conversations) == 1 else "",
+        conversation=(conversations.pop() or None) if len(conversations) == 1 else None,
     )
 
 
@@ -234,11 +235,11 @@ def rank_found(
                 scope="conversation",
                 sources=(each.id,),
                 tokens=each.tokens,
-                timestamp=each.created_at,
+                timestamp=Time(each.created_at),
                 seq=each.seq,
                 speaker=each.sender,
                 why=ranked.why,
-                conversation=each.conversation,
+                conversation=each.conversation or None,
             )
         )
     return hits

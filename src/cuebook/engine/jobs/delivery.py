@@ -16,13 +16,13 @@ from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
 from cuebook.interfaces.memories import CitedPost, DeliveryInput, DeliveryResult, PlaceChange
 from cuebook.memory.corrections import corrected
 from cuebook.memory.item_keys import normal
-from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
+from cuebook.memory.knowledge import PERIOD_S, decayed
 from cuebook.memory.owner_memories import memory_id, merge_into_place
 from cuebook.memory.personal import matter_of
 from cuebook.memory.quotes import LISTED, quotes_of
 from cuebook.memory.scopes import KEPT, Participants, Policy, PolicyTerms, effective, told_places
 from cuebook.records.conversation import ASSISTANT, Conversation
-from cuebook.records.memory import Item, Place, Scope
+from cuebook.records.memory import KNOWLEDGE, Item, Place, Scope
 
 #: Posts loaded by one delivery.
 BATCH = 200

@@ -21,6 +21,7 @@ from cuebook.interfaces.store import Scene
 from cuebook.memory.item_keys import said_of
 from cuebook.memory.recall import Query, read_query
 from cuebook.memory.scopes import KEPT, Policy, effective
+from cuebook.records.answer import Time
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Hit, Scope
 from cuebook.records.turn import Manifest, Turn
@@ -133,7 +134,7 @@ async def _memories(
             hits += [
                 Hit(
                     memory_id=each.source, kind="item", text=said_of(memory), score=0.0, scope=memory.place.kind,
-                    sources=(), tokens=each.tokens, timestamp=memory.valid_from,
+                    sources=(), tokens=each.tokens, timestamp=Time(memory.valid_from),
                 )
                 for memory in (await services.store.memories.get(scope, id_))[:1]
             ]  # fmt: skip
@@ -154,6 +155,6 @@ def _hit(text: Text, noted: Mapping[str, Any], services: Services, zone: tzinfo)
         scope=noted.get("scope", ""),
         sources=tuple(noted.get("sources", ())),
         tokens=services.count(content),
-        timestamp=noon.timestamp(),
+        timestamp=Time(noon.timestamp()),
         why=noted.get("why", ""),
     )

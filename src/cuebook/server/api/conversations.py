@@ -11,10 +11,8 @@ from cuebook.app.paging import LIMIT
 from cuebook.app.turns.turns import replay_shape
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.conversation import SYSTEM
-from cuebook.records.memory import Item
 from cuebook.records.turn import Turn
 from cuebook.server.api import types as wire
-from cuebook.server.api.long_term_memory import AsOf, moment
 from cuebook.server.authorization import AnyRequest, actor_of, caller_of, check_first, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
@@ -45,7 +43,7 @@ async def list_conversations(
     """
     user = user_of(request, user_id)
     page = await cue_of(request).conversations.listed(q=q, user=user, limit=limit, cursor=cursor)
-    return listed(list(page.items), page.cursor)
+    return listed(list(page.items), page.next)
 
 
 @get(PATH, responses=wire.answers(wire.ConversationAnswer))
@@ -88,7 +86,7 @@ async def get_rounds(
         rounds, more = await conversations.rounds(name, **view), None
     else:
         page = await conversations.rounds_page(name, **view, limit=limit or LIMIT, cursor=cursor)
-        rounds, more = page.items, page.cursor
+        rounds, more = page.items, page.next
     ids = await conversations.ids(name, [each for round_ in rounds for each in round_.posts], user=user)
     return listed([shapes.round_(each, ids) for each in rounds], more)
 
@@ -115,7 +113,7 @@ async def get_posts(
     else:
         _only_one("last", last)
         page = await conversations.posts_page(name, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor)
-        posts, more = page.items, page.cursor
+        posts, more = page.items, page.next
     ids = await conversations.ids(name, posts, user=user)
     return listed([shapes.post(each, ids) for each in posts], more)
 
@@ -186,7 +184,7 @@ async def get_turns(
     else:
         _only_one("last", last)
         page = await cue.turns.page(name, user=user, limit=limit or LIMIT, cursor=cursor)
-        turns, more = page.items, page.cursor
+        turns, more = page.items, page.next
     items = [shapes.turn(each, query="", reply="", shown=None) for each in turns]
     hidden = ("query", "reply", "window")
     return listed([{key: value for key, value in each.items() if key not in hidden} for each in items], more)
@@ -225,32 +223,6 @@ async def get_summary(request: AnyRequest, conversation: FromPath[str], user_id:
     return json_of({"summary": shapes.summary_state(summary) if summary else None})
 
 
-@get(f"{PATH}/items", responses=wire.answers(wire.Listing))
-async def get_items(
-    request: AnyRequest,
-    conversation: FromPath[str],
-    *,
-    user_id: UserQuery = None,
-    ended: Flag = False,
-    as_of: AsOf = None,
-    limit: PageLimit = None,
-    cursor: PageCursor = None,
-) -> Response[bytes]:
-    """Return the memories of the head's branch, oldest first; with `ended` also ended ones.
-
-    `asOf` returns those valid then. Returns all, or with `limit` or `cursor` a page.
-    """
-    memory, name, user = cue_of(request).memory, name_in(conversation), user_of(request, user_id)
-    items: Sequence[Item]
-    value: Any = {"user": user, "ended": ended, "as_of": moment(as_of)}
-    if limit is None and cursor is None:
-        items, more = await memory.items(name, **value), None
-    else:
-        page = await memory.items_page(name, **value, limit=limit or LIMIT, cursor=cursor)
-        items, more = page.items, page.cursor
-    return listed([shapes.item(each, name) for each in items], more)
-
-
 def _only_one(name: str, value: int | None) -> None:
     if value is not None:
         msg = f"{name}: send either {name}, or limit and cursor."
@@ -278,5 +250,4 @@ ROUTES = [
     get_turn,
     replay_turn,
     get_summary,
-    get_items,
 ]

@@ -52,7 +52,7 @@ async def list_experiences(
     page = short_page(
         [listed(each) for each in experience_list.items], f"experiences {role}", limit=limit, cursor=cursor
     )
-    more = {"next": page.cursor} if page.cursor is not None else {}
+    more = {"next": page.next} if page.next is not None else {}
     return json_of({"items": page.items, "problems": list(experience_list.problems)} | more)
 
 

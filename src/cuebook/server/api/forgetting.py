@@ -1,20 +1,17 @@
-"""Serve `/api/memories/forget`, the deletion of one memory, and signed receipts at `/api/receipts`."""
+"""Serve `/api/memories/forget`: delete data with everything derived from it, or preview that."""
 
 from typing import Annotated, Any
 
-from litestar import Response, delete, get, post
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar import Response, post
+from litestar.params import JSONBody
 from msgspec import Meta
 
-from cuebook.app.forgetting import preview_shape, receipt_shape
-from cuebook.records.erasure import Kind, Receipt, Staying, WouldForget, no_receipt
+from cuebook.app.forgetting import preview_shape
+from cuebook.records.erasure import Kind, Receipt, Staying, WouldForget
 from cuebook.server.api.types import In, Text, answers
-from cuebook.server.authorization import AnyRequest, caller_of, check_first, cue_of, user_of
-from cuebook.server.guard import name_in
+from cuebook.server.authorization import AnyRequest, caller_of, check_first, cue_of, idempotency_key, user_of
 from cuebook.server.json_body import JsonBody
-from cuebook.server.route_parts import UserQuery, json_of
-
-OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="Of this organization")]
+from cuebook.server.route_parts import json_of
 
 
 class ForgetBody(In, frozen=True, kw_only=True):
@@ -27,24 +24,6 @@ class ForgetBody(In, frozen=True, kw_only=True):
     memory_ids: Annotated[list[Text], Meta(min_length=1, max_length=10_000)] | None = None
     reason: Annotated[str, Meta(max_length=500)] = ""
     dry_run: bool = False
-
-
-class ReceiptAnswer(In, frozen=True, kw_only=True):
-    """A receipt: requested ids and affected users as salted hashes, counts by kind, times, and a signature."""
-
-    id: str
-    state: str
-    kind: str
-    asked: list[str]
-    salt: str
-    concerns: list[str]
-    reason: str
-    counts: dict[str, int]
-    epoch: int
-    requested_at: str
-    finished_at: str
-    origin: str
-    signature: str
 
 
 class TouchedAnswer(In, frozen=True, kw_only=True):
@@ -87,14 +66,8 @@ class WouldForgetAnswer(In, frozen=True, kw_only=True):
 class ForgetAnswer(In, frozen=True, kw_only=True):
     """The receipt, or with `dryRun` the preview."""
 
-    receipt: ReceiptAnswer | None = None
+    receipt: Receipt | None = None
     would_forget: WouldForgetAnswer | None = None
-
-
-class Forgotten(In, frozen=True, kw_only=True):
-    """The receipt of a deletion."""
-
-    receipt: ReceiptAnswer
 
 
 @post("/api/memories/forget", dto=JsonBody[ForgetBody], status_code=200, responses=answers(ForgetAnswer, pending=True))
@@ -115,7 +88,10 @@ async def forget(request: AnyRequest, data: JSONBody[ForgetBody]) -> Response[by
     }
     if data.dry_run:
         return json_of({"wouldForget": preview_shape(await would_forget(request, target))})
-    return _answer(await cue_of(request).memory.forget(**target, reason=data.reason))
+    receipt = await cue_of(request).memory.forget(
+        **target, reason=data.reason, idempotency_key=idempotency_key(request.scope)
+    )
+    return json_of({"receipt": receipt}, 202 if receipt.pending else 200)
 
 
 async def would_forget(request: AnyRequest, target: Any) -> WouldForget:
@@ -138,43 +114,6 @@ async def _check(request: AnyRequest, data: ForgetBody) -> None:
         await check_first(request, data.conversation_id, caller.user, "Forgetting another user's conversation")
 
 
-@delete("/api/memories/{memory:str}", status_code=200, responses=answers(Forgotten, pending=True))
-async def delete_memory(
-    request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization_id: OrganizationQuery = None
-) -> Response[bytes]:
-    """Forget a memory, also in recorded windows. It is not derived from earlier posts again."""
-    return _answer(await forget_one(request, name_in(memory), user_of(request, user_id), organization_id))
-
-
-@get("/api/receipts/{receipt:str}", responses=answers(Forgotten, pending=True))
-async def get_receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
-    """Return a receipt; 202 while it is `pending`. Verify it with `cuebook memory receipt verify`.
-
-    Admins may read all receipts, users those of their data or their requests.
-    """
-    return _answer(await read_receipt(request, name_in(receipt), user_of(request, user_id)))
-
-
-async def read_receipt(request: AnyRequest, name: str, user: str | None) -> Receipt:
-    """Return a receipt if the caller may read it. Raises NotFound."""
-    caller = caller_of(request)
-    if caller.key and caller.may("admin"):
-        user = None
-    elif user is None and not caller.may("admin"):
-        raise no_receipt(name)
-    return await cue_of(request).receipts.get(name, user=user)
-
-
-async def forget_one(request: AnyRequest, name: str, user: str | None, organization: str | None) -> Receipt:
-    """Forget a memory if the caller may. Raises NotFound, Denied, Conflict."""
-    caller = caller_of(request)
-    if organization:
-        caller.need("admin", "Forgetting an organization's memory")
-    elif user is None:
-        caller.need("owner", "Forgetting other users' memories")
-    return await cue_of(request).memories.remove(name, user=user, organization=organization)
-
-
 async def forget_several(request: AnyRequest, names: list[str], user: str | None, reason: str) -> Receipt:
     """Forget memories of the user, or as owner of anyone. Raises Denied, InvalidInput, Conflict."""
     if user is None:
@@ -182,10 +121,4 @@ async def forget_several(request: AnyRequest, names: list[str], user: str | None
     return await cue_of(request).memory.forget(memories=names, reason=reason, by=user)
 
 
-def _answer(receipt: Receipt) -> Response[bytes]:
-    answer = json_of({"receipt": receipt_shape(receipt)})
-    answer.status_code = 202 if receipt.state == "pending" else 200
-    return answer
-
-
-ROUTES = [forget, delete_memory, get_receipt]
+ROUTES = [forget]

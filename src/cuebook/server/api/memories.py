@@ -1,38 +1,67 @@
-"""Serve memory search, `/api/settle` (wait for background jobs) and the health checks."""
+"""Serve the export of memories as a stream, `/api/settle` (wait for background jobs) and the health checks."""
 
-from typing import Annotated
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
+from litestar.response.base import ASGIResponse
 
-from cuebook.app import json_shapes as shapes
 from cuebook.errors import BackendError
+from cuebook.records.answer import to_json
+from cuebook.records.memory_answers import StoredMemory
 from cuebook.server.api import types as wire
-from cuebook.server.authorization import AnyRequest, cue_of, user_of
+from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.json_body import JsonBody
+from cuebook.server.route_parts import UserQuery
+from cuebook.server.streaming import Start, StreamResponse, encoded
 
-UserQuery = Annotated[str | None, QueryParameter(name="userId", description="The acting user, if not in the body")]
-
+#: Bytes per piece of a streamed answer.
+PIECE = 64 * 1024
+_JSON = Start(200, encoded([("content-type", "application/json")]))
 _encode = msgspec.json.Encoder().encode
 
+PersonaQuery = Annotated[str | None, QueryParameter(name="personaId", description="Only memories of this persona")]
+OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="Of this organization")]
+Category = Annotated[str | None, QueryParameter(name="category", description="Only this category")]
+Ended = Annotated[bool, QueryParameter(name="ended", description="Include ended memories")]
+AsOf = Annotated[str | None, QueryParameter(name="asOf", description="Memories valid at this date or time, ISO 8601")]
+Query = Annotated[str | None, QueryParameter(name="q", description="Search query, matched by words and by meaning")]
 
-@post("/api/memories/search", dto=JsonBody[wire.SearchBody], status_code=200, responses=wire.answers(wire.Hits))
-async def search(request: AnyRequest, data: JSONBody[wire.SearchBody], user_id: UserQuery = None) -> Response[bytes]:
-    """Search messages and memories, best first; with `tokenBudget` packed by value per token."""
-    hits = await cue_of(request).memory.search(
-        data.query,
-        conversation=data.conversation_id,
-        user=user_of(request, data.user_id, user_id),
-        persona=data.persona_id,
-        organization=data.organization_id,
-        scopes=data.scopes,
-        as_of=None if data.as_of is None else wire.seconds_of(data.as_of, "asOf"),
-        limit=data.limit,
-        token_budget=data.token_budget,
-        time_zone=data.time_zone,
-    )
-    return Response(_encode({"hits": [shapes.hit(each) for each in hits]}), media_type="application/json")
+
+@get("/api/memories/export", responses=wire.answers(dict[str, Any]))
+async def export_memories(
+    request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
+) -> ASGIResponse:
+    """Return all memories of a user or an organization with history and sources, as one streamed list."""
+    user, caller = user_of(request, None, user_id), caller_of(request)
+    found = cue_of(request).memory.export(user=user, organization=organization, caller=caller)
+    return StreamResponse(request.app.state.running, exported(found))
+
+
+async def exported(found: AsyncGenerator[StoredMemory, None]) -> AsyncGenerator[Start | bytes, None]:
+    """Yield the response head once the store has answered, then pieces of about PIECE bytes."""
+    piece, begun = bytearray(b'{"items":['), False
+    async with aclosing(found):
+        async for memory in found:
+            piece += b"," if begun else b""
+            piece += to_json(memory)
+            if not begun:
+                begun = True
+                yield _JSON
+            if len(piece) >= PIECE:
+                yield bytes(piece)
+                piece.clear()
+    if not begun:
+        yield _JSON
+    yield bytes(piece) + b"]}"
+
+
+def moment(as_of: str | None) -> float | None:
+    """Parse `asOf` to Unix seconds; None for now. Raises InvalidInput."""
+    return wire.seconds_of(as_of.strip(), "asOf") if as_of and as_of.strip() else None
 
 
 @post("/api/settle", dto=JsonBody[wire.SettleBody], status_code=200, responses=wire.answers(wire.Due, pending=True))
@@ -63,4 +92,4 @@ async def readyz(request: AnyRequest) -> Response[bytes]:
     return Response(_encode({"status": "ready", **data}), media_type="application/json")
 
 
-ROUTES = [search, settle, healthz, readyz]
+ROUTES = [export_memories, settle, healthz, readyz]

@@ -7,11 +7,11 @@ from litestar.params import JSONBody
 from msgspec import Meta
 from msgspec.structs import replace
 
+from cuebook.app.memories.reading import may_know
 from cuebook.app.reports.memory_use import LOOKED_AT, MOST_TURNS, TURNS, Utilities, Verdict, cost_to_wire, to_wire
 from cuebook.errors import InvalidInput
-from cuebook.server.api.long_term_memory import may_know
 from cuebook.server.api.types import In, Out, Text, answers
-from cuebook.server.authorization import AnyRequest, cue_of, user_of
+from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import UserQuery, json_of
 
@@ -108,7 +108,7 @@ async def utility(request: AnyRequest, data: JSONBody[UtilityBody], user_id: Use
 
 def known_of(request: AnyRequest, found: Utilities) -> Utilities:
     """Return a measurement without memories that the caller may not read."""
-    return replace(found, items=tuple(each for each in found.items if may_know(request, each.memory)))
+    return replace(found, items=tuple(each for each in found.items if may_know(caller_of(request), each.memory)))
 
 
 ROUTES = [utility]

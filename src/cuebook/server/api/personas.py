@@ -22,7 +22,7 @@ async def list_all(
     """List the personas of the current files, without their texts."""
     persona_list = await list_personas(cue_of(request).services, mode=mode)
     page = short_page(persona_list.items, "personas", limit=limit, cursor=cursor)
-    return json_of(PersonaList(items=list(page.items), next=page.cursor))
+    return json_of(PersonaList(items=list(page.items), next=page.next))
 
 
 @get("/api/personas/{persona:str}", responses=answers(PersonaWhole))

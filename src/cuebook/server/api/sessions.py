@@ -29,10 +29,8 @@ async def get_session(
     conversations, name, user = cue_of(request).conversations, name_in(conversation), user_of(request, user_id)
     found = await conversations.get(name, user=user)
     rows = await conversations.session(name, user=user, include_compressed=include_compressed)
-    page = page_of(
-        rows, no=found.no, name=f"session {include_compressed}", state=found.mark, limit=limit, cursor=cursor
-    )
-    return listed([shapes.session_message(each) for each in page.items], page.cursor)
+    page = page_of(rows, f"session {include_compressed}", no=found.no, state=found.mark, limit=limit, cursor=cursor)
+    return listed([shapes.session_message(each) for each in page.items], page.next)
 
 
 @get(f"{PATH}/shared-entries", responses=wire.answers(wire.Listing))
@@ -51,8 +49,8 @@ async def get_shared_entries(
     found = await conversations.get(name, user=user)
     rows = await conversations.shared_entries(name, user=user, entry_type=type_, include_failed=include_failed)
     view = f"shared {type_} {include_failed}"
-    page = page_of(rows, no=found.no, name=view, state=found.last_seq, limit=limit, cursor=cursor)
-    return listed([shapes.shared_entry(each) for each in page.items], page.cursor)
+    page = page_of(rows, view, no=found.no, state=found.last_seq, limit=limit, cursor=cursor)
+    return listed([shapes.shared_entry(each) for each in page.items], page.next)
 
 
 @post(f"{PATH}/compress", dto=JsonBody[wire.CompressBody], responses=wire.answers(wire.SummaryAnswer, 201))

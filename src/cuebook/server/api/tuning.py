@@ -6,10 +6,9 @@ from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
 from cuebook.app.paging import short_page
-from cuebook.app.turns.analysis import Budget, Judgement, MemoryStats
 from cuebook.app.turns.optimizer import MOST, OptimizerStatus, snapshot
-from cuebook.server.api.types import AnalyzeBody, RunBody, SnapshotAnswer, SnapshotList, answers
-from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
+from cuebook.server.api.types import RunBody, SnapshotAnswer, SnapshotList, answers
+from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PageCursor, UserQuery, json_of, listed
 
@@ -17,36 +16,6 @@ ConversationQuery = Annotated[
     str | None, QueryParameter(name="conversationId", min_length=1, description="Only this conversation")
 ]
 SnapshotLimit = Annotated[int, QueryParameter(name="limit", ge=1, le=MOST, description="Maximum number of items")]
-
-
-@post(
-    "/learning/memory/analyze",
-    dto=JsonBody[AnalyzeBody],
-    status_code=200,
-    responses=answers(Judgement),
-)
-async def analyze(request: AnyRequest, data: JSONBody[AnalyzeBody], user_id: UserQuery = None) -> Response[bytes]:
-    """Rate posts by importance, find duplicates, and recommend an action for each. Changes nothing."""
-    user = user_of(request, data.user_id, user_id)
-    return json_of(await cue_of(request).memory.analyze(data.conversation_id, user=user))
-
-
-@get("/learning/memory/stats", responses=answers(MemoryStats))
-async def stats(
-    request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
-) -> Response[bytes]:
-    """Count memories by tier, and posts covered by a summary."""
-    caller, user = caller_of(request), user_of(request, user_id)
-    own = None if caller.may("owner") else caller.organizations
-    return json_of(await cue_of(request).memory.stats(conversation_id, user=user, organizations=own))
-
-
-@get("/learning/memory/budget", responses=answers(Budget))
-async def budget(
-    request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
-) -> Response[bytes]:
-    """Return the token budget of posts in a prompt, and the conversation's usage."""
-    return json_of(await cue_of(request).memory.budget(conversation_id, user=user_of(request, user_id)))
 
 
 @get("/learning/optimizer/status", responses=answers(OptimizerStatus))
@@ -82,7 +51,7 @@ async def history(
     user = user_of(request, user_id)
     snapshots = await cue_of(request).optimizer.history(conversation_id, user=user, limit=MOST)
     page = short_page(snapshots, f"runs {conversation_id}", limit=limit, cursor=cursor, grows=True)
-    return listed([snapshot(each) for each in page.items], page.cursor)
+    return listed([snapshot(each) for each in page.items], page.next)
 
 
-ROUTES = [analyze, stats, budget, status, run, history]
+ROUTES = [status, run, history]

@@ -109,27 +109,6 @@ class CompressBody(In, frozen=True, kw_only=True):
     user_id: str | None = None
 
 
-class TextBody(In, frozen=True, kw_only=True):
-    """A text to shorten."""
-
-    text: str
-
-
-class SearchBody(In, frozen=True, kw_only=True):
-    """A search query, its filters and limits."""
-
-    query: str
-    conversation_id: Text | None = None
-    user_id: str | None = None
-    persona_id: str | None = None
-    organization_id: str | None = None
-    as_of: str | float | None = None
-    scopes: list[str] | None = None
-    limit: Annotated[int, Meta(ge=1, le=200)] = 10
-    token_budget: Tokens | None = None
-    time_zone: str | None = None
-
-
 class SettleBody(In, frozen=True, kw_only=True):
     """The conversation to wait for, and the timeout in seconds."""
 
@@ -160,27 +139,6 @@ class Stored(Out, frozen=True, kw_only=True):
 
     stored: int
     last_seq: int
-
-
-class HitAnswer(Out, frozen=True, kw_only=True):
-    """A search result. `why` explains its score."""
-
-    memory_id: str
-    kind: str
-    text: str
-    score: float
-    scope: str
-    conversation_id: str | None
-    sources: list[str]
-    tokens: int
-    timestamp: str | None
-    why: str
-
-
-class Hits(Out, frozen=True, kw_only=True):
-    """Search results, best first."""
-
-    hits: list[HitAnswer]
 
 
 class Due(Out, frozen=True, kw_only=True):
@@ -389,34 +347,11 @@ def message_with_time(given: dict[str, Any], number: int) -> dict[str, Any]:
 # ---- tuning ---------------------------------------------------------------------------------------------------------
 
 
-class DigestBody(In, frozen=True, kw_only=True):
-    """The conversation, and the number of newest posts."""
-
-    conversation_id: Text
-    user_id: str | None = None
-    last: Annotated[int, Meta(ge=1, le=1000)] = 15
-
-
-class AnalyzeBody(In, frozen=True, kw_only=True):
-    """The conversation to analyze."""
-
-    conversation_id: Text
-    user_id: str | None = None
-
-
 class RunBody(In, frozen=True, kw_only=True):
     """The conversation to tune. Default: all that changed since the last run."""
 
     conversation_id: Text | None = None
     user_id: str | None = None
-
-
-class CompressedAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A compressed text, and its tokens before and after."""
-
-    text: str
-    tokens_before: int
-    tokens_after: int
 
 
 class SnapshotAnswer(Struct, frozen=True, kw_only=True, rename="camel"):

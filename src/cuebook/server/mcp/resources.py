@@ -4,14 +4,12 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-import msgspec
-
 from cuebook.app import json_shapes as shapes
 from cuebook.app.json_shapes import Wire
-from cuebook.app.memories import json_shapes as memory_shapes
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.records.answer import to_json
 from cuebook.records.expression import counted
-from cuebook.records.memory import Memory
+from cuebook.records.memory_answers import StoredMemory
 from cuebook.server.mcp.schemas import Asker
 
 CONVERSATIONS: Final = "cuebook://conversations/"
@@ -61,15 +59,15 @@ async def list_resources(asker: Asker, cursor: str | None) -> Wire:
         ]
         more = f"{_OF_CONVERSATIONS}{page.cursor}" if page.cursor else _OF_MEMORIES
         return {"resources": entries, "nextCursor": more}
-    memories = await cue.memories.page(user=user, limit=PAGE, cursor=rest or None)
-    known = [_memory(each) for each in memories.items if asker.may_know(each)]
-    return {"resources": known} | ({"nextCursor": f"{_OF_MEMORIES}{memories.cursor}"} if memories.cursor else {})
+    memories = await cue.memory.list(user=user, limit=PAGE, cursor=rest or None, caller=asker.caller)
+    known = [_memory(each) for each in memories]
+    return {"resources": known} | ({"nextCursor": f"{_OF_MEMORIES}{memories.next}"} if memories.next else {})
 
 
-def _memory(memory: Memory) -> Wire:
+def _memory(memory: StoredMemory) -> Wire:
     return {
         "uri": f"{MEMORIES}{quote(memory.id, safe='')}",
-        "name": memory.name or memory.id,
+        "name": memory.key or memory.id,
         "description": memory.text[:PAGE] + ("…" if len(memory.text) > PAGE else ""),
         "mimeType": "application/json",
     }
@@ -102,11 +100,8 @@ async def _conversation(asker: Asker, name: str) -> tuple[str, str]:
 
 
 async def _one_memory(asker: Asker, name: str) -> tuple[str, str]:
-    memory = await asker.cue.memories.get(name, user=asker.user())
-    if not asker.may_know(memory):
-        msg = f"Unknown memory {name!r}. List the resources, or call recall."
-        raise NotFound(msg)
-    return "application/json", msgspec.json.encode(memory_shapes.memory(memory)).decode()
+    memory = await asker.cue.memory.get(name, user=asker.user(), caller=asker.caller)
+    return "application/json", to_json(memory).decode()
 
 
 # ---- completions ----------------------------------------------------------------------------------------------------
@@ -174,9 +169,8 @@ async def memories(asker: Asker, *, most: int = LOOKED_AT) -> AsyncIterator[str]
     """Yield the IDs of the caller's oldest memories, `most` at most."""
     user, cursor, at_once = asker.user(), None, min(most, AT_ONCE)
     for _ in range(most // at_once):
-        page = await asker.cue.memories.page(user=user, limit=at_once, cursor=cursor)
-        for each in page.items:
-            if asker.may_know(each):
-                yield each.id
-        if (cursor := page.cursor) is None:
+        page = await asker.cue.memory.list(user=user, limit=at_once, cursor=cursor, caller=asker.caller)
+        for each in page:
+            yield each.id
+        if (cursor := page.next) is None:
             return

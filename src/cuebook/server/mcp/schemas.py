@@ -10,11 +10,12 @@ from litestar import Request
 from msgspec import Meta, Struct
 
 from cuebook import Cuebook
-from cuebook.app.by_hand import CATEGORIES, MOST
+from cuebook.app.by_hand import MOST
 from cuebook.app.json_shapes import Wire
+from cuebook.records.answer import schema_of_time
 from cuebook.records.key import Caller
-from cuebook.records.memory import Memory
-from cuebook.server.api.types import HitAnswer, In, Out
+from cuebook.records.memory import KNOWLEDGE, Hit
+from cuebook.server.api.types import In, Out
 from cuebook.server.authorization import caller_of, cue_of, header
 
 # ---- the caller -----------------------------------------------------------------------------------------------------
@@ -30,10 +31,6 @@ class Asker(Struct, frozen=True, kw_only=True):
     def user(self, given: str | None = None) -> str | None:
         """Return the acting user. Raises Denied if the key belongs to one user and another is named."""
         return self.caller.acts_as(given, *self.named)
-
-    def may_know(self, memory: Memory) -> bool:
-        """Return whether a memory may be shown; an organization's only to its own keys."""
-        return memory.place.kind != "organization" or self.caller.belongs_to(memory.place.id)
 
 
 class CallContext(Struct, frozen=True, kw_only=True):
@@ -59,7 +56,7 @@ Category = Annotated[
     str | None,
     Meta(
         description="Kind of knowledge. Default: user_preference for a user, else domain.",
-        extra_json_schema={"enum": [*CATEGORIES, None]},
+        extra_json_schema={"enum": [*KNOWLEDGE, None]},
     ),
 ]
 
@@ -103,7 +100,7 @@ class RecallArguments(In, frozen=True, kw_only=True):
 class Recalled(Out, frozen=True, kw_only=True):
     """Search results, best first; `sources` are the IDs of their source posts."""
 
-    hits: list[HitAnswer]
+    hits: list[Hit]
 
 
 class Forget(In, frozen=True, kw_only=True):
@@ -202,9 +199,9 @@ class TranscriptResult(Out, frozen=True, kw_only=True):
 @cache
 def schema_of(kind: type[Struct], *, without: str | None = None) -> Wire:
     """Return a type's JSON Schema with `object` at its root, omitting property `without`."""
-    [made], named = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    [made], named = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}", schema_hook=schema_of_time)
     data: Wire = dict(named.pop(made["$ref"].removeprefix("#/$defs/")))
-    if issubclass(kind, In):
+    if kind.__struct_config__.forbid_unknown_fields:  # a request
         data["properties"] = {name: _plain(each) for name, each in data["properties"].items() if name != without}
     return data | ({"$defs": named} if named else {})
 

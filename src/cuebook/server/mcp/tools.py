@@ -1,4 +1,4 @@
-"""Define the MCP tools remember, recall, forget, why and history: descriptions, permissions, calls, results."""
+"""Define the MCP tools: remember, recall, forget, why and history, and those derived from operations."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,12 +7,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
+from cuebook import Cuebook
 from cuebook.app import by_hand
 from cuebook.app import json_shapes as shapes
-from cuebook.app.forgetting import receipt_shape
 from cuebook.app.json_shapes import Wire
 from cuebook.app.turns.explanation import told_of, window_lines
 from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
+from cuebook.operations import Operation, operations_of, summary_of
+from cuebook.records.answer import to_wire
 from cuebook.records.key import Role
 from cuebook.server.api.types import In, Out
 from cuebook.server.mcp import schemas
@@ -61,8 +63,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     title: str
     about: str
     needs: Role
-    takes: type[In]
-    gives: type[Out]
+    takes: type[Struct]
+    gives: type[Struct]
     run: Callable[[Asker, Any], Awaitable[Answer]]
     hints: Wire
     long: str = ""  # the title of a slow operation, reported as progress
@@ -94,8 +96,8 @@ async def remember(asker: Asker, given: schemas.Remember) -> Answer:
         kept="memory",
         id=memory.id,
         category=memory.category,
-        key=memory.name,
-        confidence=round(memory.confidence, 6),
+        key=memory.key or "",
+        confidence=memory.confidence,
     )
     return f"Stored memory {memory.id} ({memory.category}).", _wire(remember_result)
 
@@ -103,21 +105,19 @@ async def remember(asker: Asker, given: schemas.Remember) -> Answer:
 async def recall(asker: Asker, given: schemas.RecallArguments) -> Answer:
     """Search messages and memories."""
     asker.caller.check_organization(given.organization)
-    hits = await by_hand.recall(
-        asker.cue,
+    hits = await asker.cue.memory.search(
         given.query,
         conversation=given.conversation,
         user=asker.user(given.user),
         organization=given.organization,
         limit=given.limit,
     )
-    zone = await asker.cue.memory.zone(conversation=given.conversation, user=asker.user(given.user))
     lines = []
     for hit in hits:
         where = ", ".join(filter(None, (hit.conversation, *hit.sources))) or "added manually"
-        lines.append(f"[{shapes.day(hit.timestamp, zone)}] {hit.speaker or hit.kind}: {hit.text}")
+        lines.append(f"[{hit.day}] {hit.speaker or hit.kind}: {hit.text}")
         lines.append(f"  {hit.memory_id} · {where}")
-    return "\n".join(lines) or "No results.", {"hits": [shapes.hit(each) for each in hits]}
+    return "\n".join(lines) or "No results.", {"hits": to_wire(hits)}
 
 
 async def forget(asker: Asker, given: schemas.Forget) -> Answer:
@@ -142,7 +142,7 @@ async def forget(asker: Asker, given: schemas.Forget) -> Answer:
         return f"{text}\n{listed}", _wire(schemas.ForgetResult(candidates=tuple(memory_candidates)))
     receipt = await by_hand.forget(asker.cue, given.ids, user=user, reason=given.reason)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in receipt.counts.items() if count)
-    forget_result = schemas.ForgetResult(receipt=receipt_shape(receipt))
+    forget_result = schemas.ForgetResult(receipt=to_wire(receipt))
     return f"Forgotten permanently ({counts or 'nothing'}). Receipt {receipt.id}, {receipt.state}.", _wire(
         forget_result
     )
@@ -209,6 +209,32 @@ async def history(asker: Asker, given: schemas.History) -> Answer:
     return "\n".join(lines) or "No posts yet.", _wire(transcript_result)
 
 
+def derived(operation: Operation) -> Tool:
+    """Return the tool of an operation that declares one. Its text is the text of the answer."""
+    takes = operation.request_type(tool=True) or In
+    reads = operation.declaration.method == "GET"
+
+    async def run(asker: Asker, given: Any) -> Answer:
+        values = {each.name: getattr(given, each.name) for each in operation.asked()}
+        for each in operation.parameters:
+            if each.argument.source == "user":
+                values[each.name] = asker.user(values[each.name])
+            elif each.argument.source == "caller":
+                values[each.name] = asker.caller
+        answer = await operation.bind(asker.cue)(**values)
+        return str(answer), to_wire(operation.wire_answer(answer))
+
+    return Tool(
+        title=operation.declaration.tool.replace("_", " ").capitalize(),
+        about=summary_of(operation.doc),
+        needs=operation.declaration.role,
+        takes=takes,
+        gives=operation.answer_type(),
+        run=run,
+        hints=_READS if reads else {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
+    )
+
+
 _READS: Final = {"readOnlyHint": True}
 #: By name, in the order in which they are listed.
 TOOLS: Final = {
@@ -263,6 +289,7 @@ TOOLS: Final = {
         run=history,
         hints=_READS,
     ),
+    **{each.declaration.tool: derived(each) for each in operations_of(Cuebook) if each.declaration.tool},
 }
 
 

@@ -1,6 +1,5 @@
 """Render the memory pages: list, search, one memory with its history, and forms to correct and forget it."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -9,27 +8,22 @@ from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
 from litestar.response.base import ASGIResponse
 
-from cuebook.app import json_shapes as shapes
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.forgetting import preview_shape, receipt_shape
-from cuebook.app.memories import KINDS
-from cuebook.app.memories import json_shapes as memory_shapes
+from cuebook.app.forgetting import preview_shape
 from cuebook.app.reports.memory_use import VERDICTS, Utility
-from cuebook.errors import NotFound
-from cuebook.records.memory import Memory
-from cuebook.server.api.forgetting import forget_one, read_receipt, would_forget
-from cuebook.server.api.long_term_memory import (
+from cuebook.records.answer import to_wire
+from cuebook.records.memory import KINDS
+from cuebook.records.memory_answers import ItemEntry, MemorySource, StoredMemory
+from cuebook.server.api.forgetting import would_forget
+from cuebook.server.api.memories import (
     AsOf,
     Category,
     Ended,
     OrganizationQuery,
     PersonaQuery,
     Query,
-    correct_one,
     exported,
-    may_know,
     moment,
-    read_memory,
 )
 from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
@@ -39,10 +33,9 @@ from cuebook.server.streaming import StreamResponse
 
 ALL = "/page/memories"
 ONE = ALL + "/{memory:str}"
-#: Maximum number of memories on a page, of search results, and of superseded memories in a history.
+#: Maximum number of memories on a page, and of search results.
 LISTED = 50
 MAX_RESULTS = 30
-MAX_HISTORY = 20
 #: Maximum number of turns shown as evidence of a memory's usefulness.
 EVIDENCE = 3
 #: Maximum number of conversations on the overview, and of memories of each.
@@ -86,15 +79,16 @@ async def memories(
     more: str | None = None
     if q:
         found = await cue.memory.search(q, conversation=conversation or None, **named, as_of=at, limit=MAX_RESULTS)
-        hits = [{**shapes.hit(each), "page": page_of(each.memory_id)} for each in found]
+        hits = [{**to_wire(each), "page": page_of(each.memory_id)} for each in found]
     elif conversation:
-        paged = await cue.memory.items_page(conversation, user=user, ended=ended, as_of=at, limit=LISTED, cursor=cursor)
-        items, more = [_item_row(shapes.item(each, conversation), conversation) for each in paged.items], paged.cursor
+        paged = await cue.memory.items(conversation, user=user, ended=ended, as_of=at, limit=LISTED, cursor=cursor)
+        items, more = [_item_row(each, conversation) for each in paged], paged.next
     else:
-        page = await cue.memories.page(
-            **named, category=category or None, ended=ended, as_of=at, limit=LISTED, cursor=cursor
-        )
-        items, more = [_memory_row(each) for each in page.items if may_know(request, each)], page.cursor
+        page = await cue.memory.list(
+            **named, category=category or None, ended=ended, as_of=at, limit=LISTED, cursor=cursor,
+            caller=caller_of(request),
+        )  # fmt: skip
+        items, more = [_memory_row(each) for each in page], page.next
     unfiltered = cursor is None and not any(filters[name] for name in filters if name != "userId")
     return show(
         "memories.html",
@@ -124,17 +118,14 @@ async def memory(
 
     With `measured` also its usefulness, which reads the newest turns of all the caller's conversations.
     """
-    user = user_of(request, None, user_id)
-    found = await read_memory(request, name_in(memory), user, organization or None)
-    after = await _others(request, found, "ended_by", user, organization or None)
-    newest = after[-1] if after else found
-    history = [newest, *await _others(request, newest, "supersedes", user, organization or None)]
-    if found.id not in {each.id for each in history}:
-        history = [*reversed(after), found, *await _others(request, found, "supersedes", user, organization or None)]
+    user, cue, name = user_of(request, None, user_id), cue_of(request), name_in(memory)
+    asker: Any = {"user": user, "organization": organization or None, "caller": caller_of(request)}
+    found = await cue.memory.get(name, **asker)
+    history = await cue.memory.history(name, **asker)
     use = None
     if measured:
         async with request.app.state.measures.hold("a memory measurement"):
-            uses = await cue_of(request).memory.utility(user=user)
+            uses = await cue.memory.utility(user=user)
         use = next((shown_use(each) for each in uses.items if each.memory.id == found.id), {"measured": 0})
     return show(
         "memory.html",
@@ -153,8 +144,10 @@ async def export(
     request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> ASGIResponse:
     """Stream all memories of a user or an organization with history and sources, as a file."""
-    found = cue_of(request).memories.export(user=user_of(request, None, user_id), organization=organization or None)
-    return StreamResponse(request.app.state.running, exported(request, found))
+    found = cue_of(request).memory.export(
+        user=user_of(request, None, user_id), organization=organization or None, caller=caller_of(request)
+    )
+    return StreamResponse(request.app.state.running, exported(found))
 
 
 @post(ONE + "/correct", include_in_schema=False, status_code=303)
@@ -163,8 +156,10 @@ async def correct(
 ) -> Response[Any]:
     """Replace a memory's text, then redirect to the corrected memory."""
     text = str((await request.form()).get("text", ""))[:_MAX_FIELD]
-    user = user_of(request, None, user_id)
-    new = await correct_one(request, name_in(memory), text, user, organization or None)
+    new = await cue_of(request).memory.update(
+        name_in(memory), text, user=user_of(request, None, user_id), organization=organization or None,
+        caller=caller_of(request),
+    )  # fmt: skip
     return go(f"{ALL}/{place(new.id)}{query_of(user_id, organization)}")
 
 
@@ -174,7 +169,9 @@ async def ask_forget(
 ) -> Response[bytes]:
     """Render a preview of forgetting a memory, with the form that confirms it."""
     user, name = user_of(request, None, user_id), name_in(memory)
-    found = await read_memory(request, name, user, organization or None)
+    found = await cue_of(request).memory.get(
+        name, user=user, organization=organization or None, caller=caller_of(request)
+    )
     by = None if organization else user
     return show(
         "forget.html",
@@ -192,15 +189,19 @@ async def forget(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[Any]:
     """Forget a memory, then redirect to the receipt."""
-    receipt = await forget_one(request, name_in(memory), user_of(request, None, user_id), organization or None)
+    receipt = await cue_of(request).memory.delete(
+        name_in(memory), user=user_of(request, None, user_id), organization=organization or None,
+        caller=caller_of(request),
+    )  # fmt: skip
     return go(f"/page/receipts/{place(receipt.id)}{query_of(user_id)}")
 
 
 @get("/page/receipts/{receipt:str}", include_in_schema=False)
 async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
     """Render a receipt: counts of what was deleted."""
-    found = await read_receipt(request, name_in(receipt), user_of(request, None, user_id))
-    return show("receipt.html", view=VIEW, receipt=receipt_shape(found), owner_query=query_of(user_id))
+    user = user_of(request, None, user_id)
+    found = await cue_of(request).memory.receipt(name_in(receipt), user=user, caller=caller_of(request))
+    return show("receipt.html", view=VIEW, receipt=to_wire(found), owner_query=query_of(user_id))
 
 
 async def _recent_memories(cue: Cuebook, user: str | None) -> list[dict[str, Any]]:
@@ -208,43 +209,23 @@ async def _recent_memories(cue: Cuebook, user: str | None) -> list[dict[str, Any
     recent = []
     for each in (await cue.conversations.list(user=user, limit=CONVERSATIONS)).items:
         items = await cue.memory.items(each.id, user=user)
-        newest = [_item_row(shapes.item(item, each.id), each.id) for item in reversed(items[-NEWEST:])]
+        newest = [_item_row(item, each.id) for item in reversed(items.items[-NEWEST:])]
         if newest:
             recent.append({"conversation": each.id, "count": len(items), "newest": newest})
     return recent
 
 
-async def _others(
-    request: AnyRequest, memory: Memory, link: str, user: str | None, organization: str | None
-) -> list[Memory]:
-    """Return the memories that supersede one, or those it supersedes, nearest first."""
-    found: list[Memory] = []
-    seen, other = {memory.id}, getattr(memory, link)
-    while other and other not in seen and len(found) < MAX_HISTORY:
-        seen.add(other)
-        try:
-            next_one = await read_memory(request, other, user, organization)
-        except NotFound:  # it was forgotten
-            break
-        found.append(next_one)
-        other = getattr(next_one, link)
-    return found
-
-
-def _memory_row(memory: Memory) -> dict[str, Any]:
-    return {"key": "", **memory_shapes.memory(memory), "owner": _owner(memory), "endedBy": memory.ended_by}
-
-
-def _item_row(item: Mapping[str, Any], conversation: str) -> dict[str, Any]:
-    """Return a conversation's item in the shape of a memory."""
-    sources = [{"conversationId": conversation, "postId": each} for each in item["sources"]]
-    return {**item, "id": item["memoryId"], "key": "", "sources": sources, "owner": "this conversation"}
-
-
-def _owner(memory: Memory) -> str:
-    data = memory_shapes.owner(memory.place)
+def _memory_row(memory: StoredMemory) -> dict[str, Any]:
+    data = to_wire(memory)
     names = (data.get(each) for each in ("personaId", "userId", "organizationId", "conversationId"))
-    return " ".join([data["scope"], *(str(each) for each in names if each)])
+    return {"key": "", **data, "owner": " ".join([memory.scope, *(str(each) for each in names if each)])}
+
+
+def _item_row(item: ItemEntry, conversation: str) -> dict[str, Any]:
+    """Return a conversation's item in the shape of a memory."""
+    sources = [MemorySource(conversation_id=conversation, post_id=each) for each in item.sources]
+    data = {"id": item.memory_id, "key": "", "sources": to_wire(sources), "owner": "this conversation"}
+    return {**to_wire(item), **data}
 
 
 def shown_use(found: Utility) -> dict[str, Any]:

@@ -5,9 +5,14 @@ A noun of the store is a subclass of `Noun`. Its methods are written as synchron
 """
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, wraps
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, get_type_hints
 
+import msgspec
+
+from cuebook.errors import Conflict, KeyReused
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.record import S, record_maker
 from cuebook.storage.database.statements import Statements
@@ -93,6 +98,93 @@ class Transaction:
         return None if row is None else row[0]
 
 
+# ---- Idempotency-Keys ----------------------------------------------------------------------------------------------
+
+
+#: First byte of a stored response that has the results of writes. A finished request has its answer as JSON.
+_UNFINISHED: Final = b"\x00"
+_RUNNING: ContextVar["KeyedRequest | None"] = ContextVar("running", default=None)
+
+
+class AnsweredError(Conflict):
+    """A concurrent run of the same request has stored its answer."""
+
+
+class KeyedRequest:
+    """A request with an Idempotency-Key: each of its writes happens once, and records its result in its transaction.
+
+    After a crash, the same request runs again. Its writes that are durable return their recorded results instead.
+    `key` is the key's stored form, `digest` that of the request's content.
+    """
+
+    def __init__(self, *, tenant: str, key: str, digest: bytes, at: float) -> None:
+        self._place = {"tenant": tenant, "key": key}
+        self._digest = digest
+        self._at = at
+        self._writes = 0
+        self._ended = False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Bind the writes of the current task to this request."""
+        token = _RUNNING.set(self)
+        try:
+            yield
+        finally:
+            _RUNNING.reset(token)
+            self._ended = True  # a task that it started may go on
+
+    def answer(self, transaction: Transaction) -> bytes | None:
+        """Return the stored answer, None for a new or unfinished request. Raises KeyReused."""
+        row = self._row(transaction)
+        return None if row is None or row["response"][:1] == _UNFINISHED else bytes(row["response"])
+
+    def once(self, transaction: Transaction, work: Callable[[], T], returns: Any) -> T:
+        """Run a write and record its result, or return the recorded result of an earlier run.
+
+        Raises KeyReused, and AnsweredError if a concurrent run has finished.
+        """
+        if self._ended:
+            return work()
+        row = self._row(transaction)
+        if row is not None and row["response"][:1] != _UNFINISHED:
+            raise AnsweredError
+        results: list[bytes] = msgspec.msgpack.decode(row["response"][1:], type=list[bytes]) if row else []
+        number, self._writes = self._writes, self._writes + 1
+        if number < len(results):
+            recorded: T = msgspec.msgpack.decode(results[number], type=returns)
+            return recorded
+        result = work()
+        self._store(transaction, row, _UNFINISHED + msgspec.msgpack.encode([*results, msgspec.msgpack.encode(result)]))
+        return result
+
+    def finish(self, transaction: Transaction, answer: bytes) -> bytes:
+        """Store the answer and return it; return that of a concurrent run if it finished first."""
+        transaction.failpoint("request.finish")
+        stored = self.answer(transaction)
+        if stored is not None:
+            return stored
+        self._store(transaction, self._row(transaction), answer)
+        return answer
+
+    def _row(self, transaction: Transaction) -> Row | None:
+        row = transaction.one("idempotency_get", **self._place)
+        if row is not None and (row["digest"] != self._digest or row["turn"]):
+            msg = "The Idempotency-Key was used with a different request. Choose a new key."
+            raise KeyReused(msg, where="Idempotency-Key")
+        return row
+
+    def _store(self, transaction: Transaction, row: Row | None, response: bytes) -> None:
+        values = {"digest": self._digest, "response": response}
+        if row is None:
+            transaction.run("idempotency_insert", **self._place, **values, no=0, turn=0, now=self._at)
+        else:
+            transaction.run("idempotency_retell", **self._place, **values)
+
+
+# ---- databases and nouns -------------------------------------------------------------------------------------------
+
+
 class Database(Protocol):
     """A database. A write that has returned is durable; a read sees one snapshot."""
 
@@ -157,10 +249,16 @@ def read(method: Callable[Concatenate[N, Transaction, P], T]) -> Callable[Concat
 
 
 def write(method: Callable[Concatenate[N, Transaction, P], T]) -> Callable[Concatenate[N, P], Coroutine[Any, Any, T]]:
-    """Make a method of a noun write in one transaction."""
+    """Make a method of a noun write in one transaction, once for each request with an Idempotency-Key."""
+    returns = cache(lambda: get_type_hints(method)["return"])
 
     @wraps(method)
     async def call(noun: N, /, *args: P.args, **values: P.kwargs) -> T:
-        return await noun.database.write(lambda transaction: method(noun, transaction, *args, **values))
+        request = _RUNNING.get()
+        if request is None:
+            return await noun.database.write(lambda transaction: method(noun, transaction, *args, **values))
+        return await noun.database.write(
+            lambda transaction: request.once(transaction, lambda: method(noun, transaction, *args, **values), returns())
+        )
 
     return call

@@ -1,0 +1,288 @@
+"""The memory of conversations: search, items, summary, compression and forgetting."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import tzinfo
+from typing import Annotated
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from cuebook.app import json_shapes as shapes
+from cuebook.app.arguments import (
+    AsOf,
+    Conversation,
+    Cursor,
+    Ended,
+    MaybePageSize,
+    OnlyConversation,
+    Organization,
+    Persona,
+    TimeZone,
+    Tokens,
+    User,
+)
+from cuebook.app.forgetting import Forgetting
+from cuebook.app.memories.knowledge import KnowledgeApi
+from cuebook.app.paging import LIMIT, read_cursor, write_cursor
+from cuebook.app.reports.memory_use import TURNS, MeasureCost, Utilities, cost_of, leave_one_out, reason_of
+from cuebook.app.reports.prices import load_prices
+from cuebook.app.turns.analysis import MemoryAnalysis
+from cuebook.config import Config
+from cuebook.engine.core.conversation_items import items_at_head, line_of
+from cuebook.engine.core.query_vector import sense
+from cuebook.engine.core.recall import rank_found
+from cuebook.engine.core.services import Services
+from cuebook.engine.core.time_zones import zone_of
+from cuebook.engine.jobs.delivery import deliver
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.interfaces.store import SearchLook
+from cuebook.memory.compress import compress, compress_batch
+from cuebook.memory.excerpt import excerpt, pack
+from cuebook.memory.quotes import LISTED
+from cuebook.memory.recall import Query, read_query
+from cuebook.memory.scopes import SCOPES
+from cuebook.operations import Argument, operation
+from cuebook.records.answer import Answer, Page
+from cuebook.records.erasure import Receipt
+from cuebook.records.memory import Hit, Item, Scope, Summary
+from cuebook.records.memory_answers import ItemEntry, item_entry
+from cuebook.validate import unknown
+
+#: A longer post is shown as its best excerpt (on assistant chats: 77 -> 91 % of evidence within 1000 tokens).
+QUOTE_TOKENS = 120
+#: Number of posts after the last summary that are analyzed when items are listed: one pass.
+UNREAD = 48
+#: Maximum number of hits per search.
+MOST_HITS = 200
+#: Longer texts, in characters, are compressed in a thread so that streams do not wait.
+LARGE = 20_000
+
+
+class CompressedText(Answer, frozen=True, kw_only=True):
+    """A shortened text, and its tokens before and after."""
+
+    text: str
+    tokens_before: int
+    tokens_after: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Memories(KnowledgeApi, MemoryAnalysis, Forgetting):
+    """The memory of a project: search, memories across conversations, knowledge, items and summaries, forgetting."""
+
+    def __init__(self, services: Services, config: Config) -> None:
+        super().__init__(services)
+        self._config = config
+
+    @operation(
+        "POST /api/memories/search",
+        role="viewer",
+        cli="memory search",
+        wrap="hits",
+        examples=(
+            'cuebook memory search "when does the lease end"',
+            "cuebook memory search budget --user ann --scope user",
+        ),
+    )
+    async def search(
+        self,
+        query: Annotated[str, Meta(description="Question or keywords."), Argument(metavar="QUERY")],
+        *,
+        conversation: OnlyConversation = None,
+        user: User = None,
+        persona: Persona = None,
+        organization: Organization = None,
+        scopes: Annotated[
+            Sequence[str] | None,
+            Meta(description="Search only this scope: conversation, user, persona, organization; repeatable."),
+            Argument(flag="scope", metavar="S"),
+        ] = None,
+        as_of: AsOf = None,
+        limit: Annotated[
+            int, Meta(ge=1, le=MOST_HITS, description="Show at most N results."), Argument(metavar="N")
+        ] = 10,
+        token_budget: Tokens = None,
+        time_zone: TimeZone = None,
+    ) -> Sequence[Hit]:
+        """Search messages and memories, best match first; with a token budget packed by value per token.
+
+        Posts are those of one conversation, else of all the user's. Memories are the valid ones of the user, their
+        personas and the organization, and the project's own. With a time, memories are those valid then, and later
+        posts are excluded. New posts are found at once.
+        """
+        _check_scopes(scopes)
+        zone = await self.zone(conversation=conversation, user=user, time_zone=time_zone)
+        dense = await sense(self._services, query)
+        known: Sequence[Hit] = ()
+        if user is not None or organization is not None or conversation is None:
+            known = await self._matching(
+                read_query(query, now=self._services.clock.now(), zone=zone),
+                dense,
+                user=user,
+                persona=persona,
+                organization=organization,
+                scopes=scopes,
+                as_of=as_of,
+                limit=limit,
+            )
+        posts: Sequence[Hit] = ()
+        read = read_query(query, now=self._services.clock.now(), zone=zone)
+        place = conversation if scopes is None or "conversation" in scopes else None
+        if place is not None or scopes is None or "user" in scopes:
+            search_look = SearchLook(text=query, dense=dense)
+            result = await self._services.store.search(Scope(user=user), search_look, conversation=place)
+            if as_of is not None:
+                result = replace(result, found=tuple(each for each in result.found if each.created_at <= as_of))
+            speakers = sorted({each.sender for each in result.found})
+            read = read_query(query, speakers=speakers, now=self._services.clock.now(), zone=zone)
+            posts = rank_found(result, read, limit=limit if token_budget is None else MOST_HITS)
+            posts = [self._quoted(hit, read) for hit in posts]
+            if place is None:
+                posts = [replace(hit, scope="user") for hit in posts]
+        # a memory derived from a post ranks before the post
+        hits = sorted([*known, *posts], key=lambda each: -each.score) if known else posts
+        hits = [replace(hit, day=shapes.day(hit.timestamp, zone)) for hit in hits]
+        return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
+
+    async def zone(
+        self, *, conversation: str | None = None, user: str | None = None, time_zone: str | None = None
+    ) -> tzinfo:
+        """Return the time zone: the given one, else the conversation's, else the project's."""
+        known = None
+        if time_zone is None and conversation is not None:
+            with suppress(NotFound):
+                known = await self._services.store.conversation(Scope(user=user), conversation)
+        return zone_of(time_zone, known, self._services.settings.zone)
+
+    def _quoted(self, hit: Hit, query: Query) -> Hit:
+        """Replace a long post's text with its best excerpt."""
+        if hit.tokens <= QUOTE_TOKENS:
+            return hit
+        text = excerpt(hit.text, query, QUOTE_TOKENS, self._services.count)
+        return replace(hit, text=text, tokens=self._services.count(text)) if text else hit
+
+    @operation("GET /api/conversations/{conversation}/items", role="viewer")
+    async def items(
+        self,
+        conversation: Conversation,
+        *,
+        user: User = None,
+        ended: Ended = False,
+        as_of: AsOf = None,
+        limit: MaybePageSize = None,
+        cursor: Cursor = None,
+    ) -> Page[ItemEntry]:
+        """Return a conversation's items at its head, oldest first; `ended` includes those that are no longer valid.
+
+        Posts since the last pass are analyzed too (at most the newest 48), so that items need not wait for a pass.
+        Returns all, or with `limit` or `cursor` a page.
+        """
+        scope = Scope(user=user)
+        found = await self._services.store.conversation(scope, conversation)
+        entries = await listed_items(self._services, scope, conversation, ended=ended, as_of=as_of)
+        start = read_cursor(cursor, "items", no=found.no) if cursor is not None else (0, "")
+        left = [each for each in entries if (each.seq, each.id) > start]
+        most = len(left) if limit is None and cursor is None else limit or LIMIT
+        items = left[:most]
+        more = write_cursor("items", items[-1].seq, items[-1].id, no=found.no) if len(left) > most else None
+        return Page(items=tuple(item_entry(each, conversation) for each in items), next=more)
+
+    async def take_up(self, conversation: str, *, timeout: float = 2.0) -> None:
+        """Store a conversation's new facts as long-term memories now, within `timeout` seconds.
+
+        A background job does the rest, as it does without this call. No summary is written.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await deliver(self._services, Scope(), conversation)
+
+    @operation("POST /learning/memory/compress", role="viewer")
+    async def compress(self, text: str) -> CompressedText:
+        """Shorten a text to its first line, last line and facts. A text that cannot shrink is unchanged."""
+        return await asyncio.to_thread(self._compressed, text) if len(text) > LARGE else self._compressed(text)
+
+    def _compressed(self, text: str) -> CompressedText:
+        count = self._services.count
+        small = compress(text)
+        shorter = small if small is not None and count(small) < count(text) else text
+        return CompressedText(text=shorter, tokens_before=count(text), tokens_after=count(shorter))
+
+    @operation(
+        "POST /learning/memory/digest",
+        role="viewer",
+        cli="memory digest",
+        wrap="text",
+        examples=("cuebook memory digest c1", "cuebook memory digest c1 --last 40"),
+    )
+    async def digest(
+        self,
+        conversation: Conversation,
+        *,
+        user: User = None,
+        last: Annotated[int, Meta(ge=1, le=1000, description="Number of posts."), Argument(metavar="N")] = 15,
+    ) -> str:
+        """Summarize the newest posts in BrowserOS's batch form: actions, results, key facts."""
+        posts = await self._services.store.posts(Scope(user=user), conversation, last=last)
+        lines = [line_of(post) for post in posts]
+        large = sum(len(line.text) for line in lines) > LARGE
+        return await asyncio.to_thread(compress_batch, lines) if large else compress_batch(lines)
+
+    async def summary(
+        self, conversation: str, *, user: str | None = None, version: int | None = None
+    ) -> Summary | None:
+        """Return the rolling summary of the head's path, or the given version of it. None if there is none."""
+        return await self._services.store.summary(Scope(user=user), conversation, version=version)
+
+    async def utility(
+        self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
+    ) -> Utilities:
+        """Measure how useful each memory was in the turns that included it, in the given conversations or in all.
+
+        Compares words with the answers; with a `budget` (model calls, at least 3) asks the model with and without each
+        memory. Measures the last `turns` turns per conversation. Changes nothing. Raises NotFound, InvalidInput.
+        """
+        return await leave_one_out(self._services, conversations, user=user, turns=turns, budget=budget)
+
+    async def utility_cost(
+        self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
+    ) -> MeasureCost:
+        """Return how many model calls `utility` would make with this budget, and their maximum cost; make none.
+
+        Raises NotFound, and InvalidInput, also for an unreadable price file of the project.
+        """
+        prices = await asyncio.to_thread(load_prices, self._config)
+        return await cost_of(self._services, prices, conversations, user=user, turns=turns, budget=budget)
+
+    async def prune(self, found: Utilities, *, user: str | None = None) -> Receipt | None:
+        """Delete the memories that `utility` proposes to drop. Return the receipt, None if there are none."""
+        gone = [each.memory.id for each in found.items if each.prunes]
+        if not gone:
+            return None
+        receipt = await self.forget(memories=gone, reason=reason_of(found), by=user)
+        if receipt.state == "pending":
+            await self.finish_receipts()
+            receipt = await self.receipt(receipt.id)
+        return receipt
+
+
+async def listed_items(
+    services: Services, scope: Scope, conversation: str, *, ended: bool = False, as_of: float | None = None
+) -> list[Item]:
+    """Return the items of a conversation that lists show: the current ones, all, or those valid at a time."""
+    entries = await items_at_head(services, scope, conversation)
+    entries = [each for each in entries if each.weight >= LISTED]  # the others appear only in the summary
+    if as_of is not None:
+        return [each for each in entries if each.valid_from <= as_of < (each.valid_to or math.inf)]
+    return [each for each in entries if ended or each.valid_to is None]
+
+
+def _check_scopes(scopes: Sequence[str] | None) -> None:
+    for scope in scopes or ():
+        if scope not in SCOPES:
+            msg = f"scopes: {unknown('scope', scope, SCOPES)}"
+            raise InvalidInput(msg, where="scopes")

@@ -1,0 +1,66 @@
+"""Base of the namespaces of the public API, with Idempotency-Keys: a repeated request returns the first answer."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from cuebook.engine.core.services import Services
+from cuebook.errors import InvalidInput
+from cuebook.records.answer import from_json, to_json
+from cuebook.records.memory import Scope
+from cuebook.storage.database.transaction import AnsweredError
+
+T = TypeVar("T")
+
+#: Maximum length of a key: a UUID has 36 characters, a digest 128.
+LONGEST_KEY = 255
+
+
+class Namespace:
+    """A part of `Cuebook`, such as `cue.memory`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def run_once(
+        self, key: str, asked: Any, kind: Any, work: Callable[[], Awaitable[T]], *, user: str | None = None
+    ) -> T:
+        """Run an operation, or return its stored answer, parsed as `kind`. `asked` identifies the request.
+
+        Keys are separate per user. Raises KeyReused if the key was used with a different request, InvalidInput.
+        """
+        settings, store = self._services.settings, self._services.store
+        digest = settings.request_digest(_written(asked))
+        stored_key = settings.keyed_digest_of((check_key(key), digest)) or (key, digest)
+        scope, now = Scope(user=user or None), self._services.clock.now()
+        request = store.keyed_request(scope, stored_key[0], digest, at=now)
+        stored = await store.answer_of(request)
+        if stored is None:
+            try:
+                with request.running():
+                    answer = to_json(await work())
+            except AnsweredError:  # a concurrent run was faster; its answer counts
+                answer = b""
+            stored = await store.finish(request, answer)
+        first: T = from_json(stored, kind)
+        return first
+
+
+def check_key(key: object) -> str:
+    """Return a valid Idempotency-Key. Raises InvalidInput."""
+    if not isinstance(key, str):
+        msg = f"idempotency_key: expected a string, got {type(key).__name__}"
+        raise InvalidInput(msg, where="Idempotency-Key")
+    if len(key) > LONGEST_KEY:
+        msg = f"Idempotency-Key: {len(key)} characters exceed the limit of {LONGEST_KEY}."
+        raise InvalidInput(msg, where="Idempotency-Key")
+    return key
+
+
+def _written(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        msg = f"The request cannot be encoded as JSON ({error})."
+        raise InvalidInput(msg) from error

@@ -1,0 +1,146 @@
+"""Derive a command, with its options, help and output, from each declared operation."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import typer
+from msgspec import UNSET, Struct
+
+from cuebook.app.cuebook import Cuebook
+from cuebook.cli.group import DAYS, command, new_app, seconds
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+from cuebook.operations import Operation, Parameter, operations_of, summary_of
+from cuebook.records.answer import Answer, Page, Time, to_wire
+
+#: Prints an answer for people. Its further arguments become options of the command.
+Render = Callable[..., None]
+
+
+def add_operations(app: typer.Typer, group: str, renders: Mapping[str, Render] | None = None) -> None:
+    """Add the commands of a group's operations: `memory` has those declared as `memory …`.
+
+    `renders` maps a command to the function that prints its answer; others print a table, or a line.
+    """
+    for each in operations_of(Cuebook):
+        first, _, name = each.declaration.cli.partition(" ")
+        if first == group and name:
+            _add(app, each, name, (renders or {}).get(name))
+
+
+def group_of(name: str, line: str) -> typer.Typer:
+    """Return a command group that has only derived commands; `line` is its help."""
+    examples = [
+        each.declaration.examples[0]
+        for each in operations_of(Cuebook)
+        if each.declaration.cli.startswith(f"{name} ") and each.declaration.examples
+    ]
+    app = new_app(line, *examples[:3])
+    add_operations(app, name)
+    return app
+
+
+def _add(app: typer.Typer, operation: Operation, name: str, render: Render | None) -> None:
+    shown = [each for each in operation.asked() if each.argument.flag != "-"]
+    extra = list(inspect.signature(render).parameters.values())[1:] if render else []
+
+    def run(state: State, **values: Any) -> None:
+        own = {each.name: values.pop(each.name) for each in extra}
+        with state.open() as cue:
+            answer = operation.bind(cue)(**{each.name: _value(each, values[each.name]) for each in shown})
+        if state.json:
+            screen.say_json(to_wire(operation.wire_answer(answer)))
+        elif render is not None:
+            render(answer, **own)
+        else:
+            print_answer(answer, operation.declaration.none)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter("state", kind, annotation=State), *map(_option, shown), *extra]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__doc__ = summary_of(operation.doc)
+    command(app, *operation.declaration.examples, name=name)(run)
+
+
+def _value(parameter: Parameter, value: Any) -> Any:
+    if parameter.argument.time:
+        return seconds(value)
+    if isinstance(value, list):
+        return tuple(value)
+    return () if value is None and get_origin(parameter.kind) not in (UnionType, Union) else value
+
+
+def _option(parameter: Parameter) -> inspect.Parameter:
+    """Return an argument or an option of a command."""
+    kind, meta, argument = _kind(parameter), parameter.meta, parameter.argument
+    limits: dict[str, Any] = {"min": meta.ge, "max": meta.le} if meta and kind in (int, float, int | None) else {}
+    metavar = argument.metavar or parameter.name.upper()
+    if kind is not bool:
+        limits["metavar"] = metavar
+    if argument.time:
+        limits["formats"] = DAYS
+    if parameter.positional:
+        made: Any = typer.Argument(help=parameter.description, show_default=False, **limits)
+    else:
+        flag = argument.flag or parameter.name.replace("_", "-")
+        shows = parameter.default not in (None, "", (), False)
+        made = typer.Option(f"--{flag}", help=parameter.description, show_default=shows, **limits)
+    default = inspect.Parameter.empty if parameter.required else parameter.default or None
+    if kind is bool:
+        default = bool(parameter.default)
+    return inspect.Parameter(
+        parameter.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, made], default=default
+    )
+
+
+def _kind(parameter: Parameter) -> Any:
+    """Return the type that the command line parses."""
+    kinds = [each for each in get_args(parameter.kind) if each is not NoneType]
+    optional = get_origin(parameter.kind) in (UnionType, Union)
+    kind = kinds[0] if optional else parameter.kind
+    if parameter.argument.time:
+        kind = datetime
+    elif get_origin(kind) is Literal:
+        kind = str
+    elif get_origin(kind) in (tuple, list, Sequence):
+        return list[str] | None
+    return kind | None if optional or (not parameter.required and parameter.default is None) else kind
+
+
+def print_answer(answer: Any, none: str) -> None:
+    """Print a list as a table without its empty columns, and anything else as its text."""
+    rows = answer.items if isinstance(answer, Page) else answer if isinstance(answer, list | tuple) else None
+    if rows is None:
+        screen.say(str(answer))
+    elif not rows:
+        screen.say(none)
+    else:
+        values = {
+            name.replace("_", " "): [getattr(each, name) for each in rows]
+            for name in rows[0].COLUMNS or rows[0].__struct_fields__
+        }
+        columns = {title: list(map(_cell, column)) for title, column in values.items()}
+        titles = [title for title, column in columns.items() if any(column)]
+        right = [
+            each for each in titles if isinstance(values[each][0], int | float) and type(values[each][0]) is not Time
+        ]
+        lists = [each for each in titles if isinstance(values[each][0], tuple)]
+        cells = list(zip(*(columns[each] for each in titles), strict=True))
+        screen.table(titles, cells, right=right, fold=(titles[0], *lists, titles[-1]))
+        if isinstance(answer, Page) and answer.next:
+            screen.say(f"more results: --cursor {answer.next}")
+
+
+def _cell(value: Any) -> str:
+    if value is None or value is UNSET:
+        return ""
+    if isinstance(value, Time):
+        return str(value)[:16].replace("T", " ")
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, Answer | Struct):
+        return str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

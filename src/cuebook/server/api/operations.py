@@ -1,0 +1,136 @@
+"""Derive an HTTP route, with its OpenAPI entry, from each declared operation. Litestar routes, parses and documents."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Annotated, Any, Final
+
+from litestar import Response
+from litestar.handlers import HTTPRouteHandler
+from litestar.openapi.spec import Schema
+from litestar.openapi.spec.enums import OpenAPIFormat, OpenAPIType
+from litestar.params import JSONBody, PathParameter, QueryParameter
+from litestar.plugins import OpenAPISchemaPlugin
+from litestar.typing import FieldDefinition
+from msgspec import UNSET
+
+from cuebook import Cuebook
+from cuebook.operations import Operation, Parameter, operations_of, summary_of
+from cuebook.records.answer import Time, to_json
+from cuebook.server.api.types import answers, seconds_of
+from cuebook.server.authorization import AnyRequest, actor_of, caller_of, cue_of, idempotency_key, user_of
+from cuebook.server.guard import name_in
+from cuebook.server.json_body import JsonBody
+
+
+def routes() -> list[HTTPRouteHandler]:
+    """Return the routes of all declared operations."""
+    return [route_of(each) for each in operations_of(Cuebook) if each.declaration.path]
+
+
+def route_of(operation: Operation) -> HTTPRouteHandler:
+    """Return the route of an operation."""
+    declaration, body = operation.declaration, operation.request_type()
+
+    async def respond(request: AnyRequest, **values: Any) -> Response[bytes]:
+        return await _respond(request, operation, values)
+
+    hints: dict[str, Any] = {"request": AnyRequest}
+    hints |= {each.name: Annotated[each.kind, PathParameter()] for each in operation.given("path")}
+    hints |= {each.wire: _query(each) for each in operation.given("query")}
+    defaults = {each.wire: each.default for each in operation.given("query") if not each.required}
+    if body is not None:
+        optional = all(not each.required for each in operation.given("body"))
+        hints["data"] = _of(JSONBody, body | None if optional else body)
+        if optional:
+            defaults["data"] = None
+    parameters = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=defaults.get(name, inspect.Parameter.empty)
+        )
+        for name, hint in hints.items()
+    ]
+    hints["return"] = Response[bytes]
+    respond.__signature__ = inspect.Signature(parameters, return_annotation=hints["return"])  # type: ignore[attr-defined]
+    respond.__annotations__ = hints
+    respond.__doc__ = summary_of(operation.doc)
+    respond.__name__ = f"{operation.name}_{operation.namespace}".rstrip("_")
+    path = declaration.path
+    for each in operation.given("path"):
+        path = path.replace(f"{{{each.name}}}", f"{{{each.name}:{'int' if each.kind is int else 'str'}}}")
+    return HTTPRouteHandler(
+        path,
+        http_method=declaration.method,  # type: ignore[arg-type]  # one of HTTP's
+        dto=None if body is None else _of(JsonBody, body),
+        status_code=declaration.status,
+        responses=answers(operation.answer_type(), declaration.status, pending=hasattr(operation.returns, "pending")),
+    )(respond)
+
+
+#: The values that a request's authentication provides.
+_PROVIDED: Final[Mapping[str, Callable[[AnyRequest], Any]]] = {
+    "caller": caller_of,
+    "actor": actor_of,
+    "key": lambda request: idempotency_key(request.scope),
+}
+
+
+async def _respond(request: AnyRequest, operation: Operation, values: Mapping[str, Any]) -> Response[bytes]:
+    """Run an operation with a request's values, and return its answer."""
+    declaration = operation.declaration
+    arguments = {each.name: _value(request, operation, each, values) for each in operation.parameters}
+    method = operation.bind(cue_of(request))
+    measures = request.app.state.measures
+    async with measures.hold(declaration.heavy) if declaration.heavy else nullcontext():
+        answer = method(**{name: value for name, value in arguments.items() if value is not UNSET})
+        if inspect.isawaitable(answer):
+            answer = await answer
+    status = 202 if getattr(answer, "pending", False) else declaration.status
+    return Response(to_json(operation.wire_answer(answer)), media_type="application/json", status_code=status)
+
+
+def _value(request: AnyRequest, operation: Operation, parameter: Parameter, values: Mapping[str, Any]) -> Any:
+    """Return the value of an argument; UNSET for its default."""
+    source, name = parameter.argument.source, parameter.name
+    if source in _PROVIDED:
+        return _PROVIDED[source](request)
+    data, asked = values.get("data"), values.get(parameter.wire, UNSET)
+    if source == "user":
+        named = (getattr(data, name, None) or None, asked or None)
+        user = user_of(request, *named)
+        return (user or "") if parameter.kind is str else user
+    if parameter in operation.given("path"):
+        return name_in(values[name]) if isinstance(values[name], str) else values[name]
+    value = asked if data is None else getattr(data, name, UNSET)
+    if value is not UNSET and value is not None and parameter.argument.time:
+        return seconds_of(value.strip(), parameter.wire) if value.strip() else None
+    return value
+
+
+def _of(generic: Any, kind: Any) -> Any:
+    """Return a generic type with an argument that is only known at run time."""
+    return generic[kind]
+
+
+def _query(parameter: Parameter) -> Any:
+    """Return a query parameter with its limits, for Litestar."""
+    meta, kind = parameter.meta, parameter.kind
+    if parameter.argument.time:
+        kind = str | None
+    names = ("ge", "gt", "le", "lt", "min_length", "max_length", "pattern")
+    limits = {name: getattr(meta, name) for name in names if getattr(meta, name, None) is not None}
+    return Annotated[kind, QueryParameter(name=parameter.wire, description=parameter.description or None, **limits)]
+
+
+class TimeSchema(OpenAPISchemaPlugin):
+    """Documents times as ISO 8601."""
+
+    @staticmethod
+    def is_plugin_supported_field(field_definition: FieldDefinition) -> bool:
+        """Return whether it is a time."""
+        return field_definition.annotation is Time
+
+    def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
+        """Return the schema of a time."""
+        _ = field_definition, schema_creator
+        return Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.DATE_TIME)

@@ -1,0 +1,70 @@
+"""Tests of Idempotency-Keys: a repeat returns the first answer, also after a crash between write and answer."""
+
+import asyncio
+
+import pytest
+
+from cuebook import Cuebook
+from cuebook.config import build
+from cuebook.errors import BackendError, InvalidInput, KeyReused
+
+
+def settings(tmp_path):
+    return build(arguments={"store.url": str(tmp_path / "cue.db")})
+
+
+async def put(cue, value="blue", key="k1", **more):
+    return await cue.memory.put_knowledge("domain", "color", value, idempotency_key=key, **more)
+
+
+async def test_a_repeated_request_returns_the_first_answer(tmp_path):
+    async with Cuebook.open(settings(tmp_path), worker=False) as cue:
+        first = await put(cue)
+        await put(cue, "blue", key="k2")
+        assert await put(cue) == first
+        [entry] = await cue.memory.list_knowledge()
+        assert entry.usage_count == 2
+
+
+async def test_a_key_of_another_request_is_refused(tmp_path):
+    async with Cuebook.open(settings(tmp_path), worker=False) as cue:
+        await put(cue)
+        with pytest.raises(KeyReused, match="different request"):
+            await put(cue, "green")
+        with pytest.raises(InvalidInput, match="Idempotency-Key"):
+            await put(cue, key="k" * 300)
+
+
+async def test_keys_of_users_are_separate(tmp_path):
+    async with Cuebook.open(settings(tmp_path), worker=False) as cue:
+        ann, bob = await put(cue, user="ann"), await put(cue, "green", user="bob")
+        assert (ann.value, bob.value) == ("blue", "green")
+
+
+async def test_after_a_crash_before_the_answer_the_write_is_not_repeated(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUEBOOK_FAILPOINT", "request.finish:raise")
+    async with Cuebook.open(settings(tmp_path), worker=False) as cue:
+        entry = await cue.memory.put_knowledge("domain", "color", "blue")
+        with pytest.raises(BackendError, match="failpoint"):
+            await cue.memory.use_knowledge(entry.id, idempotency_key="k1")
+    monkeypatch.delenv("CUEBOOK_FAILPOINT")
+    async with Cuebook.open(settings(tmp_path), worker=False) as cue:
+        assert (await cue.memory.list_knowledge())[0].usage_count == 2
+        await cue.memory.use_knowledge(entry.id, idempotency_key="k1")
+        await cue.memory.use_knowledge(entry.id, idempotency_key="k1")
+        assert (await cue.memory.list_knowledge())[0].usage_count == 2
+
+
+async def test_concurrent_repeats_write_once(tmp_path):
+    async with Cuebook.open(settings(tmp_path), worker=False) as cue:
+        answers = await asyncio.gather(*(put(cue) for _ in range(8)))
+        assert len({answer.id for answer in answers}) == 1
+        assert (await cue.memory.list_knowledge())[0].usage_count == 1
+
+
+async def test_a_forget_leaves_no_answer_with_the_text(tmp_path):
+    async with Cuebook.open(settings(tmp_path), worker=False) as cue:
+        entry = await put(cue, "The safe opens with 4711.")
+        await cue.memory.forget(memories=[entry.id])
+    raw = b"".join(file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
+    assert b"4711" not in raw
