@@ -111,7 +111,7 @@ class Impact(Struct, frozen=True, kw_only=True):
     @property
     def summary(self) -> str:
         """The whole result in one sentence."""
-        return "; ".join((f"{self.prompt.change:+,} tokens", *_said(self)))
+        return "; ".join((f"{self.prompt.change:+,} tokens", *_clauses(self)))
 
 
 class PromptImpactApi(PromptReading):
@@ -283,19 +283,19 @@ def _newest(turns: Iterable[TurnAt | None]) -> tuple[TurnAt, ...]:
 def _by_kind(turns: Iterable[tuple[Sequence[Gone], TurnAt | None]]) -> tuple[BlockChanges, ...]:
     """Count by kind; memories first, then posts."""
     where: dict[str, list[TurnAt | None]] = {}
-    held: Counter[str] = Counter()
+    turns_of: Counter[str] = Counter()
     total: Counter[str] = Counter()
     tokens: Counter[str] = Counter()
     for gone, at in turns:
         for kind in {kind for kind, _ in gone}:
-            held[kind] += 1
+            turns_of[kind] += 1
             where.setdefault(kind, []).append(at)
         total.update(kind for kind, _ in gone)
         for kind, many in gone:
             tokens[kind] += many
-    kinds = sorted(held, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind))
+    kinds = sorted(turns_of, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind))
     return tuple(
-        BlockChanges(kind=kind, turns=held[kind], total=total[kind], tokens=tokens[kind], at=_newest(where[kind]))
+        BlockChanges(kind=kind, turns=turns_of[kind], total=total[kind], tokens=tokens[kind], at=_newest(where[kind]))
         for kind in kinds
     )
 
@@ -307,7 +307,7 @@ def _reasons(counted: Counter[str]) -> tuple[Reason, ...]:
 # ---- words ----------------------------------------------------------------------------------------------------------
 
 
-def _said(impact: Impact) -> list[str]:
+def _clauses(impact: Impact) -> list[str]:
     of = "the last turn" if impact.turns == 1 else f"the last {impact.turns} turns"
     lines = []
     if impact.left_out:

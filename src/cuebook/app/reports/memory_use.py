@@ -172,9 +172,9 @@ async def cost_of(
     return replace(cost, costs={price.currency: spent})
 
 
-def reason_of(found: Utilities) -> str:
+def reason_of(utilities: Utilities) -> str:
     """Return the reason for the receipt when the proposed memories are deleted."""
-    return f"not useful in the turns that included it (leave one out, by {found.by})"
+    return f"not useful in the turns that included it (leave one out, by {utilities.by})"
 
 
 def cost_to_wire(cost: MeasureCost) -> Wire:
@@ -182,13 +182,13 @@ def cost_to_wire(cost: MeasureCost) -> Wire:
     return cast("Wire", msgspec.to_builtins(cost))
 
 
-def to_wire(found: Utilities) -> Wire:
+def to_wire(utilities: Utilities) -> Wire:
     """Return the measured memories as a JSON object."""
     return {
-        "by": found.by,
-        "turns": found.turns,
-        "calls": found.calls,
-        "missed": found.missed,
+        "by": utilities.by,
+        "turns": utilities.turns,
+        "calls": utilities.calls,
+        "missed": utilities.missed,
         "items": [
             {
                 "memoryId": each.memory.id,
@@ -203,7 +203,7 @@ def to_wire(found: Utilities) -> Wire:
                 "verdict": each.verdict,
                 "prune": each.prunes,
             }
-            for each in found.items
+            for each in utilities.items
         ],
     }
 
@@ -286,10 +286,10 @@ class _Measure:
         uses = [each for each in uses if await self._memory(each.memory)]
         if len(set(words(answer))) >= LEAST_WORDS:
             return uses
-        told = [each for each in uses if each.score]
-        if uses and not told:
+        scored = [each for each in uses if each.score]
+        if uses and not scored:
             self._missed["its answer says too little"] += 1
-        return told
+        return scored
 
     async def _ask(self, conversation: Conversation, turn: Turn, values: Sequence[str]) -> list[Use]:
         left = self._budget - self._calls - 2

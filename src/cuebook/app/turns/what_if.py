@@ -36,8 +36,8 @@ async def what_if(
     ask: bool,
 ) -> WindowDiff:
     """Return what a turn's first window would have been. Raises InvalidInput, NotFound, Denied."""
-    found = await services.store.conversation(scope, conversation)
-    if scope.user is not None and found.user not in (None, scope.user):
+    stored = await services.store.conversation(scope, conversation)
+    if scope.user is not None and stored.user not in (None, scope.user):
         msg = "What-if replay denied: only the first user of the conversation may use it."
         raise Denied(msg)
     for where, values in (("withPrompt", with_prompt), ("without", without)):
@@ -47,7 +47,7 @@ async def what_if(
     turn = await services.store.turn(scope, conversation, n)
     versions = [await _version(services, each) for each in with_prompt]
     when = None if as_of is None else await _moment(services, scope, conversation, as_of)
-    recorded = await read_recorded(services, scope, found, turn)
+    recorded = await read_recorded(services, scope, stored, turn)
     if ask and services.model.name == NO_MODEL:
         msg = "ask: no model is configured. Set [model] in cuebook.toml, or compare the windows without `ask`."
         raise InvalidInput(msg, where="ask")
@@ -64,20 +64,20 @@ async def what_if(
     return replace(diff, answer=await answer_to(services, scope, recorded, diff.after))
 
 
-def to_wire(told: WindowDiff) -> Wire:
+def to_wire(diff: WindowDiff) -> Wire:
     """Return a what-if result as a JSON object."""
-    before, after = told.before.tokens, told.after.tokens if told.after else None
+    before, after = diff.before.tokens, diff.after.tokens if diff.after else None
     return {
         "tokens": {"before": before, "after": after, "change": None if after is None else after - before},
-        "leftOut": [_block(each) for each in told.left_out],
-        "letIn": [_block(each) for each in told.let_in],
-        "changed": [_block(each) for each in told.changed],
-        "postsLeftOut": {"before": told.posts[0], "after": told.posts[1]},
-        "reproduced": told.reproduced,
-        "refused": told.refused or None,
-        "answer": told.answer,
-        "before": window_shape(told.before),
-        "after": window_shape(told.after) if told.after else None,
+        "leftOut": [_block(each) for each in diff.left_out],
+        "letIn": [_block(each) for each in diff.let_in],
+        "changed": [_block(each) for each in diff.changed],
+        "postsLeftOut": {"before": diff.posts[0], "after": diff.posts[1]},
+        "reproduced": diff.reproduced,
+        "refused": diff.refused or None,
+        "answer": diff.answer,
+        "before": window_shape(diff.before),
+        "after": window_shape(diff.after) if diff.after else None,
     }
 
 

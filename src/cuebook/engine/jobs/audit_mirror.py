@@ -123,11 +123,11 @@ async def first_cut(services: Services) -> int:
     file = services.settings.audit_mirror
     if file is None or not file.is_file():
         return 0
-    opened = await asyncio.to_thread(_locked, file, 1)
-    if opened is None:  # another process is writing it
+    mirror = await asyncio.to_thread(_open_locked, file, 1)
+    if mirror is None:  # another process is writing it
         return 0
-    with opened:
-        record, _ = await asyncio.to_thread(_last, opened)
+    with mirror:
+        record, _ = await asyncio.to_thread(_last, mirror)
         return 0 if record and not await _is_ours(services, Scope(), record) else await _cut(services, record)
 
 
@@ -148,10 +148,10 @@ async def erase_mirror(services: Services) -> bool:
         return True
     async with progress.lock:
         try:
-            opened = await asyncio.to_thread(_locked, file, _PATIENCE)
-            if opened is None:
+            mirror = await asyncio.to_thread(_open_locked, file, _PATIENCE)
+            if mirror is None:
                 return False
-            with opened:
+            with mirror:
                 erased: set[str] = set()
                 after = 0
                 while records := await services.audit.records(Scope(), after=after, limit=_PAGE):
@@ -168,8 +168,8 @@ async def erase_mirror(services: Services) -> bool:
 async def _missing(file: Path, last: int) -> int:
     """Return the number of records missing from the file, all if it cannot be read."""
     try:
-        with file.open("rb") as opened:
-            record, _ = await asyncio.to_thread(_last, opened)
+        with file.open("rb") as mirror:
+            record, _ = await asyncio.to_thread(_last, mirror)
     except OSError:
         return last
     return max(0, last - (record.seq if record else 0))
@@ -177,11 +177,11 @@ async def _missing(file: Path, last: int) -> int:
 
 async def _appended(services: Services, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
     """Append the missing records under the file lock. Return the file's last seq and size."""
-    opened = await asyncio.to_thread(_locked, file, _PATIENCE if closing else 1)
-    if opened is None:  # another process holds the lock; the next run appends what is missing
+    mirror = await asyncio.to_thread(_open_locked, file, _PATIENCE if closing else 1)
+    if mirror is None:  # another process holds the lock; the next run appends what is missing
         return services.caches.progress_of(MirrorProgress).end
-    with opened:
-        record = await asyncio.to_thread(_mended, opened)
+    with mirror:
+        record = await asyncio.to_thread(_cut_last_line, mirror)
         seq = record.seq if record else 0
         if record is not None and not await _is_ours(services, scope, record):
             msg = (
@@ -192,9 +192,9 @@ async def _appended(services: Services, scope: Scope, file: Path, *, closing: bo
         if record and (cut := await _cut(services, record)):
             log.warning("Audit mirror %r lacked the records from %d on; they are written again", file.name, cut)
         while records := await services.audit.records(scope, after=seq, limit=_PAGE):
-            await asyncio.to_thread(_append, opened, records)
+            await asyncio.to_thread(_append, mirror, records)
             seq = records[-1].seq
-        return seq, opened.tell()
+        return seq, mirror.tell()
 
 
 async def _is_unsigned(services: Services, last: int, *, closing: bool = False) -> bool:
@@ -228,34 +228,34 @@ def _size(file: Path) -> int:
         return -1
 
 
-def _locked(file: Path, tries: int) -> BinaryIO | None:
+def _open_locked(file: Path, tries: int) -> BinaryIO | None:
     """Open and lock a mirror, or return None if another process has the lock. Without file locks, only open it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     for again in range(tries - 1, -1, -1):
-        opened = file.open("a+b")
+        mirror = file.open("a+b")
         try:
             if sys.platform != "win32":
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(mirror, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(0.05 if again else 0.0)
         except OSError:
-            return opened
+            return mirror
         else:
-            if _is_at(opened, file):
-                return opened
-        opened.close()
+            if _is_at(mirror, file):
+                return mirror
+        mirror.close()
     return None
 
 
-def _is_at(opened: BinaryIO, file: Path) -> bool:
+def _is_at(mirror: BinaryIO, file: Path) -> bool:
     """Return whether an open file still has its path: an erasure replaces the file."""
     try:
-        return sys.platform == "win32" or os.path.samestat(os.fstat(opened.fileno()), file.stat())
+        return sys.platform == "win32" or os.path.samestat(os.fstat(mirror.fileno()), file.stat())
     except FileNotFoundError:
         return False
 
 
-def _mended(file: BinaryIO) -> Record | None:
+def _cut_last_line(file: BinaryIO) -> Record | None:
     """Truncate an incomplete last line of a mirror. Return its last readable record, or None."""
     record, end = _last(file)
     file.truncate(end)

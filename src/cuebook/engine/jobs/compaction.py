@@ -166,7 +166,7 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
         return "nothing"
     services.failpoint("compact.read")
     lines = [line_of(post) for post in source.posts]
-    end = covered(lines, profile, backlog=source.conversation.backlog, held=_held(source.posts))
+    end = covered(lines, profile, backlog=source.conversation.backlog, held=_within_calls(source.posts))
     if end == 0:
         return "refused"
     posts, lines = source.posts[:end], lines[:end]
@@ -231,7 +231,7 @@ def _summary(
     )
 
 
-def _held(posts: Sequence[Post]) -> frozenset[int]:
+def _within_calls(posts: Sequence[Post]) -> frozenset[int]:
     """Return the positions between a call and its results."""
     calls = {}
     for number, post in enumerate(posts):
@@ -397,7 +397,7 @@ async def compress_by_hand(
     if end < 0:
         msg = f"Unknown post {older_than!r} after the last summary of conversation {conversation!r}."
         raise NotFound(msg)
-    if end == 0 or not between_steps(lines, end) or end in _held(source.posts):
+    if end == 0 or not between_steps(lines, end) or end in _within_calls(source.posts):
         msg = (
             f"older_than: {older_than!r} separates a tool call from its result, or leaves nothing. Choose another post."
         )
@@ -425,11 +425,11 @@ async def promoted(
 
     Their trust is at most the assistant's. A whole post stays in its conversation, whoever wrote it.
     """
-    stands = await services.store.tuning.tuned(scope, conversation) if services.settings.tunes else None
-    if stands is None:
+    last = await services.store.tuning.tuned(scope, conversation) if services.settings.tunes else None
+    if last is None:
         return []
     values = {source for item in items for source in item.sources}
-    chosen = [post for post in posts if post.seq in stands.tuning.promoted and post.id not in values]
+    chosen = [post for post in posts if post.seq in last.tuning.promoted and post.id not in values]
     return [_item(services, post) for post in chosen if post.message and not unlearned(post.role, post.message)]
 
 

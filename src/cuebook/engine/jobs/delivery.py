@@ -61,12 +61,12 @@ async def deliver(services: Services, scope: Scope, conversation: str) -> None:
 
 async def _decided(services: Services, scope: Scope, delivering: DeliveryInput) -> DeliveryResult:
     conversation, now = delivering.conversation, services.clock.now()
-    entries = await asyncio.to_thread(_found, delivering)
+    entries = await asyncio.to_thread(_items_to_deliver, delivering)
     rows: dict[Place, list[Item]] = {}
     for item in entries:
         for place in _places(services, item, delivering, now=now):
             rows.setdefault(place, []).append(item)
-    changes = [await _change(services, scope, place, items, delivering) for place, items in sorted(rows.items())]
+    changes = [await _place_change(services, scope, place, items, delivering) for place, items in sorted(rows.items())]
     return DeliveryResult(
         conversation=conversation.id,
         no=conversation.no,
@@ -83,7 +83,7 @@ async def _decided(services: Services, scope: Scope, delivering: DeliveryInput) 
     )
 
 
-def _found(delivering: DeliveryInput) -> list[Item]:
+def _items_to_deliver(delivering: DeliveryInput) -> list[Item]:
     """Return items of the user's own words, from posts without a summary and posts summarized since the mark.
 
     The assistant's question just before a post is context for the user's answer.
@@ -117,13 +117,17 @@ def _places(services: Services, item: Item, delivering: DeliveryInput, *, now: f
     results: list[frozenset[Place]] = []
     for post in (delivering.cited[each] for each in item.sources if delivering.cited[each].role == "user"):
         for terms in post.terms or (PolicyTerms(policy=services.settings.memory_policy),):
-            participants = _whose(services, delivering, terms, now=now)
+            participants = _participants(services, delivering, terms, now=now)
             policies = (terms.policy or effective({}, kept, services.settings.memory_policy), still)
-            results += [_told(policy, participants, item, delivering) for policy in policies if policy is not None]
+            results += [
+                _places_under(policy, participants, item, delivering) for policy in policies if policy is not None
+            ]
     return frozenset.intersection(*results) if results else frozenset()
 
 
-def _told(policy: Policy, participants: Participants, item: Item, delivering: DeliveryInput) -> frozenset[Place]:
+def _places_under(
+    policy: Policy, participants: Participants, item: Item, delivering: DeliveryInput
+) -> frozenset[Place]:
     places = told_places(policy, participants, item.category, delivering.settings)
     matter = matter_of(item.text)
     # an organization shares knowledge about people
@@ -132,14 +136,14 @@ def _told(policy: Policy, participants: Participants, item: Item, delivering: De
     return frozenset(place for place in places if place.kind != "organization")  # personal facts stay with the user
 
 
-def _whose(services: Services, delivering: DeliveryInput, terms: PolicyTerms, *, now: float) -> Participants:
+def _participants(services: Services, delivering: DeliveryInput, terms: PolicyTerms, *, now: float) -> Participants:
     conversation, key = delivering.conversation, delivering.keys.get(terms.by)
     shares = terms.shared and (not terms.by or (key is not None and key.may_tell(terms.shared, now)))
     persona = terms.persona or conversation.persona or services.settings.default_persona
     return Participants(user=conversation.user, persona=persona, organization=terms.shared if shares else None)
 
 
-async def _change(
+async def _place_change(
     services: Services, scope: Scope, place: Place, items: Sequence[Item], delivering: DeliveryInput
 ) -> PlaceChange:
     """Compute the changes of a place. A personal place's items do not name their speaker."""
@@ -147,11 +151,11 @@ async def _change(
         speakers = sorted({f"@{normal(post.sender)} " for post in delivering.cited.values()}, key=len, reverse=True)
         items = [_unnamed(item, speakers) for item in items]
     near, ids = [item.text for item in items], [memory_id(place, item.category, item.text) for item in items]
-    generation, held = await services.store.memories.place(scope, place, near=near, ids=ids)
+    generation, memories_there = await services.store.memories.place(scope, place, near=near, ids=ids)
     memories = await asyncio.to_thread(
         merge_into_place,
         place,
-        held,
+        memories_there,
         items,
         conversation=delivering.conversation.id,
         now=services.clock.now(),

@@ -67,11 +67,11 @@ OPTIMIZER = Job(name="optimizer", due=_due, run=_run)
 async def analyze(services: Services, scope: Scope, conversation: str) -> Analysis:
     """Score the posts of a conversation. Raises NotFound."""
     store = services.store.tuning
-    stands = await store.tuned(scope, conversation)
-    tuning = stands.tuning if stands and stands.tuning.runs else untuned(services.settings.limits)
+    last = await store.tuned(scope, conversation)
+    tuning = last.tuning if last and last.tuning.runs else untuned(services.settings.limits)
     found, ledger = await services.caches.judgements.read(store, scope, conversation)
     judged = await aside(len(ledger) > BATCH, ledger.judge, tuning, now=services.clock.now(), mark=found.mark)
-    updated = stands.updated_at if stands else 0.0
+    updated = last.updated_at if last else 0.0
     lately = await services.store.outcomes.lately(scope, conversation, limit=ROUNDS)
     served = fmean(each.score for each in lately) if len(lately) >= FEWEST else None
     return Analysis(conversation=found, tuning=tuning, updated_at=updated, ledger=ledger, judged=judged, served=served)

@@ -246,7 +246,7 @@ async def _memories_at(services: Services, scope: Scope, recorded: RecordedTurn,
         text=text, dense=await sense(services, text) if text else None, at=when, limit=limit, standing=limit
     )
     matched = await services.store.memories.find(scope, places, memory_query)
-    memories = tuple(replace(each, valid_to=None) for each in matched.memories if _held(each, when))
+    memories = tuple(replace(each, valid_to=None) for each in matched.memories if _is_valid(each, when))
     fields = {name: getattr(matched, name) for name in matched.__struct_fields__} | {"memories": memories}
     scene = replace(
         recorded.scene, known=MemoryContext(policy=policy, places=places, settings=settings, **fields), told={}
@@ -267,5 +267,5 @@ async def _organization(services: Services, scope: Scope, recorded: RecordedTurn
     return None
 
 
-def _held(memory: Memory, when: float) -> bool:
+def _is_valid(memory: Memory, when: float) -> bool:
     return memory.valid_from <= when and (memory.valid_to is None or memory.valid_to > when)

@@ -60,11 +60,11 @@ async def read_recorded(
     posts = await services.store.posts_in(scope, conversation.id, ranges_of(manifest))
     texts = await services.store.texts(scope, digests_of(manifest))
     sheet = restore(manifest, posts, texts, user=conversation.user)
-    said = await services.store.posts(scope, conversation.id, head=query, last=1) if query else []
-    asked = said[-1].message if said else ""
-    parent = said[-1].parent if said else posts[-1].seq if posts else 0
-    dense = await embed_query(services, asked)
-    seek = path_query(services, conversation.id, asked, parent=parent, budget=manifest.budget, dense=dense)
+    query_posts = await services.store.posts(scope, conversation.id, head=query, last=1) if query else []
+    query_text = query_posts[-1].message if query_posts else ""
+    parent = query_posts[-1].parent if query_posts else posts[-1].seq if posts else 0
+    dense = await embed_query(services, query_text)
+    seek = path_query(services, conversation.id, query_text, parent=parent, budget=manifest.budget, dense=dense)
     newer = min(conversation.last_seq - parent, NEWER)
     search = msgspec.structs.replace(seek.search, limit=CANDIDATES + newer) if seek.search else None
     version = manifest.summary_version if summary_version is None else summary_version
@@ -74,7 +74,7 @@ async def read_recorded(
     )  # as many as in the turn
     drafts = tuple(post for post in posts if query and post.seq >= query)
     zone = zone_of(None, conversation, services.settings.zone)
-    words = read_query(asked, speakers=scene.speakers, now=turn.created_at, zone=zone) if search else None
+    words = read_query(query_text, speakers=scene.speakers, now=turn.created_at, zone=zone) if search else None
     memories = await _memories(services, scope, turn, sheet.volatile, zone)
     request = WindowRequest(
         conversation=conversation.id,
