@@ -95,8 +95,8 @@ async def test_the_estimate_equals_windows_assembled_with_the_other_version(proj
         assert (impact.turns, impact.reproduced, impact.refused, impact.missed) == (16, 16, 0, ())
         assert effect_counts(impact.left_out) == truth
         assert effect_counts(impact.let_in) == back
-        assert impact.left_out_turns == sum(bool(dropped_between(*pair)) for pair in zip(plain, kind, strict=True))
-        assert impact.share == impact.left_out_turns / 16
+        turns = sum(bool(dropped_between(*pair)) for pair in zip(plain, kind, strict=True))
+        assert impact.share == turns / 16
         assert impact.window.before == round(sum(each.tokens for each in plain) / 16)
         assert impact.window.after == round(sum(each.tokens for each in kind) / 16)
         texts = [json.loads(each.messages[0])["content"] for each in (plain[0], kind[0])]
@@ -175,7 +175,7 @@ async def test_children_of_a_prompt_are_affected_unless_pinned(project):
         await cue.prompts.save("base/manners", {"body": "Be kind, and say so." * 20})
         impact = await cue.prompts.impact("base/manners", 1)
         assert (impact.turns, impact.reproduced) == (8, 8)
-        assert impact.left_out_turns > 0
+        assert impact.left_out
         texts = [f"{body}\n\nBe brief.\n\nYou are Ada." for body in ("Be kind.", "Be kind, and say so." * 20)]
         assert (impact.prompt.before, impact.prompt.after) == tuple(map(cue.services.count, texts))
         assert (await cue.prompts.impact("base/middle", 1, 1)).turns == 8
@@ -243,7 +243,7 @@ async def test_windows_of_clients_with_own_system_text_and_tools_are_reproduced(
         await cue.prompts.save("persona/helper", {"body": LONG})
         impact = await cue.prompts.impact("persona/helper", 1)
         assert (impact.turns, impact.reproduced) == (9, 9)
-        assert impact.left_out_turns > 0
+        assert impact.left_out
         assert 0 < impact.window.change < impact.prompt.change
 
 

@@ -4,8 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from statistics import fmean
+from typing import cast
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.reading import PromptReading
@@ -40,18 +43,14 @@ _ORDER = ("memory", "post", "summary")
 
 
 class Tokens(Struct, frozen=True):
-    """Tokens with the old version and with the new one."""
+    """Tokens with the old version and with the new one, and the difference: new minus old."""
 
     before: int
     after: int
-
-    @property
-    def change(self) -> int:
-        """The difference: new minus old."""
-        return self.after - self.before
+    change: int
 
 
-class TurnAt(Struct, frozen=True):
+class TurnAt(Struct, frozen=True, rename={"conversation": "conversationId"}):
     """A turn of a conversation."""
 
     conversation: str
@@ -59,18 +58,15 @@ class TurnAt(Struct, frozen=True):
 
 
 class BlockChanges(Struct, frozen=True, kw_only=True):
-    """Blocks of a kind that were removed from or added to windows: number of turns, of blocks and of tokens in all."""
+    """Blocks of a kind that were removed from or added to windows."""
 
     kind: str
-    turns: int
-    total: int
-    tokens: int
+    turns: int  # affected
+    share: float  # of the measured turns
+    total: int  # blocks
+    mean: float  # blocks per affected turn
+    tokens: int  # in all
     at: tuple[TurnAt, ...] = ()  # the newest of these turns, NAMED at most
-
-    @property
-    def mean(self) -> float:
-        """The mean number of blocks per affected turn."""
-        return self.total / self.turns
 
 
 class Reason(Struct, frozen=True):
@@ -80,38 +76,28 @@ class Reason(Struct, frozen=True):
     turns: int
 
 
-class Impact(Struct, frozen=True, kw_only=True):
+class Impact(Struct, frozen=True, kw_only=True, rename="camel"):
     """The effect that a version would have had on the windows of the last turns that used its prompt.
 
     Tokens are means over the measured turns, or those of the text itself if no turn was measured.
     """
 
+    summary: str = ""  # the whole result in one sentence
     turns: int  # measured
     looked_at: int  # turns that were searched
-    prompt: Tokens  # the prompt and all prompts that depend on it, rendered
+    share: float  # of turns in which more is left out, or the window is refused
+    prompt: Tokens = field(name="tokens")  # the prompt and all prompts that depend on it, rendered
     window: Tokens  # excluding refused turns
-    left_out: tuple[BlockChanges, ...] = ()
-    left_out_turns: int = 0  # turns in which more is left out
-    let_in: tuple[BlockChanges, ...] = ()
-    let_in_turns: int = 0
-    shortened: int = 0  # posts that would newly be compressed or cut
-    shortened_at: tuple[TurnAt, ...] = ()  # in these turns, the newest, NAMED at most
-    prefix_kept: float = 1.0  # share of leading bytes that stay the same, 0..1: usable from a provider's cache
-    refused: int = 0  # turns that would fail: required content does not fit their window
-    refused_at: tuple[TurnAt, ...] = ()  # the newest, NAMED at most
-    reproduced: int = 0  # turns whose window was reproduced byte for byte
-    unsaid: tuple[Reason, ...] = ()  # why the new version could not be rendered, and was left out itself
-    missed: tuple[Reason, ...] = ()  # turns that could not be rebuilt
-
-    @property
-    def share(self) -> float:
-        """The share of turns in which more is left out, or the window is refused."""
-        return (self.left_out_turns + self.refused) / self.turns if self.turns else 0.0
-
-    @property
-    def summary(self) -> str:
-        """The whole result in one sentence."""
-        return "; ".join((f"{self.prompt.change:+,} tokens", *_clauses(self)))
+    left_out: tuple[BlockChanges, ...]
+    let_in: tuple[BlockChanges, ...]
+    shortened: int  # posts that would newly be compressed or cut
+    shortened_at: tuple[TurnAt, ...]  # in these turns, the newest, NAMED at most
+    prefix_kept: float  # share of leading bytes that stay the same, 0..1: usable from a provider's cache
+    refused: int  # turns that would fail: required content does not fit their window
+    refused_at: tuple[TurnAt, ...]  # the newest, NAMED at most
+    reproduced: int  # turns whose window was reproduced byte for byte
+    unsaid: tuple[Reason, ...]  # why the new version could not be rendered, and was left out itself
+    missed: tuple[Reason, ...]  # turns that could not be rebuilt
 
 
 class PromptImpactApi(PromptReading):
@@ -165,29 +151,12 @@ async def measure(
             continue
         named = user is None or user in (conversation.user, *conversation.participants)
         diffs.append((diff, TurnAt(conversation.id, turn.n) if named else None))
-    return _sum(diffs, Tokens(*written), missed, looked_at)
+    return _sum(diffs, _tokens(*written), missed, looked_at)
 
 
 def to_wire(impact: Impact) -> Wire:
     """Return an impact as a JSON object (INTERFACE's shape)."""
-    return {
-        "summary": impact.summary,
-        "turns": impact.turns,
-        "lookedAt": impact.looked_at,
-        "share": round(impact.share, 4),
-        "tokens": _tokens(impact.prompt),
-        "window": _tokens(impact.window),
-        "leftOut": [_moved(each, impact.turns) for each in impact.left_out],
-        "letIn": [_moved(each, impact.turns) for each in impact.let_in],
-        "shortened": impact.shortened,
-        "shortenedAt": _at(impact.shortened_at),
-        "prefixKept": round(impact.prefix_kept, 4),
-        "refused": impact.refused,
-        "refusedAt": _at(impact.refused_at),
-        "reproduced": impact.reproduced,
-        "unsaid": [{"reason": each.reason, "turns": each.turns} for each in impact.unsaid],
-        "missed": [{"reason": each.reason, "turns": each.turns} for each in impact.missed],
-    }
+    return cast("Wire", msgspec.to_builtins(impact))
 
 
 # ---- which turns ----------------------------------------------------------------------------------------------------
@@ -238,24 +207,25 @@ def _sum(placed: Sequence[Placed], written: Tokens, missed: Counter[str], looked
     fitting = [(each, each.after, at) for each, at in placed if each.after is not None]
     left_out = [(_gone(diff.left_out, after), at) for diff, after, at in fitting]
     let_in = [(_gone(diff.let_in, diff.before), at) for diff, _, at in fitting]
-    return Impact(
-        turns=len(diffs),
+    turns, refused = len(diffs), len(diffs) - len(fitting)
+    impact = Impact(
+        turns=turns,
         looked_at=looked_at,
+        share=round((sum(bool(gone) for gone, _ in left_out) + refused) / turns, 4) if turns else 0.0,
         prompt=_mean([each.prompt_tokens for each in diffs]) if diffs else written,
         window=_mean([(diff.before.tokens, after.tokens) for diff, after, _ in fitting]),
-        left_out=_by_kind(left_out),
-        left_out_turns=sum(bool(gone) for gone, _ in left_out),
-        let_in=_by_kind(let_in),
-        let_in_turns=sum(bool(gone) for gone, _ in let_in),
+        left_out=_by_kind(left_out, turns),
+        let_in=_by_kind(let_in, turns),
         shortened=sum(diff.shortened for diff, _, _ in fitting),
         shortened_at=_newest(at for diff, _, at in fitting if diff.shortened),
-        prefix_kept=fmean(diff.prefix for diff, _, _ in fitting) if fitting else 1.0,
-        refused=len(diffs) - len(fitting),
+        prefix_kept=round(fmean(diff.prefix for diff, _, _ in fitting), 4) if fitting else 1.0,
+        refused=refused,
         refused_at=_newest(at for each, at in placed if each.after is None),
         reproduced=sum(each.reproduced for each in diffs),
         unsaid=_reasons(Counter(each.unsaid for each in diffs if each.unsaid)),
         missed=_reasons(missed),
     )
+    return replace(impact, summary="; ".join((f"{impact.prompt.change:+,} tokens", *_clauses(impact))))
 
 
 def _gone(blocks: Sequence[Block], other: Window) -> list[Gone]:
@@ -271,8 +241,12 @@ def _gone(blocks: Sequence[Block], other: Window) -> list[Gone]:
     return gone + [("summary", block.tokens) for block in blocks if block.kind == "summary"]
 
 
+def _tokens(before: int, after: int) -> Tokens:
+    return Tokens(before, after, after - before)
+
+
 def _mean(pairs: Sequence[tuple[int, int]]) -> Tokens:
-    return Tokens(*(round(fmean(side)) for side in zip(*pairs, strict=True))) if pairs else Tokens(0, 0)
+    return _tokens(*(round(fmean(side)) for side in zip(*pairs, strict=True))) if pairs else _tokens(0, 0)
 
 
 def _newest(turns: Iterable[TurnAt | None]) -> tuple[TurnAt, ...]:
@@ -280,24 +254,26 @@ def _newest(turns: Iterable[TurnAt | None]) -> tuple[TurnAt, ...]:
     return tuple(islice((each for each in turns if each is not None), NAMED))
 
 
-def _by_kind(turns: Iterable[tuple[Sequence[Gone], TurnAt | None]]) -> tuple[BlockChanges, ...]:
+def _by_kind(turns: Sequence[tuple[Sequence[Gone], TurnAt | None]], measured: int) -> tuple[BlockChanges, ...]:
     """Count by kind; memories first, then posts."""
-    where: dict[str, list[TurnAt | None]] = {}
-    turns_of: Counter[str] = Counter()
-    total: Counter[str] = Counter()
-    tokens: Counter[str] = Counter()
-    for gone, at in turns:
-        for kind in {kind for kind, _ in gone}:
-            turns_of[kind] += 1
-            where.setdefault(kind, []).append(at)
-        total.update(kind for kind, _ in gone)
-        for kind, many in gone:
-            tokens[kind] += many
-    kinds = sorted(turns_of, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind))
-    return tuple(
-        BlockChanges(kind=kind, turns=turns_of[kind], total=total[kind], tokens=tokens[kind], at=_newest(where[kind]))
-        for kind in kinds
-    )
+    kinds = {kind for gone, _ in turns for kind, _ in gone}
+    changes: list[BlockChanges] = []
+    for kind in sorted(kinds, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)):
+        blocks = [([tokens for other, tokens in gone if other == kind], at) for gone, at in turns]
+        affected = [(tokens, at) for tokens, at in blocks if tokens]
+        count, total = len(affected), sum(len(tokens) for tokens, _ in affected)
+        changes.append(
+            BlockChanges(
+                kind=kind,
+                turns=count,
+                share=round(count / measured, 4),
+                total=total,
+                mean=round(total / count, 2),
+                tokens=sum(sum(tokens) for tokens, _ in affected),
+                at=_newest(at for _, at in affected),
+            )
+        )
+    return tuple(changes)
 
 
 def _reasons(counted: Counter[str]) -> tuple[Reason, ...]:
@@ -342,23 +318,3 @@ def _many(count: float, kind: str) -> str:
 def _percent(part: int, whole: int) -> str:
     share = 100 * part / whole
     return f"{share:.0f} %" if share >= 1 else "under 1 %"
-
-
-def _tokens(tokens: Tokens) -> Wire:
-    return {"before": tokens.before, "after": tokens.after, "change": tokens.change}
-
-
-def _moved(moved: BlockChanges, turns: int) -> Wire:
-    return {
-        "kind": moved.kind,
-        "turns": moved.turns,
-        "share": round(moved.turns / turns, 4),
-        "total": moved.total,
-        "mean": round(moved.mean, 2),
-        "tokens": moved.tokens,
-        "at": _at(moved.at),
-    }
-
-
-def _at(turns: Sequence[TurnAt]) -> list[Wire]:
-    return [{"conversationId": each.conversation, "turn": each.turn} for each in turns]
