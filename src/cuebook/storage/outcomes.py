@@ -80,7 +80,8 @@ class OutcomeStore(Noun):
 
 def note(transaction: Transaction, row: ConversationRow, outcome: Outcome, *, turn: int) -> None:
     """Store the outcome of a turn unless it has one: of two following messages the first counts."""
-    transaction.run("outcome_note", **row.key, turn=turn, user=outcome.user, body=_encode(outcome))
+    values = {"user": outcome.user, "body": _encode(outcome), "taught": b"[]"}
+    transaction.run("outcome_note", **row.key, turn=turn, **values)
 
 
 def forget(transaction: Transaction, row: ConversationRow, user: str | None, quoted: CopyIndex) -> int:
@@ -105,7 +106,8 @@ def _give(transaction: Transaction, row: ConversationRow, turn: int, outcome: Ou
     if data["state"] == "running":
         msg = f"Turn {turn} of conversation {row.id!r} is still running. Send feedback after it has ended."
         raise Conflict(msg)
-    transaction.run("outcome_give", **row.key, turn=turn, user=outcome.user, body=_encode(outcome))
+    values = {"user": outcome.user, "body": _encode(outcome), "taught": b"[]"}
+    transaction.run("outcome_give", **row.key, turn=turn, **values)
     stored_outcome = _known(transaction, row, turn)
     if stored_outcome is None:
         raise access.moved(row.id)

@@ -100,7 +100,7 @@ FROM turn WHERE tenant = :tenant AND conversation = :no AND round = :round;
 
 -- name: change_mark
 -- Select a number that grows with every write of the database.
-SELECT pg_current_wal_lsn() - '0/0';
+SELECT pg_current_wal_insert_lsn() - '0/0';
 
 -- name: server_version
 -- Select the version of the server.

@@ -345,7 +345,7 @@ def _save(
         supersedes=number - 1,
         branched_from="{}:{}".format(*write.begins) if write.begins else "",
     )
-    transaction.run("prompt_version_insert", **place, number=number, body=_encode(stored))
+    transaction.run("prompt_version_insert", **place, number=number, body=_encode(stored), evidence=b"")
     transaction.run("prompt_branch_put", **place, head=number, active=number)
     kind: EventKind = "branch" if write.begins else "write"
     event = PromptEvent(kind=kind, branch=version.branch, number=number, to=number, by=by, at=now)

@@ -6,7 +6,7 @@ SELECT *, user_id AS "user" FROM conversation WHERE tenant = :tenant AND id = :i
 
 -- name: conversation_counts
 -- Count all conversations and their posts.
-SELECT count(*) AS conversations, coalesce(sum(last_seq), 0) AS posts FROM conversation;
+SELECT count(*) AS conversations, CAST(coalesce(sum(last_seq), 0) AS BIGINT) AS posts FROM conversation;
 
 -- name: conversation_insert
 -- Insert a conversation.
@@ -111,7 +111,7 @@ WHERE tenant = :tenant AND conversation = :no AND seq BETWEEN :first AND :last O
 -- name: small_stretch
 -- Select posts of a stretch in compressed form if any, newest first. Wire is the digest of a body that is stored apart.
 SELECT seq, id, round, role, sender, CASE WHEN small IS NULL THEN message END, tokens, small, small_tokens, path_tokens, created_at,
-    parts, CASE WHEN small IS NULL OR parts = x'' THEN coalesce(body, wire) END, state FROM post
+    parts, CASE WHEN small IS NULL OR length(parts) = 0 THEN coalesce(body, wire) END, state FROM post
 WHERE tenant = :tenant AND conversation = :no AND seq BETWEEN :first AND :last ORDER BY seq DESC;
 
 -- name: posts_stretch
@@ -426,7 +426,7 @@ SELECT body FROM prompt_version WHERE tenant = :tenant AND slug = :slug AND (:br
 -- name: prompt_version_insert
 -- Insert a version without observations.
 INSERT INTO prompt_version (tenant, slug, branch, number, body, rolled_back, weight, observations, evidence)
-VALUES (:tenant, :slug, :branch, :number, :body, 0, 0.5, 0, x'');
+VALUES (:tenant, :slug, :branch, :number, :body, 0, 0.5, 0, :evidence);
 
 -- name: prompt_version_mark
 -- Mark a version as rolled back, or clear the mark.
@@ -1092,7 +1092,7 @@ SELECT seq, body, texts FROM audit_record WHERE tenant = :tenant AND length(text
 
 -- name: audit_erase
 -- Erase the texts of a record; its commitments stay.
-UPDATE audit_record SET texts = CAST('{}' AS BLOB) WHERE tenant = :tenant AND seq = :seq;
+UPDATE audit_record SET texts = :texts WHERE tenant = :tenant AND seq = :seq;
 
 -- name: receipt_insert
 -- Store the receipt of an erasure.
@@ -1240,7 +1240,7 @@ SELECT r.tenant, c.id, min(r.turn * 1000000 + r.n) AS place, count(*) AS due FRO
 JOIN conversation c ON c.no = r.conversation
 JOIN turn t ON t.tenant = r.tenant AND t.conversation = r.conversation AND t.n = r.turn
 WHERE r.due = 1 AND t.state <> 'running'
-GROUP BY r.tenant, r.conversation LIMIT :limit;
+GROUP BY r.tenant, r.conversation, c.id LIMIT :limit;
 
 -- name: reflections_due_in
 -- Select the oldest due reflections of a conversation, of ended turns.
@@ -1286,12 +1286,12 @@ SELECT body FROM outcome WHERE tenant = :tenant AND conversation = :no ORDER BY 
 -- name: outcome_note
 -- Store the outcome of a turn unless it has one.
 INSERT INTO outcome (tenant, conversation, turn, due, revision, user_id, body, taught)
-VALUES (:tenant, :no, :turn, 1, 1, :user, :body, CAST('[]' AS BLOB)) ON CONFLICT DO NOTHING;
+VALUES (:tenant, :no, :turn, 1, 1, :user, :body, :taught) ON CONFLICT DO NOTHING;
 
 -- name: outcome_give
 -- Replace the outcome of a turn and mark it as due.
 INSERT INTO outcome (tenant, conversation, turn, due, revision, user_id, body, taught)
-VALUES (:tenant, :no, :turn, 1, 1, :user, :body, CAST('[]' AS BLOB))
+VALUES (:tenant, :no, :turn, 1, 1, :user, :body, :taught)
 ON CONFLICT (tenant, conversation, turn) DO UPDATE SET due = 1, revision = outcome.revision + 1, user_id = excluded.user_id, body = excluded.body;
 
 -- name: outcome_taught

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from cuebook.errors import BackendError, Conflict, InvalidInput
+from cuebook.errors import BackendError, InvalidInput
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.statements import Statements
 from cuebook.storage.database.transaction import Transaction
@@ -77,12 +77,12 @@ class PostgresDatabase:
 
     def _write(self, work: Callable[[Any], T]) -> T:
         from psycopg import Error
-        from psycopg.errors import DeadlockDetected, SerializationFailure
+        from psycopg.errors import DeadlockDetected, SerializationFailure, UniqueViolation
 
         for attempt in range(ATTEMPTS):
             try:
                 return self._attempt(work)
-            except (DeadlockDetected, SerializationFailure):
+            except (DeadlockDetected, SerializationFailure, UniqueViolation):  # two transactions used the same number
                 time.sleep(random.random() * min(0.5, PAUSE_S * 2**attempt))  # noqa: S311  # not a secret
             except (Error, UnicodeError, OverflowError) as error:
                 raise explain(error) from error
@@ -124,10 +124,7 @@ class PostgresDatabase:
 def explain(error: BaseException) -> BaseException:
     """Return the Cuebook error for any exception inside the store."""
     from psycopg import DataError, Error, OperationalError
-    from psycopg.errors import UniqueViolation
 
-    if isinstance(error, UniqueViolation):
-        return Conflict(f"A conflicting row already exists ({error}).")
     if isinstance(error, DataError | UnicodeError | OverflowError):
         return InvalidInput(f"A value cannot be stored ({error}). Send valid Unicode and smaller numbers.")
     if isinstance(error, Error):
