@@ -52,7 +52,7 @@ def is_dated(transcript: Transcript) -> bool:
     return any(_time_of(value) is not None for value in transcript.posts)
 
 
-def said_of(transcript: Transcript) -> list[RecordedPost]:
+def posts_of(transcript: Transcript) -> list[RecordedPost]:
     """Return a transcript's posts as chat messages. A post without a time gets one shortly after its predecessor."""
     recorded_posts: list[RecordedPost] = []
     times = _times([_time_of(raw) for raw in transcript.posts])
@@ -61,7 +61,7 @@ def said_of(transcript: Transcript) -> list[RecordedPost]:
     )
     for number, (raw, when) in enumerate(zip(transcript.posts, times, strict=True), 1):
         if isinstance(raw, Posted):
-            recorded_posts.append(_said(raw, f"post-{number}", when, transcript, people=people))
+            recorded_posts.append(_recorded_post(raw, f"post-{number}", when, transcript, people=people))
             continue
         fields = {key: value for key, value in raw.items() if key != "timestamp"}
         id_ = str(fields.pop("id", None) or f"post-{number}")
@@ -86,7 +86,7 @@ def _times(known: Sequence[float | None]) -> list[float]:
     return results
 
 
-def _said(posted: Posted, id_: str, when: float, transcript: Transcript, *, people: bool) -> RecordedPost:
+def _recorded_post(posted: Posted, id_: str, when: float, transcript: Transcript, *, people: bool) -> RecordedPost:
     role = posted.role or role_of(posted.sender, transcript.persona)
     post = Post(
         id=posted.id or id_,

@@ -26,7 +26,7 @@ from cuebook.app.replay import (
     calls_of,
     is_dated,
     is_system,
-    said_of,
+    posts_of,
 )
 from cuebook.app.transcripts import Transcript, read_transcripts
 from cuebook.config import Config, MemoryConfig, SecretsConfig, Settings, StoreConfig
@@ -198,7 +198,7 @@ async def replay(
         )
         async with cuebook as cue:
             meter = Meter(cue.services.count, rule_named(RULE))
-            calls = calls_of(said_of(transcript))
+            calls = calls_of(posts_of(transcript))
             for number, call in enumerate(calls, 1):
                 progress(number, len(calls), transcript.conversation)
                 await stage.play(cue, transcript, call, meter)
@@ -274,7 +274,7 @@ async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], m
     for fact in _some([fact for fact in facts if fact.current]):
         hits = await cue.memory.search(fact.question, conversation=name, user=transcript.user, limit=HITS)
         question_results.append(gold.asked(fact, summary=markdown, items=current, hits=hits))
-    times = [post.when for post in said_of(transcript)]
+    times = [post.when for post in posts_of(transcript)]
     ours, everything = meter.costs()
     return ReplayReport(
         title=transcript.title or name,

@@ -10,7 +10,7 @@ from cuebook.app.evaluate.facts import FactToken, tokens_of
 from cuebook.app.evaluate.recall import some
 from cuebook.app.gold import Fact
 from cuebook.app.memories.search import listed_items
-from cuebook.app.replay import RecordedPost, ReplayClock, calls_of, is_system, said_of
+from cuebook.app.replay import RecordedPost, ReplayClock, calls_of, is_system, posts_of
 from cuebook.app.transcripts import Transcript
 from cuebook.records.memory import Hit, Item, Scope, Summary
 from cuebook.wire.chat_messages import read_message
@@ -247,7 +247,7 @@ def _rest(token: FactToken) -> str:
 
 def on_path(transcript: Transcript) -> list[RecordedPost]:
     """Return the posts on the path to a transcript's head, without those of other branches."""
-    every = said_of(transcript)
+    every = posts_of(transcript)
     if not transcript.parents:
         return every
     recorded_posts = {post.id: post for post in every}
