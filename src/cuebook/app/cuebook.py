@@ -323,11 +323,12 @@ class Cuebook(Parts):
             async for piece in pieces:
                 yield piece
 
-    async def _relay(self, wire: type[ChatWire], call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
+    async def _relay(self, kind: type[ChatWire], call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
         check_call(call)
         await self.services.catch_up()
-        model = upstream_model(self.services, self.config, call) if self._upstream is not None else None
-        return relay(wire(self.services, self._upstream, call), Scope(user=call.user), model=model)
+        wire = kind(self.services, self._upstream, call)
+        model = upstream_model(self.services, self.config, wire.model) if self._upstream is not None else None
+        return relay(wire, Scope(user=call.user), model=model)
 
     async def message(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer an Anthropic messages request: yield the head, then the body's bytes. Do not store unparsable ones."""

@@ -11,7 +11,7 @@ from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.messages_wire import PATH, MessagesAsChat, MessagesWire, NotReadError, count_messages
 from cuebook.engine.proxy.relay import relay
-from cuebook.engine.proxy.request import RelayCall, model_in
+from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.shadow_ledger import CallAccounting
 from cuebook.engine.proxy.wire import Head
 from cuebook.errors import InvalidInput
@@ -26,9 +26,9 @@ from cuebook.wire.anthropic_requests import SETTINGS, TOOLS
 _CLAUDE: Final = "claude"
 
 
-def upstream_model(services: Services, config: Config, call: RelayCall) -> str | None:
-    """Return the upstream's model for a request that names a persona, None for any other. Raises InvalidInput."""
-    persona = services.settings.personas.get(model_in(call.body) or "")
+def upstream_model(services: Services, config: Config, name: str) -> str | None:
+    """Return the upstream's model for a request whose model names a persona, else None. Raises InvalidInput."""
+    persona = services.settings.personas.get(name)
     if persona is None:
         return None
     model = persona.model or config.settings.model.name
@@ -88,7 +88,7 @@ class Messages:
         services, scope, settings = self._services, Scope(user=call.user), self._config.settings
         if not self.translates:
             wire = MessagesWire(services, self._upstream, call, sends_window=settings.upstream.messages == "book")
-            model = upstream_model(services, self._config, call)
+            model = upstream_model(services, self._config, wire.model)
             return relay(wire, scope, model=model, ledger=self._ledger)
         upstream = self._upstream
         if upstream is None and isinstance(services.model, OpenAIModel | LlamaModel):  # servers that support tools
@@ -97,7 +97,7 @@ class Messages:
         if isinstance(upstream, LlamaModel) and b'"tool' in call.body and not await upstream.takes_tools():
             lacks = TOOLS
         translated = MessagesAsChat(services, upstream, call, lacks=lacks)
-        model = upstream_model(services, self._config, call) if upstream is not None else None
+        model = upstream_model(services, self._config, translated.model) if upstream is not None else None
         if model is None and upstream is not None and (self._upstream is None or translated.model.startswith(_CLAUDE)):
             model = settings.model.name or None
         return relay(translated, scope, model=model)

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from cuebook.engine.proxy.request import Request
 from cuebook.engine.turn.plan import WindowPlan
 from cuebook.engine.turn.step import OpenTurn
 from cuebook.records.conversation import ASSISTANT, SYSTEM
@@ -43,7 +42,13 @@ class _OutgoingMessage(Struct):
 
 
 def body_of(
-    body: bytes, request: Request, turn: OpenTurn, *, model: str | None, marks: bool, hour: bool = False
+    body: bytes,
+    converted: Sequence[ConvertedMessage],
+    turn: OpenTurn,
+    *,
+    model: str | None,
+    marks: bool,
+    hour: bool = False,
 ) -> bytes:
     """Return a request's body with the window as its system text and messages. All other bytes stay the same.
 
@@ -52,7 +57,7 @@ def body_of(
     fields, plan = _fields.decode(body), turn.plan
     front = len(plan.messages) - len(plan.sheet.partition.kept)
     system, own_alone = _system(fields, plan.messages[:front], plan.sheet)
-    messages, places = _messages(request, turn, front)
+    messages, places = _messages(converted, turn, front)
     if marks and MARK.encode() not in body:
         mark = {"type": "ephemeral"} | ({"ttl": "1h"} if hour else {})
         system, own_alone = _mark(plan, system, messages, places, mark), False
@@ -61,7 +66,7 @@ def body_of(
     if system and not own_alone:
         fields["system"] = Raw(_encode(system))
     own = _raws.decode(fields["messages"])
-    written = _written(request, own, messages)
+    written = _written(converted, own, messages)
     if written is not None:
         fields["messages"] = Raw(b"[" + b",".join(written) + b"]")
     if model is not None:
@@ -88,7 +93,7 @@ def _system(fields: Mapping[str, Raw], front: Sequence[bytes], sheet: Sheet) -> 
 
 
 def _messages(
-    request: Request, turn: OpenTurn, front: int
+    converted: Sequence[ConvertedMessage], turn: OpenTurn, front: int
 ) -> tuple[list[_OutgoingMessage], dict[int, tuple[int, int]]]:
     """Return the path's messages, and by number of the window's message the position of its last stable block."""
     plan, numbers = turn.plan, turn.place.messages_by_seq(turn.choice.decision.expected_last_seq)
@@ -100,7 +105,7 @@ def _messages(
         if seq == sheet.query and sheet.volatile:
             chat, recalled = _parted(chat, sheet.fence)
         sent = numbers.get(seq)
-        turned = request.turned[sent] if sent is not None and post_in_form.form == "full" else None
+        turned = converted[sent] if sent is not None and post_in_form.form == "full" else None
         if turned is not None:
             _add(messages, turned.role, list(turned.blocks), at=turned.at)
         else:
@@ -147,9 +152,11 @@ def _parted(chat: bytes, fence: str) -> tuple[bytes, str]:
     return _encode(message | {"content": value.removesuffix(JOIN)}), f"<recalled {fence}>{recalled}"
 
 
-def _written(request: Request, own: Sequence[Raw], messages: Sequence[_OutgoingMessage]) -> list[bytes] | None:
+def _written(
+    converted: Sequence[ConvertedMessage], own: Sequence[Raw], messages: Sequence[_OutgoingMessage]
+) -> list[bytes] | None:
     """Return the messages' bytes, with the client's own bytes for unchanged messages, or None if all are unchanged."""
-    pieces = _pieces(request.turned)
+    pieces = _pieces(converted)
     as_came = [each.at >= 0 and not each.changed and each.pieces == pieces[each.at] for each in messages]
     if all(as_came) and [each.at for each in messages] == list(range(len(own))):
         return None

@@ -5,7 +5,7 @@ none.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -13,12 +13,14 @@ from msgspec import Raw
 
 from cuebook.engine.core.services import Services, Settings
 from cuebook.engine.proxy.messages_window import body_of
-from cuebook.engine.proxy.request import RelayCall, Request, model_in, read_request
+from cuebook.engine.proxy.request import RelayCall, model_in
 from cuebook.engine.proxy.wire import Head, TranslatedWire, Wire
+from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.model import RelayRequest, Upstream
+from cuebook.records.memory import Scope
 from cuebook.window.anchors import with_cache_marks
 from cuebook.window.cache import CacheRule, rule_for
 from cuebook.window.post_forms import weigh
@@ -31,7 +33,7 @@ from cuebook.wire.anthropic_answers import (
     write_error,
     write_events,
 )
-from cuebook.wire.anthropic_messages import convert_messages, read_system, resent_form, write_blocks
+from cuebook.wire.anthropic_messages import ConvertedMessage, convert_messages, read_system, resent_form, write_blocks
 from cuebook.wire.anthropic_requests import chat_fields, left_out, plain_chat
 from cuebook.wire.chat_answers import ChatReader
 
@@ -49,6 +51,9 @@ _OPENAI = "api.openai.com"
 _THEIRS = "anthropic-"
 _KEY, _BEARER = "x-api-key", "authorization"
 
+#: Option of a chat completion's stream that asks for its usage.
+_WITH_USAGE = Raw(b'{"include_usage":true}')
+
 _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _raws = msgspec.json.Decoder(list[Raw])
@@ -61,28 +66,27 @@ class NotReadError(InvalidInput):
 # ---- Request --------------------------------------------------------------------------------------------------------
 
 
-def read_messages(services: Services, call: RelayCall) -> Request:
-    """Parse a request as an equivalent chat completion.
+def read_fields(body: bytes) -> tuple[dict[str, Raw], dict[str, Raw], tuple[ConvertedMessage, ...]]:
+    """Return a request's fields, those of the equivalent chat completion, and its messages.
 
-    Raises NotReadError for unsupported content, and InvalidInput for invalid headers.
+    Raises NotReadError for unsupported content.
     """
     try:
-        fields = _fields.decode(call.body)
-        turned = convert_messages(_raws.decode(fields["messages"]))
+        fields = _fields.decode(body)
+        converted = tuple(convert_messages(_raws.decode(fields["messages"])))
         system = read_system(fields["system"]) if "system" in fields else []
     except (KeyError, InvalidInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"Unsupported Anthropic request: {error}"
         raise NotReadError(msg, where="body") from None
-    if not turned:
+    if not converted:
         msg = "messages: empty. Send at least one message."
         raise NotReadError(msg, where="messages")
-    chat: dict[str, Any] = {name: fields[name] for name in _SAME if name in fields}
+    chat = {name: fields[name] for name in _SAME if name in fields}
     # each block of the system text is its own message, because one that changes each time is stored alone
-    front = [{"role": "system", "content": [block]} for block in system]
-    chat["messages"] = [*front, *(Raw(each.chat) for each in turned)]
-    chat["user"] = user_of(fields)
-    request = read_request(services, msgspec.structs.replace(call, body=_encode(chat)))
-    return msgspec.structs.replace(request, turned=tuple(turned))
+    front = [_encode({"role": "system", "content": [block]}) for block in system]
+    chat["messages"] = Raw(b"[" + b",".join([*front, *(each.chat for each in converted)]) + b"]")
+    chat["user"] = Raw(_encode(user_of(fields)))
+    return fields, chat, converted
 
 
 def user_of(fields: Mapping[str, Raw]) -> str:
@@ -103,7 +107,7 @@ def user_of(fields: Mapping[str, Raw]) -> str:
 
 def count_messages(services: Services, call: RelayCall) -> int:
     """Estimate the tokens of a request. Raises InvalidInput."""
-    request = read_messages(services, call)
+    request = MessagesWire(services, None, call).read(Scope())
     history = sum(weigh(msgspec.json.decode(each.raw), services.count) for each in request.history)
     front = sum(each.tokens or weigh(msgspec.json.decode(each.wire), services.count) for each in request.client)
     return history + front + (services.count(request.tools) if request.tools else 0)
@@ -124,13 +128,14 @@ class MessagesWire(Wire):
         super().__init__(services, upstream, call)
         self.sends_window = sends_window
 
-    def read(self) -> Request:
+    def read(self, scope: Scope) -> TurnRequest:
         """Parse the request. Raises NotReadError for unsupported content, InvalidInput for invalid headers."""
-        return read_messages(self.services, self.call)
+        fields, chat, self.converted = read_fields(self.call.body)
+        return self.turn_request(scope, chat, keyed=fields)
 
-    def outgoing(self, request: Request, turn: OpenTurn, *, model: str | None) -> RelayRequest:
+    def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the request with the window or with its own messages."""
-        body, name = self.call.body, model or request.model
+        body, name = self.call.body, model or self.model
         if not self.sends_window:
             if model is not None:
                 body = _encode(_fields.decode(body) | {"model": Raw(_encode(model))})
@@ -138,7 +143,7 @@ class MessagesWire(Wire):
         rule, tokens = _rule(self.base_url, name), turn.plan.window.tokens
         marks = self.sends_marks(name) and not (rule is not None and tokens < rule.minimum)
         hour = _lasts_an_hour(self.services.settings)
-        return self.request_to(body_of(body, request, turn, model=model, marks=marks, hour=hour))
+        return self.request_to(body_of(body, self.converted, turn, model=model, marks=marks, hour=hour))
 
     def sends_marks(self, model: str) -> bool:
         """Return whether to send cache breakpoints: by setting, or if the provider itself answers."""
@@ -149,7 +154,7 @@ class MessagesWire(Wire):
         """Return a reader of the upstream's answer."""
         return MessagesReader()
 
-    def replay(self, reply: StoredReply, request: Request) -> Iterator[bytes]:
+    def replay(self, reply: StoredReply) -> Iterator[bytes]:
         """Yield the body of a stored answer."""
         about = reply.about
         content = [block for each in reply.messages[:1] for block in write_blocks(each, thoughts=True)[1]]
@@ -157,12 +162,12 @@ class MessagesWire(Wire):
         calls = any(block["type"] == "tool_use" for block in content)
         message = write_answer(
             about.get("id") or f"msg_{reply.no}_{reply.turn.n}_{reply.step.n}",
-            about.get("model") or request.model,
+            about.get("model") or self.model,
             content,
             stop=stops[0] or ("tool_use" if calls else "end_turn"),
             usage=message_usage(reply.usage(None)),
         )
-        if request.stream:
+        if self.stream:
             yield from write_events(message)
         else:
             yield _encode(message)
@@ -204,28 +209,22 @@ class MessagesAsChat(TranslatedWire):
     ) -> None:
         """`lacks`: fields that the model does not support."""
         super().__init__(services, upstream, call)
-        try:
-            self._fields = _fields.decode(call.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self._fields = {}  # `read` reports the error
-        self.streams = bytes(self._fields.get("stream", b"")) == b"true"
-        self.model = model_in(call.body) or ""
-        self._left_out = left_out(self._fields, lacks=lacks)
+        self._lacks, self._own_fields = lacks, dict[str, Raw]()
 
-    def read(self) -> Request:
+    def read(self, scope: Scope) -> TurnRequest:
         """Parse the request. Raises InvalidInput, also for content that a chat completion cannot represent."""
-        request = read_messages(self.services, self.call)
-        chat_fields(self._fields)
-        usage = Raw(b'{"include_usage":true}')
-        return msgspec.structs.replace(request, fields={**request.fields, "stream_options": usage})
+        self._own_fields, chat, self.converted = read_fields(self.call.body)
+        request = self.turn_request(scope, chat | {"stream_options": _WITH_USAGE}, keyed=self._own_fields)
+        chat_fields(self._own_fields)
+        return request
 
-    def outgoing(self, request: Request, turn: OpenTurn, *, model: str | None) -> RelayRequest:
+    def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the window as a chat completion."""
-        fields = chat_fields(self._fields)
+        fields = chat_fields(self._own_fields)
         if "max_tokens" in fields and urlsplit(self.base_url).hostname == _OPENAI:
             fields["max_completion_tokens"] = fields.pop("max_tokens")
         fields["messages"] = [Raw(each) for each in plain_chat(turn.plan.messages)]
-        fields["model"] = request.model if model is None else model
+        fields["model"] = self.model if model is None else model
         own = self.call.headers
         headers = {name: value for name, value in own.items() if not name.startswith(_THEIRS) and name != _KEY}
         if _KEY in own:
@@ -248,7 +247,8 @@ class MessagesAsChat(TranslatedWire):
 
     def headed(self, head: Head, kind: str = "application/json") -> Head:
         """Return the head of an answer with the names of the fields that the model did not get."""
-        values = {LEFT_OUT: ", ".join(self._left_out)} if self._left_out else {}
+        names = left_out(self._own_fields, lacks=self._lacks)
+        values = {LEFT_OUT: ", ".join(names)} if names else {}
         return msgspec.structs.replace(head, headers={**head.headers, "content-type": kind} | values)
 
     def write_error(self, head: Head, body: bytes) -> tuple[Head, bytes]:

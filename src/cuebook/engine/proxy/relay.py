@@ -10,7 +10,6 @@ import msgspec
 
 from cuebook.engine.core.model_call import closing
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.request import Request, turn_request
 from cuebook.engine.proxy.shadow_ledger import CallAccounting, reckoned
 from cuebook.engine.proxy.wire import Head, Wire, local_head
 from cuebook.engine.turn.chat import speak
@@ -20,7 +19,7 @@ from cuebook.engine.turn.turn import answer
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces.model import RelayAnswer
 from cuebook.records.conversation import CALL
-from cuebook.records.memory import NO_MODEL, Scope
+from cuebook.records.memory import Scope
 from cuebook.records.turn import Usage
 from cuebook.wire.answer import StreamReader
 from cuebook.wire.chat_answers import usage_fields, write_chunk, write_completion, write_end
@@ -46,14 +45,11 @@ def relay(
 async def _relay(
     wire: Wire, scope: Scope, *, model: str | None, ledger: CallAccounting | None
 ) -> AsyncGenerator[Head | bytes, None]:
-    began, services = time.perf_counter(), wire.services
-    request = await wire.load()
-    if request.user and scope.user is None:
-        scope = Scope(scope.tenant, request.user)
-    quotes = wire.upstream is None and services.model.name == NO_MODEL
-    asked = turn_request(services, scope, wire.call, request, quotes=quotes, shadow=not wire.sends_window)
-    speaker = WireSpeaker(wire, request, model=model, ledger=ledger, began=began)
-    async with aclosing(answer(services, scope, asked, speaker)) as pieces:
+    speaker = WireSpeaker(wire, model=model, ledger=ledger, began=time.perf_counter())
+    request = await wire.load(scope)
+    if request.ask.user and scope.user is None:
+        scope = Scope(scope.tenant, request.ask.user)
+    async with aclosing(answer(wire.services, scope, request, speaker)) as pieces:
         async for piece in pieces:
             yield piece
 
@@ -61,11 +57,9 @@ async def _relay(
 class WireSpeaker:
     """Answers a provider's client: with its upstream or, without one, with the configured model."""
 
-    def __init__(
-        self, wire: Wire, request: Request, *, model: str | None, ledger: CallAccounting | None, began: float
-    ) -> None:
+    def __init__(self, wire: Wire, *, model: str | None, ledger: CallAccounting | None, began: float) -> None:
         """`began` is the `perf_counter` of the request's arrival."""
-        self._wire, self._request, self._model = wire, request, model
+        self._wire, self._model = wire, model
         self._ledger, self._began = ledger, began
 
     async def stream(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
@@ -83,21 +77,21 @@ class WireSpeaker:
                 yield msgspec.structs.replace(piece, **position) if isinstance(piece, Head) else piece
 
     async def _answers(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
-        wire, request = self._wire, self._request
+        wire = self._wire
         if wire.upstream is None:
-            return local_answer(wire.services, turn, step, stream=request.stream, counts=request.wants_usage)
+            return local_answer(wire.services, turn, step, stream=wire.stream, counts=wire.wants_usage)
         if self._ledger is not None and not wire.sends_window:
-            marks = wire.sends_marks(self._model or request.model)
-            step.metadata |= await reckoned(self._ledger, wire.services, request, turn, began=self._began, marks=marks)
-        reply = await wire.upstream.send(wire.outgoing(request, turn, model=self._model))
+            marks = wire.sends_marks(self._model or wire.model)
+            step.metadata |= await reckoned(self._ledger, wire, turn, began=self._began, marks=marks)
+        reply = await wire.upstream.send(wire.outgoing(turn, model=self._model))
         return relay_answer(reply, step, wire.reader())
 
     def replay(self, reply: StoredReply) -> Iterator[Head | bytes]:
         """Yield the stored answer of a repeated request."""
         place: Any = {"conversation": reply.conversation, "turn": reply.turn.n, "step": reply.step.n}
-        head = local_head(stream=self._request.stream)
+        head = local_head(stream=self._wire.stream)
         yield msgspec.structs.replace(head, **place, tokens=reply.step.manifest.tokens)
-        yield from self._wire.replay(reply, self._request)
+        yield from self._wire.replay(reply)
 
 
 # ---- The configured model's answer ----------------------------------------------------------------------------------

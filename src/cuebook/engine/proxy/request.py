@@ -16,9 +16,8 @@ from cuebook.records.digest import digest_of
 from cuebook.records.key import no_organization
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask
-from cuebook.window.window import ClientSystem, client_system
+from cuebook.window.window import client_system
 from cuebook.wire import chat_messages as openai_messages
-from cuebook.wire.anthropic_messages import ConvertedMessage
 from cuebook.wire.chat_messages import read_message
 
 #: Request fields besides messages that a provider charges as input.
@@ -44,7 +43,7 @@ class RelayCall(Struct, frozen=True, kw_only=True):
     parent: int | None = None  # with it: seq of the post they follow, by default the head
     leading: int | None = None  # number of leading system messages; later ones are posts. By default all leading ones.
     lists: bool = False  # its client may store its messages as items of a conversation it created
-    told: Mapping[str, Any] = {}  # request fields that the answer repeats, stored with its step
+    metadata: Mapping[str, Any] = {}  # request fields that the answer repeats, stored with its step
     query: str = ""
     idempotency_key: str | None = None
     project: str | None = None  # project whose prompts shadow others; stored in the conversation
@@ -62,109 +61,76 @@ class RelayCall(Struct, frozen=True, kw_only=True):
         return self.headers.get("x-stainless-retry-count", "0") != "0"
 
 
-class Request(Struct, frozen=True, kw_only=True):
-    """A parsed request: its fields' own bytes, its system messages, and its history."""
-
-    fields: dict[str, Raw]
-    client: tuple[ClientSystem, ...]
-    live_client: tuple[ClientSystem, ...]
-    history: tuple[ResentMessage, ...]
-    model: str
-    conversation: str | None
-    user: str | None
-    stream: bool
-    tools: str  # charged fields besides the messages, as stored
-    live_tools: str  # the original, if `tools` has redacted secrets
-    organization: str | None = None
-    memory_control: dict[str, Any] | None = None
-    turned: tuple[ConvertedMessage, ...] = ()  # on Anthropic's wire: source of each message of the history
-
-    @property
-    def query(self) -> str:
-        """Return the newest user message's text."""
-        return next((each.content.message for each in reversed(self.history) if each.role == "user"), "")
-
-    @property
-    def choices(self) -> int:
-        """Return the number of requested answers."""
-        n = _value(self.fields, "n")
-        return min(max(n, 1), MOST_CHOICES) if isinstance(n, int) else 1
-
-    @property
-    def wants_usage(self) -> bool:
-        """Return whether a stream ends with its usage."""
-        options = _value(self.fields, "stream_options")
-        return isinstance(options, dict) and options.get("include_usage") is True
-
-
-def key_of(services: Services, call: RelayCall, request: Request) -> Key | None:
-    """Return a call's Idempotency-Key with its request's digest, or None without a key.
-
-    A streamed and an unstreamed request have the same digest.
-    """
-    if call.idempotency_key is None:
-        return None
-    terms: list[Any] = (
-        [request.organization, request.memory_control] if request.organization or request.memory_control else []
-    )
-    terms += [call.parent] if call.parent is not None else []
-    places = _encode([request.conversation, request.user, call.server_history, *terms])
-    fields = _fields.decode(call.body) if request.turned else request.fields  # on Anthropic's wire, the original ones
-    asked = [name.encode() + b":" + bytes(raw) for name, raw in fields.items() if name not in _DELIVERY]
-    return call.idempotency_key, services.settings.request_digest(
-        b"\x00".join([places, *sorted(asked)])
-    )  # JSON contains no NUL
-
-
 def turn_request(
-    services: Services, scope: Scope, call: RelayCall, request: Request, *, quotes: bool = False, shadow: bool = False
+    services: Services,
+    scope: Scope,
+    call: RelayCall,
+    fields: Mapping[str, Raw],
+    *,
+    keyed: Mapping[str, Raw],
+    quotes: bool,
+    shadow: bool,
 ) -> TurnRequest:
-    """Return the request of a turn. With `shadow`, its window is stored and never sent."""
-    user = request.user or scope.user
+    """Return the request of a turn from the fields of a chat completion. The upstream validates the other fields.
+
+    An Idempotency-Key is bound to the `keyed` fields. With `shadow`, the window is stored and never sent. Raises
+    InvalidInput naming the field, NotFound for an organization that is not the caller's.
+    """
+    messages = _read_messages(services, fields)
+    lead = next((n for n, each in enumerate(messages) if each.role != SYSTEM), len(messages))
+    front = messages[: lead if call.leading is None else min(lead, call.leading)]
+    value = value_of(fields, "metadata")
+    metadata = value if isinstance(value, dict) else {}
+    conversation = call.conversation or _text(metadata.get("conversation_id"))
+    user = call.user or _text(value_of(fields, "user")) or _text(value_of(fields, "safety_identifier")) or None
+    check_name(conversation, "conversation")
+    check_name(user or "", "user")
+    tools, live_tools = _charged(services, fields)
+    model, choices = value_of(fields, "model"), value_of(fields, "n")
     ask = Ask(
-        request.query,
-        request.conversation or "",
-        user=user,
-        persona=request.model if request.model in services.settings.personas else None,
+        next((each.content.message for each in reversed(messages[len(front) :]) if each.role == "user"), ""),
+        conversation,
+        user=user or scope.user,
+        persona=model if isinstance(model, str) and model in services.settings.personas else None,
         project=call.project,
         time_zone=call.time_zone,
-        organization=request.organization,
-        memory_control=request.memory_control,
+        organization=_organization(call, metadata),
+        memory_control=_control(call, metadata),
         may_publish=call.may_publish,
         key=call.key,
-        authenticated=call.authenticated and user is not None,
+        authenticated=call.authenticated and (user or scope.user) is not None,
     )
     return TurnRequest(
         ask=ask,
-        key=key_of(services, call, request),
-        choices=request.choices,
+        key=_key_of(services, call, ask, keyed, user=user),
+        choices=min(max(choices, 1), MOST_CHOICES) if isinstance(choices, int) else 1,
         relayed=True,
-        history=request.history,
+        history=tuple(messages[len(front) :]),
         only_new=call.server_history,
         parent=call.parent,
         lists=call.lists,
         retried=call.retried,
-        client=request.client,
-        live_client=request.live_client,
-        tools=request.tools,
-        live_tools=request.live_tools,
+        client=tuple(client_system(services.writer.clean_json(each.raw)) for each in front),
+        live_client=tuple(client_system(each.raw) for each in front) if any(each.secret for each in front) else (),
+        tools=tools,
+        live_tools=live_tools,
         quotes=quotes,
         asks_model=not shadow,
         shadow=shadow,
-        metadata=call.told,
+        metadata=call.metadata,
     )
 
 
-def read_request(services: Services, call: RelayCall) -> Request:
-    """Parse a request. Leave the validation of other fields to the upstream.
-
-    Raises InvalidInput naming the field, NotFound for an organization that is not the caller's.
-    """
+def read_fields(body: bytes) -> dict[str, Raw]:
+    """Return the fields of a chat completion. Raises InvalidInput."""
     try:
-        fields = _fields.decode(call.body)
+        return _fields.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"The request body is not a JSON object ({error})."
         raise InvalidInput(msg, where="body") from None
+
+
+def _read_messages(services: Services, fields: Mapping[str, Raw]) -> list[ResentMessage]:
     try:
         raws = _raws.decode(fields["messages"])
     except KeyError:
@@ -173,34 +139,27 @@ def read_request(services: Services, call: RelayCall) -> Request:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"messages: expected a list of messages ({error})"
         raise InvalidInput(msg, where="messages") from None
-    spoken = [_spoken(services, bytes(raw), number) for number, raw in enumerate(raws)]
-    if not spoken:
+    if not raws:
         msg = "messages: empty. Send at least one message."
         raise InvalidInput(msg, where="messages")
-    lead = next((n for n, each in enumerate(spoken) if each.role != SYSTEM), len(spoken))
-    lead = lead if call.leading is None else min(lead, call.leading)
-    front = spoken[:lead]
-    value = _value(fields, "metadata")
-    metadata = value if isinstance(value, dict) else {}
-    name = _text(metadata.get("conversation_id"))
-    user = call.user or _text(_value(fields, "user")) or _text(_value(fields, "safety_identifier")) or None
-    check_name(call.conversation or name, "conversation")
-    check_name(user or "", "user")
-    tools, live_tools = _charged(services, fields)
-    return Request(
-        fields=fields,
-        client=tuple(client_system(services.writer.clean_json(each.raw)) for each in front),
-        live_client=tuple(client_system(each.raw) for each in front) if any(each.secret for each in front) else (),
-        history=tuple(spoken[lead:]),
-        model=_text(_value(fields, "model")),
-        conversation=call.conversation or name or None,
-        user=user,
-        stream=_value(fields, "stream") is True,
-        tools=tools,
-        live_tools=live_tools,
-        organization=_organization(call, metadata),
-        memory_control=_control(call, metadata),
-    )
+    return [_read_message(services, bytes(raw), number) for number, raw in enumerate(raws)]
+
+
+def _key_of(
+    services: Services, call: RelayCall, ask: Ask, fields: Mapping[str, Raw], *, user: str | None
+) -> Key | None:
+    """Return a call's Idempotency-Key with its request's digest, or None without a key.
+
+    A streamed and an unstreamed request have the same digest.
+    """
+    if call.idempotency_key is None:
+        return None
+    terms: list[Any] = [ask.organization, ask.memory_control] if ask.organization or ask.memory_control else []
+    terms += [call.parent] if call.parent is not None else []
+    places = _encode([ask.conversation or None, user, call.server_history, *terms])
+    asked = [name.encode() + b":" + bytes(raw) for name, raw in fields.items() if name not in _DELIVERY]
+    digest = services.settings.request_digest(b"\x00".join([places, *sorted(asked)]))  # JSON contains no NUL
+    return call.idempotency_key, digest
 
 
 def _organization(call: RelayCall, metadata: Mapping[str, Any]) -> str | None:
@@ -234,7 +193,7 @@ def _charged(services: Services, fields: Mapping[str, Raw]) -> tuple[str, str]:
 
     They are resent with every call, so the result of the secret scan is cached.
     """
-    values = [bytes(fields[name]) for name in _CHARGED if _value(fields, name)]
+    values = [bytes(fields[name]) for name in _CHARGED if value_of(fields, name)]
     live = b"\n".join(values)
     name = digest_of(b"charged\n" + live)
     known = services.caches.messages.get(name)
@@ -245,7 +204,7 @@ def _charged(services: Services, fields: Mapping[str, Raw]) -> tuple[str, str]:
     return clean.decode(), live.decode() if clean != live else ""
 
 
-def _spoken(services: Services, raw: bytes, number: int) -> ResentMessage:
+def _read_message(services: Services, raw: bytes, number: int) -> ResentMessage:
     """Parse a message, or return its cached result by the digest of its bytes."""
     name = digest_of(raw)
     known = services.caches.messages.get(name)
@@ -271,7 +230,8 @@ class _ModelField(Struct):
     model: str = ""
 
 
-def _value(fields: Mapping[str, Raw], name: str) -> Any:
+def value_of(fields: Mapping[str, Raw], name: str) -> Any:
+    """Return a field's value, None if it is missing."""
     return msgspec.json.decode(fields[name]) if name in fields else None
 
 

@@ -7,8 +7,9 @@ import msgspec
 from msgspec import Raw
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.request import RelayCall, Request
+from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import ChatWire, Head, TranslatedWire
+from cuebook.engine.turn.request import TurnRequest
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.interfaces.model import Upstream
 from cuebook.interfaces.store import Lease
@@ -39,16 +40,15 @@ class ResponsesAsChat(TranslatedWire):
         """Parse the request. Raises InvalidInput naming the field."""
         super().__init__(services, upstream, call)
         self._request = read_response_request(call.body)
-        self.streams = self._request.fields.get("stream") is True
 
-    async def load(self) -> Request:
+    async def load(self, scope: Scope) -> TurnRequest:
         """Find the response or conversation that the request continues, and parse it.
 
         Raises NotFound for an unknown one, Conflict for an empty response.
         """
         request, user = self._request, self.call.user or self._request.user
         leading = int(bool(request.echo["instructions"]))  # they apply to this answer only; developer messages stay
-        changes: dict[str, Any] = {"body": _encode(request.fields), "told": self._stored_fields()}
+        changes: dict[str, Any] = {"body": _encode(request.fields), "metadata": self._stored_fields()}
         if request.previous is not None:
             answer_id, _, step = await stored_answer(self.services, request.previous, user)
             if not step.reply_seq:
@@ -64,7 +64,7 @@ class ResponsesAsChat(TranslatedWire):
             changes |= {"conversation": conversation, "server_history": goes_on}
             changes |= {"leading": leading if goes_on else None, "lists": conversation is None and not goes_on}
         self.call = msgspec.structs.replace(self.call, **changes)
-        return self.read()
+        return self.read(scope)
 
     def _stored_fields(self) -> dict[str, Any]:
         """Return the request fields to store besides its input: its metadata, and the previous response."""
@@ -138,7 +138,7 @@ class ResponsesWire(ChatWire):
         super().__init__(services, upstream, call)
         self._answers = answers
 
-    async def load(self) -> Request:
+    async def load(self, scope: Scope) -> TurnRequest:
         """Load the messages before the request's own, and parse all.
 
         Raises InvalidInput for content that a chat completion cannot represent, or for an unknown previous answer.
@@ -149,7 +149,7 @@ class ResponsesWire(ChatWire):
             raise InvalidInput(msg, where="conversation")
         if request.previous is None:
             self.call = msgspec.structs.replace(self.call, body=_encode(request.fields))
-            return self.read()
+            return self.read(scope)
         lease = self._answers.get(request.previous)
         if lease is None:
             msg = f"previous_response_id: unknown response {request.previous!r}. Send the full history."
@@ -164,7 +164,7 @@ class ResponsesWire(ChatWire):
         messages, front = request.fields["messages"], int(bool(request.echo["instructions"]))
         body = _encode(request.fields | {"messages": [*messages[:front], *before, *messages[front:]]})
         self.call = msgspec.structs.replace(self.call, body=body, conversation=lease.conversation)
-        return self.read()
+        return self.read(scope)
 
     def reader(self) -> StreamReader:
         """Return a reader of the upstream's answer."""

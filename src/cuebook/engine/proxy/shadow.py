@@ -23,12 +23,13 @@ from cuebook.engine.jobs.erasure import forgotten_since
 from cuebook.engine.proxy.messages_wire import PATH as MESSAGES_PATH
 from cuebook.engine.proxy.messages_wire import MessagesWire
 from cuebook.engine.proxy.relay import relay_answer
-from cuebook.engine.proxy.request import RelayCall, Request, turn_request
+from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.responses_wire import PATH as RESPONSES_PATH
 from cuebook.engine.proxy.responses_wire import ResponsesWire
 from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
 from cuebook.engine.proxy.wire import ChatWire, Head, Wire
 from cuebook.engine.turn.history import HistoryPlace, align_history, name_conversation
+from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.turn import open_turn
 from cuebook.errors import CuebookError, InvalidInput, UpstreamError
@@ -278,13 +279,13 @@ class Shadow:
         await services.catch_up()
         call = msgspec.structs.replace(record.call, body=_unpacked(record.call.body, record.call.headers))
         wire = self._wire(record, call)
-        request = await wire.load()
-        scope = Scope(user=wire.call.user or request.user)
-        asked = turn_request(services, scope, wire.call, request, shadow=True)
-        asked = await name_conversation(services, scope, msgspec.structs.replace(asked, key=None))
-        name = asked.ask.conversation
+        request = await wire.load(Scope())
+        scope = Scope(user=request.ask.user)
+        request = msgspec.structs.replace(request, key=None, shadow=True, asks_model=False)
+        request = await name_conversation(services, scope, request)
+        name = request.ask.conversation
         async with services.queue.hold(scope.tenant, name):
-            place = await align_history(services, scope, asked)
+            place = await align_history(services, scope, request)
             truncated = await _truncated(services, scope, request, place)
 
             async def check() -> None:
@@ -292,15 +293,13 @@ class Shadow:
                     msg = "its conversation was erased before it was stored"
                     raise _ConversationErased(msg)
 
-            turn = await open_turn(services, scope, asked, waits=False, check=check)
+            turn = await open_turn(services, scope, request, waits=False, check=check)
             if turn is None:
                 return
             async with OpenStep(services, turn, timed=False) as step:
-                marks = wire.sends_marks(request.model)
+                marks = wire.sends_marks(wire.model)
                 refused = record.status if record.status >= HTTPStatus.BAD_REQUEST else 0
-                reckoned = partial(
-                    self._ledger.entry, services, request, turn, now=record.at, marks=marks, refused=refused
-                )
+                reckoned = partial(self._ledger.entry, wire, turn, now=record.at, marks=marks, refused=refused)
                 entry = await asyncio.to_thread(reckoned)
                 added = round(record.added_s * 1000, 3)
                 entry = msgspec.structs.replace(entry, added_ms=added, lost=dict(lost), truncated_seqs=truncated)
@@ -328,7 +327,7 @@ class Shadow:
         log.warning("Shadow mode: a call was not stored (%s): %s", reason, type(error).__name__)
 
 
-async def _truncated(services: Services, scope: Scope, request: Request, place: HistoryPlace) -> tuple[int, ...]:
+async def _truncated(services: Services, scope: Scope, request: TurnRequest, place: HistoryPlace) -> tuple[int, ...]:
     """Return the stored posts that new messages replace with truncated copies."""
     new = request.history[place.first_new :]
     if not place.parent or not new or place.side:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.request import Request
+from cuebook.engine.proxy.wire import Wire
 from cuebook.engine.turn.compare import chunks_of
 from cuebook.engine.turn.step import OpenTurn
 from cuebook.errors import InvalidInput
@@ -48,25 +48,16 @@ class CallAccounting:
         self._weights: OrderedDict[bytes, int] = OrderedDict()
         self._alone = threading.Lock()
 
-    def entry(
-        self,
-        services: Services,
-        request: Request,
-        turn: OpenTurn,
-        *,
-        now: float,
-        marks: bool,
-        refused: int = 0,
-    ) -> ShadowCallUsage:
+    def entry(self, wire: Wire, turn: OpenTurn, *, now: float, marks: bool, refused: int = 0) -> ShadowCallUsage:
         """Return the ledger entry of a call. It counts tokens, so run it in a thread.
 
         `now` is the arrival time. `marks`: our prompt would get cache markers. `refused`: the upstream's error status;
         failed calls are not cached.
         """
-        body = bytes(request.fields["messages"])
+        services, request, body = wire.services, turn.request, bytes(wire.fields["messages"])
         messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
         window, tools = turn.plan.window, request.live_tools or request.tools
-        rule = None if refused else _rule(services, self._upstream, request.model)
+        rule = None if refused else _rule(services, self._upstream, wire.model)
         client = ours = None
         with self._alone:
             weights = [self._weigh(services, raw, message) for raw, message in zip(raws, messages, strict=True)]
@@ -75,7 +66,7 @@ class CallAccounting:
                 caches, own_marks = self._caches_of(turn, rule), rule.name in _MARKED_ALONE
                 marked_tools = _MARKS[1].decode() in tools
                 chunks = [CacheChunk(tool_tokens, digest_of(tools.encode()), "tools", marked_tools)] if tools else []
-                own = {n for n, each in enumerate(request.turned, len(raws) - len(request.turned)) if each.marked}
+                own = {n for n, each in enumerate(wire.converted, len(raws) - len(wire.converted)) if each.marked}
                 for n, (raw, message, weight) in enumerate(zip(raws, messages, weights, strict=True)):
                     marked = n in own or any(mark in raw for mark in _MARKS)
                     chunks.append(CacheChunk(weight, digest_of(raw), str(message.get("role")), marked, raw))
@@ -85,7 +76,7 @@ class CallAccounting:
                     chunks = [msgspec.structs.replace(each, marked=False) for each in chunks]
                 ours = _reckoned(caches[1], chunks, now, explicit=marks or own_marks)
         return ShadowCallUsage(
-            model=request.model,
+            model=wire.model,
             refused=refused,
             client_tokens=sum(weights) + tool_tokens,
             window_tokens=window.tokens,
@@ -117,17 +108,9 @@ class CallAccounting:
         return caches
 
 
-async def reckoned(
-    ledger: CallAccounting,
-    services: Services,
-    request: Request,
-    turn: OpenTurn,
-    *,
-    began: float,
-    marks: bool,
-) -> dict[str, Any]:
+async def reckoned(ledger: CallAccounting, wire: Wire, turn: OpenTurn, *, began: float, marks: bool) -> dict[str, Any]:
     """Return the ledger metadata of a call about to be sent. `began`: its `perf_counter` at arrival."""
-    entry = partial(ledger.entry, services, request, turn, now=services.clock.now(), marks=marks)
+    entry = partial(ledger.entry, wire, turn, now=wire.services.clock.now(), marks=marks)
     shadowed = await asyncio.to_thread(entry)
     shadowed = msgspec.structs.replace(shadowed, added_ms=round((time.perf_counter() - began) * 1000, 3))
     return {SHADOW: {**turn.choice.decision.metadata[SHADOW], str(turn.lease.step): msgspec.to_builtins(shadowed)}}

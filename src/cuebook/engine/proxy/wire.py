@@ -12,15 +12,17 @@ import msgspec
 from msgspec import Raw, Struct
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.request import RelayCall, Request, read_request
+from cuebook.engine.proxy.request import RelayCall, model_in, read_fields, turn_request, value_of
+from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import CuebookError
 from cuebook.interfaces.model import RelayRequest, Upstream
+from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.window.anchors import with_breakpoints
 from cuebook.window.cache import rule_for
 from cuebook.wire.answer import AnswerWriter, StreamReader, as_dict
-from cuebook.wire.anthropic_messages import REMINDED
+from cuebook.wire.anthropic_messages import REMINDED, ConvertedMessage
 from cuebook.wire.chat_answers import ChatReader, usage_fields, write_completion, write_stream
 from cuebook.wire.event_stream import ByteLines, Events, read_event
 
@@ -64,17 +66,37 @@ class Wire(ABC):
     def __init__(self, services: Services, upstream: Upstream | None, call: RelayCall) -> None:
         self.services, self.upstream, self.call = services, upstream, call
         self.base_url = upstream.base_url if upstream else ""
+        self.model = model_in(call.body) or ""  # as the client names it
+        self.fields: Mapping[str, Raw] = {}  # of the equivalent chat completion
+        self.converted: tuple[ConvertedMessage, ...] = ()  # on Anthropic's wire: source of each message of the history
 
-    async def load(self) -> Request:
+    @property
+    def stream(self) -> bool:
+        """Return whether the client asked for a stream."""
+        return value_of(self.fields, "stream") is True
+
+    @property
+    def wants_usage(self) -> bool:
+        """Return whether a stream ends with its usage."""
+        options = value_of(self.fields, "stream_options")
+        return isinstance(options, dict) and options.get("include_usage") is True
+
+    async def load(self, scope: Scope) -> TurnRequest:
         """Load what the request refers to, and parse it. Raises InvalidInput, NotFound, Conflict."""
-        return self.read()
+        return self.read(scope)
 
     @abstractmethod
-    def read(self) -> Request:
+    def read(self, scope: Scope) -> TurnRequest:
         """Parse the request. Raises InvalidInput naming the field."""
 
+    def turn_request(self, scope: Scope, fields: Mapping[str, Raw], *, keyed: Mapping[str, Raw]) -> TurnRequest:
+        """Return the request of the turn from the fields of the equivalent chat completion. Raises InvalidInput."""
+        self.fields = fields
+        quotes, shadow = self.upstream is None and self.services.model.name == NO_MODEL, not self.sends_window
+        return turn_request(self.services, scope, self.call, fields, keyed=keyed, quotes=quotes, shadow=shadow)
+
     @abstractmethod
-    def outgoing(self, request: Request, turn: OpenTurn, *, model: str | None) -> RelayRequest:
+    def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the request to send. `model` replaces the request's model."""
 
     @abstractmethod
@@ -86,7 +108,7 @@ class Wire(ABC):
         """Return a reader of the upstream's answer."""
 
     @abstractmethod
-    def replay(self, reply: StoredReply, request: Request) -> Iterator[bytes]:
+    def replay(self, reply: StoredReply) -> Iterator[bytes]:
         """Yield the body of a stored answer."""
 
     def write(self, pieces: AsyncGenerator[Head | bytes, None]) -> AsyncGenerator[Head | bytes, None]:
@@ -103,15 +125,16 @@ class ChatWire(Wire):
 
     path = "/chat/completions"
 
-    def read(self) -> Request:
+    def read(self, scope: Scope) -> TurnRequest:
         """Parse the request. Raises InvalidInput naming the field."""
-        return read_request(self.services, self.call)
+        fields = read_fields(self.call.body)
+        return self.turn_request(scope, fields, keyed=fields)
 
-    def outgoing(self, request: Request, turn: OpenTurn, *, model: str | None) -> RelayRequest:
+    def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the request with the window as its messages."""
-        fields = dict(request.fields)
+        fields = dict(self.fields)
         messages = tuple(each.replace(_REMINDED, _TEXT) for each in turn.plan.messages)
-        if self.sends_marks(model or request.model):
+        if self.sends_marks(model or self.model):
             messages = with_breakpoints(messages, turn.plan.window.anchors, turn.plan.sheet)
             fields.setdefault("prompt_cache_key", Raw(_encode(turn.lease.conversation)))
             fields.setdefault("prompt_cache_options", Raw(b'{"mode":"explicit"}'))
@@ -131,26 +154,23 @@ class ChatWire(Wire):
         """Return a reader of the upstream's answer."""
         return ChatReader()
 
-    def replay(self, reply: StoredReply, request: Request) -> Iterator[bytes]:
+    def replay(self, reply: StoredReply) -> Iterator[bytes]:
         """Yield the body of a stored answer. Without an upstream, count missing usage."""
         frame = {
             "id": f"chatcmpl-{reply.no}.{reply.turn.n}.{reply.step.n}",  # unique in this database
             "created": int(reply.turn.closed_at or reply.turn.created_at),
-            "model": request.model,
+            "model": self.model,
             **{name: value for name, value in reply.about.items() if name not in ("step", "finishReasons")},
         }
         usage = usage_fields(reply.usage(None if self.upstream else self.services.count))
-        if request.stream:
-            yield from write_stream(frame, reply.messages, reply.reasons, usage if request.wants_usage else None)
+        if self.stream:
+            yield from write_stream(frame, reply.messages, reply.reasons, usage if self.wants_usage else None)
         else:
             yield write_completion(frame, reply.messages, reply.reasons, usage)
 
 
 class TranslatedWire(ChatWire):
     """A request that a chat completion answers, although its client uses another format."""
-
-    #: Whether the client asked for a stream.
-    streams: bool
 
     @abstractmethod
     def writer(self, head: Head) -> AnswerWriter:
@@ -178,7 +198,7 @@ class TranslatedWire(ChatWire):
                     yield piece
                 return
             writer, body = self.writer(head), b""
-            if head.is_stream and self.streams:
+            if head.is_stream and self.stream:
                 yield self.headed(head, "text/event-stream; charset=utf-8")
                 async for events in _events(writer, pieces):
                     yield events
