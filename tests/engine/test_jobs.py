@@ -102,9 +102,10 @@ async def test_a_long_backlog_is_loaded_in_batches(cue: Cuebook) -> None:
 
 
 async def test_a_job_stops_when_its_time_is_over(cue: Cuebook) -> None:
-    queue = Queue([2, 4])
-    assert await run_due(cue.services, queue.job(), patience_s=0.0) == (0, True)
-    assert queue.numbers == [2, 4]
+    queue = Queue([1, 3, 5, 7, 2, 4])
+    assert await run_due(cue.services, queue.job(), patience_s=0.0) == (1, True)
+    assert queue.numbers == [1, 3, 5, 7, 4], "failed pieces take no time from the others"
+    assert await run_due(cue.services, Queue([1, 3]).job(), patience_s=0.0) == (0, False)
 
 
 async def test_a_failing_query_is_logged(cue: Cuebook, caplog: pytest.LogCaptureFixture) -> None:

@@ -59,7 +59,8 @@ async def run_due(
 ) -> tuple[int, bool]:
     """Run what is due of a job, each piece once, in batches. Return the number done and whether the time ran out.
 
-    A failed piece stays due and does not block the others. No piece is started after `patience_s` seconds.
+    A failed piece stays due and does not block the others: after `patience_s` seconds the loop stops, but not before it
+    has done a piece.
     """
     clock = asyncio.get_running_loop().time
     until, done, skipped = clock() + patience_s, 0, 0
@@ -72,7 +73,7 @@ async def run_due(
             return done, False
         skipped = len(due) - len(fresh)
         for each in fresh:
-            if clock() >= until:
+            if done and clock() >= until:
                 return done, True
             await services.foreground.wait_until_free(MAX_WAIT_S)
             ran.add(each)
