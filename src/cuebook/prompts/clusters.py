@@ -3,13 +3,17 @@
 The similarity (0 to 1) is an argument; `by_words` computes one without an embedder. Two groups merge while the mean
 similarity of their pairs of prompts is at least `least`. The number of groups is not fixed in advance, and a prompt
 unlike all others stays alone. The same texts give the same groups in any order.
+
+`near_duplicates` finds almost equal texts: Jaccard similarity of word shingles, exact without comparing all pairs. A
+pair of at least `DUPLICATE` similarity shares one of the rarest shingles of each (prefix filtering: Bayardo, Ma,
+Srikant, "Scaling up all pairs similarity search", 2007), so only texts that share one are compared.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from math import log, sqrt
+from math import ceil, log, sqrt
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -125,3 +129,48 @@ def weigh(texts: Mapping[str, str]) -> dict[str, dict[str, float]]:
         length = sqrt(sum(weight * weight for weight in raw.values())) or 1.0
         results[name] = {word: weight / length for word, weight in raw.items()}
     return results
+
+
+# ---- near duplicates ------------------------------------------------------------------------------------------------
+
+#: Words per shingle.
+WIDTH: Final = 4
+#: Minimum shingles of a text for a comparison: shorter ones are similar by chance.
+SHORTEST: Final = 12
+#: Minimum reported similarity. At 0.8, one word in 36 differs if changes are isolated: (1 - 4x)/(1 + 4x).
+DUPLICATE: Final = 0.8
+#: Maximum texts per shingle. With more copies, each is still compared with the first ones.
+_MOST: Final = 50
+
+#: A word; in scripts without spaces, each character is a word.
+_ANY_WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+
+
+def near_duplicates(texts: Mapping[str, str], *, least: float = DUPLICATE) -> list[tuple[str, str, float]]:
+    """Return for each text its most similar predecessor with their similarity, if it is at least `least`."""
+    sets = {name: shingles(text) for name, text in texts.items()}
+    sets = {name: results for name, results in sets.items() if len(results) >= SHORTEST}
+    frequency = Counter(shingle for results in sets.values() for shingle in results)
+    index: dict[tuple[str, ...], list[str]] = {}
+    pairs: list[tuple[str, str, float]] = []
+    for name, results in sets.items():
+        ordered = sorted(results, key=lambda shingle: (frequency[shingle], shingle))
+        prefix = ordered[: len(results) - ceil(least * len(results) - 1e-9) + 1]
+        near: dict[str, float] = {}
+        for other in {other for shingle in prefix for other in index.get(shingle, ())}:
+            shared = len(results & sets[other])
+            near[other] = shared / (len(results) + len(sets[other]) - shared)
+        best = max(near, key=lambda other: (near[other], other), default="")
+        if best and near[best] >= least:
+            pairs.append((best, name, near[best]))
+        for shingle in prefix:
+            places = index.setdefault(shingle, [])
+            if len(places) < _MOST:
+                places.append(name)
+    return pairs
+
+
+def shingles(text: str) -> frozenset[tuple[str, ...]]:
+    """Return all runs of `WIDTH` words."""
+    words = _ANY_WORD.findall(text.lower())
+    return frozenset(zip(*(words[start:] for start in range(WIDTH)), strict=False))

@@ -4,16 +4,18 @@ Inheritance: the parent's sections first, in its order; the child's text after t
 line between, new sections last. `override_sections` replace; an empty one removes the section from the text.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import merge_lines
-from cuebook.prompts.names import parse_reference
+from cuebook.prompts.names import candidates, parse_reference
 from cuebook.prompts.template import touched
-from cuebook.records.prompt import Param, ResolvedVersion, Version
+from cuebook.records.prompt import MAIN, Param, ResolvedVersion, Version
+
+T = TypeVar("T")
 
 #: Separates the texts of two sections, and of a parent and its child.
 BLANK_LINE: Final = "\n\n"
@@ -35,6 +37,32 @@ class MergeOutcome(Struct, frozen=True):
 
     sections: Mapping[str, str]
     conflicts: tuple[Clash, ...] = ()
+
+
+def parents_first(items: Iterable[T], version_of: Callable[[T], Version]) -> list[T]:
+    """Return items branch by branch, each after its prompt's `main` and its parents; no branch waits for itself."""
+    branches: dict[tuple[str, str], list[T]] = {}
+    for item in items:
+        branches.setdefault((version_of(item).slug, version_of(item).branch), []).append(item)
+    ordered: dict[tuple[str, str], list[T]] = {}
+    for wanted in branches:
+        way = [wanted]
+        while way:
+            ahead = [key for each in branches[way[-1]] for key in _ahead(version_of(each))]
+            due = next((key for key in ahead if key in branches and key not in ordered and key not in way), None)
+            if due is not None:
+                way.append(due)
+            else:
+                ordered.setdefault(way[-1], branches[way.pop()])
+    return [item for group in ordered.values() for item in group]
+
+
+def _ahead(version: Version) -> Iterator[tuple[str, str]]:
+    """Yield the branches that must exist before a version."""
+    yield version.slug, MAIN
+    if version.inherits:
+        reference = parse_reference(version.inherits, where="inherits")
+        yield from ((slug, reference.branch or MAIN) for slug in candidates(reference.slug))
 
 
 def resolve(version: Version, parent_of: Callable[[str], Version | None], *, depth: int = DEPTH) -> ResolvedVersion:

@@ -1,6 +1,5 @@
 """Lint prompts: find errors, risks and waste before a model gets them. `RULES` lists all rules."""
 
-import json
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -8,13 +7,13 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
+from cuebook.prompts.clusters import near_duplicates
 from cuebook.prompts.front import ALIASES, KEYS
 from cuebook.prompts.inherit import resolve, text_of
 from cuebook.prompts.names import candidates, overridden, parse_reference
-from cuebook.prompts.similar import near_duplicates
 from cuebook.prompts.template import placeholders, used
 from cuebook.records.credentials import announced, family_of, spans
 from cuebook.records.expression import Expression, lowered
@@ -231,13 +230,6 @@ def _projects(subjects: Sequence[_Subject], known: Collection[str]) -> Iterator[
         if names and not any(name in known for name in names):
             message = f"overrides nothing: there is no prompt {names[0]!r}. Create it, or rename this prompt."
             yield subject.finding("vain-project", "name", message)
-
-
-def to_json(findings: Iterable[LintFinding]) -> str:
-    """Return findings as JSON: the number per severity, and each with its five fields."""
-    listed = [asdict(finding) for finding in findings]
-    counts = {severity: sum(row["severity"] == severity for row in listed) for severity in _ORDER}
-    return json.dumps({"counts": counts, "findings": listed}, ensure_ascii=False, indent=2) + "\n"
 
 
 def _among(versions: Iterable[Version]) -> Callable[[str], Version | None]:

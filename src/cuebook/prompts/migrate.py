@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import Difference, bump, check_semver, difference, free_semver, next_semver
 from cuebook.prompts.digest import sealed
-from cuebook.prompts.inherit import resolve
+from cuebook.prompts.inherit import parents_first, resolve
 from cuebook.prompts.names import candidates, check_branch, check_section, check_slug, parse_reference
 from cuebook.prompts.params import read_params
 from cuebook.prompts.strict_json import parse
@@ -302,11 +302,6 @@ class Migration(Struct, frozen=True):
     steps: tuple[MigrationStep, ...] = ()
     skipped: tuple[Skip, ...] = ()
 
-    @property
-    def versions(self) -> tuple[Version, ...]:
-        """Return the versions to write, in one transaction and in this order."""
-        return tuple(step.version for step in self.steps)
-
 
 def read(text: str | bytes) -> Any:
     """Return a parsed migration file. Raises InvalidInput for invalid JSON and duplicate keys."""
@@ -338,7 +333,7 @@ def plan(document: Any, existing: Iterable[Version]) -> Migration:
         planned.setdefault((step.version.slug, step.version.branch), []).append(
             replace(step.version, number=step.number)
         )
-    ordered = tuple(_named_apart(_parents_first(steps), chains))
+    ordered = tuple(_named_apart(parents_first(steps, lambda step: step.version), chains))
     for step in ordered:
         _check_parents(step, planned)
     return Migration(ordered, tuple(skipped))
@@ -433,31 +428,3 @@ def _check_parents(step: MigrationStep, chains: _Chains) -> None:
         resolve(replace(step.version, number=step.number), parent_of)
     except InvalidInput as error:
         raise InvalidInput(f"{step.parent_place}: {error}", where=step.parent_place) from error
-
-
-def _parents_first(steps: Sequence[MigrationStep]) -> Iterator[MigrationStep]:
-    """Yield steps branch by branch, each after its slug's `main` and its parents; no branch waits for itself."""
-    branches: dict[tuple[str, str], list[MigrationStep]] = {}
-    for step in steps:
-        branches.setdefault((step.version.slug, step.version.branch), []).append(step)
-    done: set[tuple[str, str]] = set()
-    for wanted in branches:
-        way = [wanted]
-        while way:
-            ahead = [key for key in _ahead(branches[way[-1]]) if key in branches and key not in done and key not in way]
-            if ahead:
-                way.append(ahead[0])
-                continue
-            key = way.pop()
-            if key not in done:
-                done.add(key)
-                yield from branches[key]
-
-
-def _ahead(steps: Iterable[MigrationStep]) -> Iterator[tuple[str, str]]:
-    """Yield the branches that must exist before these versions."""
-    for step in steps:
-        yield step.version.slug, MAIN
-        if step.version.inherits:
-            reference = parse_reference(step.version.inherits)
-            yield from ((slug, reference.branch or MAIN) for slug in candidates(reference.slug))

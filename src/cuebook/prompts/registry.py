@@ -33,6 +33,8 @@ from cuebook.records.prompt import MAIN, Label, Param, Version
 FORMAT: Final = 1
 FILE: Final = "registry.json"
 OBJECTS: Final = ".objects/sha256/"
+#: Key of a branch's origin, such as `main:3`, in the entry of its first version.
+ORIGIN: Final = "branched_from"
 #: The folders of kAI's layout and ours; other ids are below `default/`.
 FOLDERS: Final = ("_meta", "default", "projects", "system")
 
@@ -104,21 +106,6 @@ def is_object(path: str, text: str | bytes) -> bool:
 
 
 # ---------------------------------------------------------------- writing
-def build(
-    versions: Iterable[Version],
-    heads: Mapping[tuple[str, str], int],
-    labels: Mapping[str, Sequence[Label]] | None = None,
-    *,
-    active: Mapping[tuple[str, str], int] | None = None,
-    paths: Mapping[tuple[str, str], str] | None = None,
-) -> str:
-    """Return the registry of these versions. `heads`, `active` (default: the head) and `paths` are by slug and branch.
-
-    Without a path an active version is at `path_of`. Raises InvalidInput if two would share a file.
-    """
-    return layout(versions, heads, labels, active=active, paths=paths)[FILE]
-
-
 def layout(
     versions: Iterable[Version],
     heads: Mapping[tuple[str, str], int],
@@ -126,8 +113,13 @@ def layout(
     *,
     active: Mapping[tuple[str, str], int] | None = None,
     paths: Mapping[tuple[str, str], str] | None = None,
+    others: Iterable[RegistryEntry] = (),
 ) -> dict[str, str]:
-    """Return all files of these versions below `prompts/`: active ones, objects of the others, the registry itself."""
+    """Return all files of these versions below `prompts/`: active ones, objects of the others, the registry itself.
+
+    `heads`, `active` (default: the head) and `paths` (default: `path_of`) are by slug and branch. The registry lists
+    `others` too. Raises InvalidInput if two would share a file.
+    """
     files: dict[str, str] = {}
     owners: dict[str, str] = {}
     entries: list[RegistryEntry] = []
@@ -144,7 +136,7 @@ def layout(
         files[path] = text
         entry = _entry(version, path=path, head=head, labels=(labels or {}).get(version.slug, ()))
         entries.append(entry if chosen == head else replace(entry, active=chosen))
-    files[FILE] = render(entries)
+    files[FILE] = render([*entries, *others])
     return files
 
 
@@ -167,6 +159,7 @@ def _entry(version: Version, *, path: str, head: bool, labels: Iterable[Label]) 
         head=head,
         labels=tuple(sorted(label.name for label in labels if (label.branch, label.number) == here)),
         sync=version.sync,
+        extra={ORIGIN: version.branched_from} if version.branched_from and version.branch != MAIN else {},
     )
 
 

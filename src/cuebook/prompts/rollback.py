@@ -27,7 +27,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from cuebook.prompts.trial import GuardSettings, Pair, Trial, margin, ratio_p, tried, wealth
+from cuebook.prompts.trial import GuardSettings, Trial, ratio_p, wealth
 from cuebook.records.prompt import Observation
 
 Decision = Literal["rollback", "keep", "wait", "hold"]
@@ -106,13 +106,6 @@ class Rollback(Struct, frozen=True, kw_only=True):
     restored: int
     at: float
     automatic: bool = True
-
-
-class Permission(Struct, frozen=True, kw_only=True):
-    """A decision whether an automatic rollback is allowed now, and the reason if not."""
-
-    allowed: bool
-    reason: str = ""
 
 
 def units(
@@ -244,14 +237,6 @@ def sigma(
     )
 
 
-def guarded(pairs: Iterable[Pair], settings: GuardSettings | None = None) -> RollbackVerdict:
-    """Judge a new version against its control group; conversations in the order of their beginning."""
-    chosen, trial = settings or GuardSettings(), Trial()
-    for pair in pairs:
-        trial = tried(trial, pair, chosen)
-    return judged(trial, chosen)
-
-
 def halved(settings: GuardSettings) -> GuardSettings:
     """Return the settings for each of two tests of one trial, so that together they keep the error bound of one."""
     return structs.replace(settings, alpha=settings.alpha / 2.0, arl=settings.arl * 2.0)
@@ -269,13 +254,12 @@ def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
         "effect": trial.effect / trial.n if trial.n else 0.0,
         "wealth": wealth(trial),
         "detector": statistics.fmean(trial.detector),
-        "margin": margin(trial, settings),
         "ratio_p": ratio_p(trial),
     }
     decision, reason = _decided(trial, settings, results)
     share = {"rollback": 0.0, "keep": settings.promoted}.get(decision, settings.canary)
     evidence = Evidence(
-        method=settings.method,
+        method="betting",
         n={"conversations": trial.n, "new": trial.new, "control": trial.control},
         means={
             "new": trial.sum_new / trial.new if trial.new else 0.0,
@@ -285,7 +269,6 @@ def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
         thresholds={
             "wealth": 1.0 / settings.alpha,
             "detector": settings.arl,
-            "margin": 0.0,
             "ratio_p": settings.ratio_p,
             "alpha": settings.alpha,
             "delta": settings.delta,
@@ -298,8 +281,7 @@ def _decided(trial: Trial, settings: GuardSettings, results: Mapping[str, float]
     """Return the first decision whose rule applies."""
     n, worse = trial.n, f"{-results['effect']:.3f} worse than the version beside it over {trial.n} conversations"
     few = n < settings.least or min(trial.new, trial.control) < settings.least_arm
-    ruined = settings.method == "betting" and results["wealth"] >= 1.0 / settings.alpha
-    beyond = settings.method == "asymptotic" and results["margin"] > 0.0
+    ruined = results["wealth"] >= 1.0 / settings.alpha
     suspected = results["wealth"] > 1.0 or results["detector"] >= settings.arl * _SUSPECT
     needed = f"{n} of {settings.least} conversations observed, at least {settings.least_arm} of each version needed"
     drawn = f"the new version had {trial.new} of {n} conversations where {trial.drawn:.0f} were drawn"
@@ -316,7 +298,6 @@ def _decided(trial: Trial, settings: GuardSettings, results: Mapping[str, float]
             "the control's scores do not vary, so they measure nothing",
         ),
         (ruined, "rollback", f"{worse}: W = {results['wealth']:.3g}"),
-        (beyond, "rollback", f"{worse}: beyond its confidence sequence by {results['margin']:.3f}"),
         (
             results["detector"] >= settings.arl,
             "rollback",
@@ -332,20 +313,20 @@ def _decided(trial: Trial, settings: GuardSettings, results: Mapping[str, float]
     return next(((said, why) for holds, said, why in rules if holds), ("keep", f"nothing wrong in {n} conversations"))
 
 
-def allowed(history: Sequence[Rollback], now: float, *, number: int, target: int) -> Permission:
-    """Return whether a branch may be rolled back automatically from `number` to `target`. `history` is the branch's.
+def refusal(history: Sequence[Rollback], now: float, *, number: int, target: int) -> str:
+    """Return why a branch may not be rolled back automatically from `number` to `target`, "" if it may.
 
-    At most once in 24 hours; never away from a version that a rollback restored, and never to one that was rolled back:
-    between two bad versions a person decides.
+    `history` is the branch's. At most once in 24 hours; never away from a version that a rollback restored, and never
+    to one that was rolled back: between two bad versions a person decides.
     """
     late = [each for each in history if each.automatic and now - each.at < DAY]
     if late:
-        return Permission(allowed=False, reason=f"version {late[-1].number} was rolled back less than 24 hours ago")
+        return f"version {late[-1].number} was rolled back less than 24 hours ago"
     if any(each.restored == number for each in history):
-        return Permission(allowed=False, reason=f"version {number} was itself restored by a rollback")
+        return f"version {number} was itself restored by a rollback"
     if target == number or any(each.number == target for each in history):
-        return Permission(allowed=False, reason=f"version {target} was itself rolled back")
-    return Permission(allowed=True)
+        return f"version {target} was itself rolled back"
+    return ""
 
 
 def _mean(values: Sequence[float]) -> float:

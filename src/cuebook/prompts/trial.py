@@ -13,8 +13,6 @@ has the mean mu_new - mu_old whatever else drifts, because A was randomized and 
 - detector: M <- (M + 1) factor of the same bets, from the promotion on: finds a version that breaks late, which W, its
   stake lost, cannot. The mean time to a false alarm is at least 1e4 conversations, and P(one within n) <= n/1e4 (Shin,
   Ramdas & Rinaldo).
-- asymptotic: -mean(D) - delta beyond its confidence sequence (Waudby-Smith et al.): two to three times faster than
-  betting, with a bound that holds for many conversations, not for few. It decides only if `method` says so.
 
 p may depend on all that was seen before, so a suspected version gets the canary's share (again): that decides
 sooner and does not affect the bound.
@@ -24,7 +22,6 @@ Measured: docs/design/007.
 
 import math
 import statistics
-from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -32,14 +29,12 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts.learn import finite
 
 BETS = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.95)
-_TUNED_FOR = 40.0  # the number of conversations at which the asymptotic sequence is narrowest (notes: t*)
 _HUGE = 1e300
 
 
 class GuardSettings(Struct, frozen=True, kw_only=True):
     """The notes' recommended defaults. With `promoted` at 0.8 a late break is found sooner, with a larger control."""
 
-    method: Literal["betting", "asymptotic"] = "betting"
     alpha: float = 0.01  # bound on a false rollback over a version's life
     delta: float = 0.02  # a negligible drop of the mean score
     least: int = 20  # minimum conversations before a decision
@@ -80,7 +75,6 @@ class Trial(Struct, frozen=True, kw_only=True):
     least_control: float = math.inf
     most_control: float = -math.inf
     effect: float = 0.0  # sum of D
-    squares: float = 0.0  # sum of D²
     wealth: tuple[float, ...] = (0.0,) * len(BETS)  # logarithms
     detector: tuple[float, ...] = (0.0,) * len(BETS)
 
@@ -120,7 +114,6 @@ def tried(trial: Trial, pair: Pair, settings: GuardSettings) -> Trial:
         drawn=trial.drawn + p,
         spread=trial.spread + p * (1.0 - p),
         effect=trial.effect + d,
-        squares=trial.squares + d * d,
         wealth=tuple(held + math.log(factor) for held, factor in zip(trial.wealth, factors, strict=True)),
         detector=tuple(min((held + 1.0) * factor, _HUGE) for held, factor in zip(trial.detector, factors, strict=True))
         if watching
@@ -132,19 +125,6 @@ def tried(trial: Trial, pair: Pair, settings: GuardSettings) -> Trial:
 def wealth(trial: Trial) -> float:
     """Return W, the mean wealth of the bets from a stake of 1."""
     return statistics.fmean(math.exp(min(held, 690.0)) for held in trial.wealth)
-
-
-def margin(trial: Trial, settings: GuardSettings) -> float:
-    """Return the drop beyond its asymptotic confidence sequence; positive is an alarm, -1 is too early."""
-    n, a = trial.n, settings.alpha
-    if n < max(settings.least, 2):
-        return -1.0
-    mean = trial.effect / n
-    sd = math.sqrt(max(trial.squares / n - mean * mean, 0.0))
-    own = -2.0 * math.log(2.0 * a)
-    rho = (own + math.log(own + 1.0)) / _TUNED_FOR
-    wide = n * rho + 1.0
-    return -mean - settings.delta - sd * math.sqrt(2.0 * wide / (n * n * rho) * math.log1p(math.sqrt(wide) / (2.0 * a)))
 
 
 def ratio_p(trial: Trial) -> float:

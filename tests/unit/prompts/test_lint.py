@@ -1,6 +1,5 @@
 """Tests of the prompt linter: suspicious text, secrets, parameters, duplicates and the rating."""
 
-import json
 import time
 
 import pytest
@@ -8,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from cuebook.prompts.clusters import DUPLICATE, near_duplicates, shingles
 from cuebook.prompts.files import read_file
-from cuebook.prompts.lint import RULES, lint, to_json
+from cuebook.prompts.lint import RULES, lint
 from cuebook.prompts.rating import rate
-from cuebook.prompts.similar import LEAST, near_duplicates, shingles
 from cuebook.records.prompt import Param, Version
 
 FILLER = "Answer in as few words as the question allows, and begin with what you found. " * 4
@@ -93,8 +92,7 @@ def test_secrets_are_found_everywhere_and_never_shown():
         "metadata.config.list[1]",
         "metadata.model.api_key",
     }
-    assert key not in to_json(findings)
-    assert "k7Jd92mNqpXw4Lz8" not in to_json(findings)
+    assert all(key not in each.message and "k7Jd92mNqpXw4Lz8" not in each.message for each in findings)
 
 
 def test_unused_parameters_and_undeclared_names_are_reported():
@@ -175,7 +173,7 @@ def test_duplicates_match_a_comparison_of_all_pairs(texts):
         two
         for two, b in sets.items()
         for one, a in sets.items()
-        if int(one) < int(two) and len(a & b) / len(a | b) >= LEAST
+        if int(one) < int(two) and len(a & b) / len(a | b) >= DUPLICATE
     }
     assert {two for _, two, _ in near_duplicates({str(at): text for at, text in enumerate(texts)})} == expected
 
@@ -191,9 +189,6 @@ def test_findings_name_the_branch_and_begin_with_the_worst():
         ("info", "p@trial"),
     ]
     assert all(finding.severity == RULES[finding.rule][0] for finding in findings)
-    document = json.loads(to_json(findings))
-    assert document["counts"] == {"error": 2, "warning": 1, "info": 2}
-    assert set(document["findings"][0]) == {"rule", "severity", "slug", "where", "message"}
 
 
 def test_hostile_texts_are_checked_quickly():

@@ -71,20 +71,20 @@ def stored(migration, existing=()):
 
 def test_the_documented_array_is_imported():
     migration = plan(ARRAY, ())
-    assert [(version.slug, version.branch) for version in migration.versions] == [
+    assert [(step.version.slug, step.version.branch) for step in migration.steps] == [
         ("my-prompt", "main"),
         ("writer", "main"),
         ("base", "main"),
         ("writer", "trial"),
     ]
-    assert replace(migration.versions[0], digest="") == Version(
+    assert replace(migration.steps[0].version, digest="") == Version(
         slug="my-prompt",
         type="system",
         sections={"identity": "You are helpful.", "constraints": "Be concise."},
         metadata={"context_weights": {"task_coding": 0.8, "user_frustrated": 0.5}},
         tags=("assistant",),
     )
-    assert replace(migration.versions[3], digest="") == Version(
+    assert replace(migration.steps[3].version, digest="") == Version(
         slug="writer",
         branch="trial",
         semver="2.0.0-rc.1",
@@ -113,7 +113,7 @@ def test_prompts_versions_and_inheritance_are_imported():
         ("versions[1]", "coder", 1),
         ("versions[0]", "coder", 2),
     ]
-    base, one, two = migration.versions
+    base, one, two = (step.version for step in migration.steps)
     assert replace(base, digest="") == Version(
         slug="base",
         type="meta",

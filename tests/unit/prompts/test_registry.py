@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import read_file, write_file
-from cuebook.prompts.registry import build, check, complete, layout, object_path, path_of, read, render
+from cuebook.prompts.registry import check, complete, layout, object_path, path_of, read, render
 from cuebook.records.prompt import Label, Param, Version
 
 SEED = """{
@@ -44,7 +44,7 @@ LABELS = {"persona/kind_helper": (Label(name="production", branch="main", number
 
 def test_the_registry_has_an_object_per_version():
     old = object_path(write_file(cue()[0]))
-    assert build(cue()[:2], HEADS, LABELS) == (
+    assert layout(cue()[:2], HEADS, LABELS)["registry.json"] == (
         '{\n  "format": 1,\n  "prompts": [\n    {\n'
         '      "author": "",\n      "branch": "main",\n      "description": "Helper",\n'
         f'      "digest": "{cue()[0].digest}",\n      "head": false,\n      "id": "persona/kind_helper",\n'
@@ -183,7 +183,7 @@ def test_two_prompts_in_one_file_are_rejected():
     versions = [version("persona/a"), version("default/persona/a")]
     heads = {("persona/a", "main"): 1, ("default/persona/a", "main"): 1}
     with pytest.raises(InvalidInput, match=r"default/persona/a\.md: would contain"):
-        build(versions, heads)
+        layout(versions, heads)
     assert "projects/a.md" in layout(versions, heads, paths={("persona/a", "main"): "projects/a.md"})
 
 

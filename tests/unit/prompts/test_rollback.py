@@ -15,12 +15,11 @@ from cuebook.prompts.rollback import (
     Rollback,
     RollbackVerdict,
     SigmaSettings,
-    allowed,
     either,
-    guarded,
     halved,
     judged,
     openings,
+    refusal,
     sigma,
     talks,
     units,
@@ -107,10 +106,16 @@ def trial(
     return verdict, count
 
 
-@pytest.mark.parametrize("method", ["betting", "asymptotic"])
-def test_an_unchanged_prompt_is_not_rolled_back_in_a_dip(method) -> None:
-    settings = GuardSettings(method=method)
-    fired = sum(trial(seed, 250, dip=True, settings=settings)[0].decision == "rollback" for seed in range(50))
+def guarded(pairs, settings: GuardSettings | None = None) -> RollbackVerdict:
+    """Judge conversations in the order of their beginning."""
+    chosen, state = settings or GuardSettings(), Trial()
+    for pair in pairs:
+        state = tried(state, pair, chosen)
+    return judged(state, chosen)
+
+
+def test_an_unchanged_prompt_is_not_rolled_back_in_a_dip() -> None:
+    fired = sum(trial(seed, 250, dip=True)[0].decision == "rollback" for seed in range(50))
     assert fired == 0
 
 
@@ -159,11 +164,6 @@ def test_worse_versions_are_rolled_back_and_better_ones_promoted() -> None:
     assert sorted(at for _, at in found)[5] < 80
     better, _ = trial(1, 400, drop=-0.05)
     assert (better.decision, better.share) == ("keep", 0.9)
-
-
-def test_the_asymptotic_sequence_finds_it_sooner() -> None:
-    settings = GuardSettings(method="asymptotic")
-    assert all(trial(seed, 60, drop=0.2, settings=settings)[0].decision == "rollback" for seed in range(10))
 
 
 def test_a_version_that_degrades_after_promotion_is_found() -> None:
@@ -353,20 +353,20 @@ def test_without_a_control_only_a_large_drop_counts() -> None:
 
 def test_at_most_one_automatic_rollback_a_day() -> None:
     history = [Rollback(number=2, restored=1, at=1_000.0)]
-    assert not allowed(history, 1_000.0 + DAY - 1, number=4, target=3).allowed
-    assert allowed(history, 1_000.0 + DAY, number=4, target=3).allowed
-    assert not allowed(history, 0.0, number=4, target=3).allowed  # a clock that was set back
+    assert refusal(history, 1_000.0 + DAY - 1, number=4, target=3)
+    assert not refusal(history, 1_000.0 + DAY, number=4, target=3)
+    assert refusal(history, 0.0, number=4, target=3)  # a clock that was set back
     by_hand = [Rollback(number=2, restored=1, at=1_000.0, automatic=False)]
-    assert allowed(by_hand, 1_001.0, number=4, target=3).allowed
+    assert not refusal(by_hand, 1_001.0, number=4, target=3)
 
 
 def test_rollbacks_do_not_oscillate() -> None:
     history = [Rollback(number=3, restored=2, at=0.0)]
     later = 10 * DAY
-    assert "restored" in allowed(history, later, number=2, target=1).reason
-    assert "itself rolled back" in allowed(history, later, number=4, target=3).reason
-    assert allowed(history, later, number=4, target=2).allowed
-    assert not allowed([], later, number=4, target=4).allowed
+    assert "restored" in refusal(history, later, number=2, target=1)
+    assert "itself rolled back" in refusal(history, later, number=4, target=3)
+    assert not refusal(history, later, number=4, target=2)
+    assert refusal([], later, number=4, target=4)
 
 
 @given(st.lists(st.sampled_from([1, 2, 3, 4]), max_size=30))
@@ -374,7 +374,7 @@ def test_repeated_failures_require_a_person(numbers) -> None:
     history: list[Rollback] = []
     for at, number in enumerate(numbers):
         for target in (1, 2, 3, 4):
-            if target < number and allowed(history, at * 2 * DAY, number=number, target=target).allowed:
+            if target < number and not refusal(history, at * 2 * DAY, number=number, target=target):
                 history.append(Rollback(number=number, restored=target, at=at * 2 * DAY))
                 break
     moved = [(each.number, each.restored) for each in history]

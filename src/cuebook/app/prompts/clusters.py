@@ -17,8 +17,7 @@ from cuebook.engine.turn.experiences import AT_ONCE, batched
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces.embedder import Embedder
 from cuebook.languages import reads
-from cuebook.prompts.clusters import LEAST, MOST, Group, by_words, group, weigh
-from cuebook.prompts.similar import near_duplicates
+from cuebook.prompts.clusters import LEAST, MOST, Group, by_words, group, near_duplicates, weigh
 from cuebook.records.prompt import Version
 
 #: Characters per embedded piece, about the limit of a small model. A prompt's vector is the mean of its pieces.

@@ -14,7 +14,8 @@ from cuebook.interfaces.prompts import Family, Write
 from cuebook.prompts.difference import bump, difference, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import read_file, stated_keys, write_file
-from cuebook.prompts.names import check_branch, parse_reference
+from cuebook.prompts.inherit import parents_first
+from cuebook.prompts.names import check_branch
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import BODY, MAIN, Version
 
@@ -50,7 +51,7 @@ async def save_planned(
     """Store checked versions, parents first. Raises Conflict if a head changed since planning."""
     heads = {(slug, each.name): each.head for slug, family in families.items() for each in family.branches}
     writes = []
-    for each in parents_first(planned):
+    for each in parents_first(planned, lambda each: each.version):
         version = replace(each.version, number=0, digest="")
         slug, branch = version.slug, version.branch
         begins = None
@@ -61,34 +62,6 @@ async def save_planned(
         writes.append(Write(version=version, base=each.base, begins=begins, audit=record, at=each.at))
         heads[slug, branch] = each.number
     return await services.prompts.save(Scope(), writes, by=by, now=services.clock.now())
-
-
-def parents_first(planned: Sequence[PlannedVersion]) -> list[PlannedVersion]:
-    """Sort versions topologically: after their prompt's `main` and what they inherit; otherwise keep the order."""
-    groups: dict[tuple[str, str], list[PlannedVersion]] = {}
-    for each in planned:
-        groups.setdefault((each.version.slug, each.version.branch), []).append(each)
-    ordered: dict[tuple[str, str], list[PlannedVersion]] = {}
-
-    def put(place: tuple[str, str], way: frozenset[tuple[str, str]]) -> None:
-        if place in ordered or place in way or place not in groups:
-            return
-        for ahead in _ahead(groups[place]):
-            put(ahead, way | {place})
-        ordered[place] = groups[place]
-
-    for place in groups:
-        put(place, frozenset())
-    return [each for group in ordered.values() for each in group]
-
-
-def _ahead(group: Sequence[PlannedVersion]) -> list[tuple[str, str]]:
-    places = [(group[0].version.slug, MAIN)]
-    for each in group:
-        if each.version.inherits:
-            reference = parse_reference(each.version.inherits, where="inherits")
-            places.append((reference.slug, reference.branch or MAIN))
-    return places
 
 
 #: Placeholder text of a new prompt's file.

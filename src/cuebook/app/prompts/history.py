@@ -17,9 +17,6 @@ from cuebook.records.prompt import MAIN, Version
 
 Place = tuple[str, str]
 
-#: Key of a branch's origin, such as `main:3`, in the entry of its first version.
-ORIGIN = "branched_from"
-
 
 class Pointers(Struct, frozen=True, kw_only=True):
     """Labels of a branch by version, and the active version; 0 for the newest."""
@@ -149,7 +146,7 @@ def _entries(registry: Registry | None, place: Place) -> list[RegistryEntry]:
 
 
 def _origin(first: RegistryEntry) -> tuple[str, int] | None:
-    branch, _, number = str(first.extra.get(ORIGIN, "")).partition(":")
+    branch, _, number = str(first.extra.get(registries.ORIGIN, "")).partition(":")
     return (branch, int(number)) if branch and number.isdecimal() else None
 
 
@@ -161,18 +158,11 @@ def registry_of(
 ) -> dict[str, str]:
     """Return all files of these versions by path, including the registry, which keeps `others` unchanged."""
     places = {(slug, branch.name): branch for slug, family in families.items() for branch in family.branches}
-    files = registries.layout(
+    return registries.layout(
         versions,
         {place: branch.head for place, branch in places.items()},
         {slug: family.labels for slug, family in families.items()},
         active={place: branch.active for place, branch in places.items()},
         paths=paths,
+        others=others,
     )
-    origins = {(each.slug, each.branch): each.branched_from for each in versions if each.branched_from}
-    entries = [
-        replace(entry, extra={**entry.extra, ORIGIN: origins[entry.id, entry.branch]})
-        if entry.number == 1 and (entry.id, entry.branch) in origins and entry.branch != MAIN
-        else entry
-        for entry in registries.read(files[registries.FILE]).entries
-    ]
-    return files | {registries.FILE: registries.render([*entries, *others])}

@@ -27,7 +27,7 @@ from cuebook.prompts.rollback import (
     RollbackStatus,
     RollbackVerdict,
     SigmaSettings,
-    allowed,
+    refusal,
     sigma,
     talks,
     units,
@@ -125,11 +125,11 @@ async def _judge(services: Services, slug: str, branch: Branch) -> tuple[Contest
     found = RollbackStatus(decision=decision, reason=reason, evidence=verdict.evidence)
     if decision != "rollback":
         return contest, found
-    permission = allowed(contest.history, services.clock.now(), number=contest.new, target=contest.control)
-    if permission.allowed:
+    refused = refusal(contest.history, services.clock.now(), number=contest.new, target=contest.control)
+    if not refused:
         return contest, found
-    log.info("Prompt %s@%s was not rolled back: %s, but %s", slug, branch.name, reason, permission.reason)
-    return contest, structs.replace(found, decision="refused", reason=f"{reason}, but {permission.reason}")
+    log.info("Prompt %s@%s was not rolled back: %s, but %s", slug, branch.name, reason, refused)
+    return contest, structs.replace(found, decision="refused", reason=f"{reason}, but {refused}")
 
 
 async def _take_back(services: Services, contest: Contest, found: RollbackStatus) -> None:

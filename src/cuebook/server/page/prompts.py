@@ -96,7 +96,6 @@ def _checks(evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
         "wealth": "evidence that the version is worse, starting at 1; "
         f"by chance, at most {chance} of harmless versions reach the threshold",
         "detector": "the same evidence since the version was promoted, to detect late regressions",
-        "margin": "distance of the drop from its confidence sequence",
         "ratio_p": "p-value of the traffic split; below the threshold, no version is rolled back",
     }
     return [
